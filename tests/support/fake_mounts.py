@@ -1,4 +1,4 @@
-"""A mount table that tests write: the text of /proc/self/mountinfo in a file, and folders that behave as if something were mounted on them."""
+"""A mount table that tests write: the text of /proc/self/mountinfo in a file, and folders that behave like mount points."""
 
 from __future__ import annotations
 

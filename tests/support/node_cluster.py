@@ -47,11 +47,11 @@ class NodePlace:
         self.agent: Program | None = None
         self.driver: Program | None = None
 
-    def start_agent(self, command: Sequence[str | Path] = ()) -> Program:
-        """command: in place of `mooring node-agent` and its root folder."""
+    def start_agent(self, command: Sequence[str | Path] = (), *, names_node: bool = True) -> Program:
+        """command: in place of `mooring node-agent` and its root folder. names_node: it has the flag --node-name."""
         assert self.agent is None
         own = command or [_BIN / "mooring", "node-agent", f"--root-dir={self.root}", "--v=2"]
-        flags = [f"--kubeconfig={self._cluster.plane.kubeconfig()}", f"--node-name={self.name}"]
+        flags = [f"--kubeconfig={self._cluster.plane.kubeconfig()}", *([f"--node-name={self.name}"] if names_node else [])]
         self.agent = self._cluster.program(f"agent-{self.name}", *own, *flags)
         return self.agent
 

@@ -17,7 +17,11 @@ EXPAND, STATS, CAPABILITIES = "NodeExpandVolume", "NodeGetVolumeStats", "NodeGet
 
 
 class NodeDriver(ScriptedDriver):
-    """able: node capabilities. leaves_target: the folder stays when it takes a volume from a pod. usage: its answer to questions for it."""
+    """able: node capabilities.
+
+    leaves_target: the folder stays when it takes a volume from a pod. lies: it
+    says that it has taken a volume back, and has not. usage: its answer to questions for it.
+    """
 
     def __init__(
         self,
@@ -28,7 +32,7 @@ class NodeDriver(ScriptedDriver):
     ) -> None:
         super().__init__(name, story=story)
         self.mounts, self.able = mounts, tuple(able)
-        self.leaves_target = False
+        self.leaves_target = self.lies = False
         self.usage = csi.NodeGetVolumeStatsResponse()
 
     def calls_for_volumes(self) -> list[str]:
@@ -51,7 +55,8 @@ class NodeDriver(ScriptedDriver):
 
     async def node_unstage_volume(self, request: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
         def unstage() -> csi.NodeUnstageVolumeResponse:
-            self.mounts.unmount(request.staging_target_path, keeps_folder=True)
+            if not self.lies:
+                self.mounts.unmount(request.staging_target_path, keeps_folder=True)
             return csi.NodeUnstageVolumeResponse()
 
         return await self._call(UNSTAGE, request, request.volume_id, unstage)
@@ -67,7 +72,8 @@ class NodeDriver(ScriptedDriver):
 
     async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
         def unpublish() -> csi.NodeUnpublishVolumeResponse:
-            self.mounts.unmount(request.target_path, keeps_folder=self.leaves_target)
+            if not self.lies:
+                self.mounts.unmount(request.target_path, keeps_folder=self.leaves_target)
             return csi.NodeUnpublishVolumeResponse()
 
         return await self._call(UNPUBLISH, request, request.volume_id, unpublish)

@@ -130,7 +130,7 @@ async def test_another_label_waits_until_the_volume_has_left_the_node(world: Vol
         first = await world.running_pod(volume, **options("s0:c1"))
     async with world.agent():
         second = await world.pod(volume, **options("s0:c2"))
-        await world.until_told(second, "already mounted to a different pod with a different SELinux label")
+        await world.until_told(second, "already in use by another pod")
         await world.delete_pod(first)
         await world.shown(PODS, second["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running", "runs")
         assert [UNPUBLISH, UNSTAGE, STAGE, PUBLISH] == world.driver.calls_for_volumes()[-4:]

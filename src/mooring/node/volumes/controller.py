@@ -7,7 +7,7 @@ Source: kubelet 1.36, pkg/kubelet/volumemanager. Differs: nothing is polled, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from mooring.api.core import Node
@@ -46,8 +46,11 @@ WORKERS: Final = 64
 """Volumes worked on at once; most of that time they wait for drivers."""
 
 REPORTED: Final = "in-use-report"
+PODS_KNOWN: Final = "pods-known"
 COMPONENT: Final = "kubelet"
 """Of events, as the kubelet's."""
+
+_TOPICS: Final[Mapping[Waits | None, frozenset[str]]] = {Waits.REPORT: frozenset({REPORTED}), Waits.PODS: frozenset({PODS_KNOWN})}
 
 
 class NodeVolumes:
@@ -65,12 +68,13 @@ class NodeVolumes:
         *,
         labels_all: bool = False,
     ) -> None:
-        self._clock, self._layout, self._drivers = runtime.clock, layout, drivers
+        self._clock, self._layout, self._drivers, self._caches = runtime.clock, layout, drivers, caches
         self._metrics = runtime.metrics.once(NodeMetrics)
         self._node_name = node_name
-        self._desired = DesiredState(self._wish_changed)
+        self._desired = DesiredState(self._wish_changed, self._pods_known)
         actual = self._actual = ActualState(caches, node_name, self._desired, events)
-        self.in_use = InUseReport(runtime.cluster, node_name, lambda: actual.in_use, self._reported, clock=runtime.clock)
+        self._in_use_before = frozenset[str]()
+        self.in_use = InUseReport(runtime.cluster, actual.nodes, node_name, self._names_in_use, self._reported, clock=runtime.clock)
         self._attachments = Attachments(runtime.cluster, actual, runtime.clock, on_full)
         around = Surroundings(
             node_name,
@@ -108,7 +112,13 @@ class NodeVolumes:
             state.attachable = state.volume.unique in known_names
             self._actual.states[state.volume.unique] = state
             self.controller.add(state.volume.unique)
-        self.in_use.begin(node.status.volumes_in_use or ())
+        self._in_use_before = frozenset(node.status.volumes_in_use or ())
+        self.in_use.begin(self._in_use_before)
+
+    async def report(self) -> None:
+        """Reports the volumes in use until cancelled, once the pods of the node can be counted."""
+        await self._caches.synced()
+        await self.in_use.run()
 
     def close(self) -> None:
         self._threads.close()
@@ -157,6 +167,16 @@ class NodeVolumes:
     def _reported(self) -> None:
         self.controller.tell(REPORTED)
 
+    def _pods_known(self) -> None:
+        self.in_use.changed()
+        self.controller.tell(PODS_KNOWN)
+
+    def _names_in_use(self) -> set[str]:
+        """What the Node is to report. What it reported before the start stays until it is known what every pod wants."""
+        if self._desired.is_known:
+            self._in_use_before = frozenset()
+        return self._actual.in_use | self._in_use_before
+
     # -- one volume
 
     async def _reconcile(self, unique: str) -> Result:
@@ -169,17 +189,20 @@ class NodeVolumes:
         for uid, because in decision.refused.items():
             self._announce(state, uid, f"MountVolume.{decision.refused_at}", str(because))
         if decision.waits is Waits.ATTACHMENT:
-            return Result(decision.because, after_s=await self._attachments.wait(state))
+            attachment_s = await self._attachments.wait(state)
+            return Result(decision.because, after_s=min(attachment_s, decision.after_s if decision.after_s is not None else attachment_s))
         state.unattached_since = None
         if decision.step is Step.NOTHING:
-            topics = frozenset({REPORTED}) if decision.waits is Waits.REPORT else frozenset[str]()
-            return Result(decision.because, waits_for=topics, after_s=decision.after_s)
+            return Result(decision.because, waits_for=_TOPICS.get(decision.waits, frozenset()), after_s=decision.after_s)
         self.controller.explain(unique, decision.because)
+        state.is_at_work = True  # so it stays reported in use also where its last pod goes meanwhile
         try:
             async with self._watch.around(state, decision):
                 await self._carry_out(state, decision)
         except StepFailed as error:
             self._failed(state, decision, error)
+        finally:
+            state.is_at_work = False
         self.in_use.changed()
         return Result(decision.because, again=decision.step is not Step.FORGET)
 
@@ -219,11 +242,14 @@ class NodeVolumes:
         match decision.step:
             case Step.STAGE:
                 await self._attachments.read(state)
-                await steps.stage(state, next(iter(uses.values())))
-                state.device_failure = None
+                if (use := next(iter(uses.values()), None)) is not None:  # they may all have gone during the read
+                    await steps.stage(state, use)
+                    state.device_failure = None
             case Step.PUBLISH:
                 await self._attachments.read(state)
-                await steps.publish(state, uses[uid])
+                if (use := uses.get(uid)) is None:  # gone during the read
+                    return
+                await steps.publish(state, use)
                 state.publications[uid].failure = None
                 self._actual.announced_no_more(uid, state.volume.unique)
                 self.pods.wake(uid)

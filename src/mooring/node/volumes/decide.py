@@ -77,10 +77,11 @@ class Decision:
 def decide_volume(state: VolumeState, facts: Facts) -> Decision:
     """The next step, or what is waited for."""
     leaving = _leaving(state, facts)
-    if leaving is not None:
+    if leaving is not None and (leaving.step is not Step.NOTHING or not facts.wanted):
         return leaving
-    if facts.wanted:
-        return _arriving(state, facts)
+    if facts.wanted:  # a pod that can't be got rid of does not keep the others waiting, and is not forgotten for them
+        arriving = _arriving(state, facts)
+        return arriving if leaving is None else dataclasses.replace(arriving, after_s=_sooner(arriving.after_s, leaving.after_s))
     if any(one.stand is not Stand.ABSENT for one in state.publications.values()):
         return Decision(why.PodsUnknown(), waits=Waits.PODS)
     if state.device is Stand.ABSENT:
@@ -93,7 +94,7 @@ def decide_volume(state: VolumeState, facts: Facts) -> Decision:
 
 
 def _leaving(state: VolumeState, facts: Facts) -> Decision | None:
-    """The next pod that the volume is taken from, or a wait where all of those that are due have failed; None when none leaves."""
+    """The next pod that the volume is taken from, or a wait where all of these have failed or the driver is away; None when none leaves."""
     gone = [
         (uid, one)
         for uid, one in state.publications.items()
@@ -105,8 +106,6 @@ def _leaving(state: VolumeState, facts: Facts) -> Decision | None:
     if due and facts.has_driver:
         uid, _ = due[0]
         return Decision(why.Unpublishing(uid), Step.UNPUBLISH, uid)
-    if facts.wanted:
-        return None  # a pod that can't be got rid of does not keep the others waiting
     if not facts.has_driver:
         return Decision(why.NoDriver(state.volume.driver), waits=Waits.DRIVER)
     return _failing(min((one.failure for _, one in gone if one.failure is not None), key=lambda failure: failure.not_before), facts)
@@ -116,6 +115,16 @@ def _arriving(state: VolumeState, facts: Facts) -> Decision:
     due = {uid: name for uid, name in facts.wanted.items() if _needs(state.publications.get(uid))}
     if not due:
         return _growing(state, facts) or Decision(why.Settled())
+    taken = why.TakenByAnotherPod()
+    refused = dict.fromkeys(_held_by_others(state, due), taken) if state.volume.is_for_one_pod else {}
+    if len(refused) == len(due):
+        return Decision(taken, waits=Waits.OTHER_POD, refused=refused)
+    giving = _giving(state, facts, {uid: name for uid, name in due.items() if uid not in refused})
+    return dataclasses.replace(giving, refused={**giving.refused, **refused})
+
+
+def _giving(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decision:
+    """due: the pods that are to get the volume, to their names."""
     if state.attachable and not facts.reported:
         return Decision(why.ToBeReported(), waits=Waits.REPORT)
     if state.attachable and not facts.attached:
@@ -151,9 +160,6 @@ def _relabelling(state: VolumeState, facts: Facts) -> Decision:
 
 def _mounting(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decision:
     """Nothing keeps these pods from having the volume but its own steps."""
-    if state.volume.is_for_one_pod and (others := _held_by_others(state, due)):
-        taken = why.TakenByAnotherPod()
-        return Decision(taken, waits=Waits.OTHER_POD, refused=dict.fromkeys(others, taken))
     if state.device is not Stand.DONE and not state.volume.is_inline:
         return _once_due(state.device_failure, facts) or Decision(why.Staging(), Step.STAGE)
     ready = [uid for uid in due if (one := state.publications.get(uid)) is None or _is_due(one.failure, facts)]
@@ -190,6 +196,10 @@ def _is_due(failure: Failure | None, facts: Facts) -> bool:
 
 def _once_due(failure: Failure | None, facts: Facts) -> Decision | None:
     return None if failure is None or _is_due(failure, facts) else _failing(failure, facts)
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    return min((seconds for seconds in (one, other) if seconds is not None), default=None)
 
 
 def _failing(failure: Failure, facts: Facts) -> Decision:

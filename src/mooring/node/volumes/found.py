@@ -7,6 +7,7 @@ whose pods' records are gone are found, too, by the records beside their staging
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,22 +90,26 @@ def _remove_unless_recorded(record_folder: Path, *folders: Path) -> None:
         _log.error("A folder without a volume's record can't be removed", error=error)
 
 
-def remove_pod_folder(layout: Layout, uid: str) -> None:
-    """Removes the folder of a pod that is gone, bottom up, as long as every folder is empty and nothing is mounted below it.
+def remove_pod_folder(layout: Layout, uid: str) -> bool:
+    """True when it is gone. Removes the folder of a pod that is no more, bottom up, if every folder is empty and nothing is mounted below.
 
     Blocks. Raises OSError and BadRecord for a folder that has something in it: nothing is ever removed with what it holds.
     """
-    folder = layout.pod(uid)
+    folder, own = layout.pod(uid), (layout.pod_volumes(uid), layout.pod_devices(uid))
     if read_mount_table().below(str(folder)):
-        return
-    for volume_folder in _folders(layout.pod_volumes(uid)):
+        return False
+    for path in (folder, own[0].parent, own[0], own[1].parent, own[1]):
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, "a link in the place of a folder: look where it leads, and remove it by hand", str(path))
+    for volume_folder in _folders(own[0]):
         if records.read(volume_folder) is None:
             records.remove(volume_folder)  # one that was not finished
-    for path in sorted((*_tree(layout.pod_volumes(uid)), *_tree(layout.pod_devices(uid))), key=lambda path: len(path.parts), reverse=True):
+    for path in sorted((*_tree(own[0]), *_tree(own[1])), key=lambda path: len(path.parts), reverse=True):
         os.rmdir(path)
-    for path in (layout.pod_volumes(uid).parent, layout.pod_devices(uid).parent, folder):
+    for path in (own[0].parent, own[1].parent, folder):
         if path.is_dir() and not any(path.iterdir()):
             os.rmdir(path)
+    return not folder.exists()
 
 
 def _tree(folder: Path) -> Iterator[Path]:

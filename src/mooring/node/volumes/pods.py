@@ -20,6 +20,7 @@ from mooring.kube.cache.informer import Change
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NotFound
 from mooring.node.layout import Layout
+from mooring.node.metrics import NodeMetrics
 from mooring.node.records import BadRecord
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState
@@ -42,6 +43,7 @@ class NodePods:
 
     def __init__(self, runtime: Runtime, actual: ActualState, layout: Layout, labels: Labels, wake: Callable[[str], None]) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
+        self._metrics = runtime.metrics.once(NodeMetrics)
         self._actual, self._desired, self._layout, self._wake = actual, actual.desired, layout, wake
         self._resolver = Resolver(runtime.cluster, labels)
         self._looked_at: dict[str, tuple[str, float]] = {}  # by uid: the resource version that was resolved, and when
@@ -70,9 +72,13 @@ class NodePods:
 
     async def remove_orphans(self) -> None:
         """Removes the folders of pods that are no more, as far as nothing is in them. The pods are known."""
-        for uid in await asyncio.to_thread(_folders, self._layout):
-            if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid)):
-                await self._remove_folder(uid)
+        orphans = [
+            uid
+            for uid in await asyncio.to_thread(_folders, self._layout)
+            if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid))
+        ]
+        left = [uid for uid in orphans if not await self._remove_folder(uid)]
+        self._metrics.orphans(len(orphans), len(left))
 
     def _changed(self, change: Change[Pod]) -> None:
         uid = change.object.metadata.uid
@@ -123,7 +129,7 @@ class NodePods:
         wanted, problems = await self._resolver.resolve(pod)
         if problems:
             before = {unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()}
-            self._desired.set(uid, {**before, **wanted})
+            self._desired.set(uid, {**before, **wanted}, is_complete=False)
             text = f"Unable to attach or mount volumes: failed to process volumes: {'; '.join(problems)}"
             self._actual.announce(uid, "", text)
             raise Retry(text)
@@ -149,7 +155,9 @@ class NodePods:
             PatchType.STRATEGIC, {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Running", "conditions": _CONDITIONS}}
         )
         key = key_of(pod)
-        answer = await self._actual.pods.write(key, self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status"))
+        answer = await self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status")
+        if answer.metadata.deletion_timestamp is None:  # else the cache would take it for gone, and the pod has its grace period
+            self._actual.pods.wrote(answer)
         self._looked_at[pod.metadata.uid] = answer.metadata.resource_version, self._clock.now()
 
     async def _leave(self, pod: Pod) -> Result:
@@ -170,11 +178,13 @@ class NodePods:
             pass
         return Result(why.PodGone(), done="The pod's volumes are taken away, the pod is removed")
 
-    async def _remove_folder(self, uid: str) -> None:
+    async def _remove_folder(self, uid: str) -> bool:
+        """True when it is gone."""
         try:
-            await asyncio.to_thread(remove_pod_folder, self._layout, uid)
+            return await asyncio.to_thread(remove_pod_folder, self._layout, uid)
         except (OSError, BadRecord) as error:
             _log.error("The folder of a pod that is gone can't be removed; look what is in it", error=error, pod_uid=uid)
+            return False
 
 
 def _folders(layout: Layout) -> list[str]:

@@ -60,6 +60,7 @@ class BlockSteps(StepTools):
         except DriverError as error:
             self._forget_secret(volume.publish_secret)
             if error.final and before is Stand.ABSENT:
+                await self._on_disk(volume, step, self._files.end_publish, volume.spec_name, use.uid)
                 publication.stand = Stand.ABSENT
             raise self._failed(step, str(error), uncertain=not error.final) from None
         await self._on_disk(volume, step, self._files.map, volume.spec_name, use.uid)
