@@ -7,6 +7,7 @@ BIN := .venv/bin
 SEEDS ?= 5000
 MINUTES ?= 30
 KILLS ?= 300
+CRASH_SEEDS := $(if $(filter command environment,$(word 1,$(origin SEEDS))),$(SEEDS),10)
 ARGS ?=
 export PYTHON
 
@@ -65,6 +66,10 @@ soak: .venv/ready ## MINUTES (30) of load on mooring apiserver: what grows?
 .PHONY: kills
 kills: .venv/ready ## mooring apiserver killed KILLS times (300) under load
 	@$(BIN)/python -m tests.kill_apiserver --kills $(KILLS) $(ARGS)
+
+.PHONY: node-crash
+node-crash: .venv/ready real-parts ## Node agents and drivers killed at every step, and in SEEDS (10) rounds
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.node_crash --seeds $(CRASH_SEEDS) $(ARGS)
 
 .PHONY: storm
 storm: .venv/ready real-parts ## 500 claims, an unreliable driver, leaders killed

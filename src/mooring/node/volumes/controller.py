@@ -27,7 +27,7 @@ from mooring.node.volumes.actual import ActualState, attached_to
 from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
 from mooring.node.volumes.desired import DesiredState
-from mooring.node.volumes.found import find_volumes
+from mooring.node.volumes.found import find_volumes, remove_unrecorded
 from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.injected import Injector
 from mooring.node.volumes.pods import NodePods
@@ -101,9 +101,10 @@ class NodeVolumes:
     # -- the start and the end
 
     async def prepare(self, node: Node) -> None:
-        """Finds what an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
+        """Finds the volumes that an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
         known_names = {*attached_to(node), *(node.status.volumes_in_use or ())}
         self._labels.default = await asyncio.to_thread(default_context)
+        await asyncio.to_thread(remove_unrecorded, self._layout)
         found = await asyncio.to_thread(find_volumes, self._layout)
         self._metrics.reconstructed(found.records_count, found.unread_count)
         self._metrics.count_volumes(self._node_name, lambda: len(self._desired.volumes), lambda: len(self._actual.states))

@@ -21,6 +21,7 @@ from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NotFound
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
+from mooring.node.records import BadRecord
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.found import remove_pod_folder
@@ -181,7 +182,7 @@ class NodePods:
         """True when it is gone."""
         try:
             return await asyncio.to_thread(remove_pod_folder, self._layout, uid)
-        except OSError as error:
+        except (OSError, BadRecord) as error:
             _log.error("The folder of a pod that is gone can't be removed; look what is in it", error=error, pod_uid=uid)
             return False
 
