@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from typing import TYPE_CHECKING
 
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
+from mooring.csi.call_counts import CallCounts
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.redact import redacted, scrubbed
-
-if TYPE_CHECKING:
-    from mooring.csi.metrics import CallMetrics  # prometheus_client: the registrar has no metrics
 
 _log = logger(__name__)
 
@@ -30,7 +27,7 @@ class Client(Driver):
     are never cut.
     """
 
-    def __init__(self, *, clock: Clock, metrics: CallMetrics | None = None, log_length_max: int = -1) -> None:
+    def __init__(self, *, clock: Clock, metrics: CallCounts | None = None, log_length_max: int = -1) -> None:
         self._clock, self._metrics, self._log_length_max = clock, metrics, log_length_max
 
     @abc.abstractmethod
