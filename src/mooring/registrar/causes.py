@@ -33,7 +33,7 @@ _CAUSES: Final[Sequence[tuple[re.Pattern[str], str]]] = tuple(
             "the driver did not answer NodeGetInfo within 2 minutes: look at its log",
         ),
         (
-            r"(?i)no such file or directory|connection refused|connect: |code = Unavailable",
+            r"(?i)no such file or directory|connection refused|connect: |code = Unavailable|no connection to the CSI driver",
             "the kubelet can't reach the driver at {endpoint} on the host: --kubelet-registration-path must be the driver's socket as the "
             "host sees it, in a folder that the driver's pod mounts",
         ),

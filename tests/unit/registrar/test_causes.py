@@ -22,6 +22,7 @@ PREFIX = "RegisterPlugin error -- plugin registration failed with err: "
         (PREFIX + 'nodes "n" is forbidden: is not allowed to modify labels: x.kubernetes.io/y', "topology keys need a domain"),
         (PREFIX + "rpc error: code = DeadlineExceeded desc = context deadline exceeded", "did not answer NodeGetInfo within 2 minutes"),
         (PREFIX + f'rpc error: code = Unavailable desc = "dial unix {ENDPOINT}: connect: no such file or directory"', ENDPOINT),
+        (PREFIX + f"no connection to the CSI driver at '{ENDPOINT}' within 10 s: the socket does not exist yet", ENDPOINT),
         (PREFIX + "the Node's annotation csi.volume.kubernetes.io/nodeid is no JSON", "annotation csi.volume.kubernetes.io/nodeid"),
         (PREFIX + "error updating CSINode: nodeID must not be empty", "gave no node id"),
         (PREFIX + "rpc error: code = Unimplemented desc = unknown service csi.v1.Node", "no node service"),
