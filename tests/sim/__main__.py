@@ -15,10 +15,12 @@ from collections import Counter
 from typing import Any, Final
 
 from tests.sim import bugs, run
+from tests.sim.node import bugs as node_bugs
+from tests.sim.node import run as node_run
 from tests.sim.provisioning import bugs as claim_bugs
 from tests.sim.provisioning import run as claim_run
 
-PARTS: Final = {"attacher": (run, bugs.BUGS), "provisioner": (claim_run, claim_bugs.BUGS)}
+PARTS: Final = {"attacher": (run, bugs.BUGS), "provisioner": (claim_run, claim_bugs.BUGS), "node": (node_run, node_bugs.BUGS)}
 """What is simulated: how a seed is lived, and the bugs that can be planted."""
 
 CHUNK = 50

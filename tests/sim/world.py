@@ -57,6 +57,9 @@ class SimWorld:
             self.story.end()
             self.verdict.set_result(broken)
 
+    def log_line(self, line: str) -> None:
+        """A line of the log."""
+
     def heal(self) -> None:
         """The faults end."""
         self.story.tell("world", "the faults have ended")

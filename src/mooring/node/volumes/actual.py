@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mooring.api.core import NODES, Node, ObjectReference
+from mooring.api.matching import node_matches
 from mooring.api.meta import Key
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import CSI_DRIVERS, CSIDriverSpec
@@ -49,6 +50,13 @@ class ActualState:
         node = self.nodes.store.get(Key("", self.node_name))
         return attached_to(node) if node is not None else frozenset()
 
+    def is_in_reach(self, volume: Volume) -> bool:
+        """True when the volume's node affinity means this node."""
+        if volume.affinity is None:
+            return True
+        node = self.nodes.store.get(Key("", self.node_name))
+        return node is not None and node_matches(volume.affinity, node.metadata.labels, self.node_name)
+
     @property
     def in_use(self) -> set[str]:
         """What the Node is to report: all that pods want, and all that is here."""
@@ -77,8 +85,7 @@ class ActualState:
 
     def _has(self, uid: str, volume: Volume) -> bool:
         state = self.states.get(volume.unique)
-        one = state.publications.get(uid) if state is not None else None
-        return one is not None and one.stand is Stand.DONE
+        return state is not None and state.has(uid)
 
     # -- what users are told
 

@@ -6,6 +6,8 @@ whose pods' records are gone are found, too, by the records beside their staging
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,23 +22,45 @@ from mooring.node.volumes.volume import Volume
 _log = logger(__name__)
 
 
-def find_volumes(layout: Layout) -> list[VolumeState]:
+@dataclasses.dataclass(slots=True)
+class Found:
+    """records_count, unread_count: records that were tried, and those of them that could not be read."""
+
+    states: list[VolumeState] = dataclasses.field(default_factory=list)
+    records_count: int = 0
+    unread_count: int = 0
+
+    def read(self, folder: Path) -> dict[str, str] | None:
+        """The record of a folder, None where there is none that can be read."""
+        try:
+            record = records.read(folder)
+        except (records.BadRecord, OSError) as error:
+            _log.error("A volume's record can't be read; put it right, or remove it and what is mounted beside it", error=error)
+            self.records_count += 1
+            self.unread_count += 1
+            return None
+        self.records_count += record is not None
+        return record
+
+
+def find_volumes(layout: Layout) -> Found:
     """Every volume that a record tells of, as uncertain. Blocks. Raises OSError when the folders themselves can't be read."""
-    states: dict[str, VolumeState] = {}
+    found, states = Found(), dict[str, VolumeState]()
     for folder in _folders(layout.pods):
         for volume_folder in _folders(layout.pod_volumes(folder.name)):
-            if (record := _read(volume_folder)) is not None:
+            if (record := found.read(volume_folder)) is not None:
                 _published(states, folder.name, record)
     for driver_folder in _folders(layout.csi):
         for volume_folder in _folders(driver_folder):
-            record = _read(volume_folder)
+            record = found.read(volume_folder)
             if record is not None and volume_folder.name == digest(record["volumeHandle"]):
                 _staged(states, record)
     for spec_folder in _folders(layout.block):
-        record = _read(spec_folder / "data")
+        record = found.read(spec_folder / "data")
         if record is not None:
             _mapped(states, layout, record)
-    return list(states.values())
+    found.states = list(states.values())
+    return found
 
 
 def remove_pod_folder(layout: Layout, uid: str) -> None:
@@ -44,12 +68,15 @@ def remove_pod_folder(layout: Layout, uid: str) -> None:
 
     Blocks. Raises OSError for a folder that has something in it: nothing is ever removed with what it holds.
     """
-    folder = layout.pod(uid)
+    folder, own = layout.pod(uid), (layout.pod_volumes(uid), layout.pod_devices(uid))
     if read_mount_table().below(str(folder)):
         return
-    for path in sorted((*_tree(layout.pod_volumes(uid)), *_tree(layout.pod_devices(uid))), key=lambda path: len(path.parts), reverse=True):
+    for path in (folder, own[0].parent, own[0], own[1].parent, own[1]):
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, "a link in the place of a folder: look where it leads, and remove it by hand", str(path))
+    for path in sorted((*_tree(own[0]), *_tree(own[1])), key=lambda path: len(path.parts), reverse=True):
         os.rmdir(path)
-    for path in (layout.pod_volumes(uid).parent, layout.pod_devices(uid).parent, folder):
+    for path in (own[0].parent, own[1].parent, folder):
         if path.is_dir() and not any(path.iterdir()):
             os.rmdir(path)
 
@@ -70,14 +97,6 @@ def _folders(folder: Path) -> Iterator[Path]:
             yield Path(entry.path)
 
 
-def _read(folder: Path) -> dict[str, str] | None:
-    try:
-        return records.read(folder)
-    except (records.BadRecord, OSError) as error:
-        _log.error("A volume's record can't be read; put it right, or remove it and what is mounted beside it", error=error)
-        return None
-
-
 def _published(states: dict[str, VolumeState], uid: str, record: dict[str, str]) -> None:
     driver, handle, spec_name = record["driverName"], record["volumeHandle"], record.get("specVolID", "")
     is_inline = record.get("volumeLifecycleMode") == records.EPHEMERAL
@@ -85,6 +104,7 @@ def _published(states: dict[str, VolumeState], uid: str, record: dict[str, str])
     volume = Volume(unique, driver, handle, spec_name, is_inline=is_inline, is_known=False)
     state = states.setdefault(unique, VolumeState(volume))
     state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
+    state.label = record.get(records.LABEL, state.label)
 
 
 def _mapped(states: dict[str, VolumeState], layout: Layout, record: dict[str, str]) -> None:
@@ -108,3 +128,4 @@ def _staged(states: dict[str, VolumeState], record: dict[str, str]) -> None:
     unique = unique_name(driver, handle)
     state = states.setdefault(unique, VolumeState(Volume(unique, driver, handle, "", is_known=False)))
     state.device, state.device_was_found = Stand.UNCERTAIN, True
+    state.label = record.get(records.LABEL, state.label)

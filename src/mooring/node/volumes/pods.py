@@ -23,6 +23,7 @@ from mooring.node.layout import Layout
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.found import remove_pod_folder
+from mooring.node.volumes.selinux import Labels
 from mooring.node.volumes.view import Resolver, is_leaving
 
 _log = logger(__name__)
@@ -38,10 +39,10 @@ _CONDITIONS: Final = tuple({"type": kind, "status": "True"} for kind in ("Initia
 class NodePods:
     """wake: called with the name of a volume that is to be looked at."""
 
-    def __init__(self, runtime: Runtime, actual: ActualState, layout: Layout, wake: Callable[[str], None]) -> None:
+    def __init__(self, runtime: Runtime, actual: ActualState, layout: Layout, labels: Labels, wake: Callable[[str], None]) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         self._actual, self._desired, self._layout, self._wake = actual, actual.desired, layout, wake
-        self._resolver = Resolver(runtime.cluster)
+        self._resolver = Resolver(runtime.cluster, labels)
         self._looked_at: dict[str, tuple[str, float]] = {}  # by uid: the resource version that was resolved, and when
         self.controller: Controller[Key] = Controller(
             runtime, "node-pods", self._reconcile, workers=WORKERS, backoff=BACK_OFF, label="pod", log=_log
@@ -121,7 +122,7 @@ class NodePods:
         wanted, problems = await self._resolver.resolve(pod)
         if problems:
             before = {unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()}
-            self._desired.set(uid, {**before, **wanted})
+            self._desired.set(uid, {**before, **wanted}, is_complete=False)
             text = f"Unable to attach or mount volumes: failed to process volumes: {'; '.join(problems)}"
             self._actual.announce(uid, "", text)
             raise Retry(text)
@@ -147,7 +148,9 @@ class NodePods:
             PatchType.STRATEGIC, {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Running", "conditions": _CONDITIONS}}
         )
         key = key_of(pod)
-        answer = await self._actual.pods.write(key, self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status"))
+        answer = await self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status")
+        if answer.metadata.deletion_timestamp is None:  # else the cache would take it for gone, and the pod has its grace period
+            self._actual.pods.wrote(answer)
         self._looked_at[pod.metadata.uid] = answer.metadata.resource_version, self._clock.now()
 
     async def _leave(self, pod: Pod) -> Result:
