@@ -87,6 +87,10 @@ bench-provision: $(BENCH)/ready real-parts ## Mooring's provisioner and binder b
 bench-apiserver: $(BENCH)/ready real-parts ## The embedded API server beside the real one and etcd
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.apiserver $(ARGS)
 
+.PHONY: bench-sidecars
+bench-sidecars: $(BENCH)/ready ## Registrar and probe beside Go's: ARGS='--peers FOLDER'
+	@$(BENCH)/bin/python -m bench.sidecars $(ARGS)
+
 .PHONY: real-parts
 real-parts: ## Build what tests compare with (Go; 11 minutes, once)
 	@hack/kube/build >/dev/null

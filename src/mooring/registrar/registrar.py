@@ -93,7 +93,8 @@ class Registrar:
             _log.info(0, "The kubelet has registered the driver", name=self._name)
             return
         cause = likely_cause(status.error, self._endpoint)
-        _log.error("Registration process failed with error, restarting registration container", reason=status.error, cause=cause or None)
+        log = _log.bind(reason=status.error)
+        (log.bind(cause=cause) if cause else log).error("Registration process failed with error, restarting registration container")
         self._on_refusal()
 
     async def _mind_the_silence(self) -> None:
