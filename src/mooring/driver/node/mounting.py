@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -128,12 +129,12 @@ class RealMounts(Mounts):
         readonly = ("ro",) if source.readonly else ()
         if source.is_block:
             device = loops.device(source.path, readonly=source.readonly)
-            os.close(os.open(target, os.O_CREAT | os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
-            _bind(device, target, readonly)
+            with _made(target, is_file=True):
+                _bind(device, target, readonly)
             return
         self.stage(source, staging)
-        target.mkdir(mode=0o750, exist_ok=True)
-        _bind(staging, target, (*(flag for flag in source.flags if flag in OF_ANY_MOUNT), *readonly))
+        with _made(target, is_file=False):
+            _bind(staging, target, (*(flag for flag in source.flags if flag in OF_ANY_MOUNT), *readonly))
 
     def holds(self, source: Source, path: Path) -> bool:
         mount = mount_table().at(str(path))
@@ -203,6 +204,31 @@ def mounting_refusal(folder: Path) -> str:
         with contextlib.suppress(OSError):
             trial.rmdir()
     return ""
+
+
+@contextlib.contextmanager
+def _made(target: Path, *, is_file: bool) -> Iterator[None]:
+    """An empty folder or file, removed again when the block fails and it was not there before. Raises Occupied, OSError."""
+    is_there = os.path.lexists(target)
+    if is_there and not _is_empty(target, is_file=is_file):
+        raise Occupied(f"{str(target)!r} exists, and is no empty {'file' if is_file else 'folder'}: move it away")
+    if is_file and not is_there:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+    elif not is_there:
+        target.mkdir(mode=0o750)
+    try:
+        yield
+    except BaseException:
+        if not is_there:
+            target.unlink() if is_file else target.rmdir()
+        raise
+
+
+def _is_empty(target: Path, *, is_file: bool) -> bool:
+    status = target.lstat()
+    if is_file:
+        return stat.S_ISREG(status.st_mode) and not status.st_size
+    return stat.S_ISDIR(status.st_mode) and not any(target.iterdir())
 
 
 def _is_of(mount: Mount, source: Source) -> bool:

@@ -57,8 +57,17 @@ class Targets(InlineVolumes):
         except DriverError:
             if not was_there:
                 with contextlib.suppress(DriverError):  # what can't be undone stays recorded: the caller unpublishes it
-                    await self._withdraw_from(volume, path)
+                    await self._take_back(volume, path)
             raise
+
+    async def _take_back(self, volume: Volume, path: Path) -> None:
+        """Nothing came of it. What is at the path may be somebody else's: it goes only where it is the volume."""
+        node = self._node
+        source, use = node.source(volume), node.use_of(node.known(volume.id))
+        if await node.run(lambda: node.mounts.holds(source, path)):
+            await node.run(lambda: node.mounts.withdraw(path))
+        await self._forget_target(volume, use.without_target(str(path)))
+        await self._end(volume)
 
     async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
         node, target = self._node, plain(request.target_path)
@@ -78,8 +87,12 @@ class Targets(InlineVolumes):
         if left != use or await node.run(lambda: node.mounts.holds(source, target)):
             await node.run(lambda: node.mounts.withdraw(target))
             await self._forget_target(volume, left)
-        await node.core.journal.flushed()
-        if volume.inline_id and not left.targets:
+        await self._end(volume)
+
+    async def _end(self, volume: Volume) -> None:
+        """The records are saved; a pod's own volume that is nowhere any more is deleted."""
+        await self._node.core.journal.flushed()
+        if volume.inline_id and not self._node.use_of(self._node.known(volume.id)).targets:
             await self._delete_inline(volume)
 
     async def _forget_target(self, volume: Volume, left: Use) -> None:
