@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.codes import DriverError
+from mooring.csi.deadlines import ending_in
 from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.grpc_logging import quiet_core
 from mooring.csi.unix_server import check_length, listening, listening_on_tcp, make_room
@@ -97,7 +98,8 @@ def _handler(rpc: Rpc[Any, Any], method: Callable[[Message], Awaitable[Message]]
         except DecodeError:
             await context.abort(grpc.StatusCode.INTERNAL, f"the request is no {rpc.request_type.DESCRIPTOR.name}")
         try:
-            return await method(request)
+            with ending_in(context.time_remaining()):
+                return await method(request)
         except DriverError as error:
             await context.abort(_STATUS.get(error.code, grpc.StatusCode.UNKNOWN), error.message)
 
