@@ -10,7 +10,7 @@ import pytest
 
 from mooring.api.pods import PODS
 from mooring.csi.codes import Code
-from mooring.node.mounts import system
+from mooring.mounts import system
 from mooring.node.volumes import block_files
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
