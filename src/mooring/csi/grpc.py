@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -16,13 +16,10 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.address import socket_path, target, trouble
-from mooring.csi.client import DEADLINE_TEXT, Client
+from mooring.csi.client import DEADLINE_TEXT, CallObserver, Client
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.grpc_logging import quiet_core
-
-if TYPE_CHECKING:
-    from mooring.csi.metrics import CallMetrics
 
 with quiet_core():
     import grpc
@@ -65,7 +62,7 @@ class GrpcDriver(Client):
     """
 
     def __init__(
-        self, address: str, *, clock: Clock, metrics: CallMetrics | None = None, log_length_max: int = -1, notice_s: float = 10.0
+        self, address: str, *, clock: Clock, metrics: CallObserver | None = None, log_length_max: int = -1, notice_s: float = 10.0
     ) -> None:
         super().__init__(clock=clock, metrics=metrics, log_length_max=log_length_max)
         self.path = socket_path(address)

@@ -18,17 +18,17 @@ from mooring.control.events import EventRecorder
 from mooring.control.manager import Loop, Manager
 from mooring.control.runtime import Runtime
 from mooring.csi.grpc import GrpcDriver
-from mooring.csi.metrics import CallMetrics
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.layout import Layout
+from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.controller import Plugins, told_by
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
 from mooring.node.volumes.controller import COMPONENT, NodeVolumes
-from mooring.node.volumes.stats import VolumeStats
+from mooring.node.volumes.stats import UsageMetrics, VolumeStats
 
 _log = logger(__name__)
 
@@ -53,7 +53,7 @@ class NodeAgent(Manager):
         self._cluster, self._clock, self._name = runtime.cluster, runtime.clock, options.node_name
         self.layout = Layout(options.root)
         caches = caches or Caches(runtime, f"node/{options.node_name}")
-        metrics = runtime.metrics.once(CallMetrics)
+        metrics = runtime.metrics.once(NodeMetrics)
         self.drivers = Drivers()
         self._objects = NodeObjects(runtime.cluster, options.node_name, clock=runtime.clock)
         self._plugins = Plugins(
@@ -61,20 +61,23 @@ class NodeAgent(Manager):
             self.drivers,
             self._objects,
             lambda socket: self._watcher.generation(socket),
-            lambda endpoint: GrpcDriver(endpoint, clock=runtime.clock, metrics=metrics),
+            lambda name, endpoint: GrpcDriver(endpoint, clock=runtime.clock, metrics=metrics.calls_of(name)),
         )
         self._watcher = SocketWatcher(self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
-        self._volumes = NodeVolumes(runtime, caches, options.node_name, self.layout, self.drivers, events, self._allocatable.refresh_now)
+        self._volumes = NodeVolumes(
+            runtime, caches, options.node_name, self.layout, self.drivers, events, metrics, self._allocatable.refresh_now
+        )
         stats = VolumeStats(
             self.drivers,
             self._volumes.published,
             self._volumes.tell_abnormal if options.watches_health else lambda *_: None,
-            runtime.metrics.registry,
+            metrics,
             clock=runtime.clock,
             randomness=runtime.randomness,
         )
+        runtime.metrics.once(UsageMetrics).show(lambda: stats.usages)
         self._is_prepared = asyncio.Event()
         super().__init__(
             caches,

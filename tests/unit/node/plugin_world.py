@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mooring.api.core import NODES
 from mooring.api.storage import CSI_NODES
 from mooring.control.runtime import Runtime
 from mooring.csi.grpc import GrpcDriver
@@ -23,6 +22,7 @@ from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.plugins.controller import Plugins
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
+from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
 
 WAIT_S = 8.0
@@ -84,7 +84,7 @@ class RegistryWorld(ClusterWorld):
         self.stack = AsyncExitStack()
 
     async def start(self) -> None:
-        await self.create(NODES, {"metadata": {"name": "n"}})
+        await self.create(a_node("n"))
         await self.stack.enter_async_context(self.running(self.plugins.controller.run(), self.watcher.run()))
 
     async def driver(self, name: str = "d1", error: Exception | None = None, limit: int = 0) -> NodePlugin:

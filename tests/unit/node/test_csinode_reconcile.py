@@ -14,6 +14,7 @@ from mooring.kube.errors import Conflict, ServerError
 from mooring.node.csinode.decide import NODE_IDS
 from mooring.node.csinode.decision import DriverOnNode, Refused
 from mooring.node.csinode.reconcile import NodeObjects
+from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
 
@@ -26,7 +27,7 @@ class NodeWorld(ClusterWorld):
         self.objects = NodeObjects(self.cluster, "n", clock=self.clock)
 
     async def make_node(self, **labels: str) -> None:
-        await self.create(NODES, {"metadata": {"name": "n", "labels": labels}})
+        await self.create(a_node("n", labels=labels))
 
     async def node(self) -> tuple[dict[str, str], dict[str, str]]:
         """Node ids of the annotation, and labels."""

@@ -47,7 +47,10 @@ class _Refusal(MooringError):
 
 
 class Plugins:
-    """The registration of drivers. generation: of a socket in the folder, None when it is not there."""
+    """The registration of drivers.
+
+    generation: of a socket in the folder, None when it is not there. connect: to a driver, by name and endpoint.
+    """
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class Plugins:
         drivers: Drivers,
         objects: NodeObjects,
         generation: Callable[[Path], int | None],
-        connect: Callable[[str], GrpcDriver],
+        connect: Callable[[str, str], GrpcDriver],
         registered: Callable[[DriverOnNode], None] = lambda _: None,
     ) -> None:
         self._drivers, self._objects = drivers, objects
@@ -103,7 +106,7 @@ class Plugins:
             raise _Refusal(f"no handler registered for plugin type: {info.type} at socket {socket}")
         version = self._valid(info, socket)
         endpoint = info.endpoint or str(socket)
-        driver = NodeDriver(info.name, socket, endpoint, version, self._client(endpoint))
+        driver = NodeDriver(info.name, socket, endpoint, version, self._client(info.name, endpoint))
         self._registered[socket] = generation  # from here on, a socket that goes is unregistered
         try:
             coming = await self._introduced(driver)
@@ -131,10 +134,10 @@ class Plugins:
             )
         return version
 
-    def _client(self, endpoint: str) -> GrpcDriver:
+    def _client(self, name: str, endpoint: str) -> GrpcDriver:
         """Raises _Refusal for an endpoint that is no socket's."""
         try:
-            return self._connect(endpoint)
+            return self._connect(name, endpoint)
         except ConfigError as error:
             raise _Refusal(f"plugin validation failed with err: endpoint: {error}") from None
 

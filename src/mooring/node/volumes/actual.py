@@ -77,8 +77,7 @@ class ActualState:
 
     def _has(self, uid: str, volume: Volume) -> bool:
         state = self.states.get(volume.unique)
-        one = state.publications.get(uid) if state is not None else None
-        return one is not None and one.stand is Stand.DONE
+        return state is not None and state.has(uid)
 
     # -- what users are told
 

@@ -20,6 +20,7 @@ from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.kube.cache.informer import Change
 from mooring.node.layout import Layout
+from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState, attached_to
@@ -36,6 +37,7 @@ from mooring.node.volumes.reconcile_growth import GrowthSteps
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.stats import Asked
 from mooring.node.volumes.step_tools import StepFailed, Surroundings
+from mooring.node.volumes.step_watch import StepWatch
 
 _log = logger(__name__)
 
@@ -58,9 +60,10 @@ class NodeVolumes:
         layout: Layout,
         drivers: Drivers,
         events: EventRecorder,
+        metrics: NodeMetrics,
         on_full: Callable[[str], None],
     ) -> None:
-        self._clock, self._layout, self._drivers = runtime.clock, layout, drivers
+        self._clock, self._metrics, self._layout, self._drivers = runtime.clock, metrics, layout, drivers
         self._desired = DesiredState(self._wish_changed)
         actual = self._actual = ActualState(caches, node_name, self._desired, events)
         self.in_use = InUseReport(runtime.cluster, node_name, lambda: actual.in_use, self._reported, clock=runtime.clock)
@@ -77,6 +80,7 @@ class NodeVolumes:
             runtime.randomness,
         )
         self._threads = around.threads
+        self._watch = StepWatch(metrics, runtime.clock, self._tell_slow)
         self._growth = GrowthSteps(around, runtime.cluster)
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
@@ -90,7 +94,10 @@ class NodeVolumes:
     async def prepare(self, node: Node) -> None:
         """Finds what an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
         known_names = {*attached_to(node), *(node.status.volumes_in_use or ())}
-        for state in await asyncio.to_thread(find_volumes, self._layout):
+        found = await asyncio.to_thread(find_volumes, self._layout)
+        self._metrics.reconstructed(found.records_count, found.unread_count)
+        self._metrics.count_volumes(lambda: len(self._desired.volumes), lambda: len(self._actual.states))
+        for state in found.states:
             state.attachable = state.volume.unique in known_names
             self._actual.states[state.volume.unique] = state
             self.controller.add(state.volume.unique)
@@ -146,7 +153,9 @@ class NodeVolumes:
         state = self._state(unique)
         if state is None:
             return Result(why.Forgotten())
-        decision = decide_volume(state, self._facts(state))
+        facts = self._facts(state)
+        decision = decide_volume(state, facts)
+        self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
         for uid, because in decision.refused.items():
             self._announce(state, uid, "MountVolume.NewMounter initialization", str(because))
         if decision.waits is Waits.ATTACHMENT:
@@ -157,7 +166,8 @@ class NodeVolumes:
             return Result(decision.because, waits_for=topics, after_s=decision.after_s)
         self.controller.explain(unique, decision.because)
         try:
-            await self._carry_out(state, decision)
+            async with self._watch.around(state, decision):
+                await self._carry_out(state, decision)
         except StepFailed as error:
             self._failed(state, decision, error)
         self.in_use.changed()
@@ -218,10 +228,9 @@ class NodeVolumes:
 
     def _failed(self, state: VolumeState, decision: Decision, error: StepFailed) -> None:
         """Remembers when the step may be tried again, and tells the users of the pods that it keeps waiting."""
-        volume, pods = state.volume, [decision.pod]
+        volume = state.volume
         if decision.step in (Step.STAGE, Step.UNSTAGE):
             failure = state.device_failure = self._growth.failure(state.device_failure, error)
-            pods = list(self._desired.uses(volume.unique))
         elif decision.step is Step.EXPAND:
             failure = state.growth_failure = self._growth.failure(state.growth_failure, error)
             self.pods.look_again(decision.pod)  # the claim is another one by now
@@ -230,9 +239,23 @@ class NodeVolumes:
             failure = publication.failure = self._growth.failure(publication.failure, error)
         retry_in_s = round(failure.not_before - self._clock.now(), 3)
         _log.error("A step of a volume failed", step=error.step, volume=volume.unique, reason=str(error), retry_in_s=retry_in_s)
-        for uid in pods:
-            self._announce(state, uid, f"{'MapVolume' if volume.is_block else 'MountVolume'}.{error.step}", str(error), error.reason)
+        for uid in self._pods_of(state, decision):
+            self._announce(state, uid, f"{_kind(state)}.{error.step}", str(error), error.reason)
+
+    def _tell_slow(self, state: VolumeState, decision: Decision, step: str, text: str) -> None:
+        for uid in self._pods_of(state, decision):
+            about = f'{_kind(state)}.{step} of volume "{state.volume.spec_name}" takes long: {text}'
+            self._actual.announce(uid, state.volume.unique, about, "FailedMapVolume" if state.volume.is_block else "FailedMount")
+
+    def _pods_of(self, state: VolumeState, decision: Decision) -> list[str]:
+        """The pods whose users are to hear of the step."""
+        return [decision.pod] if decision.pod else list(self._desired.uses(state.volume.unique))
 
     def _announce(self, state: VolumeState, uid: str, step: str, text: str, reason: str = "FailedMount") -> None:
         about = f'{step} failed for volume "{state.volume.spec_name}" : {text}'
         self._actual.announce(uid, state.volume.unique, about, reason)
+
+
+def _kind(state: VolumeState) -> str:
+    """What mounting is called in the events of such a volume."""
+    return "MapVolume" if state.volume.is_block else "MountVolume"

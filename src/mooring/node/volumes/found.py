@@ -6,6 +6,7 @@ whose pods' records are gone are found, too, by the records beside their staging
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,23 +21,45 @@ from mooring.node.volumes.volume import Volume
 _log = logger(__name__)
 
 
-def find_volumes(layout: Layout) -> list[VolumeState]:
+@dataclasses.dataclass(slots=True)
+class Found:
+    """records_count, unread_count: records that were tried, and those of them that could not be read."""
+
+    states: list[VolumeState] = dataclasses.field(default_factory=list)
+    records_count: int = 0
+    unread_count: int = 0
+
+    def read(self, folder: Path) -> dict[str, str] | None:
+        """The record of a folder, None where there is none that can be read."""
+        try:
+            record = records.read(folder)
+        except (records.BadRecord, OSError) as error:
+            _log.error("A volume's record can't be read; put it right, or remove it and what is mounted beside it", error=error)
+            self.records_count += 1
+            self.unread_count += 1
+            return None
+        self.records_count += record is not None
+        return record
+
+
+def find_volumes(layout: Layout) -> Found:
     """Every volume that a record tells of, as uncertain. Blocks. Raises OSError when the folders themselves can't be read."""
-    states: dict[str, VolumeState] = {}
+    found, states = Found(), dict[str, VolumeState]()
     for folder in _folders(layout.pods):
         for volume_folder in _folders(layout.pod_volumes(folder.name)):
-            if (record := _read(volume_folder)) is not None:
+            if (record := found.read(volume_folder)) is not None:
                 _published(states, folder.name, record)
     for driver_folder in _folders(layout.csi):
         for volume_folder in _folders(driver_folder):
-            record = _read(volume_folder)
+            record = found.read(volume_folder)
             if record is not None and volume_folder.name == digest(record["volumeHandle"]):
                 _staged(states, record)
     for spec_folder in _folders(layout.block):
-        record = _read(spec_folder / "data")
+        record = found.read(spec_folder / "data")
         if record is not None:
             _mapped(states, layout, record)
-    return list(states.values())
+    found.states = list(states.values())
+    return found
 
 
 def remove_pod_folder(layout: Layout, uid: str) -> None:
@@ -68,14 +91,6 @@ def _folders(folder: Path) -> Iterator[Path]:
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir(follow_symlinks=False):
             yield Path(entry.path)
-
-
-def _read(folder: Path) -> dict[str, str] | None:
-    try:
-        return records.read(folder)
-    except (records.BadRecord, OSError) as error:
-        _log.error("A volume's record can't be read; put it right, or remove it and what is mounted beside it", error=error)
-        return None
 
 
 def _published(states: dict[str, VolumeState], uid: str, record: dict[str, str]) -> None:

@@ -62,3 +62,8 @@ class VolumeState:
     def is_empty(self) -> bool:
         """True when nothing of the volume is on this node."""
         return self.device is Stand.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
+
+    def has(self, pod_uid: str) -> bool:
+        """True when the volume is published to the pod."""
+        one = self.publications.get(pod_uid)
+        return one is not None and one.stand is Stand.DONE
