@@ -34,7 +34,7 @@ class _Stopped(Exception):
 class Filling:
     """The copies of one driver, from their beginning to their end. still: keeps others from writing to a file while it is copied."""
 
-    def __init__(self, journal: Journal, folder: StateFolder, still: Still = contextlib.nullcontext) -> None:
+    def __init__(self, journal: Journal, folder: StateFolder, still: Still) -> None:
         self._journal = journal
         self._folder = folder
         self._still = still

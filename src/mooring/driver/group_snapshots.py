@@ -22,15 +22,15 @@ class GroupSnapshots(Plugin):
     async def create_volume_group_snapshot(self, request: csi.CreateVolumeGroupSnapshotRequest) -> csi.CreateVolumeGroupSnapshotResponse:
         """A caller that gives up finds the group again by its name, and waits for the same copies."""
         check_snapshot_parameters(request.parameters)
-        group = self._core.state.group_named(request.name) or self._added(request)
+        group = self._core.state.group_named(request.name) or self._added_group(request)
         if set(group.source_ids) != set(request.source_volume_ids):
             what = f"group snapshot {request.name!r} exists, of volumes {', '.join(group.source_ids)}"
             raise DriverError(Code.ALREADY_EXISTS, f"{what}: take another name, or delete it first")
-        await self._filled(group)
+        await self._filled_group(group)
         await self._core.journal.flushed()
-        return csi.CreateVolumeGroupSnapshotResponse(group_snapshot=self._described(group))
+        return csi.CreateVolumeGroupSnapshotResponse(group_snapshot=self._described_group(group))
 
-    def _added(self, request: csi.CreateVolumeGroupSnapshotRequest) -> Group:
+    def _added_group(self, request: csi.CreateVolumeGroupSnapshotRequest) -> Group:
         """The group and its snapshots, in one change: no part of it is ever there alone."""
         core = self._core
         volumes = [core.whole(volume_id) for volume_id in sorted(set(request.source_volume_ids))]
@@ -46,19 +46,19 @@ class GroupSnapshots(Plugin):
         core.journal.put(state.with_group(group))
         return group
 
-    async def _filled(self, group: Group) -> None:
+    async def _filled_group(self, group: Group) -> None:
         """Returns once every snapshot has its data. Raises DriverError when a copy failed: nothing of the group is left then."""
         copies = (self._core.filling.filled(snapshot_id) for snapshot_id in group.snapshot_ids)
         failures = [one for one in await asyncio.gather(*copies, return_exceptions=True) if isinstance(one, BaseException)]
         missing = [one for one in group.snapshot_ids if one not in self._core.state.snapshots]
         if missing and group.id in self._core.state.groups:
-            await self._remove(group)
+            await self._remove_group(group)
         for failure in failures:
             raise failure
         if missing:
             raise DriverError(Code.INTERNAL, f"a snapshot of group {group.name!r} failed: try again")
 
-    async def _remove(self, group: Group) -> None:
+    async def _remove_group(self, group: Group) -> None:
         """The records in one change, then the data."""
         core = self._core
         core.journal.put(core.state.dissolved(group.id))
@@ -75,7 +75,7 @@ class GroupSnapshots(Plugin):
                 if snapshot_id in core.state.snapshots:
                     check_whole(core.state.snapshots[snapshot_id])
                 core.check_unread(snapshot_id)
-            await self._remove(group)
+            await self._remove_group(group)
         await core.journal.flushed()
         for snapshot_id in request.snapshot_ids:  # left over by a deletion that failed half-way
             await remove_data(core, snapshot_id)
@@ -87,9 +87,9 @@ class GroupSnapshots(Plugin):
             raise DriverError(Code.NOT_FOUND, f"there is no group snapshot {request.group_snapshot_id!r}")
         _check_members(group, request.snapshot_ids, given=bool(request.snapshot_ids))
         await self._core.journal.flushed()
-        return csi.GetVolumeGroupSnapshotResponse(group_snapshot=self._described(group))
+        return csi.GetVolumeGroupSnapshotResponse(group_snapshot=self._described_group(group))
 
-    def _described(self, group: Group) -> csi.VolumeGroupSnapshot:
+    def _described_group(self, group: Group) -> csi.VolumeGroupSnapshot:
         core, taken = self._core, Timestamp()
         taken.FromNanoseconds(group.taken_ns)
         snapshots = [core.described_snapshot(core.state.snapshots[one]) for one in group.snapshot_ids if one in core.state.snapshots]

@@ -11,7 +11,7 @@ from mooring.driver.node.mounting import Occupied
 
 
 def give_to_group(path: Path, group: str) -> None:
-    """All that is in the folder belongs to the group, which may read and write it; what is made later does, too. Raises OSError, Occupied."""
+    """The group owns, reads and writes all that is in the folder, and what is made there later. Raises OSError, Occupied."""
     if not group.isdecimal():
         raise Occupied(f"volume_mount_group: {group!r} is no number of a group")
     with contextlib.closing(_Folder(path)) as top:

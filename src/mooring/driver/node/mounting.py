@@ -71,8 +71,13 @@ class Mounts(abc.ABC):
         """True where the path is as it should be: the data is there, or nothing has to be."""
         return self.holds(source, path)
 
+    @abc.abstractmethod
     def grow(self, source: Source) -> None:
         """What is in the volume's file takes the whole file. For a block volume, its device does."""
+
+    @abc.abstractmethod
+    def release(self, source: Source) -> None:
+        """Gives back what the last user of a file has left: its loop devices."""
 
     def is_from(self, folder: Path, path: Path) -> bool:
         """True where something from below this folder is at the path, whatever it is."""
@@ -96,9 +101,6 @@ class Mounts(abc.ABC):
                 raise Occupied(f"{str(target)!r} is a file with content, and not of this driver: move it away")
             else:
                 target.unlink()
-
-    def release(self, source: Source) -> None:
-        """Gives back what the last user of a file has left: its loop devices."""
 
 
 class RealMounts(Mounts):
@@ -175,6 +177,12 @@ class Links(Mounts):
 
     def holds(self, source: Source, path: Path) -> bool:
         return path.is_symlink() and path.readlink() == source.path
+
+    def grow(self, source: Source) -> None:
+        """A link leads to the file itself."""
+
+    def release(self, source: Source) -> None:
+        """Nothing was taken."""
 
     def shows(self, source: Source, path: Path) -> bool:
         return self.holds(source, path) or (path.is_dir() and not path.is_symlink())

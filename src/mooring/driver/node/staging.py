@@ -36,11 +36,11 @@ class Staging(Plugin):
             except DriverError:
                 if not use.staging_path:
                     with contextlib.suppress(DriverError):
-                        await self._take_back(volume)
+                        await self._forget_staging(volume)
                 raise
         return csi.NodeStageVolumeResponse()
 
-    async def _take_back(self, volume: Volume) -> None:
+    async def _forget_staging(self, volume: Volume) -> None:
         """Nothing came of it: the record goes, and what was half made."""
         use = self._node.use_of(self._node.known(volume.id))
         source, path = self._node.source(volume), plain(use.staging_path)

@@ -24,7 +24,7 @@ class Targets(InlineVolumes):
                 await self._created_inline(request)
             volume = self._node.known(request.volume_id)
             self._check_publish(volume, request, target)
-            await self._published(volume, request, target)
+            await self._put_at(volume, request, target)
         return csi.NodePublishVolumeResponse()
 
     def _check_publish(self, volume: Volume, request: csi.NodePublishVolumeRequest, target: Path) -> None:
@@ -42,7 +42,7 @@ class Targets(InlineVolumes):
     def _readonly(self, volume: Volume, request: csi.NodePublishVolumeRequest) -> bool:
         return checks.is_readonly(volume, self._node.node_id, request.volume_capability, wanted=request.readonly)
 
-    async def _published(self, volume: Volume, request: csi.NodePublishVolumeRequest, path: Path) -> None:
+    async def _put_at(self, volume: Volume, request: csi.NodePublishVolumeRequest, path: Path) -> None:
         node, readonly = self._node, self._readonly(volume, request)
         source = node.source(volume, request.volume_capability, readonly=readonly)
         staging = plain(node.use_of(volume).staging_path or str(node.own_staging(volume)))
@@ -57,7 +57,7 @@ class Targets(InlineVolumes):
         except DriverError:
             if not was_there:
                 with contextlib.suppress(DriverError):  # what can't be undone stays recorded: the caller unpublishes it
-                    await self._withdrawn(volume, path)
+                    await self._withdraw_from(volume, path)
             raise
 
     async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
@@ -67,22 +67,22 @@ class Targets(InlineVolumes):
                 await node.run(lambda: node.mounts.withdraw(target))  # the record of it is lost, or its volume was deleted
                 return csi.NodeUnpublishVolumeResponse()
             volume = node.known(request.volume_id)
-            await self._withdrawn(volume, target)
+            await self._withdraw_from(volume, target)
         return csi.NodeUnpublishVolumeResponse()
 
-    async def _withdrawn(self, volume: Volume, target: Path) -> None:
+    async def _withdraw_from(self, volume: Volume, target: Path) -> None:
         """The volume is no longer at the path, and nobody says that it is."""
         node, use = self._node, self._node.use_of(self._node.known(volume.id))
         source = node.source(volume)
         left = use.without_target(str(target))
         if left != use or await node.run(lambda: node.mounts.holds(source, target)):
             await node.run(lambda: node.mounts.withdraw(target))
-            await self._forget(volume, left)
+            await self._forget_target(volume, left)
         await node.core.journal.flushed()
         if volume.inline_id and not left.targets:
             await self._delete_inline(volume)
 
-    async def _forget(self, volume: Volume, left: Use) -> None:
+    async def _forget_target(self, volume: Volume, left: Use) -> None:
         """A target less: with the last one goes the staging path of the driver's own."""
         node = self._node
         if not left.targets and not left.staging_path:

@@ -23,7 +23,7 @@ WAYS: Final = (AUTO, MOUNT, LINK)
 
 
 class Way:
-    """folder: for a trial. choice: of WAYS; with `auto` a trial decides when the first volume comes to a path. May be entered by threads."""
+    """folder: for a trial. choice: of WAYS; with `auto` a trial decides when the first volume comes to a path. Threads may enter it."""
 
     def __init__(self, folder: Path, choice: str = AUTO) -> None:
         self._folder, self._choice = folder, choice
