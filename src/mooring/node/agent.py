@@ -17,6 +17,7 @@ from mooring.control.caches import Caches
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Loop, Manager
 from mooring.control.runtime import Runtime
+from mooring.csi.client import CallObserver
 from mooring.csi.grpc import GrpcDriver
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
@@ -39,21 +40,30 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """node_name: of the Node. root: the node's root folder, a kubelet's. watches_health: volumes that are not well become events."""
+    """node_name: of the Node. root: the node's root folder, a kubelet's. watches_health: volumes that are not well become events.
+
+    registry: where registration sockets appear, None for the kubelet's place below the root.
+    """
 
     node_name: str
     root: Path
     watches_health: bool = False
+    registry: Path | None = None
+
+
+Connect = Callable[[str, CallObserver], GrpcDriver]
+"""Makes the client of a driver, from its endpoint and the metrics of its calls."""
 
 
 class NodeAgent(Manager):
-    """run() until cancelled or drained. Raises ConfigError when the root folder can't be used."""
+    """run() until cancelled or drained. Raises ConfigError when the root folder can't be used. connect: None for plain clients."""
 
-    def __init__(self, runtime: Runtime, options: AgentOptions, caches: Caches | None = None) -> None:
+    def __init__(self, runtime: Runtime, options: AgentOptions, caches: Caches | None = None, connect: Connect | None = None) -> None:
         self._cluster, self._clock, self._name = runtime.cluster, runtime.clock, options.node_name
         self.layout = Layout(options.root)
         caches = caches or Caches(runtime, f"node/{options.node_name}")
         metrics = runtime.metrics.once(NodeMetrics)
+        connect = connect or (lambda endpoint, calls: GrpcDriver(endpoint, clock=runtime.clock, metrics=calls))
         self.drivers = Drivers()
         self._objects = NodeObjects(runtime.cluster, options.node_name, clock=runtime.clock)
         self._plugins = Plugins(
@@ -61,9 +71,9 @@ class NodeAgent(Manager):
             self.drivers,
             self._objects,
             lambda socket: self._watcher.generation(socket),
-            lambda name, endpoint: GrpcDriver(endpoint, clock=runtime.clock, metrics=metrics.calls_of(name)),
+            lambda name, endpoint: connect(endpoint, metrics.calls_of(name)),
         )
-        self._watcher = SocketWatcher(self.layout.registry, self._plugins.changed, clock=runtime.clock)
+        self._watcher = SocketWatcher(options.registry or self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
         self._volumes = NodeVolumes(
