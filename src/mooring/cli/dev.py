@@ -16,7 +16,7 @@ from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, INT, STRING
 from mooring.base.flags import Parsed, flag
-from mooring.cli.driver import NAMES, TOPOLOGY
+from mooring.cli.hostpath_kinds import NAMES, TOPOLOGY
 from mooring.cli.people import check_server_parts, run_for_people, say_gone, story_log
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags

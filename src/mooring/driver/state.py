@@ -64,7 +64,7 @@ class Volume(msgspec.Struct, frozen=True):
     parameters: those it was created with; they are its volume_context. kind: of the storage that it takes room from, "" where there
     is one kind only. segments: the topology it can be reached in, none for everywhere. source_id: the volume or snapshot whose data
     it began with. is_filling: that data is still on its way, and nobody was told the id. published: sorted by node_id. is_image:
-    a file with a file system in it. uses: what nodes have of it, sorted by node_id. inline_id: the id that a pod's own volume has for its caller.
+    a file with a file system in it. uses: what nodes have of it, sorted by node_id. inline_id: a pod's own volume, as its caller knows it.
     """
 
     id: str

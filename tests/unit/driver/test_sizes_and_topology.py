@@ -9,7 +9,7 @@ import pytest
 
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
-from mooring.cli.driver import CAPABILITIES
+from mooring.cli.hostpath_kinds import CAPABILITIES
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, Service
