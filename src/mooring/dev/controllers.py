@@ -44,11 +44,11 @@ class Controllers:
     def __init__(self, cluster: Cluster, session: Session, story: Story, clock: Clock, randomness: Random) -> None:
         self._cluster, self._session, self._story = cluster, session, story
         self._clock, self._randomness = clock, randomness
-        self._watches = {who: Watches() for who in ("attacher", "provisioner", "binder", "attachdetach")}
+        self._watches = {who: Watches() for who in ("attacher", "provisioner", "binder", "attach-detach")}
         self._controllers: dict[str, Controller] = {
             "attacher": self._attacher(self._seen_as("attacher")),
             "binder": make_binder(Runtime(self._seen_as("binder"), clock, randomness, Metrics()), BinderOptions()),
-            "attachdetach": AttachDetach(Runtime(self._seen_as("attachdetach"), clock, randomness, Metrics())),
+            "attach-detach": AttachDetach(Runtime(self._seen_as("attach-detach"), clock, randomness, Metrics())),
         }
         if capabilities_of(session.info).creates:
             self._controllers["provisioner"] = self._provisioner(self._seen_as("provisioner"))

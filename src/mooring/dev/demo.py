@@ -167,10 +167,10 @@ class Demo:
         await self._cluster.delete(PODS, POD, NAMESPACE)
         await self._polling.until(PODS, POD, lambda one: one is None, "is gone")
         self._story.checked("the pod is gone")
-        self._folder.check_empty()
         name = attachment_name(self._driver_name, self._handle, NODE)
         await self._polling.until(VOLUME_ATTACHMENTS, name, lambda one: one is None, "is gone")
         self._story.checked("the VolumeAttachment is gone")
+        self._folder.check_empty()
         await self._polling.driver_has(self._handle, on=[])
         await self._check_node([])
 

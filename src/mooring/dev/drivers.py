@@ -1,6 +1,7 @@
 """Starts the driver of a plane in the form that was asked for, with a socket for its controller and one for each node.
 
-The sockets of node N are in `sockets/N/`, below the plane's folder: their paths are short, for a socket's may have 107 bytes.
+Below the plane's folder `sockets/N.sock` is the driver's for node N, and registration sockets appear in `sockets/N/`: their paths are
+short, for a socket's may have 107 bytes.
 """
 
 from __future__ import annotations
@@ -81,14 +82,18 @@ class Starter:
         """The reference driver's."""
         return self.folder / "driver"
 
-    def node_folder(self, node: str) -> Path:
-        """Of the node's sockets."""
+    def registry(self, node: str) -> Path:
+        """Where the node's agent finds registration sockets."""
         return self.folder / "sockets" / str(self.nodes.index(node) + 1)
+
+    def node_socket(self, node: str) -> Path:
+        """The driver's, for this node."""
+        return self.registry(node).with_suffix(".sock")
 
     async def start(self, form: Form, stack: AsyncExitStack, group: asyncio.TaskGroup) -> Sockets:
         """The driver runs until the stack is closed. Raises ConfigError."""
         for node in self.nodes:
-            self.node_folder(node).mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.registry(node).mkdir(parents=True, exist_ok=True, mode=0o700)
         match form:
             case PythonClass():
                 return await self._class(form, stack)
@@ -105,7 +110,7 @@ class Starter:
         for node in self.nodes:
             service = driver.node(node)
             service.observe(functools.partial(tell, self.story, who=node), self.clock)
-            await stack.enter_async_context(serving(service, str(self._node_socket(node))))
+            await stack.enter_async_context(serving(service, str(self.node_socket(node))))
         return self._sockets("this is a fault of Mooring's: please report it", tells=True)
 
     async def _class(self, form: PythonClass, stack: AsyncExitStack) -> Sockets:
@@ -113,7 +118,7 @@ class Starter:
         made = driver_class(form)
         for node in self.nodes:
             driver = _object(form, made, node)
-            for path in (*((self.socket,) if node == self.nodes[0] else ()), self._node_socket(node)):
+            for path in (*((self.socket,) if node == self.nodes[0] else ()), self.node_socket(node)):
                 await stack.enter_async_context(serving(driver, str(path)))
         return self._sockets(f"it is {form} that must answer")
 
@@ -121,14 +126,14 @@ class Starter:
         """A process for each node; the first one is the controller, too."""
         programs = {}
         for node in self.nodes:
-            socket = self._node_socket(node)
+            socket = self.node_socket(node)
             make_room(socket, even_alive=True)
             program = DriverProgram(form.for_node(str(socket), node), _environment(socket, node), self.story, self.clock)
             await program.start()
             stack.push_async_callback(program.close)
             programs[group.create_task(program.mind(), name=f"dev/driver-program/{node}")] = program
         advice = f"the driver must serve on the path that it got for {{socket}}; it was started as: {form}"
-        sockets = {node: self._node_socket(node) for node in self.nodes}
+        sockets = {node: self.node_socket(node) for node in self.nodes}
         return Sockets(sockets[self.nodes[0]], sockets, False, PROGRAM_S, advice, programs)
 
     def _elsewhere(self, form: Socket) -> Sockets:
@@ -139,10 +144,7 @@ class Starter:
         return Sockets(path, {self.nodes[0]: path}, False, THEIRS_S, advice)
 
     def _sockets(self, advice: str, *, tells: bool = False) -> Sockets:
-        return Sockets(self.socket, {node: self._node_socket(node) for node in self.nodes}, tells, OURS_S, advice)
-
-    def _node_socket(self, node: str) -> Path:
-        return self.node_folder(node) / "csi.sock"
+        return Sockets(self.socket, {node: self.node_socket(node) for node in self.nodes}, tells, OURS_S, advice)
 
 
 def _environment(socket: Path, node: str) -> dict[str, str]:

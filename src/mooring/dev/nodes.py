@@ -26,7 +26,7 @@ from mooring.registrar.registrar import Registrar
 
 REGISTERED_S_MAX: Final = 10.0
 INFO_S: Final = 5.0
-_REGISTRATION: Final = "reg.sock"
+REGISTRATION: Final = "reg.sock"
 
 
 class Nodes:
@@ -55,8 +55,8 @@ class Nodes:
         return {node: agent.layout.root for node, agent in self._agents.items()}
 
     def _agent(self, cluster: Cluster, node: str, randomness: Random, metrics: Metrics) -> NodeAgent:
-        folder = self._starter.node_folder(node)
-        options = AgentOptions(node, self._starter.folder / "nodes" / node, watches_health=True, registry=folder)
+        root, registry = self._starter.folder / "nodes" / node, self._starter.registry(node)
+        options = AgentOptions(node, root, watches_health=True, registry=registry)
         traced = TracedCluster(cluster, node, self._story, self._clock)
         agent = NodeAgent(Runtime(traced, self._clock, randomness, metrics), options, connect=self._connector(node))
         agent.drivers.on_change(lambda _: self._changed.set())
@@ -71,8 +71,8 @@ class Nodes:
         return connect
 
     def _registrar(self, node: str) -> Registrar:
-        endpoint, folder = str(self._sockets.nodes[node]), self._starter.node_folder(node)
-        return Registrar(self._driver_name, endpoint, folder, clock=self._clock, on_refusal=self._changed.set, socket_name=_REGISTRATION)
+        endpoint, folder = str(self._sockets.nodes[node]), self._starter.registry(node)
+        return Registrar(self._driver_name, endpoint, folder, clock=self._clock, on_refusal=self._changed.set, socket_name=REGISTRATION)
 
     async def start(self) -> None:
         """Returns when the driver is registered on every node. Raises ConfigError when a node refuses it."""

@@ -43,7 +43,7 @@ from mooring.csi.session import DriverChanged, Session
 from mooring.dev.controllers import Controllers
 from mooring.dev.driver_form import Form, Reference
 from mooring.dev.drivers import Sockets, Starter
-from mooring.dev.nodes import Nodes, node_ids
+from mooring.dev.nodes import REGISTRATION, Nodes, node_ids
 from mooring.dev.story import Story
 from mooring.dev.traced_driver import TracedDriver
 from mooring.driver.layout import Segments
@@ -123,7 +123,7 @@ class _Build:
         self._form, self._port, self._kept = form, port, kept
         self._folder, self._story, self._clock, self._randomness = starter.folder, starter.story, starter.clock, starter.randomness
         self.kubeconfig = self._folder / "kubeconfig"
-        _check_length(self._folder, starter.node_folder(starter.nodes[-1]) / "csi.sock")
+        _check_length(self._folder, starter.registry(starter.nodes[-1]) / REGISTRATION)
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:

@@ -54,7 +54,8 @@ class Polling:
     """cluster: a client over HTTP; driver: a connection of the demo's own. What is found is told in the story."""
 
     def __init__(self, plane: Plane, cluster: Cluster, driver: Driver, story: Story) -> None:
-        self._plane = plane
+        assert plane.state_folder is not None, "the reference driver's state is looked at"
+        self._state_folder = plane.state_folder
         self._cluster = cluster
         self._driver = driver
         self._story = story
@@ -95,7 +96,7 @@ class Polling:
         self._story.checked("the driver, its state file and its folders agree: there is no volume")
 
     def _state(self) -> State:
-        return read_state(self._plane.state_folder)
+        return read_state(self._state_folder)
 
     def _folders(self) -> list[str]:
-        return sorted(one.name for one in (self._plane.state_folder / "volumes").iterdir())
+        return sorted(one.name for one in (self._state_folder / "volumes").iterdir())
