@@ -15,7 +15,7 @@ from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
 if TYPE_CHECKING:
-    from mooring.node.mounts.namespace import MountSpace
+    from mooring.mounts.namespace import MountSpace
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ def run(argv: Sequence[str], prog: str) -> int:
 def _run(flags: DemoFlags, prog: str) -> int:
     """Enters the mount namespace first, while this process has one thread: grpc and the event loop start others."""
     check_server_parts()
-    from mooring.node.mounts.namespace import enter_private_mounts
+    from mooring.mounts.namespace import enter_private_mounts
 
     return asyncio.run(_demo(flags, prog, enter_private_mounts()))
 

@@ -22,7 +22,7 @@ from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
 if TYPE_CHECKING:
-    from mooring.node.mounts.namespace import MountSpace
+    from mooring.mounts.namespace import MountSpace
 
 _READ_BYTES: Final = 4096
 
@@ -166,7 +166,7 @@ def _run(flags: DevFlags, prog: str) -> int:
     """Enters the mount namespace first, while this process has one thread: grpc and the event loop start others."""
     check_server_parts()
     from mooring.dev.driver_form import Socket, parse_form
-    from mooring.node.mounts.namespace import MountSpace, enter_private_mounts
+    from mooring.mounts.namespace import MountSpace, enter_private_mounts
 
     is_elsewhere = isinstance(parse_form(flags.driver), Socket)  # mounts are made where that driver runs: we must see them
     space = MountSpace() if is_elsewhere else enter_private_mounts()

@@ -18,8 +18,8 @@ from mooring.dev.polling import DemoFailed, Polling
 from mooring.dev.seed_objects import claim, csi_driver, node, pod, storage_class
 from mooring.dev.story import Story
 from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.mounts.namespace import MountSpace
 from mooring.node.layout import attachment_name, unique_name
-from mooring.node.mounts.namespace import MountSpace
 
 __all__ = ["NODE", "Demo", "DemoFailed"]
 

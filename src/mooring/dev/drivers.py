@@ -28,6 +28,7 @@ from mooring.dev.story import Story
 from mooring.dev.traced_driver import tell
 from mooring.driver.hostpath import HostPath
 from mooring.driver.layout import Segments
+from mooring.driver.node.way import AUTO, LINK, Way
 from mooring.driver.server import serving
 
 OURS_S: Final = 10.0
@@ -63,11 +64,12 @@ class Sockets:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Starter:
-    """folder: the plane's. nodes: their names, at least one. topology: of the reference driver."""
+    """folder: the plane's. nodes: their names, at least one. topology: of the reference driver. mounts: False for links in their place."""
 
     folder: Path
     nodes: Sequence[str]
     topology: Mapping[str, Segments]
+    mounts: bool
     story: Story
     clock: Clock
     randomness: Random
@@ -104,7 +106,10 @@ class Starter:
         return await self._reference(stack)
 
     async def _reference(self, stack: AsyncExitStack) -> Sockets:
-        driver = stack.enter_context(HostPath(self.state_folder, node_ids=self.nodes, topology=self.topology, randomness=self.randomness))
+        way = Way(self.state_folder, AUTO if self.mounts else LINK)
+        driver = stack.enter_context(
+            HostPath(self.state_folder, node_ids=self.nodes, topology=self.topology, randomness=self.randomness, way=way)
+        )
         driver.observe(self.story.called, self.clock)
         await stack.enter_async_context(serving(driver, str(self.socket)))
         for node in self.nodes:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from mooring.dev.story import Story
-from mooring.node.mounts.mountinfo import MountTable
-from mooring.node.mounts.namespace import MountSpace
-from mooring.node.mounts.system import ToolFailed, unmount
+from mooring.mounts.mountinfo import MountTable
+from mooring.mounts.namespace import MountSpace
+from mooring.mounts.system import ToolFailed, unmount
 from mooring.node.volumes.files import read_mount_table
 
 _PREFIX: Final = "mooring-"

@@ -80,6 +80,7 @@ async def running(
     *,
     nodes: Sequence[str],
     topology: Mapping[str, Segments],
+    mounts: bool,
     port: int = 0,
     kept: bool = False,
     story: Story,
@@ -89,10 +90,10 @@ async def running(
     """The plane, ready but for its nodes, as long as the block runs. A part that fails ends the block with its error.
 
     folder: made when it is missing. form: of the driver. nodes: their names. topology: the segments of each, {} for a driver without.
-    port: of the API server, 0 for that of the folder's last start, or a free one. kept: the API objects stay in the folder. Raises
+    mounts: False where this process can't mount: then the reference driver shows volumes by links. port: of the API server, 0 for that of the folder's last start, or a free one. kept: the API objects stay in the folder. Raises
     ConfigError when the folder, the driver, the topology or the port can't be used, or the objects can't be saved any more.
     """
-    build = _Build(form, Starter(real(folder), nodes, topology, story, clock, randomness), port, kept)
+    build = _Build(form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness), port, kept)
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             store, durability = await build.objects(stack)

@@ -8,9 +8,9 @@ from typing import Final
 
 from mooring.dev.polling import DemoFailed, Polling
 from mooring.dev.story import Story
+from mooring.mounts.mountinfo import MountTable
+from mooring.mounts.namespace import MountSpace
 from mooring.node.layout import Layout
-from mooring.node.mounts.mountinfo import MountTable
-from mooring.node.mounts.namespace import MountSpace
 from mooring.node.volumes.files import read_mount_table
 
 _FILE: Final = "greeting.txt"

@@ -33,7 +33,7 @@ from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import NotFound
-from mooring.node.mounts.namespace import MountSpace
+from mooring.mounts.namespace import MountSpace
 
 DEMO_S_MAX: Final = 20.0
 _CONNECT_S_MAX: Final = 5.0
@@ -79,6 +79,7 @@ async def run_dev(
             options.form,
             nodes=options.nodes,
             topology=options.topology,
+            mounts=space.can_mount,
             port=options.port,
             kept=kept,
             story=story,
@@ -186,7 +187,9 @@ async def run_demo(space: MountSpace, story: Story, clock: Clock, randomness: Ra
 
 
 async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, randomness: Random) -> None:
-    plane_of = running(folder, Reference(), nodes=[NODE], topology={}, story=story, clock=clock, randomness=randomness)
+    plane_of = running(
+        folder, Reference(), nodes=[NODE], topology={}, mounts=space.can_mount, story=story, clock=clock, randomness=randomness
+    )
     async with plane_of as plane, _clients(plane, clock, randomness) as (cluster, driver):
         demo = Demo(plane, TracedCluster(cluster, "demo", story, clock), driver, space, story)
         try:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from mooring.node.mounts import namespace
-from mooring.node.mounts.mountinfo import MountTable, parse
+from mooring.mounts import namespace
+from mooring.mounts.mountinfo import MountTable, parse
 from tests.support.layers import REAL_MOUNTS, not_tested
 
 PROGRAM = """
 import pathlib, subprocess, sys
-from mooring.node.mounts.namespace import enter_private_mounts
+from mooring.mounts.namespace import enter_private_mounts
 {before}
 space = enter_private_mounts()
 print(space.can_mount, space.is_private, space.as_user, space.obstacle)
@@ -30,7 +30,7 @@ sys.stdin.read()
 """
 
 NO_ROOT = """
-from mooring.node.mounts import namespace
+from mooring.mounts import namespace
 def refused(): raise namespace.ToolFailed("unshare: Operation not permitted")
 namespace._enter_as_root = refused
 """

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from mooring.driver.node import loops
-from mooring.node.mounts import system
-from mooring.node.mounts.mountinfo import Mount, MountTable
+from mooring.mounts import system
+from mooring.mounts.mountinfo import Mount, MountTable
 
 FS_TYPE: Final = "ext4"
 """Where the caller names none."""

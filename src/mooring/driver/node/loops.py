@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from mooring.node.mounts import system
+from mooring.mounts import system
 
 _BLOCK: Final = Path("/sys/block")
 _TRIES: Final = 5

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from mooring.driver.node import images, loops
-from mooring.node.mounts import system
-from mooring.node.mounts.mountinfo import Mount, MountTable, parse
+from mooring.mounts import system
+from mooring.mounts.mountinfo import Mount, MountTable, parse
 
 OF_ANY_MOUNT: Final = frozenset({"ro", "rw", "noexec", "exec", "nosuid", "suid", "nodev", "dev", "noatime", "nodiratime", "relatime"})
 """Mount flags that a bind mount can have; the others are for file systems, and a folder has none of its own."""

@@ -17,7 +17,7 @@ from mooring.driver.node.mounting import Mounts, Occupied, Source
 from mooring.driver.node.threads import Threads
 from mooring.driver.node.way import Way
 from mooring.driver.state import Use, Volume
-from mooring.node.mounts.system import ToolFailed
+from mooring.mounts.system import ToolFailed
 
 T = TypeVar("T")
 

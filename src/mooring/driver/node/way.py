@@ -14,7 +14,7 @@ from mooring.driver.node import images
 from mooring.driver.node.mounting import Links, Mounts, RealMounts, mount_table, mounting_refusal
 from mooring.driver.rules import Rules
 from mooring.driver.state import Volume
-from mooring.node.mounts import system
+from mooring.mounts import system
 
 _log = logger(__name__)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.errors import MooringError
+from mooring.mounts.mountinfo import MountTable, parse
 from mooring.node import records
-from mooring.node.mounts.mountinfo import MountTable, parse
 
 _MOUNTINFO: Final = Path("/proc/self/mountinfo")
 _MODE: Final = 0o750

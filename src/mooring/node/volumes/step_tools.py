@@ -16,9 +16,9 @@ from mooring.control.secrets import SecretCache, SecretError
 from mooring.csi.codes import DriverError
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError
+from mooring.mounts.system import ToolFailed
 from mooring.node import records
 from mooring.node.layout import Layout, attachment_name
-from mooring.node.mounts.system import ToolFailed
 from mooring.node.plugins.drivers import Drivers, NodeDriver, NotRegistered
 from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.injected import Injected, Injector

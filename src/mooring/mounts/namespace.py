@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from mooring.node.mounts.system import ToolFailed, missing_tools
+from mooring.mounts.system import ToolFailed, missing_tools
 
 _NEW_MOUNTS: Final = 0x00020000
 _NEW_USERS: Final = 0x10000000
