@@ -142,6 +142,8 @@ class Demo:
         """The pod's uid."""
         began_s = self._story.elapsed_s
         await self._cluster.create(PODS.whole(), pod(POD, CLAIM), NAMESPACE)
+        name = attachment_name(self._driver_name, self._handle, NODE)
+        await self._polling.until(VOLUME_ATTACHMENTS, name, lambda one: one is not None and one.status.attached, "is attached")
         running = await self._polling.until(PODS, POD, _runs, "runs")
         assert running is not None
         self._story.checked(f"the pod runs, {(self._story.elapsed_s - began_s) * 1000:.0f} ms after it was made")

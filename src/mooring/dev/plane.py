@@ -90,8 +90,9 @@ async def running(
     """The plane, ready but for its nodes, as long as the block runs. A part that fails ends the block with its error.
 
     folder: made when it is missing. form: of the driver. nodes: their names. topology: the segments of each, {} for a driver without.
-    mounts: False where this process can't mount: then the reference driver shows volumes by links. port: of the API server, 0 for that of the folder's last start, or a free one. kept: the API objects stay in the folder. Raises
-    ConfigError when the folder, the driver, the topology or the port can't be used, or the objects can't be saved any more.
+    mounts: False where this process can't mount: the reference driver shows volumes by links then. port: of the API server, 0 for that of
+    the folder's last start, or a free one. kept: the API objects stay in the folder. Raises ConfigError when the folder, the driver, the
+    topology or the port can't be used, or the objects can't be saved any more.
     """
     build = _Build(form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness), port, kept)
     try:

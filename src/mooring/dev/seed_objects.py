@@ -29,14 +29,13 @@ def csi_driver(driver_name: str, *, attaches: bool, takes_inline: bool = False) 
     return _object("storage.k8s.io/v1", "CSIDriver", driver_name, spec)
 
 
-def csi_node(driver_name: str, node_name: str, segments: Mapping[str, str]) -> dict[str, Any]:
-    """For a driver without a node service: the node's id is its name. segments: its topology, {} for none."""
-    driver = {"name": driver_name, "nodeID": node_name, "topologyKeys": sorted(segments)}
-    return _object("storage.k8s.io/v1", "CSINode", node_name, {"drivers": [driver]})
+def csi_node(driver_name: str, node_name: str) -> dict[str, Any]:
+    """For a driver without a node service: the node's id is its name."""
+    return _object("storage.k8s.io/v1", "CSINode", node_name, {"drivers": [{"name": driver_name, "nodeID": node_name}]})
 
 
 def node(name: str, segments: Mapping[str, str]) -> dict[str, Any]:
-    """As a ready kubelet would write it. segments: as for csi_node; they become labels."""
+    """As a ready kubelet would write it. segments: its topology, {} for none; they become labels."""
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "there is no kubelet, but an agent of mooring dev"}
     body = _object("v1", "Node", name, {})
     body["metadata"]["labels"] = {"kubernetes.io/hostname": name, **segments}
@@ -122,11 +121,9 @@ async def register(
     for one in (storage_class(name, class_of_driver, default=default_class), storage_class(name, class_of_driver + WAITS, waits=True)):
         await _make(cluster, STORAGE_CLASSES.whole(), one, lambda there: there["provisioner"] == name)
     for node_name in dict.fromkeys(nodes):
-        segments = topology.get(node_name, {})
-        await _register_node(cluster, node_name, segments)
+        await _register_node(cluster, node_name, topology.get(node_name, {}))
         if not has_agents:
-            entry = csi_node(name, node_name, segments)
-            await _make(cluster, CSI_NODES.whole(), entry, lambda there, entry=entry: _keys(there, name) == _keys(entry, name))  # type: ignore[misc]
+            await _make(cluster, CSI_NODES.whole(), csi_node(name, node_name), lambda there: _names(there, name))
 
 
 async def _register_node(cluster: Cluster, node_name: str, segments: Mapping[str, str]) -> None:
@@ -137,9 +134,9 @@ async def _register_node(cluster: Cluster, node_name: str, segments: Mapping[str
         await cluster.patch(NODES, node_name, Patch(PatchType.MERGE, {"metadata": {"labels": dict(segments)}}))
 
 
-def _keys(there: Mapping[str, Any], driver_name: str) -> Collection[str] | None:
-    """The driver's topology keys in a CSINode, None where it is not there."""
-    return next((one.get("topologyKeys") or [] for one in there["spec"].get("drivers") or () if one["name"] == driver_name), None)
+def _names(there: Mapping[str, Any], driver_name: str) -> bool:
+    """True for a CSINode that has the driver."""
+    return any(one["name"] == driver_name for one in there["spec"].get("drivers") or ())
 
 
 async def make_volume(cluster: Cluster, driver: Driver, driver_name: str, name: str) -> None:
