@@ -110,7 +110,7 @@ class WatchHub:
         self._listeners.append(listener)
 
     def cursor(self, resource: Resource, scope: Scope, options: WatchOptions) -> Cursor:
-        """A watch at its beginning. Raises what `start_of` raises."""
+        """A watch at its beginning. Raises what `watch_start_of` raises."""
         key = (resource.path, id(self.store.table(resource).history), scope)
         buffer = self._buffers.get(key)
         if buffer is None:
@@ -120,7 +120,7 @@ class WatchHub:
         return cursor
 
     async def watch(self, resource: Resource, scope: Scope, options: WatchOptions) -> AsyncGenerator[tuple[WatchItem, ...], None]:
-        """Items in batches, until the time is up or the watcher has fallen behind. Raises what `start_of` and `wait_committed` raise."""
+        """Items in batches, until the time is up or the watcher has fallen behind. Raises what `watch_start_of` and `wait_committed` raise."""
         cursor = self.cursor(resource, scope, options)
         if cursor.needs > self._durability.committed:
             await self._durability.wait_committed(cursor.needs)
