@@ -120,7 +120,10 @@ class WatchHub:
         return cursor
 
     async def watch(self, resource: Resource, scope: Scope, options: WatchOptions) -> AsyncGenerator[tuple[WatchItem, ...], None]:
-        """Items in batches, until the time is up or the watcher has fallen behind. Raises what `watch_start_of` and `wait_committed` raise."""
+        """Items in batches, until the time is up or the watcher has fallen behind.
+
+        Raises what `watch_start_of` and `wait_committed` raise.
+        """
         cursor = self.cursor(resource, scope, options)
         if cursor.needs > self._durability.committed:
             await self._durability.wait_committed(cursor.needs)
