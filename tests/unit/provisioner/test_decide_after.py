@@ -77,22 +77,27 @@ def test_a_volume_that_can_not_be_used(order: Order, owner: Save | None, verdict
     assert verdict == after_unusable(order, ODD, owner, "why")
 
 
+REFUSED = "the API server refused the PersistentVolume: why"
+UNCLAIMED = f"{REFUSED}. Volume pvc-u is left alone: its claim may be gone, and its class retains volumes"
+MAY_BE_KEPT = f"{REFUSED}. Volume pvc-u is left alone: it may have been kept on purpose"
+
+
 @pytest.mark.parametrize(
-    ("order", "saved", "is_awaited", "fate", "state"),
+    ("order", "saved", "is_awaited", "fate", "state", "error"),
     [
-        pytest.param(ORDER, Save.REFUSED, True, Fate.DELETED, State.FINISHED, id="P46-refused-for-good"),
-        pytest.param(ORDER, Save.REFUSED, False, Fate.DELETED, State.FINISHED, id="its-class-deletes-volumes"),
-        pytest.param(KEPT, Save.REFUSED, True, Fate.DELETED, State.FINISHED, id="its-claim-has-not-had-it-yet"),
-        pytest.param(KEPT, Save.REFUSED, False, Fate.LEFT, State.BACKGROUND, id="its-user-may-have-taken-it"),
-        pytest.param(ORDER, Save.TAKEN, True, Fate.LEFT, State.FINISHED, id="somebody-elses-object-may-be-about-it"),
-        pytest.param(KEPT, Save.TAKEN, False, Fate.LEFT, State.FINISHED, id="whatever-became-of-the-claim"),
-        pytest.param(UNATTENDED, Save.REFUSED, True, Fate.LEFT, State.FINISHED, id="it-may-have-been-kept"),
+        pytest.param(ORDER, Save.REFUSED, True, Fate.DELETED, State.FINISHED, REFUSED, id="P46-refused-for-good"),
+        pytest.param(ORDER, Save.REFUSED, False, Fate.DELETED, State.FINISHED, REFUSED, id="its-class-deletes-volumes"),
+        pytest.param(KEPT, Save.REFUSED, True, Fate.DELETED, State.FINISHED, REFUSED, id="its-claim-has-not-had-it-yet"),
+        pytest.param(KEPT, Save.REFUSED, False, Fate.LEFT, State.BACKGROUND, UNCLAIMED, id="its-user-may-have-taken-it"),
+        pytest.param(ORDER, Save.TAKEN, True, Fate.LEFT, State.FINISHED, "why", id="somebody-elses-object-may-be-about-it"),
+        pytest.param(KEPT, Save.TAKEN, False, Fate.LEFT, State.FINISHED, "why", id="whatever-became-of-the-claim"),
+        pytest.param(UNATTENDED, Save.REFUSED, True, Fate.LEFT, State.FINISHED, MAY_BE_KEPT, id="it-may-have-been-kept"),
     ],
 )
-def test_a_volume_whose_object_is_refused(order: Order, saved: Save, is_awaited: bool, fate: Fate, state: State):
+def test_a_volume_whose_object_is_refused(order: Order, saved: Save, is_awaited: bool, fate: Fate, state: State, error: str):
     verdict = after_refused(order, saved, "why", is_awaited=is_awaited)
     assert (fate, state) == (verdict.fate, verdict.failure.state)
-    assert "why" in verdict.failure.error
+    assert error == verdict.failure.error
     assert (fate is Fate.DELETED) == verdict.failure.infeasible
 
 
@@ -104,11 +109,19 @@ def test_whether_the_claim_is_there_matters_for_volumes_that_are_retained(order:
 
 
 def test_a_volume_that_was_deleted_is_ruled_out():
-    assert Failure("odd", from_driver=True, **GONE) == after_deletion(ORDER, ODD, None)
+    assert Failure("odd", from_driver=True, **GONE) == after_deletion(ORDER, Verdict(Fate.DELETED, ODD), None)
+
+
+def test_users_learn_whether_a_volume_was_deleted_whose_object_was_refused():
+    verdict = after_refused(ORDER, Save.REFUSED, "why", is_awaited=True)
+    assert f"{REFUSED}. Volume pvc-u was deleted" == after_deletion(ORDER, verdict, None).error
+    kept = after_deletion(ORDER, verdict, DriverError(Code.INTERNAL, "no")).error
+    assert kept.startswith(f"{REFUSED}. Cleanup of volume pvc-u failed, volume is orphaned: ")
 
 
 def test_a_volume_that_could_not_be_deleted_may_be_there():
-    failure = after_deletion(ORDER, dataclasses.replace(ODD, infeasible=True), DriverError(Code.INTERNAL, "no"))
+    verdict = Verdict(Fate.DELETED, dataclasses.replace(ODD, infeasible=True))
+    failure = after_deletion(ORDER, verdict, DriverError(Code.INTERNAL, "no"))
     assert (State.BACKGROUND, ProvesAbsent.NOTHING, False) == (failure.state, failure.proves_absent, failure.infeasible)
     assert failure.error.startswith("odd. Cleanup of volume pvc-u failed, volume is orphaned: ")
 

@@ -182,7 +182,7 @@ class VolumeCreation:
 
     async def _carried_out(self, order: Order, secrets: Mapping[str, str], verdict: Verdict, volume_id: str) -> Failure:
         if verdict.fate is Fate.DELETED:
-            return after_deletion(order, verdict.failure, await self._delete(order, secrets, volume_id))
+            return after_deletion(order, verdict, await self._delete(order, secrets, volume_id))
         return verdict.failure
 
     async def _delete(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> MooringError | None:

@@ -34,10 +34,11 @@ class Fate(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """failure: of the attempt; for DELETED the one to report once the volume is deleted (`after_deletion`)."""
+    """failure: of the attempt; for DELETED `after_deletion` adds the result. reports_deletion: users are told of a deletion that works."""
 
     fate: Fate
     failure: Failure
+    reports_deletion: bool = False
 
 
 def after_unusable(order: Order, failure: Failure, owner: Save | None, error: str) -> Verdict:
@@ -66,11 +67,11 @@ def after_refused(order: Order, saved: Save, error: str, *, is_awaited: bool) ->
     """
     if saved is Save.TAKEN:
         return _taken(error)
+    why = f"the API server refused the PersistentVolume: {error}"
     if depends_on_claim(order) and not is_awaited:
-        left = "its volume is left alone: its claim may be gone, and its class retains volumes"
-        return Verdict(Fate.LEFT, Failure(f"the API server refused the PersistentVolume; {left}: {error}", State.BACKGROUND))
-    why = f"the API server refused the PersistentVolume, so its volume was deleted: {error}"
-    return _deleted(order, Failure(why, State.FINISHED, infeasible=True))
+        left = _left_alone(order, "its claim may be gone, and its class retains volumes")
+        return Verdict(Fate.LEFT, Failure(f"{why}{left}", State.BACKGROUND))
+    return _deleted(order, Failure(why, State.FINISHED, infeasible=True), reports_deletion=True)
 
 
 def depends_on_claim(order: Order) -> bool:
@@ -78,10 +79,12 @@ def depends_on_claim(order: Order) -> bool:
     return not order.is_retained and volumes.retains(order.intent.volume)
 
 
-def after_deletion(order: Order, failure: Failure, problem: MooringError | None) -> Failure:
-    """An unusable volume was deleted, or could not be. problem: of the last try, None when the volume is gone."""
+def after_deletion(order: Order, verdict: Verdict, problem: MooringError | None) -> Failure:
+    """The failure to report once the volume was deleted, or could not be. problem: of the last try, None when the volume is gone."""
+    failure = verdict.failure
     if problem is None:
-        return dataclasses.replace(failure, state=State.FINISHED, proves_absent=ProvesAbsent.VOLUME)
+        error = f"{failure.error}. Volume {order.intent.volume_name} was deleted" if verdict.reports_deletion else failure.error
+        return dataclasses.replace(failure, error=error, state=State.FINISHED, proves_absent=ProvesAbsent.VOLUME)
     error = f"{failure.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
     return Failure(error, State.BACKGROUND, from_driver=True)
 
@@ -90,11 +93,15 @@ def _taken(error: str) -> Verdict:
     return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=ProvesAbsent.VOLUME))
 
 
-def _deleted(order: Order, failure: Failure) -> Verdict:
+def _deleted(order: Order, failure: Failure, *, reports_deletion: bool = False) -> Verdict:
     if not order.is_retained:
-        return Verdict(Fate.DELETED, failure)
-    error = f"{failure.error}. Volume {order.intent.volume_name} is left alone: it may have been kept on purpose"
+        return Verdict(Fate.DELETED, failure, reports_deletion)
+    error = f"{failure.error}{_left_alone(order, 'it may have been kept on purpose')}"
     return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=ProvesAbsent.VOLUME))
+
+
+def _left_alone(order: Order, because: str) -> str:
+    return f". Volume {order.intent.volume_name} is left alone: {because}"
 
 
 # -- the claim
