@@ -1,4 +1,7 @@
-"""The binder: controllers on common caches. Each can be switched off, where kube-controller-manager or kube-scheduler has it."""
+"""The binder: controllers on common caches, the scheduler among them.
+
+Each can be switched off, where kube-controller-manager or kube-scheduler has it. This is the one place that joins two rooms of controllers.
+"""
 
 from __future__ import annotations
 
