@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mooring.api.core import PersistentVolumeClaim
+from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.decide_after import (
     RESCHEDULES_MAX,
     After,
@@ -25,6 +26,7 @@ from mooring.controllers.provisioner.claims.decide_after import (
 )
 from mooring.controllers.provisioner.claims.outcomes import Failure, ProvesAbsent, Save, State
 from mooring.controllers.provisioner.claims.requests import Order
+from mooring.controllers.provisioner.claims.store_pending import ending
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
@@ -124,6 +126,12 @@ def test_a_volume_that_could_not_be_deleted_may_be_there():
     failure = after_deletion(ORDER, verdict, DriverError(Code.INTERNAL, "no"))
     assert (State.BACKGROUND, ProvesAbsent.NOTHING, False) == (failure.state, failure.proves_absent, failure.infeasible)
     assert failure.error.startswith("odd. Cleanup of volume pvc-u failed, volume is orphaned: ")
+
+
+@pytest.mark.parametrize("saved", [Save.STORED, Save.REFUSED, Save.TAKEN])
+def test_the_reason_that_nothing_is_left_to_store_says_whether_the_object_is_stored(saved: Save):
+    because = ending("pvc-u", saved, "why")
+    assert (why.Provisioned("pvc-u") if saved is Save.STORED else why.NotStorable("pvc-u", "why")) == because
 
 
 # -- a claim whose attempt has failed

@@ -75,7 +75,7 @@ class PendingVolumes:
         await self._finish(volume, saved, error)
         self._records.of(uid).pending = None
         self._records.tidy(uid)
-        return Result(why.Saving(volume.name))
+        return Result(ending(volume.name, saved, error))
 
     async def _finish(self, volume: PendingVolume, saved: Save, error: str) -> None:
         """It has been stored, or never will be: then the claim comes again as after any failure."""
@@ -100,6 +100,11 @@ class PendingVolumes:
         except (ApiError, SecretError) as error:
             log.error("could not read a secret, going on without", error=error, secret=f"{ref.namespace}/{ref.name}")
             return {}
+
+
+def ending(pv_name: str, saved: Save, error: str) -> why.Provisioned | why.NotStorable:
+    """The reason that there is nothing left to store. error: of the API server, where it stored nothing."""
+    return why.Provisioned(pv_name) if saved is Save.STORED else why.NotStorable(pv_name, error)
 
 
 def _not_stored(error: str) -> Retry:
