@@ -14,7 +14,7 @@ from mooring.controllers.attacher.decision import EndUndo, LoadSecret, Unpublish
 from mooring.controllers.attacher.memory import UNDOS_MAX, UNSURE_MAX, Drift, Memory, UnconfirmedPublish
 from mooring.controllers.attacher.requests import UnpublishOrder
 from mooring.controllers.attacher.view import STATUS_OF_ANNOTATION
-from mooring.controllers.attacher.writes import claim_changes
+from mooring.controllers.attacher.writes import finalizer_changes
 from tests.support.builders import FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va, typed
 from tests.unit.attacher.views import a_view
 
@@ -61,7 +61,7 @@ def test_only_a_publish_in_doubt_outlives_its_attachment():
     unconfirmed = an_unconfirmed()
     memory = remembering(unconfirmed)
     memory.mark_drift("torn", Drift.EXTRA)
-    memory.claim_unanswered("torn", "uid")
+    memory.mark_finalizer_unknown("torn", "uid")
     memory.mark_drift("other", Drift.EXTRA)
     assert memory.orphaned("torn") is None
     assert (True, False, False) == (memory.ended("torn"), memory.ended("other"), memory.ended("unknown"))
@@ -108,9 +108,9 @@ def test_of_too_many_undos_one_that_failed_is_given_up():
 def test_claims_without_an_answer_are_of_one_object():
     memory = Memory()
     claimed, of_its_name = ({**a_va("va"), "metadata": {"name": "va", "uid": uid}} for uid in "12")
-    memory.claim_unanswered("va", "1")
+    memory.mark_finalizer_unknown("va", "1")
     assert (True, False) == (memory.finalizer_unknown(typed(claimed)), memory.finalizer_unknown(typed(of_its_name)))
-    memory.claim_answered("va")
+    memory.mark_finalizer_known("va")
     assert (False, 0) == (memory.finalizer_unknown(typed(claimed)), len(memory))
 
 
@@ -203,4 +203,4 @@ OTHERS = "kit/other"
 )
 def test_a_claim_writes_what_lacks(va, changes):
     va["metadata"]["resourceVersion"] = "7"
-    assert changes == claim_changes(typed(va), "n", FINALIZER)
+    assert changes == finalizer_changes(typed(va), "n", FINALIZER)

@@ -65,7 +65,7 @@ def a_view(
     for name, difference in (drift or {}).items():
         memory.mark_drift(name, difference)
     for name, uid in (finalizer_unknown or {}).items():
-        memory.claim_unanswered(name, uid)
+        memory.mark_finalizer_unknown(name, uid)
     for unconfirmed in (*unconfirmed_publishes, *orphaned):
         memory.mark_unconfirmed(unconfirmed)
     for unconfirmed in orphaned:

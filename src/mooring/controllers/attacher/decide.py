@@ -16,20 +16,20 @@ from mooring.control.result import Problem
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.decision import (
     Action,
-    Claim,
+    AddFinalizer,
+    AddVolumeFinalizer,
     ClearError,
     ConfirmStatus,
     Decision,
     EndUndo,
-    HoldVolume,
     LoadSecret,
     LookUpNode,
     LookUpVolume,
     MarkAttached,
     MarkDetached,
     Publish,
-    Release,
-    ReleaseVolume,
+    RemoveFinalizer,
+    RemoveVolumeFinalizer,
     Unpublish,
     idle,
 )
@@ -67,7 +67,7 @@ def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision:
     """
     if is_deleting(attachment):
         if view.holds(attachment):
-            return Decision(why.ReleasedWithoutCall(), (Release(mark=False),))
+            return Decision(why.ReleasedWithoutCall(), (RemoveFinalizer(mark=False),))
         return Decision(why.Detached())
     if attachment.status.attached:
         return Decision(why.Attached(attachment.spec.node_name))
@@ -91,7 +91,7 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
         if is_deleting(pv):
             return _stuck(why.VolumeDeleting(pv_name))
         if not view.holds(pv):
-            return Decision(why.Holding(pv_name), (HoldVolume(pv_name),), again=True)
+            return Decision(why.Holding(pv_name), (AddVolumeFinalizer(pv_name),), again=True)
 
     volume = resolve_volume(view, attachment)
     if not isinstance(volume, Volume):
@@ -109,10 +109,10 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     waiting = _wait_for_call(view, volume.handle)
     if waiting is not None:
         return waiting
-    claimed = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
-    claim: tuple[Action, ...] = () if claimed else (Claim(order.node_id),)
+    has_finalizer = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
+    finalizer: tuple[Action, ...] = () if has_finalizer else (AddFinalizer(order.node_id),)
     confirm: tuple[Action, ...] = (ConfirmStatus(),) if view.tells_of_another(attachment, order.node_id) else ()
-    actions = (*_load(volume.secret), *claim, Publish(order), *confirm)
+    actions = (*_load(volume.secret), *finalizer, Publish(order), *confirm)
     because = why.Attaching(node_name, order.node_id, again)
     return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=order.node_id)
 
@@ -189,7 +189,7 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
         return Decision(why.Detached(), (MarkDetached(),) if _is_marked_attached(attachment) else ())
     other = view.other_attachment_on_node(attachment)
     if other is not None:  # Differs from external-attacher, which detaches the volume that the other one uses.
-        return Decision(why.HeldByAnother(other), (Release(),) if ours else ())
+        return Decision(why.HeldByAnother(other), (RemoveFinalizer(),) if ours else ())
     volume = resolve_volume(view, attachment)
     if isinstance(volume, why.VolumeMissing):
         return _missing(attachment, volume, LookUpVolume(volume.pv_name))
@@ -202,7 +202,7 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     if waiting is not None:
         return waiting
     order = UnpublishOrder(volume.handle, node_id, volume.secret, volume.migrated)
-    release: tuple[Action, ...] = (Release(),) if ours else ()
+    release: tuple[Action, ...] = (RemoveFinalizer(),) if ours else ()
     because = why.Detaching(node_name, node_id)
     actions: tuple[Action, ...] = (*_load(volume.secret), Unpublish(order), *release)
     return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=node_id)
@@ -251,4 +251,4 @@ def decide_volume(view: View, pv_name: str) -> Decision:
     worker = view.caller_for(handle)
     if worker is not None:  # its attachment was removed by force, or made anew, during the call
         return Decision(why.VolumeInUse((worker,)), waits_for=frozenset({idle(handle)}))
-    return Decision(why.VolumeReleased(), (ReleaseVolume(pv_name),))
+    return Decision(why.VolumeReleased(), (RemoveVolumeFinalizer(pv_name),))
