@@ -18,9 +18,9 @@ from mooring.controllers.provisioner.claims.decide_after import (
     Then,
     Verdict,
     after_deletion,
-    after_refused,
-    after_unusable,
-    decide_after,
+    decide_claim_after_failure,
+    decide_unusable_volume,
+    decide_volume_after_pv_refused,
     depends_on_claim,
     reported_failure,
 )
@@ -76,7 +76,7 @@ ORDER, FORMER, KEPT, UNATTENDED = an_order(), an_order(former=True), an_order(po
     ],
 )
 def test_a_volume_that_can_not_be_used(order: Order, owner: Save | None, verdict: Verdict):
-    assert verdict == after_unusable(order, ODD, owner, "why")
+    assert verdict == decide_unusable_volume(order, ODD, owner, "why")
 
 
 REFUSED = "the API server refused the PersistentVolume: why"
@@ -97,7 +97,7 @@ MAY_BE_KEPT = f"{REFUSED}. Volume pvc-u is left alone: it may have been kept on 
     ],
 )
 def test_a_volume_whose_object_is_refused(order: Order, saved: Save, is_awaited: bool, fate: Fate, state: State, error: str):
-    verdict = after_refused(order, saved, "why", is_awaited=is_awaited)
+    verdict = decide_volume_after_pv_refused(order, saved, "why", is_awaited=is_awaited)
     assert (fate, state) == (verdict.fate, verdict.failure.state)
     assert error == verdict.failure.error
     assert (fate is Fate.DELETED) == verdict.failure.infeasible
@@ -106,7 +106,7 @@ def test_a_volume_whose_object_is_refused(order: Order, saved: Save, is_awaited:
 @pytest.mark.parametrize(("order", "depends"), [(ORDER, False), (KEPT, True), (an_order(policy="Retain", unattended=True), False)])
 def test_whether_the_claim_is_there_matters_for_volumes_that_are_retained(order: Order, depends: bool):
     assert depends == depends_on_claim(order)
-    refused = [after_refused(order, Save.REFUSED, "why", is_awaited=is_awaited) for is_awaited in (True, False)]
+    refused = [decide_volume_after_pv_refused(order, Save.REFUSED, "why", is_awaited=is_awaited) for is_awaited in (True, False)]
     assert depends == (refused[0] != refused[1])
 
 
@@ -115,7 +115,7 @@ def test_a_volume_that_was_deleted_is_ruled_out():
 
 
 def test_users_learn_whether_a_volume_was_deleted_whose_object_was_refused():
-    verdict = after_refused(ORDER, Save.REFUSED, "why", is_awaited=True)
+    verdict = decide_volume_after_pv_refused(ORDER, Save.REFUSED, "why", is_awaited=True)
     assert f"{REFUSED}. Volume pvc-u was deleted" == after_deletion(ORDER, verdict, None).error
     kept = after_deletion(ORDER, verdict, DriverError(Code.INTERNAL, "no")).error
     assert kept.startswith(f"{REFUSED}. Cleanup of volume pvc-u failed, volume is orphaned: ")
@@ -189,11 +189,13 @@ RESCHEDULED = {
     ("answer", "after"), [pytest.param(*row, id=name) for name, row in {**AWAITED, **UNAWAITED, **RESCHEDULED}.items()]
 )
 def test_when_a_claim_comes_again(answer: Attempted, after: After):
-    assert after == decide_after(answer)
+    assert after == decide_claim_after_failure(answer)
 
 
 def test_many_nodes_in_a_row_make_every_other_one_wait():
-    asked = [decide_after(attempted(FULL, ON_N1, node_tried="n1", reschedules=n)).other_node for n in range(RESCHEDULES_MAX + 4)]
+    asked = [
+        decide_claim_after_failure(attempted(FULL, ON_N1, node_tried="n1", reschedules=n)).other_node for n in range(RESCHEDULES_MAX + 4)
+    ]
     assert [True] * RESCHEDULES_MAX + [True, False, True, False] == asked
 
 
@@ -212,7 +214,7 @@ ALL = tuple(
 
 @pytest.mark.parametrize("answer", ALL)
 def test_nothing_that_may_exist_is_forgotten_and_no_source_of_it_released_while_it_is_waited_for(answer: Attempted):
-    after = decide_after(answer)
+    after = decide_claim_after_failure(answer)
     if answer.is_open or not answer.failure.is_over or answer.claim is WAITS:
         assert after.then is not Then.FORGET
     if not answer.failure.is_over or answer.claim is WAITS:

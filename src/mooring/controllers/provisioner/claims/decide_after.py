@@ -1,7 +1,22 @@
 """The provisioner's second decision: the consequences of an answer. Pure.
 
-a volume that can't be used, or whose object is refused    is it deleted, or left alone?
-a claim whose attempt has failed                           when does it come again, and is another node asked for?
+A volume that the driver has made, by the API server's answer about its PersistentVolume:
+
+    answer     the volume can't be used     the PersistentVolume was refused
+    STORED     stored, as it is             -
+    LATER      left alone                   -
+    TAKEN      left alone                   left alone
+    REFUSED    deleted, unless kept         deleted, unless kept, or retained by its class while its claim may be gone
+
+A volume without an id is left alone; it can't be named. Unless kept: somebody may have kept it on purpose (`Order.is_retained`).
+
+A claim whose attempt has failed, the first row that fits:
+
+    over, nobody waits for the volume, no call is unknown      FORGET
+    the selected node can't have the volume                    the scheduler is asked for another one
+    over, it was a former request                              AT_ONCE, with the present one
+    infeasible, or nobody waits and a call is unknown          REST
+    else                                                       RETRY
 """
 
 from __future__ import annotations
@@ -41,7 +56,7 @@ class Verdict:
     reports_deletion: bool = False
 
 
-def after_unusable(order: Order, failure: Failure, owner: Save | None, error: str) -> Verdict:
+def decide_unusable_volume(order: Order, failure: Failure, owner: Save | None, error: str) -> Verdict:
     """The volume does not match the request. It is deleted unless an object names it: a volume in use is not deleted for one odd answer.
 
     owner: the API server's answer about an object of that name; None where the driver named no volume. error: of that.
@@ -56,10 +71,10 @@ def after_unusable(order: Order, failure: Failure, owner: Save | None, error: st
             return Verdict(Fate.LEFT, Failure(why, State.BACKGROUND))
         case Save.TAKEN:
             return _taken(error)
-    return _deleted(order, failure)
+    return _delete_unless_kept(order, failure)
 
 
-def after_refused(order: Order, saved: Save, error: str, *, is_awaited: bool) -> Verdict:
+def decide_volume_after_pv_refused(order: Order, saved: Save, error: str, *, is_awaited: bool) -> Verdict:
     """The API server will never take this object: the volume is deleted, unless another's object may be about this very volume.
 
     is_awaited: the claim is there; looked up only where it matters (`depends_on_claim`).
@@ -71,7 +86,7 @@ def after_refused(order: Order, saved: Save, error: str, *, is_awaited: bool) ->
     if depends_on_claim(order) and not is_awaited:
         left = _left_alone(order, "its claim may be gone, and its class retains volumes")
         return Verdict(Fate.LEFT, Failure(f"{why}{left}", State.BACKGROUND))
-    return _deleted(order, Failure(why, State.FINISHED, infeasible=True), reports_deletion=True)
+    return _delete_unless_kept(order, Failure(why, State.FINISHED, infeasible=True), reports_deletion=True)
 
 
 def depends_on_claim(order: Order) -> bool:
@@ -93,7 +108,7 @@ def _taken(error: str) -> Verdict:
     return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=ProvesAbsent.VOLUME))
 
 
-def _deleted(order: Order, failure: Failure, *, reports_deletion: bool = False) -> Verdict:
+def _delete_unless_kept(order: Order, failure: Failure, *, reports_deletion: bool = False) -> Verdict:
     if not order.is_retained:
         return Verdict(Fate.DELETED, failure, reports_deletion)
     error = f"{failure.error}{_left_alone(order, 'it may have been kept on purpose')}"
@@ -152,7 +167,7 @@ def reported_failure(failure: Failure, order: Order | None) -> Failure:
     return dataclasses.replace(failure, infeasible=False) if order is not None and order.is_former else failure
 
 
-def decide_after(answer: Attempted) -> After:
+def decide_claim_after_failure(answer: Attempted) -> After:
     """The consequences of a failed attempt at a claim. The failure is the one of `reported_failure`."""
     failure, order, claim = answer.failure, answer.order, answer.claim
     is_awaited = claim is not None and not claim.spec.volume_name
