@@ -133,7 +133,7 @@ def _unconfirmed_publishes_end_with_their_attachment() -> contextlib.AbstractCon
 
     def ended(self: Memory, name: str) -> bool:
         if self.orphaned(name) is None:
-            self._change(name, drift=None, claim_uid=None, unconfirmed=None)
+            self._change(name, drift=None, finalizer_unknown_uid=None, unconfirmed=None)
         return self.orphaned(name) is not None
 
     return mock.patch.object(Memory, "ended", ended)
