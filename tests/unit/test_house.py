@@ -150,6 +150,40 @@ def test_no_reason_steers() -> None:
     ]
 
 
+def test_no_class_of_a_reason_steers() -> None:
+    """No isinstance(), match or type() of a class from a file `reasons.py`, apart from those files."""
+    assert _steering_reasons("from a import reasons as why\nif isinstance(x, A | why.Full): pass")
+    assert _steering_reasons("from a.reasons import Full\nmatch x:\n  case Full(): pass")
+    assert _steering_reasons("last = type(decision.problem)")
+    assert [] == [
+        f"{below_src(path)}:{line}" for path in SOURCES if path.name != "reasons.py" for line in _steering_reasons(path.read_text())
+    ]
+
+
+def _steering_reasons(source: str) -> list[int]:
+    tree = ast.parse(source)
+    reasons: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            is_reasons = (node.module or "").endswith("reasons")
+            reasons |= {one.asname or one.name for one in node.names if is_reasons or one.name == "reasons"}
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, classes]) if _names_used(classes) & reasons:
+                found.append(node.lineno)
+            case ast.MatchClass(cls=matched) if _names_used(matched) & reasons:
+                found.append(matched.lineno)
+            case ast.Call(func=ast.Name(id="type"), args=[value]) if _names_used(value) & {"because", "problem", "reason", "refusal"}:
+                found.append(node.lineno)
+    return found
+
+
+def _names_used(node: ast.AST) -> set[str]:
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return names | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+
+
 def _documented(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

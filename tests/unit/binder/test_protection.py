@@ -60,7 +60,7 @@ def test_B36_a_cache_that_may_be_behind_lets_nothing_go() -> None:
 def test_B35_it_is_told_which_pod_holds_the_claim() -> None:
     judgement = judge_claim(typed(a_claim(**GOING)), (typed(a_pod("p", "claim", node="n1", phase="Failed")),), pods_are_fresh=True)
     assert judgement.holder_finished
-    assert 'still used by pod "p", which is finished and counts until it is deleted' == str(judgement)
+    assert 'still used by pod "p", which is finished and counts until it is deleted' == str(judgement.because)
 
 
 def _pv(phase: str, **meta: Any) -> Json:

@@ -97,7 +97,7 @@ class ClaimProtection:
             judgement = judge_claim(claim, live, pods_are_fresh=True)
         after_s = None
         if judgement.holder_finished:
-            event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement}")
+            event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement.because}")
             after_s = None if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event) else CROWDED_S
         return await _carry_out(self._writes, claim, judgement, PVC_PROTECTION, after_s)
 
@@ -160,6 +160,6 @@ async def _carry_out(writes: Whole[T], obj: T, judgement: Judgement, finalizer: 
     """Raises ApiError, Stale."""
     edit = _EDITS.get(judgement.guard)
     if edit is None:
-        return Result(judgement, after_s=after_s)
+        return Result(judgement.because, after_s=after_s)
     await writes.put(obj, edit(finalizer))
-    return Result(judgement, done=f"{_DONE[judgement.guard]} {finalizer}", after_s=after_s)
+    return Result(judgement.because, done=f"{_DONE[judgement.guard]} {finalizer}", after_s=after_s)
