@@ -20,7 +20,7 @@ from mooring.control.result import Because, Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.control.topics import Topic, Topics
-from mooring.kube.cache.informer import Cause, Change, Informer
+from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.errors import ApiError
 
 K = TypeVar("K", bound=Hashable)
@@ -67,13 +67,12 @@ class Controller(Generic[K]):
 
     # -- waking keys
 
-    def watch(self, informer: Informer[T], keys: Callable[[Change[T]], Iterable[K]], *, own: bool = True) -> None:
-        """Adds the keys that a change concerns. own: False leaves out the changes by our own writes."""
+    def watch(self, informer: Informer[T], keys: Callable[[Change[T]], Iterable[K]]) -> None:
+        """Adds the keys that a change concerns; changes by our own writes are among them."""
 
         def add(change: Change[T]) -> None:
-            if own or change.cause is not Cause.OWN_WRITE:
-                for key in keys(change):
-                    self._queue.add(key)
+            for key in keys(change):
+                self._queue.add(key)
 
         informer.on_change(add)
 

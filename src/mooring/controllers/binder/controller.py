@@ -24,9 +24,9 @@ from mooring.controllers.scheduler.controller import Scheduler
 CLAIM_PROTECTION_COMPONENT = "pvc-protection-controller"
 
 
-def make_binder(runtime: Runtime, given: BinderOptions, shared: Caches | None = None) -> Manager:
-    """The controllers that the options name, for one cluster. shared: caches of others in this process."""
-    shared = shared or Caches(runtime, "binder")
+def make_binder(runtime: Runtime, given: BinderOptions) -> Manager:
+    """The controllers that the options name, for one cluster: all on one `Caches`, but not on that of another program in the process."""
+    shared = Caches(runtime, "binder")
     caches = BindingCaches(runtime, shared)
     recorders: dict[str, EventRecorder] = {}
 
