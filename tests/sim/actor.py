@@ -21,7 +21,7 @@ class Actor:
 
     def __init__(self, world: SimWorld, hands: Hands) -> None:
         self._world, self._hands = world, hands
-        self._randomness, self._truth = world.chances["actor"], world.truth
+        self._randomness, self._truth = world.randomness["actor"], world.truth
         self._plans = {volume.name: volume for volume in world.plan.volumes}
         self.wanted: set[tuple[str, str]] = set()
         self.present = set(self._plans)

@@ -113,7 +113,7 @@ def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
 
 
 def _calls_keep_no_volume() -> contextlib.AbstractContextManager[Any]:
-    """A deleted volume without attachments is let go, also under a call for it."""
+    """A deleted volume without attachments loses its finalizer, also under a call for it."""
     return mock.patch.object(View, "caller_for", return_value=None)
 
 

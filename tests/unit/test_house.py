@@ -65,7 +65,7 @@ def tracked_texts() -> list[tuple[str, str]]:
 LONE_TASKS = {"control/lease/elector.py": "a group would wait for work that refuses to end when the Lease is lost"}
 
 
-def test_time_chance_and_tasks_come_through_their_doors() -> None:
+def test_time_randomness_and_tasks_come_through_their_doors() -> None:
     outside_base = [path for path in SOURCES if not below_src(path).startswith("base/")]
     found = [(below_src(path), one) for path in outside_base for one in findings(path.read_text(), below_src(path))]
     assert [] == [one for file, one in found if not (file in LONE_TASKS and "use a task group" in one)]

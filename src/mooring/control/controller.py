@@ -95,7 +95,7 @@ class Controller(Generic[K]):
         """
         for key in self._topics.tell(topics):
             if anew:
-                self._queue.forget(key)
+                self._queue.reset_failures(key)
             self._queue.add(key)
 
     def apply_result(self, key: K, came_to: Result | Retry) -> None:
@@ -111,12 +111,12 @@ class Controller(Generic[K]):
         """Ends the back-off of those among the keys that have failed, or may be failing at this moment; their failures are forgotten."""
         for key in keys:
             if self._queue.failures(key) or self._queue.in_hand(key):
-                self._queue.forget(key)
+                self._queue.reset_failures(key)
                 self._queue.add(key)
 
     def forget(self, key: K) -> None:
         """The object of the key is gone: another object that takes its name has no failures and waits for nothing."""
-        self._queue.forget(key)
+        self._queue.reset_failures(key)
         self._topics.drop(key)
 
     # -- asking about a key
@@ -187,7 +187,7 @@ class Controller(Generic[K]):
 
     def _succeeded(self, key: K, result: Result) -> None:
         if not result.keeps_backoff:
-            self._queue.forget(key)
+            self._queue.reset_failures(key)
         if not self._topics.park(key, result.waits_for):
             self._queue.add(key)
         elif result.after_s is not None:

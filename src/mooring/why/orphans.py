@@ -9,7 +9,7 @@ from typing import Final
 
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.why.facts import Inventory, Object, Volume
-from mooring.why.placing import HandleMatcher, Placing, placing
+from mooring.why.placing import HandleMatcher, Placement, placing
 from mooring.why.references import Reference, References, references
 
 
@@ -108,7 +108,7 @@ class _Classifier:
     def __init__(self, inventory: Inventory, prefix: str) -> None:
         matcher = HandleMatcher(volume.handle for volume in inventory.volumes)
         self._inventory, self._prefix = inventory, prefix
-        self.placing: Placing = placing(inventory, matcher)
+        self.placing: Placement = placing(inventory, matcher)
         homeless = [volume for volume in inventory.volumes if volume.handle not in self.placing.owners]
         self._references = References(references(inventory, self.placing.unplaced, matcher), homeless)
         self._used = _used(inventory, matcher)

@@ -65,7 +65,7 @@ def _handle_fits(handle: str, listed: str) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Placing:
+class Placement:
     """owners: handle -> the object of that volume. alike: handle -> an object that may mean it.
 
     ghosts: objects that have lost their volume. unplaced: objects whose volume may be listed under another name, so that any volume
@@ -78,14 +78,14 @@ class Placing:
     unplaced: tuple[Object, ...]
 
 
-def placing(inventory: Inventory, matcher: HandleMatcher) -> Placing:
+def placing(inventory: Inventory, matcher: HandleMatcher) -> Placement:
     """Takes the objects of both lists: one that has just gone may have been read just before."""
     known = {(found.name, found.handle): found for found in (*inventory.objects_before, *inventory.objects)}
     ours_last = sorted(known.values(), key=lambda found: found.driver == inventory.driver)
     owners = {handle: found for found in ours_last for handle in matcher.meant_by(found.handle)}
     alike = {handle: found for found in ours_last for handle in _alike_handles(found, matcher) if handle not in owners}
     lost = _Lost(inventory, matcher)
-    return Placing(owners, alike, lost.ghosts(alike.values()), lost.unplaced())
+    return Placement(owners, alike, lost.ghosts(alike.values()), lost.unplaced())
 
 
 def _alike_handles(found: Object, matcher: HandleMatcher) -> Iterator[str]:

@@ -200,13 +200,13 @@ def test_what_lacks_is_claimed(va):
 def test_a_running_call_for_the_volume_is_waited_for():
     decision = decided(a_va(), in_flight={"handle1": "other-va"})
     assert (why.CallInFlight("handle1", "other-va"), ()) == (decision.because, decision.actions)
-    assert (True, "handle1") == (decision.waits, decision.volume_handle)
+    assert (True, "handle1") == (decision.needs_slot, decision.volume_handle)
 
 
 @pytest.mark.parametrize("va", [a_va(), an_attached_va(deleting=True)], ids=["attach", "detach"])
 def test_with_every_call_taken_any_call_is_waited_for(va):
     decision = decided(va, calls_full=True)
-    assert (why.NoFreeCall(), (), True, None) == (decision.because, decision.actions, decision.waits, decision.volume_handle)
+    assert (why.NoFreeCall(), (), True, None) == (decision.because, decision.actions, decision.needs_slot, decision.volume_handle)
 
 
 @pytest.mark.parametrize(

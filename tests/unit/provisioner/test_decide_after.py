@@ -153,7 +153,7 @@ AWAITED = {
     "P33-not-asked": (attempted(UNCHANGED, None), After(Then.RETRY)),
     "P12-wrong-claim": (attempted(FINISHED, None), After(Then.RETRY)),
     "P45-infeasible": (attempted(INFEASIBLE), After(Then.REST, fingerprint=WANTED)),
-    "P42-refused-and-in-doubt": (attempted(FINISHED, is_open=True), After(Then.RETRY)),
+    "P42-refused-and-unknown": (attempted(FINISHED, is_open=True), After(Then.RETRY)),
     "refused-as-it-was-wanted-before": (attempted(FINISHED, FORMER), After(Then.AT_ONCE)),
     "infeasible-as-it-was-wanted-before": (attempted(INFEASIBLE, FORMER), After(Then.AT_ONCE)),
     "in-the-making-as-it-was-wanted-before": (attempted(BACKGROUND, FORMER), After(Then.RETRY)),
@@ -163,9 +163,9 @@ UNAWAITED = {
     "gone-and-infeasible": (attempted(INFEASIBLE, claim=None), After(Then.FORGET, releases_source=True)),
     "P41-gone-and-may-be-made": (attempted(BACKGROUND, claim=None), After(Then.RETRY)),
     "P44-gone-and-not-asked": (attempted(UNCHANGED, FORMER, None, is_open=True), After(Then.RETRY)),
-    "P42-gone-and-in-doubt": (attempted(FINISHED, FORMER, None, is_open=True), After(Then.REST, releases_source=True)),
+    "P42-gone-and-unknown": (attempted(FINISHED, FORMER, None, is_open=True), After(Then.REST, releases_source=True)),
     "P42-has-another-volume": (attempted(FINISHED, FORMER, BOUND, is_open=True), After(Then.REST, releases_source=True)),
-    "infeasible-and-in-doubt": (
+    "infeasible-and-unknown": (
         attempted(INFEASIBLE, ORDER, None, is_open=True),
         After(Then.REST, releases_source=True, fingerprint=WANTED),
     ),

@@ -128,7 +128,7 @@ def _check_bounds(body: bytes) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         elif isinstance(event, yaml.AliasEvent):
-            raise ValueError("YAML aliases are not taken; write the value out")
+            raise ValueError("YAML aliases are not supported; write the value out")
         if depth > DEPTH_MAX:
             raise ValueError(TOO_DEEP)
         if number > _EVENTS_MAX:

@@ -90,7 +90,7 @@ def wrong_rule(spec: Json, structure: Structure, *, root: bool) -> str:
 
 
 def wrong_message(spec: Json, structure: Structure, *, root: bool) -> str:
-    """Why its messageExpression can't be one; "" if it can."""
+    """The error in the rule's messageExpression; "" if it is valid."""
     try:
         _, kind = checked(spec["messageExpression"], names_of(spec, structure, root=root))
     except CompileError as error:

@@ -118,7 +118,7 @@ class Attacher(Manager):
         try:
             decision = decide_attachment(self._view, name)  # no await between this and the slot
             self._attachments.explain(name, decision.because)
-            if decision.waits:
+            if decision.needs_slot:
                 self._slots.wait(decision.volume_handle, name)
                 return Result(decision.because, keeps_backoff=True)
             target = Target(name, decision.uid)

@@ -122,8 +122,8 @@ def _wait_for_call(view: View, volume_handle: str) -> Decision | None:
     """Waits for a call that has to end first; None when this one may begin."""
     holder = view.calls.in_flight.get(volume_handle)
     if holder is not None:
-        return Decision(why.CallInFlight(volume_handle, holder), volume_handle=volume_handle, waits=True)
-    return Decision(why.NoFreeCall(), waits=True) if view.calls.calls_full else None
+        return Decision(why.CallInFlight(volume_handle, holder), volume_handle=volume_handle, needs_slot=True)
+    return Decision(why.NoFreeCall(), needs_slot=True) if view.calls.calls_full else None
 
 
 def _stuck(problem: Problem, actions: tuple[Action, ...] = ()) -> Decision:

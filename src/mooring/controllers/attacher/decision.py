@@ -130,7 +130,7 @@ class Decision:
 
     again: after these actions there is more to decide at once.
     volume_handle: the volume of the driver's call, for which the actions have a slot; None for no call.
-    waits: a call has to end first, the one about volume_handle, or any for None.
+    needs_slot: a call has to end first, the one about volume_handle, or any for None.
     waits_for: topics, one of which has to be told first.
     detaching: the attachment is being deleted. undoing: an orphaned publish is undone.
     uid: of the object that was decided on; the decision is not about another one under its name.
@@ -142,7 +142,7 @@ class Decision:
     problem: Problem | None = None
     again: bool = False
     volume_handle: str | None = None
-    waits: bool = False
+    needs_slot: bool = False
     waits_for: frozenset[Topic] = frozenset()
     detaching: bool = False
     undoing: bool = False

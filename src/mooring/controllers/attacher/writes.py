@@ -95,7 +95,7 @@ class Writes:
             await self._remove_by_place_or_name(pv)
 
     async def _remove_by_place_or_name(self, pv: PersistentVolume) -> None:
-        """By its position, or by its name where the position has changed: others remove their finalizers in the same moment."""
+        """Removes the finalizer by its position, or by name if the position has changed: others may remove theirs at the same moment."""
         name, finalizer = pv.metadata.name, self._view.finalizer
         try:
             await self._patch_volume(name, remove_finalizer(pv, finalizer, strictly=False))

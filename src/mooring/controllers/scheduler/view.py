@@ -13,7 +13,7 @@ from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageC
 from mooring.control.slim import items, slim, slimmed
 from mooring.controllers.binding.names import SELECTED_NODE, has_annotation
 from mooring.controllers.binding.view import BY_CLASS, BY_NODE, Volumes
-from mooring.controllers.scheduler.assumed_bindings import Plans
+from mooring.controllers.scheduler.assumed_bindings import AssumedBindings
 from mooring.kube.cache.reader import Reader
 
 
@@ -30,7 +30,7 @@ class View:
     drivers: Reader[CSIDriver]
     capacities: Reader[CSIStorageCapacity]
     attachments: Reader[VolumeAttachment]
-    plans: Plans
+    plans: AssumedBindings
 
     def storage_class(self, name: str) -> StorageClass | None:
         return self.classes.get(Key("", name)) if name else None

@@ -47,7 +47,7 @@ class LivePods:
         self._listed: tuple[str, str, tuple[Pod, ...]] = ("", "", ())
 
     async def of(self, namespace: str, version: str) -> tuple[Pod, ...]:
-        """Those with claims, as they were at this version or later."""
+        """The namespace's pods that name claims, read at this version or a later one."""
         async with self._lock:
             known, at, pods = self._listed
             if known != namespace or order(at, version) < 0:

@@ -85,7 +85,7 @@ class AttemptResults:
         return Result(because)
 
     async def succeeded(self, ref: ObjectReference, order: Order, began: Instant) -> None:
-        """The PersistentVolume is stored."""
+        """Reports success, closes the intent, releases the source."""
         intent = order.intent
         self.metrics.succeeded(intent.class_name, intent.source_kind, self._clock.now() - began)
         log.info(2, "provisioned", PVC=f"{ref.namespace}/{ref.name}", PersistentVolume=intent.volume_name)

@@ -47,7 +47,14 @@ class PendingVolumes:
         self._secrets, self._view, self._records, self._creation = env.secrets, view, records, creation
         self._pv_store, self._events, self._results, self._apply = pv_store, events, results, apply
         self.controller: Controller[str] = Controller(
-            env.runtime, "unsavedpvs", self._store, workers=WORKERS, backoff=BACK_OFF, log=log, about=self._about
+            # The name is a label of metrics, and stays.
+            env.runtime,
+            "unsavedpvs",
+            self._store,
+            workers=WORKERS,
+            backoff=BACK_OFF,
+            log=log,
+            about=self._about,
         )
 
     def add(self, uid: str, error: str) -> None:

@@ -154,5 +154,5 @@ def _secret(view: View, pv: PersistentVolume, migrated: bool) -> SecretReference
         return None
     if migrated and storage_class.provisioner == view.driver.in_tree_name:
         storage_class = class_as_csi(storage_class)
-    places = TemplateValues(pv_name=pv.metadata.name, claim_namespace=claim.namespace, claim_name=claim.name)
-    return secret_of(SecretKind.PROVISIONER, storage_class.parameters or {}, places)
+    values = TemplateValues(pv_name=pv.metadata.name, claim_namespace=claim.namespace, claim_name=claim.name)
+    return secret_of(SecretKind.PROVISIONER, storage_class.parameters or {}, values)
