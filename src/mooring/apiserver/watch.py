@@ -27,7 +27,7 @@ BOOKMARK_PERIOD_S: Final = 15.0
 _TIMEOUT_S_MIN: Final = 1800.0
 
 Place = tuple[str, str, str]
-"""Whose changes wake a watch: `Resource.storage`."""
+"""The key of the changes that wake a watch: `Resource.storage`."""
 
 
 class Cursor:

@@ -1,4 +1,4 @@
-"""What a sidecar tells the outside about itself: the metrics page, and whether it lives, is ready, and renews its Lease.
+"""A sidecar's pages for the outside: metrics, and whether it lives, is ready, and renews its Lease.
 
 | path | answer |
 |---|---|

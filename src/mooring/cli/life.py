@@ -189,7 +189,7 @@ class Life(abc.ABC, Generic[F]):
         return "" if self._elector is None else self._elector.obstacle
 
     def _missing(self) -> str:
-        """What the work can't be done without, and is not there yet; "" for nothing."""
+        """The obstacle to the work, "" for none."""
         return ""
 
     def _overdue(self) -> str:

@@ -82,7 +82,7 @@ class Report:
         return tuple(dict.fromkeys(way_out for finding in self.deletable_at_all() for way_out in finding.ways_out))
 
     def why_kept(self, handle: str) -> str:
-        """Why a volume that is not deletable must stay."""
+        """The reason that a volume must stay."""
         return next((finding.spared or finding.why for finding in self.findings if finding.handle == handle), "it is no orphan")
 
 
@@ -117,7 +117,7 @@ class _Classifier:
         return tuple(reference.intent for reference in self._references.loose if reference.intent is not None)
 
     def of_volume(self, volume: Volume) -> Finding | None:
-        """None for a volume that has its object, or its pod."""
+        """The finding about a volume; None if it has its object, or its pod."""
         owner, alike = self.placing.owners.get(volume.handle), self.placing.alike.get(volume.handle)
         if owner is not None:
             return None if owner.driver == self._inventory.driver else _of_object(FindingKind.FOREIGN, volume, owner, "names it")

@@ -42,7 +42,7 @@ class HandleMatcher:
         return [listed for listed in self.alike(handle) if _handle_fits(handle, listed)]
 
     def folded(self, handle: str) -> list[str]:
-        """Those that differ in the case of letters at the most."""
+        """The known handles that differ in the case of letters at most."""
         return self._folded.get(handle.casefold(), [])
 
     def named_by(self, handle: str) -> list[str]:
@@ -50,7 +50,7 @@ class HandleMatcher:
         return self.meant_by(handle) or self.folded(handle)
 
     def alike(self, handle: str) -> list[str]:
-        """Those with the same last part of the path, in any case of letters."""
+        """The volumes with the same last part of the path, in any case of letters."""
         tail = _tail(handle)
         return self._tails.get(tail, []) if tail else []
 
@@ -114,7 +114,7 @@ class _Lost:
         self._lists_as_made = any(found.provisioned for found in listed)
 
     def ghosts(self, alike: Iterable[Object]) -> tuple[Object, ...]:
-        """Those that were there before the driver was asked, and still are."""
+        """The objects that were there before the driver was asked, and still are."""
         missed = self._before - self._far - {found.name for found in alike}
         return tuple(sorted((found for found in self._lost if found.name in missed), key=lambda found: found.name))
 

@@ -25,7 +25,7 @@ _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _TAG: Final = "tag:yaml.org,2002:"
 _READ_HERE: Final = tuple(f"{_TAG}{name}" for name in ("bool", "float", "int", "timestamp"))
 _BAD_TAG: Final = (KeyError, IndexError, AttributeError)
-"""What the loader itself runs into at `!!timestamp x` and the like."""
+"""Errors that the loader itself raises for `!!timestamp x` and similar tags."""
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _OCTAL: Final = re.compile(r"([-+]?)0([0-7]+)")
 _DIGITS_MAX: Final = 70

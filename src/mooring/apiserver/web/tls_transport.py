@@ -14,7 +14,7 @@ READ_BYTES: Final = 64 * 1024
 """Read from a socket at once, and from TLS."""
 _RECORD: Final = 16 * 1024
 WRITE_BYTES_HIGH: Final = 256 * 1024
-"""What may wait to be sent to a client before it counts as one that reads slowly."""
+"""Bytes waiting to be sent from which on a client counts as reading slowly."""
 
 
 class Receiver(Protocol):

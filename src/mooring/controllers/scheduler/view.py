@@ -45,7 +45,7 @@ class View:
         return self.plans.node_of(key_of(claim)) or None
 
     def pods_on(self, node_name: str) -> list[Pod]:
-        """Those that are there and not over, and those that are planned there."""
+        """The pods on the node that have not ended, and the pods that are assumed there."""
         there = {key_of(pod): pod for pod in self.pods.by(BY_NODE, node_name)}
         for key in self.plans.on_node(node_name):
             pod = self.pods.get(key)

@@ -280,7 +280,7 @@ def _place(config: ClusterConfig) -> str:
 
 
 def _stranger(config: ClusterConfig) -> str:
-    """Why the server does not know us, and what to look at next. Names credentials, shows none."""
+    """The reason that the server rejects our credentials, and the next thing to check. Names credentials, shows none."""
     user = config.user
     if user.token_file:
         shown = f'the token in "{user.token_file}"'

@@ -20,7 +20,7 @@ from mooring.kube.client.config import Pem, read_file
 
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 _BAD_TAG: Final = (KeyError, IndexError, AttributeError)
-"""What the loader itself runs into at `!!bool x`, `!!int ""` and `!!timestamp x`."""
+"""Errors that the loader itself raises for `!!bool x`, `!!int ""` and `!!timestamp x`."""
 _GRAMMAR: Final = re.compile(r"'(<[a-z ]+>|[^\w\s]|\\[a-z])'")
 """Quoted words that are YAML's own: '<stream end>', ',', '\\t'."""
 
