@@ -57,10 +57,10 @@ class Targets(InlineVolumes):
         except DriverError:
             if not was_there:
                 with contextlib.suppress(DriverError):  # what can't be undone stays recorded: the caller unpublishes it
-                    await self._take_back(volume, path)
+                    await self._withdraw(volume, path)
             raise
 
-    async def _take_back(self, volume: Volume, path: Path) -> None:
+    async def _withdraw(self, volume: Volume, path: Path) -> None:
         """Nothing came of it. What is at the path may be somebody else's: it goes only where it is the volume."""
         node = self._node
         source, use = node.source(volume), node.use_of(node.known(volume.id))
