@@ -1,4 +1,4 @@
-"""`mooring driver hostpath`: the reference driver as a process of its own, for a sidecar of anybody's."""
+"""`mooring driver`: the reference driver as a process of its own, for a sidecar of anybody's; and where drivers of one's own begin."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mooring.api.quantity import Quantity, nearest_quantity, parse_quantity
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, FlagKind
 from mooring.base.flags import Parsed, UsageError, flag
+from mooring.cli import driver_run
 from mooring.cli.people import run_for_people
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
@@ -22,7 +23,11 @@ from mooring.cli.tables import ProcessFlags
 if TYPE_CHECKING:
     from mooring.driver.layout import Limits
 
-USAGE: Final = "usage: mooring driver hostpath [flags]; mooring driver hostpath --help lists them\n"
+USAGE: Final = """\
+usage: mooring driver hostpath [flags]          the reference driver
+       mooring driver run MODULE:CLASS [flags]  a driver of your own, registered with the kubelet and probed
+mooring driver hostpath --help lists the flags of the first, and so on
+"""
 
 
 def _read_bytes(text: str) -> int:
@@ -164,11 +169,13 @@ COMMAND: Final[Command[HostPathFlags]] = Command(
 
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring driver`. Gives the exit code."""
+    if argv[:1] == ["run"]:
+        return driver_run.run(argv[1:], f"{prog} run")
     if argv[:1] != ["hostpath"]:
         if argv[:1] in (["--help"], ["-h"], ["-help"]):
             sys.stdout.write(USAGE)
             return 0
-        sys.stderr.write(f"{prog}: {argv[0]!r} is not known: there is hostpath\n{USAGE}" if argv else USAGE)
+        sys.stderr.write(f"{prog}: {argv[0]!r} is not known: there are hostpath and run\n{USAGE}" if argv else USAGE)
         return UsageError("").exit_code
     return run_for_people(COMMAND, argv[1:], f"{prog} hostpath", lambda flags: asyncio.run(_serve(flags)))
 
