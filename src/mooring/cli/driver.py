@@ -15,7 +15,7 @@ from mooring.api.quantity import Quantity, nearest_quantity, parse_quantity
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, FlagKind
 from mooring.base.flags import Parsed, UsageError, flag
-from mooring.cli import driver_run
+from mooring.cli import driver_new, driver_run
 from mooring.cli.people import run_for_people
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 USAGE: Final = """\
 usage: mooring driver hostpath [flags]          the reference driver
        mooring driver run MODULE:CLASS [flags]  a driver of your own, registered with the kubelet and probed
+       mooring driver new NAME [flags]          begin one: a folder with a driver and its tests
 mooring driver hostpath --help lists the flags of the first, and so on
 """
 
@@ -171,11 +172,13 @@ def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring driver`. Gives the exit code."""
     if argv[:1] == ["run"]:
         return driver_run.run(argv[1:], f"{prog} run")
+    if argv[:1] == ["new"]:
+        return driver_new.run(argv[1:], f"{prog} new")
     if argv[:1] != ["hostpath"]:
         if argv[:1] in (["--help"], ["-h"], ["-help"]):
             sys.stdout.write(USAGE)
             return 0
-        sys.stderr.write(f"{prog}: {argv[0]!r} is not known: there are hostpath and run\n{USAGE}" if argv else USAGE)
+        sys.stderr.write(f"{prog}: {argv[0]!r} is not known: there are hostpath, run and new\n{USAGE}" if argv else USAGE)
         return UsageError("").exit_code
     return run_for_people(COMMAND, argv[1:], f"{prog} hostpath", lambda flags: asyncio.run(_serve(flags)))
 
