@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from mooring.driver.node.mounting import mount_table, mounting_refusal
+from mooring.mounts.targets import mount_table, mounting_refusal
 from tests.support.layers import REAL_MOUNTS, not_tested
 
 _NEW_MOUNTS: Final = 0x00020000
