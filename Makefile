@@ -7,6 +7,7 @@ BIN := .venv/bin
 SEEDS ?= 5000
 MINUTES ?= 30
 KILLS ?= 300
+RUNS ?= 1
 ARGS ?=
 export PYTHON
 
@@ -65,6 +66,10 @@ soak: .venv/ready ## MINUTES (30) of load on mooring apiserver: what grows?
 .PHONY: kills
 kills: .venv/ready ## mooring apiserver killed KILLS times (300) under load
 	@$(BIN)/python -m tests.kill_apiserver --kills $(KILLS) $(ARGS)
+
+.PHONY: sanity
+sanity: .venv/ready real-parts ## csi-sanity on the reference driver, RUNS (1) times each way
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" unshare --mount --propagation private $(BIN)/python -m tests.sanity --runs $(RUNS) $(ARGS)
 
 .PHONY: storm
 storm: .venv/ready real-parts ## 500 claims, an unreliable driver, leaders killed

@@ -18,7 +18,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from mooring.mounts import filesystems, loops, targets
+from mooring.mounts import filesystems, loops, system, targets
 from mooring.mounts.mountinfo import Mount, MountTable
 
 
@@ -79,9 +79,12 @@ class RealMounts(Mounts):
             return
         if source.is_image:
             device = loops.device(source.path)
+            if not source.readonly:  # a restored one may have a larger file than its origin
+                filesystems.prepare(device, source.fs_type)
+                filesystems.fit(device)
             filesystems.mount(device, staging, source.fs_type, source.flags, readonly=source.readonly)
-            if not source.readonly:
-                filesystems.grow(device)  # a restored one may have a larger file than its origin
+            if not source.readonly and filesystems.type_on(device) == "xfs":
+                filesystems.grow(device)
         else:
             targets.bind(source.path, staging, source.flags)
 
@@ -107,7 +110,7 @@ class RealMounts(Mounts):
         elif source.is_image:
             loops.grow(source.path)
             for device in loops.devices(source.path)[:1]:
-                filesystems.grow(device)
+                _grow(device)
 
     def release(self, source: Source) -> None:
         if source.is_block or source.is_image:
@@ -175,6 +178,16 @@ def _is_empty(target: Path, *, is_file: bool) -> bool:
     if is_file:
         return stat.S_ISREG(status.st_mode) and not status.st_size
     return stat.S_ISDIR(status.st_mode) and not any(target.iterdir())
+
+
+def _grow(device: Path) -> None:
+    try:
+        filesystems.grow(device)
+    except system.ToolFailed as error:
+        if "Permission denied" not in str(error):
+            raise
+        what = "a mounted file system grows only for a process with CAP_SYS_RESOURCE; this one grows when it is staged again"
+        raise system.ToolFailed(f"{error}: {what}") from None
 
 
 def _is_of(mount: Mount, source: Source) -> bool:

@@ -43,13 +43,16 @@ class Targets(InlineVolumes):
         return checks.is_readonly(volume, self._node.node_id, request.volume_capability, wanted=request.readonly)
 
     async def _put_at(self, volume: Volume, request: csi.NodePublishVolumeRequest, path: Path) -> None:
-        node, readonly = self._node, self._readonly(volume, request)
+        node, readonly, group = (
+            self._node,
+            self._readonly(volume, request),
+            checks.group_of(request.volume_capability, self._node.core.rules),
+        )
         source = node.source(volume, request.volume_capability, readonly=readonly)
         staging = targets.plain(node.use_of(volume).staging_path or str(node.own_staging(volume)))
         was_there = node.use_of(volume).at(str(path)) is not None
         node.put_use(volume.id, node.use_of(volume).with_target(Target(str(path), request.volume_capability.access_mode.mode, readonly)))
         await node.core.journal.flushed()
-        group = checks.group_of(request.volume_capability, node.core.rules)
         try:
             await node.run(lambda: node.mounts.publish(source, staging, path))
             if group is not None and not readonly and not volume.is_block:
