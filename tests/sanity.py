@@ -26,7 +26,7 @@ TESTS = 95
 """All of csi-sanity's for CSI 1.12, less the one that is switched off in its source."""
 
 OF_CSI_1_13 = re.compile(r"Health|with accessibility requirements")
-"""Tests of csi-sanity 5.6 for calls and fields of CSI 1.13, which is newer than the declarations here: the only ones that may be skipped."""
+"""Tests of csi-sanity 5.6 for calls and fields of CSI 1.13, newer than the declarations here: the only ones that may be skipped."""
 
 WAYS = {
     "mount": ("mount", ["--mounts=mount"]),
