@@ -32,7 +32,7 @@ _log = logger(__name__)
 WORKERS: Final = 16
 BACK_OFF: Final = BackOff(0.5, 10.0)
 AGAIN_S: Final = 75.0
-"""Between two looks at a running pod whose volumes may have grown, or whose driver wants to be asked again; the kubelet takes 60 to 90 s."""
+"""Between two looks at a running pod whose volumes may have grown, or are to be published again; the kubelet takes 60 to 90 s."""
 
 _CONDITIONS: Final = tuple({"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready"))
 
