@@ -34,6 +34,7 @@ from mooring.node.volumes.pods import NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.reconcile_growth import GrowthSteps
+from mooring.node.volumes.requests import EXPANDS
 from mooring.node.volumes.selinux import Labels, default_context
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.stats import Asked
@@ -84,6 +85,7 @@ class NodeVolumes:
             Injector(runtime.cluster, actual.csi_drivers, runtime.clock),
             actual.csi_drivers,
             actual.tell,
+            actual.tell_claim,
             runtime.clock,
             runtime.randomness,
         )
@@ -93,7 +95,7 @@ class NodeVolumes:
         self._growth = GrowthSteps(around, runtime.cluster)
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
-        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add)
+        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow)
         actual.nodes.on_change(self._node_changed)
         actual.csi_drivers.on_change(lambda change: self._wake(actual.states_of_driver(change.key.name)))
         drivers.on_change(self._driver_changed)
@@ -166,6 +168,10 @@ class NodeVolumes:
 
     def _reported(self) -> None:
         self.controller.tell(REPORTED)
+
+    def _may_grow(self, driver: str) -> bool:
+        found = self._drivers.find(driver)
+        return found is not None and EXPANDS in found.known_capabilities
 
     def _pods_known(self) -> None:
         self.in_use.changed()

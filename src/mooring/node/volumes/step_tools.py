@@ -20,6 +20,7 @@ from mooring.mounts.system import ToolFailed
 from mooring.node import records
 from mooring.node.layout import Layout, attachment_name
 from mooring.node.plugins.drivers import Drivers, NodeDriver, NotRegistered
+from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.injected import Injected, Injector
 from mooring.node.volumes.requests import PodUse
@@ -47,7 +48,7 @@ class StepFailed(MooringError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What every step may need. tell: an event for a pod, with its type, reason and text."""
+    """What every step may need. tell: an event for a pod, with its type, reason and text. tell_claim: the same for a claim."""
 
     node_name: str
     layout: Layout
@@ -56,6 +57,7 @@ class Surroundings:
     injector: Injector
     csi_drivers: Informer[CSIDriver]
     tell: Callable[[PodUse, str, str, str], None]
+    tell_claim: Callable[[Growth, str, str, str], None]
     clock: Clock
     randomness: Random
     threads: Threads = dataclasses.field(default_factory=Threads)
