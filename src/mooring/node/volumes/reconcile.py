@@ -47,8 +47,8 @@ class FileSystemSteps(StepTools):
         staging = self._layout.staging(volume.driver, volume.handle)
         before = state.device
         record = records.staging_record(volume.driver, volume.handle)
+        state.device = Stand.UNCERTAIN  # a folder without a record is left to be removed, too
         await self._on_disk(volume, step, self._files.begin, staging.parent, record, staging.name)
-        state.device = Stand.UNCERTAIN
         request = requests.stage(volume, staging, able, fs_group, state.context or {}, secrets)
         try:
             await driver.rpc.node_stage_volume(request, Call(CALL_S))
@@ -72,8 +72,8 @@ class FileSystemSteps(StepTools):
         publication = state.publications.setdefault(use.uid, Publication(volume.spec_name, Stand.ABSENT))
         before = publication.stand
         mode = records.EPHEMERAL if volume.is_inline else records.PERSISTENT
-        await self._on_disk(volume, step, self._files.begin, target.parent, self._publish_record(volume, mode))
         publication.stand = Stand.UNCERTAIN
+        await self._on_disk(volume, step, self._files.begin, target.parent, self._publish_record(volume, mode))
         all_secrets = {**secrets, **injected.secrets}
         request = requests.publish(volume, use, target, staging, able, state.context or {}, all_secrets, injected.context)
         try:
@@ -114,6 +114,7 @@ class FileSystemSteps(StepTools):
         record = await self._on_disk(volume, step, records.read, staging.parent)
         foreign = await self._on_disk(volume, step, self._files.foreign_references, staging, self._layout.root)
         if record is None:
+            await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
             state.device = Stand.ABSENT
             return
         if foreign:
