@@ -45,6 +45,7 @@ WORKERS: Final = 64
 """Volumes worked on at once; most of that time they wait for drivers."""
 
 REPORTED: Final = "in-use-report"
+PODS_KNOWN: Final = "pods-known"
 COMPONENT: Final = "kubelet"
 """Of events, as the kubelet's."""
 
@@ -65,7 +66,7 @@ class NodeVolumes:
         self._clock, self._layout, self._drivers = runtime.clock, layout, drivers
         self._metrics = runtime.metrics.once(NodeMetrics)
         self._node_name = node_name
-        self._desired = DesiredState(self._wish_changed)
+        self._desired = DesiredState(self._wish_changed, lambda: self.controller.tell(PODS_KNOWN))
         actual = self._actual = ActualState(caches, node_name, self._desired, events)
         self.in_use = InUseReport(runtime.cluster, node_name, lambda: actual.in_use, self._reported, clock=runtime.clock)
         self._attachments = Attachments(runtime.cluster, actual, runtime.clock, on_full)
@@ -159,21 +160,24 @@ class NodeVolumes:
         self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
         for uid, because in decision.refused.items():
             self._announce(state, uid, "MountVolume.NewMounter initialization", str(because))
+        pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
-            return Result(decision.because, after_s=await self._attachments.wait(state))
+            return Result(decision.because, waits_for=pods_known, after_s=await self._attachments.wait(state))
         state.unattached_since = None
         if decision.step is Step.NOTHING:
-            topics = frozenset({REPORTED}) if decision.waits is Waits.REPORT else frozenset[str]()
-            return Result(decision.because, waits_for=topics, after_s=decision.after_s)
+            waits_for = pods_known | ({REPORTED} if decision.waits is Waits.REPORT else set())
+            return Result(decision.because, waits_for=waits_for, after_s=decision.after_s)
         self.controller.explain(unique, decision.because)
-        state.is_at_work = True  # so it stays reported in use also where its last pod goes meanwhile
+        state.at_work = decision.pod  # so it stays reported in use, and the pod's object stays, also where the pod goes meanwhile
         try:
             async with self._watch.around(state, decision):
                 await self._carry_out(state, decision)
         except StepFailed as error:
             self._failed(state, decision, error)
         finally:
-            state.is_at_work = False
+            state.at_work = None
+        if decision.pod:
+            await self.pods.step_ended(decision.pod)
         self.in_use.changed()
         return Result(decision.because, again=decision.step is not Step.FORGET)
 
@@ -208,20 +212,20 @@ class NodeVolumes:
         """Raises StepFailed."""
         uid, uses = decision.pod, self._desired.uses(state.volume.unique)
         steps = self._block if state.volume.is_block else self._file_system
-        match decision.step:
+        match decision.step:  # the uses are taken before the first wait: the pods may go meanwhile
             case Step.STAGE:
+                use = next(iter(uses.values()))
                 await self._attachments.read(state)
-                await steps.stage(state, next(iter(uses.values())).fs_group)
+                await steps.stage(state, use.fs_group)
                 state.device_failure = None
             case Step.PUBLISH:
+                use = uses[uid]
                 await self._attachments.read(state)
-                await steps.publish(state, uses[uid])
+                await steps.publish(state, use)
                 state.publications[uid].failure = None
                 self._actual.announced_no_more(uid, state.volume.unique)
-                self.pods.wake(uid)
             case Step.UNPUBLISH:
                 await steps.unpublish(state, uid)
-                await self.pods.unpublished(uid)
             case Step.UNSTAGE:
                 await steps.unstage(state)
                 state.device_failure = state.context = None

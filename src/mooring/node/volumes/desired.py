@@ -9,23 +9,27 @@ from mooring.node.volumes.volume import Volume
 
 
 class DesiredState:
-    """changed: called with a volume's unique name when a pod's wish for it has come, changed or gone."""
+    """changed: called with a volume's unique name when a pod's wish for it has come, changed or gone. known: called when no pod is left
+    that was not looked at, and what one of them wants has become known.
+    """
 
-    def __init__(self, changed: Callable[[str], None]) -> None:
-        self._changed = changed
+    def __init__(self, changed: Callable[[str], None], known: Callable[[], None] = lambda: None) -> None:
+        self._changed, self._known = changed, known
         self._volumes: dict[str, Volume] = {}
         self._uses: dict[str, dict[str, PodUse]] = {}  # by volume, then by pod
         self._of_pod: dict[str, frozenset[str]] = {}  # the volumes of each pod that was looked at
-        self._alive: set[str] = set()
+        self._unseen: set[str] = set()  # pods that are there, and were not looked at yet
         self._in_part: set[str] = set()  # pods of which not every volume could be found out
 
     def appeared(self, pod_uid: str) -> None:
         """The pod is there, and is going to be looked at: what it has stays as it is until then."""
-        self._alive.add(pod_uid)
+        if pod_uid not in self._of_pod:
+            self._unseen.add(pod_uid)
 
     def set(self, pod_uid: str, wanted: Mapping[str, tuple[Volume, PodUse]], *, is_all: bool = True) -> None:
         """What the pod wants, by unique name. is_all: False where it wants more that could not be found out."""
-        self._alive.add(pod_uid)
+        was_unsure = self.is_unsure(pod_uid)
+        self._unseen.discard(pod_uid)
         (self._in_part.discard if is_all else self._in_part.add)(pod_uid)
         before = self._of_pod.get(pod_uid, frozenset())
         self._of_pod[pod_uid] = frozenset(wanted)
@@ -37,13 +41,16 @@ class DesiredState:
                 uses[pod_uid] = use
                 self._volumes[unique] = volume
                 self._changed(unique)
+        self._told(was_unsure and is_all)
 
     def gone(self, pod_uid: str) -> None:
         """The pod wants nothing any more."""
-        self._alive.discard(pod_uid)
+        was_unsure = self.is_unsure(pod_uid)
+        self._unseen.discard(pod_uid)
         self._in_part.discard(pod_uid)
         for unique in self._of_pod.pop(pod_uid, frozenset()):
             self._drop(unique, pod_uid)
+        self._told(was_unsure)
 
     def volume(self, unique: str) -> Volume | None:
         """What a pod says of it, None when no pod wants it."""
@@ -59,16 +66,20 @@ class DesiredState:
 
     def is_unsure(self, pod_uid: str) -> bool:
         """True for a pod that is alive, and not all of whose wishes are known."""
-        return pod_uid in self._in_part or (pod_uid in self._alive and pod_uid not in self._of_pod)
+        return pod_uid in self._in_part or pod_uid in self._unseen
 
     @property
     def has_unsure(self) -> bool:
         """True while a pod was not looked at yet. One that was, and has a volume that can't be found out, keeps only its own."""
-        return any(uid not in self._of_pod for uid in self._alive)
+        return bool(self._unseen)
 
     @property
     def volumes(self) -> tuple[Volume, ...]:
         return tuple(self._volumes.values())
+
+    def _told(self, has_become_known: bool) -> None:
+        if has_become_known and not self._unseen:
+            self._known()
 
     def _drop(self, unique: str, pod_uid: str) -> None:
         uses = self._uses.get(unique, {})
