@@ -162,7 +162,9 @@ class NodeVolumes:
             self._announce(state, uid, "MountVolume.NewMounter initialization", str(because))
         pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
-            return Result(decision.because, waits_for=pods_known, after_s=await self._attachments.wait(state))
+            wait_s = await self._attachments.wait(state)
+            after_s = wait_s if decision.after_s is None else min(wait_s, decision.after_s)
+            return Result(decision.because, waits_for=pods_known, after_s=after_s)
         state.unattached_since = None
         if decision.step is Step.NOTHING:
             waits_for = pods_known | ({REPORTED} if decision.waits is Waits.REPORT else set())

@@ -76,7 +76,7 @@ def decide_volume(state: VolumeState, facts: Facts) -> Decision:
     if leaving is not None:
         return leaving
     if facts.wanted:
-        return _arriving(state, facts)
+        return _looked_at_by(_arriving(state, facts), _next_leaving_s(state, facts))
     if any(one.stand is not Stand.ABSENT for one in state.publications.values()):
         return Decision(why.PodsUnknown(), waits=Waits.PODS)
     if state.device is Stand.ABSENT:
@@ -90,11 +90,7 @@ def decide_volume(state: VolumeState, facts: Facts) -> Decision:
 
 def _leaving(state: VolumeState, facts: Facts) -> Decision | None:
     """The next pod that the volume is taken from, or a wait where all of those that are due have failed; None when none leaves."""
-    gone = [
-        (uid, one)
-        for uid, one in state.publications.items()
-        if one.stand is not Stand.ABSENT and uid not in facts.wanted and uid not in facts.unsure
-    ]
+    gone = _gone(state, facts)
     if not gone or not facts.may_take_away:
         return None
     due = [(uid, one) for uid, one in gone if _is_due(one.failure, facts)]
@@ -106,6 +102,28 @@ def _leaving(state: VolumeState, facts: Facts) -> Decision | None:
     if not facts.has_driver:
         return Decision(why.NoDriver(state.volume.driver), waits=Waits.DRIVER)
     return _failing(min((one.failure for _, one in gone if one.failure is not None), key=lambda failure: failure.not_before), facts)
+
+
+def _gone(state: VolumeState, facts: Facts) -> list[tuple[str, Publication]]:
+    """The pods that have the volume, or may have it, and are to have it no more."""
+    return [
+        (uid, one)
+        for uid, one in state.publications.items()
+        if one.stand is not Stand.ABSENT and uid not in facts.wanted and uid not in facts.unsure
+    ]
+
+
+def _next_leaving_s(state: VolumeState, facts: Facts) -> float | None:
+    """Seconds until a pod may be tried again that could not be got rid of; None where the clock is not what that waits for."""
+    failures = [one.failure for _, one in _gone(state, facts) if one.failure is not None and not _is_due(one.failure, facts)]
+    return min(failure.not_before for failure in failures) - facts.now if failures and facts.may_take_away else None
+
+
+def _looked_at_by(decision: Decision, at_most_s: float | None) -> Decision:
+    """The decision, with a look after so many seconds at the latest, where it is to wait. None asks for no look."""
+    if at_most_s is None or decision.step is not Step.NOTHING:
+        return decision
+    return dataclasses.replace(decision, after_s=at_most_s if decision.after_s is None else min(decision.after_s, at_most_s))
 
 
 def _arriving(state: VolumeState, facts: Facts) -> Decision:

@@ -33,7 +33,7 @@ class DesiredState:
         (self._in_part.discard if is_all else self._in_part.add)(pod_uid)
         before = self._of_pod.get(pod_uid, frozenset())
         self._of_pod[pod_uid] = frozenset(wanted)
-        for unique in before - wanted.keys():
+        for unique in sorted(before - wanted.keys()):
             self._drop(unique, pod_uid)
         for unique, (volume, use) in wanted.items():
             uses = self._uses.setdefault(unique, {})
@@ -48,7 +48,7 @@ class DesiredState:
         was_unsure = self.is_unsure(pod_uid)
         self._unseen.discard(pod_uid)
         self._in_part.discard(pod_uid)
-        for unique in self._of_pod.pop(pod_uid, frozenset()):
+        for unique in sorted(self._of_pod.pop(pod_uid, frozenset())):
             self._drop(unique, pod_uid)
         self._told(was_unsure)
 
