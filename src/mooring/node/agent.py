@@ -113,6 +113,7 @@ class NodeAgent(Manager):
             self._plugins.controller,
             self._allocatable.controller,
             self._volumes.pods.controller,
+            self._volumes.pods.folders,
             self._volumes.controller,
             prepare=self._prepare_node,
         )

@@ -125,7 +125,7 @@ class StepTools:
     async def _on_disk(self, volume: Volume, step: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S) -> T:
         """Work on files and mounts, on a thread of the driver's. Raises StepFailed: what was begun may be half done."""
         try:
-            return await self._around.threads.run(volume.driver, work, *args, limit_s=limit_s)
+            return await self._around.threads.run(volume.driver, work, *args, limit_s=limit_s, about=volume.unique)
         except TimeoutError:
             raise self._failed(step, "the file system does not answer", uncertain=True) from None
         except (LeftOver, ToolFailed, OSError, records.BadRecord) as error:
