@@ -191,12 +191,23 @@ class ContainerRuntime:
     def ContainerStatus(self, request: Fields) -> bytes:
         one = self._containers[first(request, 1)]
         times = ((4, one.made_at), (5, one.started_at), (6, one.ended_at))
-        shown = ((1, one.id), (2, one.metadata), (3, one.state), *times, (8, one.image), (9, IMAGE), (12, one.labels), (13, one.annotations))
+        shown = (
+            (1, one.id),
+            (2, one.metadata),
+            (3, one.state),
+            *times,
+            (8, one.image),
+            (9, IMAGE),
+            (12, one.labels),
+            (13, one.annotations),
+        )
         return message((1, message(*shown, (17, IMAGE))))
 
     def ListContainers(self, request: Fields) -> bytes:
         wanted = parse(first(request, 1))
-        found = [one for one in self._containers.values() if _fits(one, wanted, labels_at=4) and wanted.get(3, [one.sandbox]) == [one.sandbox]]
+        found = [
+            one for one in self._containers.values() if _fits(one, wanted, labels_at=4) and wanted.get(3, [one.sandbox]) == [one.sandbox]
+        ]
         return message((1, [self._listed(one) for one in found]))
 
     def _listed(self, one: Container) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from tests.support.container_runtime import start
 from tests.support.node_cluster import NodeCluster, NodePlace
