@@ -43,6 +43,8 @@ class NodePlace:
         self.folder = cluster.folder / name
         self.root = self.folder / "root"
         self.root.mkdir(parents=True)
+        cluster.namespace.run("mount", "--bind", self.root, self.root)
+        cluster.namespace.run("mount", "--make-shared", self.root)  # else a kubelet mounts it on itself, over all that is mounted below
         self.layout = Layout(self.root)
         self.agent: Program | None = None
         self.driver: Program | None = None
@@ -212,7 +214,8 @@ class NodeCluster:
     def left_over(self) -> list[str]:
         """All that must be gone once no pod is left: mounts, folders, names in the Nodes' status, attachments, the driver's own."""
         left = [f"pod {name}" for name in self.pods()]
-        left += [f"mount {point}" for point in self.namespace.points(self.folder)]
+        roots = {str(node.root) for node in self.nodes}
+        left += [f"mount {point}" for point in self.namespace.points(self.folder) if point not in roots]
         for node in self.nodes:
             left += [f"{node.name}: {path}" for path in node.folders()]
             status = self.node_status(node.name)
