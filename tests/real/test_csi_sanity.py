@@ -1,4 +1,4 @@
-"""The reference driver, and the one of docs/driver.md, under csi-sanity, the tests that CSI drivers are measured by.
+"""The reference driver, and those of docs/driver.md, under csi-sanity, the tests that CSI drivers are measured by.
 
 csi-sanity asks a node service for capabilities around every test of a controller, and publishes volumes through it. The reference
 driver has none yet, so a stand-in on a socket of its own answers for the node; every controller call goes to the driver, which runs
@@ -20,7 +20,9 @@ import pytest
 
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
-from tests.support.pages import blocks
+from mooring.driver.testing import csi_sanity, sanity_obstacle
+from tests.support.layers import REAL_MOUNTS, not_tested
+from tests.support.pages import DOCS, blocks
 from tests.support.programs import Program
 from tests.support.real import binary
 from tests.support.waiting import eventually
@@ -138,19 +140,28 @@ def specs(report: Path, state: str) -> list[list[str]]:
     return [[*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]] for spec in reports if spec["State"] == state]
 
 
-def test_the_driver_of_the_page_passes_and_fails_what_the_page_says(tmp_path: Path) -> None:
-    for name, code in zip(("shelf.py", "sanity.py"), blocks("driver.md"), strict=True):
-        (tmp_path / name).write_text(code)
-    socket = tmp_path / "sanity.sock"
-    program = Program([sys.executable, tmp_path / "sanity.py", tmp_path / "sanity", socket], tmp_path / "sanity.log")
-    command = [binary("csi-sanity"), f"--csi.endpoint=unix://{socket}", "--ginkgo.skip=Node Service"]
-    folders = [f"--csi.mountdir={tmp_path / 'mount'}", f"--csi.stagingdir={tmp_path / 'staging'}"]
-    report = tmp_path / "report.json"
-    try:
-        eventually(lambda: socket.exists() or program.assert_alive(), 30, "the driver serves")
-        subprocess.run([*command, *folders, f"--ginkgo.json-report={report}"], capture_output=True, timeout=120, check=False)
-    finally:
-        program.kill()
-    assert 24 == len(specs(report, "passed"))
-    assert ["should fail when the node does not exist"] == [name for *_, name in specs(report, "failed")]
-    assert [] == list((tmp_path / "sanity").iterdir())
+SMALL = ("--csi.testvolumesize=67108864", "--csi.testvolumeexpandsize=134217728")
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "options", "flags", "count"),
+    [
+        pytest.param(0, "Shelf", {"shelf": "FOLDER"}, (), 35, id="folders"),
+        pytest.param(1, "Images", {"folder": "FOLDER", "node_id": "desk-1"}, SMALL, 40, id="file systems"),
+        pytest.param(1, "Images", {"folder": "FOLDER", "node_id": "desk-1"}, (*SMALL, "--csi.testvolumeaccesstype=block"), 40, id="block"),
+    ],
+)
+def test_the_drivers_of_the_page_pass_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, name: str, options: dict[str, str], flags: tuple[str, ...], count: int
+) -> None:
+    monkeypatch.setenv("CSI_SANITY", str(binary("csi-sanity")))
+    if obstacle := sanity_obstacle():
+        not_tested(REAL_MOUNTS, obstacle)
+    (tmp_path / "driver.py").write_text(blocks("driver.md")[number])
+    volumes = tmp_path / "volumes"
+    given = {key: value.replace("FOLDER", str(volumes)) for key, value in options.items()}
+    done = csi_sanity(tmp_path / "driver.py", name, given, *flags)
+    assert done.ok, done.story
+    assert count == len(done.passed)
+    assert [] == list(volumes.iterdir()), "csi-sanity deletes what it creates"
+    assert f"{count} " in (DOCS / "driver.md").read_text().partition("Of its 103 tests")[2].partition("What it covers")[0]
