@@ -135,7 +135,7 @@ def test_every_change_is_worked_on_after_it_was_added(seed: int):
                     queue.retry(key)
                 else:
                     seen[key] = state
-                    queue.forget(key)
+                    queue.reset_failures(key)
                 queue.done(key)
 
         async with asyncio.TaskGroup() as group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 import subprocess
 import sys
@@ -68,7 +69,7 @@ LONE_TASKS = {
 }
 
 
-def test_time_chance_and_tasks_come_through_their_doors() -> None:
+def test_time_randomness_and_tasks_come_through_their_doors() -> None:
     outside_base = [path for path in SOURCES if not below_src(path).startswith("base/")]
     found = [(below_src(path), one) for path in outside_base for one in findings(path.read_text(), below_src(path))]
     assert [] == [one for file, one in found if not (file in LONE_TASKS and "use a task group" in one)]
@@ -153,6 +154,40 @@ def test_no_reason_steers() -> None:
     ]
 
 
+def test_no_class_of_a_reason_steers() -> None:
+    """No isinstance(), match or type() of a class from a file `reasons.py`, apart from those files."""
+    assert _steering_reasons("from a import reasons as why\nif isinstance(x, A | why.Full): pass")
+    assert _steering_reasons("from a.reasons import Full\nmatch x:\n  case Full(): pass")
+    assert _steering_reasons("last = type(decision.problem)")
+    assert [] == [
+        f"{below_src(path)}:{line}" for path in SOURCES if path.name != "reasons.py" for line in _steering_reasons(path.read_text())
+    ]
+
+
+def _steering_reasons(source: str) -> list[int]:
+    tree = ast.parse(source)
+    reasons: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            is_reasons = (node.module or "").endswith("reasons")
+            reasons |= {one.asname or one.name for one in node.names if is_reasons or one.name == "reasons"}
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, classes]) if _names_used(classes) & reasons:
+                found.append(node.lineno)
+            case ast.MatchClass(cls=matched) if _names_used(matched) & reasons:
+                found.append(matched.lineno)
+            case ast.Call(func=ast.Name(id="type"), args=[value]) if _names_used(value) & {"because", "problem", "reason", "refusal"}:
+                found.append(node.lineno)
+    return found
+
+
+def _names_used(node: ast.AST) -> set[str]:
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return names | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+
+
 def _documented(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -196,6 +231,73 @@ def test_names_that_docstrings_explain_are_there() -> None:
             if not isinstance(node, ast.Module) and names - _names_in(node):
                 strangers.append(f"{below_src(path)}:{node.lineno}: {', '.join(sorted(names - _names_in(node)))}")  # type: ignore[attr-defined]
     assert [] == strangers
+
+
+def test_keyword_arguments_in_docstrings_are_there() -> None:
+    """`Name(keyword=…)` in an example: a class or function of that name has that parameter, or takes any."""
+    parameters = _parameters()
+    strangers = []
+    for path in SOURCES:
+        for _, text in _documented(ast.parse(path.read_text())):
+            for name, arguments in re.findall(r"\b([A-Za-z_]\w*)\(((?:[^()]|\([^()]*\))*)\)", text):
+                keywords = set(re.findall(r"(?:^|,\s*)([a-z_]\w*)=(?!=)", arguments))
+                if name in parameters and not any(keywords <= one or "**" in one for one in parameters[name]):
+                    strangers.append(f"{below_src(path)}: {name}({', '.join(sorted(keywords))})")
+    assert [] == strangers
+
+
+def _parameters() -> dict[str, list[set[str]]]:
+    """By the name of a function or class, for each one of that name; a class has its `__init__`'s, else its fields."""
+    found: dict[str, list[set[str]]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.setdefault(node.name, []).append(_accepted(node.args))
+            elif isinstance(node, ast.ClassDef):
+                made = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+                fields = {one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)}
+                accepted = _accepted(made[0].args) if made else fields | ({"**"} if node.bases or node.keywords else set())
+                found.setdefault(node.name, []).append(accepted)
+    return found
+
+
+def _accepted(arguments: ast.arguments) -> set[str]:
+    named = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    return named | ({"**"} if arguments.kwarg else set())
+
+
+# Programs, names of examples, and what is built at run time.
+NOT_OURS = {"cp", "__namespace__", "a__dash__b", "openapi", "v2", "Document", "listVolumes"}
+
+
+def test_names_in_backticks_are_there() -> None:
+    """`Class.method`, `name`: each word is a name of the source, or stands in one of its texts, as API fields do."""
+    trees = {path: ast.parse(path.read_text()) for path in SOURCES}
+    known = {word for tree in trees.values() for word in _words_of(tree)} | set(keyword.kwlist) | NOT_OURS
+    known |= {part for path in SOURCES for part in path.relative_to(SRC).with_suffix("").parts} | {"mooring", "py"}
+    strangers = [
+        f"{below_src(path)}: {quoted}"
+        for path, tree in trees.items()
+        for _, text in _documented(tree)
+        for quoted in re.findall(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)", text)
+        if not known.issuperset(quoted.split("."))
+    ]
+    assert [] == strangers
+
+
+def _words_of(tree: ast.AST) -> Iterator[str]:
+    """Names, and the words of texts other than docstrings."""
+    docstrings = {id(node.body[0].value) for node, text in _documented(tree) if text}  # type: ignore[attr-defined]
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.alias(name=name, asname=other):
+                yield from (*name.split("."), other or name)
+            case ast.Constant(value=str(text)) if id(node) not in docstrings:
+                yield from re.findall(r"\w+", text)
 
 
 def test_the_architecture_page_knows_every_room() -> None:

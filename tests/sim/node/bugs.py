@@ -12,8 +12,6 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.base.backoff import BackOff
-from mooring.csi.driver import Call
-from mooring.csi.proto import csi_pb2 as csi
 from mooring.node import records
 from mooring.node.layout import Layout
 from mooring.node.plugins.drivers import Drivers
@@ -27,8 +25,7 @@ from mooring.node.volumes.files import VolumeFiles
 from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.pods import NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
-from mooring.node.volumes.reconcile_block import BlockSteps
-from mooring.node.volumes.state import Publication, Stand, VolumeState
+from mooring.node.volumes.state import Stand, VolumeState
 from mooring.node.volumes.threads import Threads
 from tests.sim.planting import Bug
 

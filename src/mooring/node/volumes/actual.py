@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mooring.api.core import NODES, Node, ObjectReference
+from mooring.api.matching import node_matches
 from mooring.api.meta import Key
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import CSI_DRIVERS, CSIDriverSpec
@@ -48,6 +49,13 @@ class ActualState:
         """The volumes that the Node's status lists as attached."""
         node = self.nodes.store.get(Key("", self.node_name))
         return attached_to(node) if node is not None else frozenset()
+
+    def is_in_reach(self, volume: Volume) -> bool:
+        """True when the volume's node affinity means this node."""
+        if volume.affinity is None:
+            return True
+        node = self.nodes.store.get(Key("", self.node_name))
+        return node is not None and node_matches(volume.affinity, node.metadata.labels, self.node_name)
 
     @property
     def in_use(self) -> set[str]:

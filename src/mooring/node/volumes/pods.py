@@ -20,9 +20,12 @@ from mooring.kube.cache.informer import Change
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NotFound
 from mooring.node.layout import Layout
+from mooring.node.metrics import NodeMetrics
+from mooring.node.records import BadRecord
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.found import remove_pod_folder
+from mooring.node.volumes.selinux import Labels
 from mooring.node.volumes.view import Resolver, is_leaving
 
 _log = logger(__name__)
@@ -39,10 +42,11 @@ _CONDITIONS: Final = tuple({"type": kind, "status": "True"} for kind in ("Initia
 class NodePods:
     """wake: called with the name of a volume that is to be looked at."""
 
-    def __init__(self, runtime: Runtime, actual: ActualState, layout: Layout, wake: Callable[[str], None]) -> None:
+    def __init__(self, runtime: Runtime, actual: ActualState, layout: Layout, labels: Labels, wake: Callable[[str], None]) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
+        self._metrics = runtime.metrics.once(NodeMetrics)
         self._actual, self._desired, self._layout, self._wake = actual, actual.desired, layout, wake
-        self._resolver = Resolver(runtime.cluster)
+        self._resolver = Resolver(runtime.cluster, labels)
         self._looked_at: dict[str, tuple[str, float]] = {}  # by uid: the resource version that was resolved, and when
         self.controller: Controller[Key] = Controller(
             runtime, "node-pods", self._reconcile, workers=WORKERS, backoff=BACK_OFF, label="pod", log=_log
@@ -72,9 +76,13 @@ class NodePods:
 
     async def remove_orphans(self) -> None:
         """Removes the folders of pods that are no more, as far as nothing is in them. The pods are known."""
-        for uid in await asyncio.to_thread(_folders, self._layout):
-            if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid)):
-                await self._remove_folder(uid)
+        orphans = [
+            uid
+            for uid in await asyncio.to_thread(_folders, self._layout)
+            if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid))
+        ]
+        left = [uid for uid in orphans if not await self._remove_folder(uid)]
+        self._metrics.orphans(len(orphans), len(left))
 
     def _changed(self, change: Change[Pod]) -> None:
         uid = change.object.metadata.uid
@@ -127,7 +135,7 @@ class NodePods:
             return  # it has gone meanwhile, and wants nothing
         if problems:
             before = {unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()}
-            self._desired.set(uid, {**before, **wanted}, is_all=False)
+            self._desired.set(uid, {**before, **wanted}, is_complete=False)
             text = f"Unable to attach or mount volumes: failed to process volumes: {'; '.join(problems)}"
             self._actual.announce(uid, "", text)
             raise Retry(text)
@@ -177,19 +185,21 @@ class NodePods:
             pass
         return Result(why.PodGone(), done="The pod's volumes are taken away, the pod is removed")
 
-    async def _remove_folder(self, uid: str) -> None:
+    async def _remove_folder(self, uid: str) -> bool:
+        """True when it is gone."""
         try:
-            await asyncio.to_thread(remove_pod_folder, self._layout, uid)
-        except OSError as error:
+            return await asyncio.to_thread(remove_pod_folder, self._layout, uid)
+        except (OSError, BadRecord) as error:
             _log.error("The folder of a pod that is gone can't be removed; look what is in it", error=error, pod_uid=uid)
             self.folders.add_after(uid, FOLDER_BACK_OFF.base_s)
+            return False
 
     async def _clean_up(self, uid: str) -> Result:
         """Tries once more to remove the folder of a pod that is gone. Raises Retry."""
         if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid)):
             try:
                 await asyncio.to_thread(remove_pod_folder, self._layout, uid)
-            except OSError as error:
+            except (OSError, BadRecord) as error:
                 raise Retry(f"the folder of a pod that is gone can't be removed; look what is in it: {error}") from None
         return Result(why.PodGone())
 

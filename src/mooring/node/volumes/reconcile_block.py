@@ -22,7 +22,7 @@ class BlockSteps(StepTools):
         super().__init__(around)
         self._files = files or BlockFiles(around.layout)
 
-    async def stage(self, state: VolumeState, _fs_group: int | None) -> None:
+    async def stage(self, state: VolumeState, _use: PodUse) -> None:
         """The device is on this node afterwards, for any pod."""
         volume, step, before = state.volume, "SetUpDevice", state.device
         driver, able = await self._able(volume, step)
@@ -59,7 +59,9 @@ class BlockSteps(StepTools):
             await driver.rpc.node_publish_volume(request, Call(CALL_S))
         except DriverError as error:
             self._forget_secret(volume.publish_secret)
-            if error.final and before is Stand.ABSENT:
+            if before is Stand.DONE:  # what the pod has is as it was
+                publication.stand = Stand.DONE
+            elif error.final and before is Stand.ABSENT:
                 await self._on_disk(volume, step, self._files.end_publish, volume.spec_name, use.uid)
                 publication.stand = Stand.ABSENT
             raise self._failed(step, str(error), uncertain=not error.final) from None

@@ -41,7 +41,8 @@ class Publication:
 class VolumeState:
     """One volume.
 
-    attachable: it needs an attachment. context: what the attacher noted for this node. grown: the version of the claim whose growth is
+    label: the SELinux label that it is mounted with, "" for none. attachable: it needs an attachment.
+    context: what the attacher noted for this node. grown: the version of the claim whose growth is
     done with. may_not_grow: the driver says that it is in use; not asked again until the volume has left the node.
     unattached_since: monotonic seconds, while pods wait for its attachment. at_work: whom a step is being
     carried out for: a pod's uid, "" for all of them, None while there is none.
@@ -49,6 +50,7 @@ class VolumeState:
 
     volume: Volume
     device: Stand = Stand.ABSENT
+    label: str = ""
     device_was_found: bool = False
     attachable: bool = False
     context: Mapping[str, str] | None = None

@@ -16,9 +16,9 @@ from mooring.control.secrets import SecretCache, SecretError
 from mooring.csi.codes import DriverError
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError
+from mooring.mounts.system import ToolFailed
 from mooring.node import records
 from mooring.node.layout import Layout, attachment_name
-from mooring.node.mounts.system import ToolFailed
 from mooring.node.plugins.drivers import Drivers, NodeDriver, NotRegistered
 from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.injected import Injected, Injector
@@ -108,8 +108,8 @@ class StepTools:
         except ApiError as error:
             raise self._failed(step, f"failed to get service account token attributes: {error}") from None
 
-    def _publish_record(self, volume: Volume, mode: str) -> dict[str, str]:
-        """mode: the volume's lifecycle mode, "" for a raw device."""
+    def _publish_record(self, volume: Volume, mode: str, label: str = "") -> dict[str, str]:
+        """mode: the volume's lifecycle mode, "" for a raw device. label: its SELinux label."""
         return records.publish_record(
             volume.driver,
             volume.handle,
@@ -117,6 +117,7 @@ class StepTools:
             node=self._around.node_name,
             attachment=attachment_name(volume.driver, volume.handle, self._around.node_name),
             mode=mode,
+            label=label,
         )
 
     async def _on_disk(self, volume: Volume, step: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S) -> T:
