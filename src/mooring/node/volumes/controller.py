@@ -194,12 +194,12 @@ class NodeVolumes:
             self._announce(state, uid, f"MountVolume.{decision.refused_at}", str(because))
         pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
-            wait_s = await self._attachments.wait(state)
-            after_s = wait_s if decision.after_s is None else min(wait_s, decision.after_s)
+            attachment_s = await self._attachments.wait(state)
+            after_s = min(attachment_s, decision.after_s if decision.after_s is not None else attachment_s)
             return Result(decision.because, waits_for=pods_known, after_s=after_s)
         state.unattached_since = None
         if decision.step is Step.NOTHING:
-            waits_for = pods_known | ({REPORTED} if decision.waits is Waits.REPORT else set())
+            waits_for = pods_known | _TOPICS.get(decision.waits, frozenset())
             return Result(decision.because, waits_for=waits_for, after_s=decision.after_s)
         self.controller.explain(unique, decision.because)
         state.at_work = decision.pod  # so it stays reported in use, and the pod's object stays, also where the pod goes meanwhile
