@@ -1,6 +1,6 @@
 """Starts the driver of a plane in the form that was asked for, with a socket for its controller and one for each node.
 
-Below the plane's folder `sockets/N.sock` is the driver's for node N, and registration sockets appear in `sockets/N/`: their paths are
+Below the plane's folder `run/N.sock` is the driver's for node N, and registration sockets appear in `run/N/`: their paths are
 short, for a socket's may have 107 bytes.
 """
 
@@ -86,7 +86,7 @@ class Starter:
 
     def registry(self, node: str) -> Path:
         """Where the node's agent finds registration sockets."""
-        return self.folder / "sockets" / str(self.nodes.index(node) + 1)
+        return self.folder / "run" / str(self.nodes.index(node) + 1)
 
     def node_socket(self, node: str) -> Path:
         """The driver's, for this node."""

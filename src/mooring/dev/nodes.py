@@ -26,7 +26,7 @@ from mooring.registrar.registrar import Registrar
 
 REGISTERED_S_MAX: Final = 10.0
 INFO_S: Final = 5.0
-REGISTRATION: Final = "reg.sock"
+REGISTRATION: Final = "reg"
 
 
 class Nodes:
