@@ -31,7 +31,7 @@ from mooring.driver.layout import Segments
 from mooring.driver.node.way import AUTO, LINK, Way
 from mooring.driver.server import serving
 
-OURS_S: Final = 10.0
+OURS_S: Final = 20.0
 PROGRAM_S: Final = 60.0
 """A program may be compiled first, as with `go run`."""
 THEIRS_S: Final = 5.0
