@@ -17,7 +17,11 @@ EXPAND, STATS, CAPABILITIES = "NodeExpandVolume", "NodeGetVolumeStats", "NodeGet
 
 
 class NodeDriver(ScriptedDriver):
-    """able: node capabilities. leaves_target: the folder stays when it takes a volume from a pod. usage: its answer to questions for it."""
+    """able: node capabilities.
+
+    leaves_target: the folder stays when it takes a volume from a pod. lies: it
+    says that it has taken a volume back, and has not. usage: its answer to questions for it.
+    """
 
     def __init__(
         self,
@@ -28,7 +32,7 @@ class NodeDriver(ScriptedDriver):
     ) -> None:
         super().__init__(name, story=story)
         self.mounts, self.able = mounts, tuple(able)
-        self.leaves_target = False
+        self.leaves_target = self.lies = False
         self.usage = csi.NodeGetVolumeStatsResponse()
 
     def calls_for_volumes(self) -> list[str]:
@@ -51,7 +55,8 @@ class NodeDriver(ScriptedDriver):
 
     async def node_unstage_volume(self, request: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
         def unstage() -> csi.NodeUnstageVolumeResponse:
-            self.mounts.unmount(request.staging_target_path, keeps_folder=True)
+            if not self.lies:
+                self.mounts.unmount(request.staging_target_path, keeps_folder=True)
             return csi.NodeUnstageVolumeResponse()
 
         return await self._call(UNSTAGE, request, request.volume_id, unstage)
@@ -60,14 +65,20 @@ class NodeDriver(ScriptedDriver):
         def publish() -> csi.NodePublishVolumeResponse:
             if not Path(request.target_path).parent.is_dir():
                 raise DriverError(Code.INTERNAL, "the target's parent is missing")
-            self.mounts.mount(request.target_path, root=f"/{request.volume_id}")
+            if request.volume_capability.HasField("block"):
+                Path(request.target_path).write_text("a device")
+            else:
+                self.mounts.mount(request.target_path, root=f"/{request.volume_id}")
             return csi.NodePublishVolumeResponse()
 
         return await self._call(PUBLISH, request, request.volume_id, publish)
 
     async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
         def unpublish() -> csi.NodeUnpublishVolumeResponse:
-            self.mounts.unmount(request.target_path, keeps_folder=self.leaves_target)
+            if not self.lies:
+                self.mounts.unmount(request.target_path, keeps_folder=self.leaves_target)
+                if Path(request.target_path).is_file():  # a device
+                    Path(request.target_path).unlink()
             return csi.NodeUnpublishVolumeResponse()
 
         return await self._call(UNPUBLISH, request, request.volume_id, unpublish)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,7 @@ from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.traced_cluster import TracedCluster
 from mooring.dev.traced_driver import TracedDriver
 from mooring.kube.cluster import Cluster
-from mooring.node.agent import AgentOptions, Connect, NodeAgent
+from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
 from mooring.registrar.registrar import Registrar
 
 REGISTERED_S_MAX: Final = 20.0
@@ -57,13 +57,16 @@ class Nodes:
         root, registry = self._starter.folder / "nodes" / node, self._starter.registry(node)
         options = AgentOptions(node, root, watches_health=True, registry=registry)
         traced = TracedCluster(cluster, node, self._story, self._clock)
-        return NodeAgent(Runtime(traced, self._clock, randomness, metrics), options, connect=self._connector(node))
+        sockets = AgentSockets(driver=self._connector(node))
+        return NodeAgent(Runtime(traced, self._clock, randomness, metrics), options, sockets=sockets)
 
-    def _connector(self, node: str) -> Connect:
-        def connect(endpoint: str, calls: CallObserver) -> GrpcDriver:
+    def _connector(self, node: str) -> Callable[..., GrpcDriver]:
+        """Makes the client of a driver; one that does not tell of its calls itself is traced."""
+
+        def connect(endpoint: str, *, clock: Clock, metrics: CallObserver) -> GrpcDriver:
             if self._sockets.tells:
-                return GrpcDriver(endpoint, clock=self._clock, metrics=calls)
-            return TracedDriver(endpoint, node, self._story, clock=self._clock, metrics=calls)
+                return GrpcDriver(endpoint, clock=clock, metrics=metrics)
+            return TracedDriver(endpoint, node, self._story, clock=clock, metrics=metrics)
 
         return connect
 

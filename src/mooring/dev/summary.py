@@ -20,7 +20,7 @@ _ID: Final = re.compile(r"[-_](ids?|path)$")
 _PRECONDITIONS: Final = frozenset({"metadata.resourceVersion", "metadata.uid"})
 """Fields of a patch that change nothing."""
 _TYPE: Final = re.compile(r"\btype=")
-"""What each entry of a list of capabilities would begin with."""
+"""The common prefix of the entries of a list of capabilities."""
 
 
 def message_summary(text: str) -> str:

@@ -15,6 +15,7 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.csi.codes import Code, DriverError
+from mooring.csi.deadlines import ending_in, time_left_s
 from mooring.csi.driver import Rpc
 from mooring.csi.redact import redacted, scrubbed
 from mooring.driver.checks import Advertised, precondition_fault, request_fault
@@ -119,6 +120,20 @@ class Guard:
             yield
         finally:
             del self._running[key]
+
+
+async def patiently(rpc: Rpc[Any, Any], method: Method, limit_s: float | None, request: Message) -> Any:
+    """The method's answer. A caller that waits without end is answered after the limit, so that its volume does not stay locked."""
+    if limit_s is None or time_left_s() is not None:
+        return await method(request)
+    try:
+        async with asyncio.timeout(limit_s) as limit:
+            with ending_in(limit_s):
+                return await method(request)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise DriverError(Code.DEADLINE_EXCEEDED, f"{rpc.name} took longer than {limit_s:g} s") from None
 
 
 async def _carried_out(rpc: Rpc[Any, Any], method: Method, request: Message) -> Any:

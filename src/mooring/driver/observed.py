@@ -21,9 +21,9 @@ from mooring.base.clock import Clock, LoopClock
 from mooring.base.diagnostics import HEALTHZ, TEXT, Diagnostics, Reply
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import CONTENT_TYPE, Metrics
+from mooring.csi.call_counts import BUCKETS_S
 from mooring.csi.codes import Code, DriverError, go_name
 from mooring.csi.driver import RPCS, Rpc
-from mooring.csi.metrics import BUCKETS_S
 from mooring.csi.redact import redacted
 from mooring.driver.faults import Faults
 from mooring.driver.server import socket_path
@@ -59,8 +59,8 @@ class Observation:
         return _Observed(self, plugin, endpoint)
 
     @asynccontextmanager
-    async def told_on(self, address: str, state: Callable[[], bytes]) -> AsyncGenerator[None, None]:
-        """An HTTP server for metrics and state as long as the block runs. Raises ConfigError."""
+    async def told_on(self, address: str, state: Callable[[], bytes]) -> AsyncGenerator[int, None]:
+        """An HTTP server for metrics and state as long as the block runs; gives its port. Raises ConfigError."""
 
         async def metrics() -> Reply:
             return Reply(200, self._metrics.render(), CONTENT_TYPE)
@@ -72,9 +72,9 @@ class Observation:
             return Reply(200, "ok", TEXT)
 
         server = Diagnostics({"/metrics": metrics, "/state": dump, HEALTHZ: health})
-        await server.start(address)
+        _, port = await server.start(address)
         try:
-            yield
+            yield port
         finally:
             await server.close()
 

@@ -39,7 +39,7 @@ from mooring.driver.capabilities import (
     serves,
 )
 from mooring.driver.checks import Advertised
-from mooring.driver.guard import Guard, Observer
+from mooring.driver.guard import Guard, Observer, patiently
 from mooring.driver.services import Services
 from mooring.driver.slips import slip
 
@@ -52,8 +52,8 @@ class Plugin(Services):
     name: in domain form. controller_flags, node_flags, plugin_flags, volume_expansion: capability numbers that no method shows, such as
     PUBLISH_READONLY, VOLUME_MOUNT_GROUP, VOLUME_ACCESSIBILITY_CONSTRAINTS and ONLINE. node_id, node_volumes_max, node_segments: what
     NodeGetInfo answers unless it is overridden: the node's id to the driver, the volumes it can have (0: no limit is known), its topology.
-    withheld: methods (`controller_publish_volume`) that this driver has but does not offer. All of them stay as they are once the driver
-    is served.
+    withheld: methods (`controller_publish_volume`) that this driver has but does not offer. patience_s: how long a call may take whose
+    caller gave no deadline. All of them stay as they are once the driver is served.
     """
 
     name: str = ""
@@ -66,6 +66,7 @@ class Plugin(Services):
     node_volumes_max: int = 0
     node_segments: Mapping[str, str] = MappingProxyType({})
     withheld: Collection[str] = ()
+    patience_s: float | None = 600.0
 
     _guard: Guard
     _defaults: ClassVar[frozenset[str]] = frozenset(METHODS.keys() - vars(Services).keys())
@@ -126,7 +127,8 @@ class Plugin(Services):
     async def _guarded(self, rpc: Rpc[Any, Any], method: Any, request: Message) -> Message:
         answers = rpc.attribute in self.offered or (rpc.attribute in self._defaults and self.serves(rpc.service))
         advertised = Advertised(self.controller_capabilities, self.plugin_capabilities, self.node_capabilities)
-        return await self._guard.call(rpc, method if answers else None, advertised, request)
+        patient = functools.partial(patiently, rpc, method, self.patience_s) if answers else None
+        return await self._guard.call(rpc, patient, advertised, request)
 
     def serves(self, service: str) -> bool:
         """True for the services that the driver offers: Identity always, the others where it offers a method of theirs."""

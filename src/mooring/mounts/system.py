@@ -51,9 +51,9 @@ def loop_devices_of(backing: Path) -> tuple[Path, ...]:
         except OSError:  # it was given back just now
             continue
         if name.removesuffix(" (deleted)").removesuffix("(deleted)").rstrip() == str(backing):
-            found.append(Path("/dev") / entry.parts[3])
+            found.append(Path("/dev") / entry.parent.parent.name)
         elif name == "/":
-            strays.add(f"/dev/{entry.parts[3]}")
+            strays.add(f"/dev/{entry.parent.parent.name}")
     if strays:
         same = run("losetup", "--associated", str(backing), "--noheadings", "--output", "NAME", allowed=(0, 1)).split()
         found += [Path(device) for device in sorted(strays.intersection(same))]

@@ -12,8 +12,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.registry import Collector
 
+from mooring.csi.call_counts import BUCKETS_S, NO_GRPC_CODE
 from mooring.csi.codes import go_name
-from mooring.csi.metrics import BUCKETS_S, NO_GRPC_CODE
 from mooring.node.layout import PLUGIN
 
 SUCCEEDED: Final = "success"
@@ -74,7 +74,7 @@ class NodeMetrics(Collector):
             ("metric_source",),
             registry=registry,
         )
-        self._counts: list[tuple[Callable[[], int], Callable[[], int]]] = []
+        self._counts: dict[str, tuple[Callable[[], int], Callable[[], int]]] = {}
         registry.register(self)
 
     def calls_of(self, driver: str) -> DriverCalls:
@@ -103,9 +103,9 @@ class NodeMetrics(Collector):
         """One look at the usage of one volume."""
         self._collections.labels(f"{PLUGIN}:{driver}").observe(seconds)
 
-    def count_volumes(self, wanted: Callable[[], int], present: Callable[[], int]) -> None:
-        """Counts the volumes of one more node at each scrape."""
-        self._counts.append((wanted, present))
+    def count_volumes(self, node_name: str, wanted: Callable[[], int], present: Callable[[], int]) -> None:
+        """Counts the volumes of this node at each scrape from now on."""
+        self._counts[node_name] = wanted, present
 
     def describe(self) -> Iterable[Metric]:
         return [Metric(_TOTAL, _TOTAL_HELP, "gauge")]
@@ -113,7 +113,7 @@ class NodeMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         metric = Metric(_TOTAL, _TOTAL_HELP, "gauge")
         sums = {"desired_state_of_world": 0, "actual_state_of_world": 0}
-        for wanted, present in self._counts:
+        for wanted, present in self._counts.values():
             sums["desired_state_of_world"] += wanted()
             sums["actual_state_of_world"] += present()
         for state, count in sums.items():

@@ -100,7 +100,8 @@ class Registrar:
             return
         self.refusal = status.error
         cause = likely_cause(status.error, self._endpoint)
-        _log.error("Registration process failed with error, restarting registration container", reason=status.error, cause=cause or None)
+        log = _log.bind(reason=status.error)
+        (log.bind(cause=cause) if cause else log).error("Registration process failed with error, restarting registration container")
         self._on_refusal()
 
     async def _mind_the_silence(self) -> None:

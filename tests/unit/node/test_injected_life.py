@@ -9,7 +9,7 @@ import pytest
 
 from mooring.api.pods import PODS
 from mooring.node.layout import inline_unique_name, inline_volume_id
-from tests.support.builders import a_csi_driver
+from tests.support.builders import a_csi_driver, a_secret
 from tests.support.node_driver import PUBLISH, UNPUBLISH
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import VolumesWorld
@@ -97,7 +97,7 @@ def test_MNT18_names_of_an_inline_volume_are_its_pods() -> None:
 @in_virtual_time
 async def test_MNT18_an_inline_secret_is_the_pods_namespaces(world: VolumesWorld) -> None:
     await world.create(a_csi_driver("d1", volumeLifecycleModes=["Ephemeral"]))
-    await world.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "data": {"k": "dg=="}})
+    await world.create(a_secret("key", {"k": "dg=="}))
     async with world.agent():
         await world.running_pod(**inline(nodePublishSecretRef={"name": "key"}))
     assert {"k": "v"} == dict(world.request(PUBLISH).secrets)

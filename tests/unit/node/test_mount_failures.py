@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from mooring.api.pods import PODS
@@ -96,7 +98,7 @@ async def test_MNT9_a_publish_that_did_not_happen_leaves_nothing_to_take_back(wo
 
 @in_virtual_time
 async def test_a_publish_that_failed_for_good_after_one_that_may_have_happened_is_still_taken_back(world: VolumesWorld) -> None:
-    """The kubelet drops the volume here (W9): the last error says nothing about the call before it."""
+    """The kubelet drops the volume here: the last error says nothing about the call before it."""
     world.driver.script(PUBLISH, Lose(Code.UNAVAILABLE))
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
     async with world.agent():
@@ -117,14 +119,12 @@ async def test_tries_are_farther_and_farther_apart(world: VolumesWorld, method: 
         await world.pod(await world.volume())
         await world.until_called(method, 10)
     starts = [call.started_s for call in world.driver.made(method)]
-    gaps = [round(after - before) for before, after in zip(starts[1:], starts[2:], strict=False)]
+    gaps = [round(after - before) for before, after in itertools.pairwise(starts[1:])]
     assert [1, 2, 4, 8, 16, 32, 64, 122] == gaps
 
 
 @in_virtual_time
-async def test_MNT10_a_group_that_could_not_be_set_keeps_the_pod_from_running(
-    world: VolumesWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_MNT10_a_group_that_could_not_be_set_keeps_the_pod_from_running(world: VolumesWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(walk: fs_group.Walk) -> None:
         raise OSError(5, "Input/output error")
 

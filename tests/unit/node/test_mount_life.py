@@ -6,7 +6,7 @@ import pytest
 
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from tests.support.builders import an_attached_va
+from tests.support.builders import a_secret, an_attached_va
 from tests.support.node_driver import NODE_RPC, PUBLISH, STAGE, UNPUBLISH, UNSTAGE, NodeDriver
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import METADATA, NODE, VolumesWorld
@@ -180,7 +180,7 @@ async def test_MNT13_a_missing_secret_is_named_and_waited_for(world: VolumesWorl
         pod = await world.pod(volume)
         await world.until_told(pod, "secrets/key")
         assert before == world.driver.calls_for_volumes()
-        await world.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": "secrets"}, "data": {"k": "dg=="}})
+        await world.create(a_secret("key", {"k": "dg=="}, namespace="secrets"))
         await world.until_calls(STAGE, PUBLISH)
         method = STAGE if "Stage" in field else PUBLISH
         assert {"k": "v"} == dict(world.request(method).secrets)

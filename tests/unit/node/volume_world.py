@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS
+from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.control.caches import Caches
 from mooring.control.manager import Loop, Manager
@@ -95,7 +96,7 @@ class VolumesWorld(ClusterWorld):
             await node.pods.remove_orphans()
 
         manager = Manager(caches, node.pods.controller, node.controller, prepare=prepare)
-        manager.beside("in-use", Loop(node.in_use.run))
+        manager.beside("in-use", Loop(node.report))
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.drivers.close)
             await stack.enter_async_context(self.running(manager.run(), orphans()))
@@ -169,6 +170,11 @@ class VolumesWorld(ClusterWorld):
     async def delete_pod(self, pod: Json) -> None:
         await self.delete(PODS, pod["metadata"]["name"])
 
+    async def remove_now(self, kind: Kind[Any], name: str) -> None:
+        """Whatever its finalizers say."""
+        await self.patch(kind, name, {"metadata": {"finalizers": None}})
+        await self.remove(kind, name)
+
     async def patch_claim(self, name: str, status: Mapping[str, Any]) -> Json:
         return await self.patch(PERSISTENT_VOLUME_CLAIMS, name, {"status": status}, subresource="status")
 
@@ -225,7 +231,8 @@ class VolumesWorld(ClusterWorld):
 
 def _is_frame(path: Path) -> bool:
     """Folders that stay: of a driver, and of all raw devices."""
-    return path.name in ("d1", "volumeDevices", "staging", "publish") and path.is_dir() and not any(path.iterdir())
+    frames = ("csi/d1", "csi/volumeDevices", "volumeDevices/staging", "volumeDevices/publish")
+    return path.is_dir() and "/".join(path.parts[-2:]) in frames
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.creating import grown_bytes
 from mooring.driver.health import node_condition
 from mooring.driver.node.checks import check_fits, check_growth
-from mooring.driver.node.mounting import plain
 from mooring.driver.node.part import NodePart
 from mooring.driver.sdk import Plugin
 from mooring.driver.state import Volume
+from mooring.mounts.targets import plain
 
 Usage = csi.VolumeUsage
 
@@ -39,6 +39,8 @@ class Figures(Plugin):
             raise DriverError(Code.NOT_FOUND, f"volume {request.volume_id!r} is not at {request.volume_path!r}")
         await node.core.journal.flushed()
         source = node.source(volume)
+        if not await node.run(lambda: os.path.lexists(path)):
+            raise DriverError(Code.NOT_FOUND, f"nothing is at {request.volume_path!r}")
         condition, usage = await node.run(lambda: (node_condition(node.mounts, source, path), usage_of(volume, path)))
         return csi.NodeGetVolumeStatsResponse(usage=usage, volume_condition=condition)
 
@@ -85,10 +87,13 @@ def kind_of(path: Path) -> str:
 
 
 def usage_of(volume: Volume, path: Path) -> list[Usage]:
-    """Bytes and inodes of the file system at the path; of a block volume its size. Raises OSError."""
+    """Bytes and inodes of the file system at the path; of a block volume its size. Nothing where they can't be told. Raises OSError."""
     if volume.is_block:
         return [Usage(unit=Usage.BYTES, total=volume.capacity_bytes)]
-    found = os.statvfs(path)
+    try:
+        found = os.statvfs(path)
+    except FileNotFoundError:  # a link to data that is gone: the condition says so
+        return []
     size = found.f_frsize
     used = (found.f_blocks - found.f_bfree) * size
     return [

@@ -49,7 +49,8 @@ class _Refusal(MooringError):
 class Plugins:
     """The registration of drivers.
 
-    generation: of a socket in the folder, None when it is not there. connect: to a driver, by name and endpoint.
+    generation: of a socket in the folder, None when it is not there. connect: to a driver, by name and endpoint. plugin_at: who listens
+    at a socket.
     """
 
     def __init__(
@@ -60,9 +61,10 @@ class Plugins:
         generation: Callable[[Path], int | None],
         connect: Callable[[str, str], GrpcDriver],
         registered: Callable[[DriverOnNode], None] = lambda _: None,
+        plugin_at: Callable[[Path], Registration] = Registration,
     ) -> None:
         self._drivers, self._objects = drivers, objects
-        self._generation, self._connect, self._on_registered = generation, connect, registered
+        self._generation, self._connect, self._on_registered, self._plugin_at = generation, connect, registered, plugin_at
         self._registered: dict[Path, int] = {}  # of the sockets whose plugin was registered: the generation
         self._told: dict[Path, int] = {}
         self.controller: Controller[Path] = Controller(
@@ -88,7 +90,7 @@ class Plugins:
         return Result(decision.because)
 
     async def _register(self, socket: Path, generation: int) -> None:
-        plugin = Registration(socket)
+        plugin = self._plugin_at(socket)
         try:
             await self._register_with(plugin, socket, generation)
         except _Refusal as refusal:

@@ -40,9 +40,10 @@ class VolumeFiles:
         self._mount_table = mount_table
 
     def begin(self, folder: Path, record: Mapping[str, str], own: str = "") -> None:
-        """Makes the volume's folder and its record, durably. own: a folder in it that is made, too. Raises OSError."""
-        (folder / own).mkdir(mode=_MODE, parents=True, exist_ok=True)
-        (folder / own).chmod(_MODE)
+        """Makes the volume's folder and its record, durably. own: a folder in it, made where it is not mounted. Raises OSError."""
+        if not self.is_mounted(folder / own):
+            (folder / own).mkdir(mode=_MODE, parents=True, exist_ok=True)
+            (folder / own).chmod(_MODE)
         records.write(folder, record)
 
     def is_mounted(self, path: Path) -> bool:

@@ -78,12 +78,12 @@ class UsageMetrics(Collector):
     """The usage of volumes as metrics, for all nodes of one process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._sources: list[Callable[[], Mapping[Asked, Usage]]] = []
+        self._sources: dict[str, Callable[[], Mapping[Asked, Usage]]] = {}
         registry.register(self)
 
-    def show(self, usages: Callable[[], Mapping[Asked, Usage]]) -> None:
-        """Shows one more node's volumes from now on."""
-        self._sources.append(usages)
+    def show(self, node_name: str, usages: Callable[[], Mapping[Asked, Usage]]) -> None:
+        """Shows this node's volumes from now on."""
+        self._sources[node_name] = usages
 
     def describe(self) -> Iterable[Metric]:
         return [Metric(name, text, "gauge") for name, (text, _) in _GAUGES.items()]
@@ -91,7 +91,7 @@ class UsageMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         for name, (text, value_of) in _GAUGES.items():
             metric = Metric(name, text, "gauge")
-            for source in self._sources:
+            for source in self._sources.values():
                 for volume, usage in source().items():
                     value = value_of(usage)
                     if volume.claim and value is not None:

@@ -1,4 +1,4 @@
-"""Loop devices over the files of volumes: one for all who write, one for all who only read. Everything here blocks."""
+"""Loop devices over files: one for all who write, one for all who only read. Everything here blocks."""
 
 from __future__ import annotations
 
