@@ -7,7 +7,7 @@
 The driver answers over gRPC on its sockets, as a sidecar would meet it; clients reach the API server over HTTPS on loopback; controllers
 and agents work on the server's store in process. In the folder: `kubeconfig`, the server's identity in `tls/`, the API objects in
 `objects.db`, or in memory if nobody wants to keep them; `csi.sock` and the driver's state in `driver/`, unless the driver is somebody's
-own; what is mounted in `nodes/NAME/`, laid out as a kubelet's folder; the nodes' sockets in `sockets/`.
+own; what is mounted in `nodes/NAME/`, laid out as a kubelet's folder; the nodes' sockets in `run/`.
 """
 
 from __future__ import annotations
