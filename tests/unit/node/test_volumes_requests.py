@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.builders import typed
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.csi.codes import Code, DriverError
@@ -18,6 +17,7 @@ from mooring.node.volumes.fs_group import Walk, sets_group
 from mooring.node.volumes.requests import MOUNT_GROUP, MULTI_WRITER, PodUse
 from mooring.node.volumes.stats import NoStats, Usage, usage_of
 from mooring.node.volumes.volume import Volume
+from tests.support.builders import typed
 
 Mode = csi.VolumeCapability.AccessMode
 VOLUME = Volume("u", "d", "h", "pv", attributes={"foo": "bar"}, mount_options=("a", "b"), fs_type="ext4")
