@@ -6,7 +6,7 @@ import itertools
 import shutil
 from pathlib import Path
 
-from mooring.node.mounts.system import ToolFailed
+from mooring.mounts.system import ToolFailed
 
 CONTENT = "content"
 

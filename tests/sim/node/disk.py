@@ -16,8 +16,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from mooring.node.mounts import system
-from mooring.node.mounts.system import ToolFailed
+from mooring.mounts import system
+from mooring.mounts.system import ToolFailed
 from mooring.node.volumes import files
 from tests.sim.course import BoundedLoop
 from tests.sim.mortal import Mortal

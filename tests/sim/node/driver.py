@@ -129,6 +129,12 @@ class NodeService(Backend):
         """True where the answer may say that nothing was done: the mount table shows it all the same."""
         return not self._is_block(operation.handle) and self._randomness.happens(self._nodes_plan.lies)
 
+    def _answer(self, operation: Operation, error: DriverError | None) -> None:
+        if operation.answer.done():
+            self._story.tell(self._machine.name, f"nobody waits for the answer to {self._shown(operation)}")
+        else:
+            operation.answer.set_result(error)
+
     def _half(self, operation: Operation) -> None:
         path = operation.node_id
         if operation.verb == PUBLISH and os.path.isdir(os.path.dirname(path)) and not self._is_block(operation.handle):

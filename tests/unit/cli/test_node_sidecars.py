@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,7 +20,7 @@ from mooring.cli.registrar import run as run_registrar
 from mooring.csi.registration import Registration
 from mooring.driver.server import serving
 from tests.support.embedded import EmbeddedServer
-from tests.support.programs import Program
+from tests.support.programs import Program, free_ports
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import eventually
 
@@ -118,19 +118,44 @@ def test_CDR1_sigint_deletes_the_object_and_sigterm_keeps_it(folder: Path, numbe
         assert stays == ("CSIDriver object deleted" not in running.output())
 
 
-@pytest.mark.slow
-def test_the_registrar_carries_no_metrics() -> None:
-    """It has none; their library brings an HTTP server and a mail parser along."""
-    code = "import sys, mooring.cli.registrar, mooring.csi.grpc, mooring.registrar.registrar; sys.exit('prometheus_client' in sys.modules)"
-    assert 0 == subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode
+HEAVY = {"_ssl", "aiohttp", "msgspec", "yaml", "rich", "prometheus_client", "http.client", "email", "mooring.kube", "mooring.api"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["registrar", "livenessprobe"])
-def test_no_client_of_the_api_server_is_loaded(module: str) -> None:
-    """One runs for each driver on each node: memory is a budget."""
-    heavy = {"aiohttp", "msgspec", "yaml", "rich", "mooring.kube", "mooring.api"}
-    code = f"import sys, mooring.cli.{module}, mooring.csi.grpc, mooring.registrar.registrar, mooring.probe.probe; "
-    code += f"sys.exit(str({heavy} & sys.modules.keys() or '') or 0)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
-    assert (0, "") == (done.returncode, done.stderr)
+@pytest.mark.parametrize(
+    ("module", "flags", "pages"),
+    [
+        ("registrar", (PATH_FLAG, "--plugin-registration-path={folder}", "--enable-pprof"), ("/healthz", "/debug/pprof/")),
+        ("livenessprobe", (), ("/healthz", "/metrics")),
+    ],
+)
+def test_what_runs_for_each_driver_on_each_node_loads_only_what_it_needs(
+    folder: Path, module: str, flags: tuple[str, ...], pages: tuple[str, ...]
+) -> None:
+    """Memory is a budget. Asked of the program itself, once it has served all its pages."""
+    (port,) = free_ports(1)
+    words = [f"--csi-address={folder}/csi.sock", f"--http-endpoint=127.0.0.1:{port}", *(flag.format(folder=folder) for flag in flags)]
+    running = Program([sys.executable, "-X", "importtime", "-m", f"mooring.cli.{module}", *words], folder / "log")
+    try:
+        with driver_on(folder / "csi.sock"):
+            for page in pages:
+                eventually(lambda page=page: status(port, page) == 200, 20, page)
+            running.send(signal.SIGTERM)
+            assert 0 == running.wait_exit()
+    finally:
+        running.kill()
+    loaded = {line.rpartition("|")[2].strip() for line in running.output().splitlines() if line.startswith("import time:")}
+    assert {"asyncio.events", "grpc", f"mooring.cli.{module}_program"} <= loaded
+    assert set() == HEAVY & loaded
+
+
+def status(port: int, path: str) -> int:
+    """What a GET is answered with; 0 while nobody listens."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()

@@ -176,4 +176,4 @@ async def test_a_temporary_file_of_a_record_that_was_cut_off_is_no_record(world:
     folder.mkdir(parents=True)
     (folder / f".{records.NAME}.tmp").write_text('{"driver')
     await goes_on(world, await world.volume())
-    assert (folder / f".{records.NAME}.tmp").is_file()
+    assert not world.layout.pod("uid-old").exists()

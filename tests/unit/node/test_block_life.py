@@ -10,7 +10,7 @@ import pytest
 
 from mooring.api.pods import PODS
 from mooring.csi.codes import Code
-from mooring.node.mounts import system
+from mooring.mounts import system
 from mooring.node.volumes import block_files
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
@@ -22,7 +22,7 @@ from tests.unit.node.volume_world import METADATA, NODE, Bound, VolumesWorld
 @pytest.fixture
 def tools(world: VolumesWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTools:
     tools = FakeTools(world.mounts, tmp_path / "block")
-    monkeypatch.setattr(system, "_run", tools.run)
+    monkeypatch.setattr(system, "run", tools.run)
     monkeypatch.setattr(system, "_BLOCK", tools.block)
     monkeypatch.setattr(block_files, "stat", types.SimpleNamespace(S_ISBLK=lambda mode: True))
     return tools

@@ -74,7 +74,7 @@ class ActualState:
         """The volumes of which something is, or may be, in the pod's folder."""
         for state in self.states.values():
             one = state.publications.get(uid)
-            if one is not None and one.stand is not Stand.ABSENT:
+            if state.at_work == uid or (one is not None and one.stand is not Stand.ABSENT):
                 yield state
 
     def states_of_driver(self, driver: str) -> list[VolumeState]:

@@ -7,7 +7,7 @@ Source: kubelet 1.36, pkg/kubelet/volumemanager. Differs: nothing is polled, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from mooring.api.core import Node
@@ -27,7 +27,7 @@ from mooring.node.volumes.actual import ActualState, attached_to
 from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
 from mooring.node.volumes.desired import DesiredState
-from mooring.node.volumes.found import find_volumes
+from mooring.node.volumes.found import find_volumes, remove_unrecorded
 from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.injected import Injector
 from mooring.node.volumes.pods import NodePods
@@ -50,8 +50,6 @@ REPORTED: Final = "in-use-report"
 PODS_KNOWN: Final = "pods-known"
 COMPONENT: Final = "kubelet"
 """Of events, as the kubelet's."""
-
-_TOPICS: Final[Mapping[Waits | None, frozenset[str]]] = {Waits.REPORT: frozenset({REPORTED}), Waits.PODS: frozenset({PODS_KNOWN})}
 
 
 class NodeVolumes:
@@ -103,9 +101,10 @@ class NodeVolumes:
     # -- the start and the end
 
     async def prepare(self, node: Node) -> None:
-        """Finds what an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
+        """Finds the volumes that an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
         known_names = {*attached_to(node), *(node.status.volumes_in_use or ())}
         self._labels.default = await asyncio.to_thread(default_context)
+        await asyncio.to_thread(remove_unrecorded, self._layout)
         found = await asyncio.to_thread(find_volumes, self._layout, known_names)
         self._metrics.reconstructed(found.records_count, found.unread_count)
         self._metrics.count_volumes(self._node_name, lambda: len(self._desired.volumes), lambda: len(self._actual.states))
@@ -193,14 +192,17 @@ class NodeVolumes:
         self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
         for uid, because in decision.refused.items():
             self._announce(state, uid, f"MountVolume.{decision.refused_at}", str(because))
+        pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
-            attachment_s = await self._attachments.wait(state)
-            return Result(decision.because, after_s=min(attachment_s, decision.after_s if decision.after_s is not None else attachment_s))
+            wait_s = await self._attachments.wait(state)
+            after_s = wait_s if decision.after_s is None else min(wait_s, decision.after_s)
+            return Result(decision.because, waits_for=pods_known, after_s=after_s)
         state.unattached_since = None
         if decision.step is Step.NOTHING:
-            return Result(decision.because, waits_for=_TOPICS.get(decision.waits, frozenset()), after_s=decision.after_s)
+            waits_for = pods_known | ({REPORTED} if decision.waits is Waits.REPORT else set())
+            return Result(decision.because, waits_for=waits_for, after_s=decision.after_s)
         self.controller.explain(unique, decision.because)
-        state.is_at_work = True  # so it stays reported in use also where its last pod goes meanwhile
+        state.at_work = decision.pod  # so it stays reported in use, and the pod's object stays, also where the pod goes meanwhile
         try:
             async with self._watch.around(state, decision):
                 await self._carry_out(state, decision)
@@ -209,7 +211,9 @@ class NodeVolumes:
         except BadName as error:
             self._failed(state, decision, StepFailed("NewMounter initialization", str(error)))
         finally:
-            state.is_at_work = False
+            state.at_work = None
+        if decision.pod:
+            await self.pods.step_ended(decision.pod)
         self.in_use.changed()
         return Result(decision.because, again=decision.step is not Step.FORGET)
 
@@ -259,10 +263,8 @@ class NodeVolumes:
                 await steps.publish(state, use)
                 state.publications[uid].failure = None
                 self._actual.announced_no_more(uid, state.volume.unique)
-                self.pods.wake(uid)
             case Step.UNPUBLISH:
                 await steps.unpublish(state, uid)
-                await self.pods.unpublished(uid)
             case Step.UNSTAGE:
                 await steps.unstage(state)
                 state.device_failure = state.context = None

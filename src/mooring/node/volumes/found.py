@@ -15,7 +15,7 @@ from pathlib import Path
 from mooring.base.log import logger
 from mooring.node import records
 from mooring.node.layout import Layout, digest, escaped, inline_unique_name, is_folder_name, split_unique_name, unique_name
-from mooring.node.volumes.files import read_mount_table
+from mooring.node.volumes.files import LeftOver, read_mount_table, remove_folder
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.volume import Volume
 
@@ -72,10 +72,37 @@ def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> Found:
     return found
 
 
+def remove_unrecorded(layout: Layout) -> None:
+    """Removes the folders of volumes that have no record, as far as they are empty and nothing is mounted below them.
+
+    They were begun and not recorded, or taken back but for the folder, when the agent ended. Blocks. Raises OSError.
+    """
+    for driver_folder in _folders(layout.csi):
+        if driver_folder != layout.block:
+            for folder in _folders(driver_folder):
+                _remove_unless_recorded(folder, folder / "globalmount", folder)
+    for folder in _folders(layout.block):
+        name = folder.name
+        if folder not in (layout.block_staging(name).parent, layout.block_publish(name, "pod").parent.parent):
+            others = (layout.block_staging(name), layout.block_publish(name, "pod").parent, layout.block_map(name))
+            _remove_unless_recorded(folder / "data", *others, folder / "data", folder)
+
+
+def _remove_unless_recorded(record_folder: Path, *folders: Path) -> None:
+    try:
+        if records.read(record_folder) is not None or any(read_mount_table().below(str(folder)) for folder in folders):
+            return
+        records.remove(record_folder)  # one that was not finished
+        for folder in folders:
+            remove_folder(folder)
+    except (records.BadRecord, LeftOver) as error:
+        _log.error("A folder without a volume's record can't be removed", error=error)
+
+
 def remove_pod_folder(layout: Layout, uid: str) -> bool:
     """True when it is gone. Removes the folder of a pod that is no more, bottom up, if every folder is empty and nothing is mounted below.
 
-    Blocks. Raises OSError for a folder that has something in it: nothing is ever removed with what it holds.
+    Blocks. Raises OSError and BadRecord for a folder that has something in it: nothing is ever removed with what it holds.
     """
     folder, own = layout.pod(uid), (layout.pod_volumes(uid), layout.pod_devices(uid))
     if read_mount_table().below(str(folder)):
@@ -83,6 +110,9 @@ def remove_pod_folder(layout: Layout, uid: str) -> bool:
     for path in (folder, own[0].parent, own[0], own[1].parent, own[1]):
         if path.is_symlink():
             raise OSError(errno.ELOOP, "a link in the place of a folder: look where it leads, and remove it by hand", str(path))
+    for volume_folder in _folders(own[0]):
+        if records.read(volume_folder) is None:
+            records.remove(volume_folder)  # one that was not finished
     for path in sorted((*_tree(own[0]), *_tree(own[1])), key=lambda path: len(path.parts), reverse=True):
         os.rmdir(path)
     for path in (own[0].parent, own[1].parent, folder):

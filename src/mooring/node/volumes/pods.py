@@ -21,6 +21,7 @@ from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NotFound
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
+from mooring.node.records import BadRecord
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.found import remove_pod_folder
@@ -33,6 +34,7 @@ WORKERS: Final = 16
 BACK_OFF: Final = BackOff(0.5, 10.0)
 AGAIN_S: Final = 75.0
 """Between two looks at a running pod whose volumes may have grown, or are to be published again; the kubelet takes 60 to 90 s."""
+FOLDER_BACK_OFF: Final = BackOff(5.0, 600.0)
 
 _CONDITIONS: Final = tuple({"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready"))
 
@@ -58,6 +60,9 @@ class NodePods:
         self.controller: Controller[Key] = Controller(
             runtime, "node-pods", self._reconcile, workers=WORKERS, backoff=BACK_OFF, label="pod", log=_log
         )
+        self.folders: Controller[str] = Controller(
+            runtime, "node-pod-folders", self._clean_up, workers=1, backoff=FOLDER_BACK_OFF, label="pod_uid", log=_log
+        )
         actual.pods.on_change(self._changed)
 
     def look_again(self, uid: str) -> None:
@@ -70,8 +75,8 @@ class NodePods:
         if (key := self._actual.keys.get(uid)) is not None:
             self.controller.add(key)
 
-    async def unpublished(self, uid: str) -> None:
-        """A volume was taken from the pod; with the last one of a pod that is gone its folder goes, too."""
+    async def step_ended(self, uid: str) -> None:
+        """Something was done with a volume of the pod, or has failed; with the last volume of a pod that is gone its folder goes, too."""
         if self._actual.pod(uid) is not None:
             self.wake(uid)
         elif not any(self._actual.states_of_pod(uid)):
@@ -135,6 +140,8 @@ class NodePods:
         """Finds out what the pod wants. What was known before stays wanted as long as something can't be found out. Raises Retry."""
         uid = pod.metadata.uid
         wanted, problems = await self._resolver.resolve(pod)
+        if self._actual.pod(uid) is None:
+            return  # it has gone meanwhile, and wants nothing
         if problems:
             before = {unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()}
             self._desired.set(uid, {**before, **wanted}, is_complete=False)
@@ -152,7 +159,8 @@ class NodePods:
         """Volumes of drivers that want to be asked again are published again."""
         for state in self._actual.states_of_pod(uid):
             if self._actual.driver_spec(state.volume.driver).requires_republish:
-                state.publications[uid].is_outdated = True
+                if (publication := state.publications.get(uid)) is not None:
+                    publication.is_outdated = True
                 self._wake(state.volume.unique)
 
     def _is_looked_at_again(self, uid: str) -> bool:
@@ -194,9 +202,19 @@ class NodePods:
         """True when it is gone."""
         try:
             return await asyncio.to_thread(remove_pod_folder, self._layout, uid)
-        except OSError as error:
+        except (OSError, BadRecord) as error:
             _log.error("The folder of a pod that is gone can't be removed; look what is in it", error=error, pod_uid=uid)
+            self.folders.add_after(uid, FOLDER_BACK_OFF.base_s)
             return False
+
+    async def _clean_up(self, uid: str) -> Result:
+        """Tries once more to remove the folder of a pod that is gone. Raises Retry."""
+        if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid)):
+            try:
+                await asyncio.to_thread(remove_pod_folder, self._layout, uid)
+            except (OSError, BadRecord) as error:
+                raise Retry(f"the folder of a pod that is gone can't be removed; look what is in it: {error}") from None
+        return Result(why.PodGone())
 
 
 def _folders(layout: Layout) -> list[str]:

@@ -28,8 +28,8 @@ class BlockSteps(StepTools):
         driver, able = await self._able(volume, step)
         stages = requests.STAGES in able
         secrets = await self._secret(volume.stage_secret, step) if stages else {}
-        await self._on_disk(volume, step, lambda: self._files.begin(volume.spec_name, self._publish_record(volume, ""), stages=stages))
         state.device = Stand.UNCERTAIN
+        await self._on_disk(volume, step, lambda: self._files.begin(volume.spec_name, self._publish_record(volume, ""), stages=stages))
         if stages:
             staging = self._layout.block_staging(volume.spec_name)
             try:
@@ -52,8 +52,8 @@ class BlockSteps(StepTools):
         target, staging = self._layout.block_publish(volume.spec_name, use.uid), self._layout.block_staging(volume.spec_name)
         publication = state.publications.setdefault(use.uid, Publication(volume.spec_name, Stand.ABSENT))
         before = publication.stand
-        await self._on_disk(volume, step, self._files.begin_publish, volume.spec_name, use.uid)
         publication.stand = Stand.UNCERTAIN
+        await self._on_disk(volume, step, self._files.begin_publish, volume.spec_name, use.uid)
         request = requests.publish(volume, use, target, staging, able, state.context or {}, secrets, injected.context)
         try:
             await driver.rpc.node_publish_volume(request, Call(CALL_S))

@@ -16,9 +16,9 @@ from mooring.control.secrets import SecretCache, SecretError
 from mooring.csi.codes import DriverError
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError
+from mooring.mounts.system import ToolFailed
 from mooring.node import records
 from mooring.node.layout import Layout, attachment_name
-from mooring.node.mounts.system import ToolFailed
 from mooring.node.plugins.drivers import Drivers, NodeDriver, NotRegistered
 from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.files import LeftOver
@@ -125,7 +125,7 @@ class StepTools:
     async def _on_disk(self, volume: Volume, step: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S) -> T:
         """Work on files and mounts, on a thread of the driver's. Raises StepFailed: what was begun may be half done."""
         try:
-            return await self._around.threads.run(volume.driver, work, *args, limit_s=limit_s)
+            return await self._around.threads.run(volume.driver, work, *args, limit_s=limit_s, about=volume.unique)
         except TimeoutError:
             raise self._failed(step, "the file system does not answer", uncertain=True) from None
         except records.BadRecord as error:
