@@ -87,6 +87,10 @@ bench-provision: $(BENCH)/ready real-parts ## Mooring's provisioner and binder b
 bench-apiserver: $(BENCH)/ready real-parts ## The embedded API server beside the real one and etcd
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.apiserver $(ARGS)
 
+.PHONY: bench-node
+bench-node: $(BENCH)/ready real-parts ## Mooring's node agent beside the kubelet; as root
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" unshare --mount $(BENCH)/bin/python -m bench.node $(ARGS)
+
 .PHONY: real-parts
 real-parts: ## Build what tests compare with (Go; 11 minutes, once)
 	@hack/kube/build >/dev/null
