@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from mooring.node.mounts.mountinfo import MountTable, parse
+from mooring.mounts.mountinfo import MountTable, parse
 from tests.support.layers import REAL_MOUNTS, not_tested
 
 _HOLDER: Final = "import sys; print('ready', flush=True); sys.stdin.read()"

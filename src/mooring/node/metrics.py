@@ -12,8 +12,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.registry import Collector
 
+from mooring.csi.call_counts import BUCKETS_S, NO_GRPC_CODE
 from mooring.csi.codes import go_name
-from mooring.csi.metrics import BUCKETS_S, NO_GRPC_CODE
 from mooring.node.layout import PLUGIN
 
 SUCCEEDED: Final = "success"

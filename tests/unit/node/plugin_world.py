@@ -33,15 +33,14 @@ class NodePlugin:
 
     def __init__(self, name: str, error: Exception | None = None, limit: int = 0) -> None:
         self.name, self.error, self.limit = name, error, limit
+        self.node_id = f"id-{name}"
         self.asked = 0
 
     async def node_get_info(self, request: Any) -> csi.NodeGetInfoResponse:
         self.asked += 1
         if self.error is not None:
             raise self.error
-        return csi.NodeGetInfoResponse(
-            node_id=f"id-{self.name}", max_volumes_per_node=self.limit, accessible_topology={"segments": {"k": "v"}}
-        )
+        return csi.NodeGetInfoResponse(node_id=self.node_id, max_volumes_per_node=self.limit, accessible_topology={"segments": {"k": "v"}})
 
 
 class PluginServer:

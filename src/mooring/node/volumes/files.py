@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from mooring.base.errors import MooringError
+from mooring.mounts.mountinfo import MountTable, parse
 from mooring.node import records
-from mooring.node.mounts.mountinfo import MountTable, parse
 
 _MOUNTINFO: Final = Path("/proc/self/mountinfo")
 _MODE: Final = 0o750
@@ -26,7 +27,9 @@ class LeftOver(MooringError):
 
 
 def read_mount_table() -> MountTable:
-    """What is mounted now, in this process' mount namespace."""
+    """What is mounted now, in this process' mount namespace; nothing on systems without that table, where no driver mounts for us."""
+    if sys.platform != "linux":
+        return MountTable(())
     return MountTable(parse(_MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape")))
 
 
