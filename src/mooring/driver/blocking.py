@@ -27,8 +27,9 @@ async def blocking(work: Callable[P, T], /, *args: P.args, **options: P.kwargs) 
     """The result of the work, done in a thread of its own.
 
     A caller that gives up is told so only after the work's end: a mount that is half made has no owner, and until then the volume stays
-    locked. A thread that hangs holds up this volume alone. Raises DriverError for OSError (ResourceExhausted where a disk is full), a
-    tool that failed (the same) and paths that something else is at (AlreadyExists); other exceptions pass.
+    locked. A thread that hangs holds up this volume alone; a call that is cancelled twice, as all are when the process ends, does not wait.
+    Raises DriverError for OSError (ResourceExhausted where a disk is full), a tool that failed (the same) and paths that something else is
+    at (AlreadyExists); other exceptions pass.
     """
     running = _started(work, args, options)
     cancelled: asyncio.CancelledError | None = None
@@ -36,6 +37,8 @@ async def blocking(work: Callable[P, T], /, *args: P.args, **options: P.kwargs) 
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError as error:
+            if cancelled is not None:
+                raise
             cancelled = error
     try:
         result = running.result()

@@ -6,6 +6,7 @@ after TOOL_S: the thread is the driver's own.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 from collections.abc import Container, Sequence
@@ -15,6 +16,8 @@ from typing import Final
 from mooring.base.errors import MooringError
 
 TOOL_S: Final = 60.0
+_DYING_S: Final = 1.0
+_NOTHING: Final = subprocess.DEVNULL
 _BLOCK: Final = Path("/sys/block")
 _TRIES: Final = 3
 _PACKAGE: Final = dict.fromkeys(("mount", "umount", "losetup", "blkid", "fsfreeze"), " (util-linux)")
@@ -74,11 +77,32 @@ def detach_loops(backing: Path) -> None:
 def run(*command: str, allowed: Container[int] = (0,), timeout_s: float = TOOL_S) -> str:
     """What a tool prints. allowed: exit codes that are no failure. Raises ToolFailed."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False)
+        tool = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+        )
     except FileNotFoundError:
         raise ToolFailed(f"{command[0]} is not on this machine; install the package that has it{_PACKAGE.get(command[0], '')}") from None
+    try:
+        output, complaint = tool.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
+        _leave_alone(tool)
         raise ToolFailed(f"{' '.join(command)}: no end after {timeout_s:g} s") from None
-    if done.returncode not in allowed:
-        raise ToolFailed(f"{' '.join(command)}: {(done.stderr or done.stdout).strip() or f'exit code {done.returncode}'}")
-    return done.stdout
+    if tool.returncode not in allowed:
+        raise ToolFailed(f"{' '.join(command)}: {(complaint or output).strip() or f'exit code {tool.returncode}'}")
+    return output
+
+
+_left_alone: Final[list[subprocess.Popen[str]]] = []
+"""Tools that hang in the kernel, where no signal reaches them: kept until they have ended, and waited for by nobody."""
+
+
+def _leave_alone(tool: subprocess.Popen[str]) -> None:
+    """Kills the tool, without a wait for it (`subprocess.run` would wait)."""
+    tool.kill()
+    for stream in (tool.stdout, tool.stderr):
+        if stream is not None:
+            stream.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        tool.wait(_DYING_S)
+        return
+    _left_alone[:] = [tool, *(one for one in _left_alone if one.poll() is None)]

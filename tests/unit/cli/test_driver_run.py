@@ -13,16 +13,23 @@ from pathlib import Path
 
 import pytest
 
+from mooring.base.clock import LoopClock
 from mooring.cli.driver import run
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call
+from mooring.csi.grpc import GrpcDriver
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.registration import Registration
 from tests.support.programs import Program, free_ports
 from tests.support.waiting import eventually
+from tests.unit.driver.calls import a_capability
 
 DRIVER = """
 import asyncio
 from pathlib import Path
 from google.protobuf.wrappers_pb2 import BoolValue
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.blocking import blocking
 from mooring.driver.sdk import Plugin
 
 
@@ -46,6 +53,8 @@ class Mine(Plugin):
         return csi.NodePublishVolumeResponse()
 
     async def node_unpublish_volume(self, request):
+        (self.folder / "begun").touch()
+        await blocking(threading.Event().wait)
         return csi.NodeUnpublishVolumeResponse()
 """
 
@@ -148,17 +157,17 @@ async def test_a_refused_driver_goes_on_and_is_registered_anew(tmp_path: Path) -
         assert "can't reach the driver" in program.output()
 
 
+@asynccontextmanager
+async def a_client(socket: Path) -> AsyncIterator[GrpcDriver]:
+    driver = GrpcDriver(str(socket), clock=LoopClock())
+    await driver.connect(10)
+    yield driver
+    await driver.close()
+
+
 @pytest.mark.slow
 async def test_a_call_in_flight_ends_before_the_process_does(tmp_path: Path) -> None:
-    from mooring.base.clock import LoopClock
-    from mooring.csi.driver import Call
-    from mooring.csi.grpc import GrpcDriver
-    from mooring.csi.proto import csi_pb2 as csi
-    from tests.unit.driver.calls import a_capability
-
-    async with the_driver(tmp_path) as (program, socket):
-        driver = GrpcDriver(str(socket), clock=LoopClock())
-        await driver.connect(10)
+    async with the_driver(tmp_path) as (program, socket), a_client(socket) as driver:
         request = csi.NodePublishVolumeRequest(volume_id="v", target_path="/t", volume_capability=a_capability())
         call = asyncio.ensure_future(driver.node_publish_volume(request, Call(timeout_s=60)))
         await asyncio.to_thread(eventually, (tmp_path / "begun").exists, 20, "the call runs")
@@ -168,4 +177,15 @@ async def test_a_call_in_flight_ends_before_the_process_does(tmp_path: Path) -> 
         (tmp_path / "go").touch()
         await call
         assert 0 == await asyncio.to_thread(program.wait_exit, 20)
-        await driver.close()
+
+
+@pytest.mark.slow
+async def test_a_thread_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
+    async with the_driver(tmp_path, "--grace-period=100ms") as (program, socket), a_client(socket) as driver:
+        request = csi.NodeUnpublishVolumeRequest(volume_id="v", target_path="/t")
+        call = asyncio.ensure_future(driver.node_unpublish_volume(request, Call(timeout_s=60)))
+        await asyncio.to_thread(eventually, (tmp_path / "begun").exists, 20, "the call runs")
+        program.send(signal.SIGTERM)
+        assert 0 == await asyncio.to_thread(program.wait_exit, 20)
+        with pytest.raises(DriverError):
+            await call

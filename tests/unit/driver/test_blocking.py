@@ -81,3 +81,16 @@ async def test_a_volume_stays_locked_until_the_work_of_a_caller_who_gave_up_has_
     with pytest.raises(asyncio.CancelledError):
         await first
     await plugin.create_volume(a_creation())
+
+
+async def test_at_the_end_of_the_process_nobody_waits_for_a_thread_that_hangs() -> None:
+    plugin = Slow()
+    call = asyncio.ensure_future(plugin.create_volume(a_creation()))
+    await asyncio.to_thread(plugin.begun.wait, 10)
+    for _ in range(2):
+        call.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert not plugin.gate.is_set()
+    plugin.gate.set()

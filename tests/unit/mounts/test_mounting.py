@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mooring.mounts import system
 from mooring.mounts.system import ToolFailed, run
 from mooring.mounts.targets import Occupied, mounting_refusal, withdraw
 from tests.support.mount_namespace import MountNamespace
@@ -66,3 +67,17 @@ def test_a_tool_gives_its_output_or_its_complaint() -> None:
         run("sleep", "10", timeout_s=0.05)
     with pytest.raises(ToolFailed, match=r"mkfs\.none is not on this machine"):
         run("mkfs.none")
+
+
+def test_a_tool_that_can_not_be_killed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that hangs in the kernel: nobody waits for its end."""
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess.Popen, "kill", lambda _: None)
+        patched.setattr(system, "_DYING_S", 0.05)
+        with pytest.raises(ToolFailed, match="no end after"):
+            run("sleep", "60", timeout_s=0.05)
+        (tool,) = system._left_alone
+        assert tool.poll() is None
+    tool.kill()
+    tool.wait(10)
+    system._left_alone.clear()
