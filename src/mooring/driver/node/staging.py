@@ -70,6 +70,6 @@ class Staging(Plugin):
 async def release_unused(node: NodePart, volume: Volume) -> None:
     """Gives back the loop devices of a volume that no node has any more."""
     newest = node.find(volume.id)
-    if newest is None or not newest.uses:
+    if volume.is_file and (newest is None or not newest.uses):
         source = node.source(volume)
         await node.run(lambda: node.mounts.release(source))
