@@ -43,8 +43,7 @@ class Outcome:
     def report(self) -> str:
         """What broke, the story's end, and how to see it again."""
         bug = f" --bug {self.bug}" if self.bug else ""
-        part = "" if self.part == "attacher" else f" --part {self.part}"
-        replay = f"replay: .venv/bin/python -m tests.sim{part} --seed {self.seed}{bug}"
+        replay = f"replay: .venv/bin/python -m tests.sim --part {self.part} --seed {self.seed}{bug}"
         return f"seed {self.seed}\n{self.story.tail(STORY_STEPS)}\n{self.broken or 'nothing broke'}\n{replay}"
 
 
@@ -76,10 +75,12 @@ class Course(Generic[W]):
         raise NotImplementedError
 
 
-def lived(course: Course[Any], seed: int, bug: str | None, part: str) -> Outcome:
-    """The outcome of a course. bug: what is planted already, for the report."""
-    with watched_log(course):
-        loop = BoundedLoop(seed)
+def lived(
+    course: Course[Any], seed: int, bug: str | None, part: str, *, make_loop: Callable[[int], BoundedLoop] | None = None, verbosity: int = 0
+) -> Outcome:
+    """The outcome of a course. bug: what is planted already, for the report. verbosity: of the log."""
+    with watched_log(course, verbosity):
+        loop = (make_loop or BoundedLoop)(seed)
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
                 runner.run(course.run())
@@ -124,14 +125,17 @@ class _Log(io.StringIO):
         self._course = course
 
     def write(self, line: str) -> int:
-        if any(sign in line for sign in SIGNS) and self._course.world is not None:
-            self._course.world.fail("unexpected-error", line.strip())
+        world = self._course.world
+        if world is not None:
+            world.log_line(line)
+            if any(sign in line for sign in SIGNS):
+                world.fail("unexpected-error", line.strip())
         return len(line)
 
 
 @contextlib.contextmanager
-def watched_log(course: Course[Any]) -> Iterator[None]:
-    log.configure(stream=_Log(course), wall_s=lambda: 0.0)
+def watched_log(course: Course[Any], verbosity: int = 0) -> Iterator[None]:
+    log.configure(verbosity=verbosity, stream=_Log(course), wall_s=lambda: 0.0)
     try:
         yield
     finally:

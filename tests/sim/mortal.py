@@ -12,7 +12,7 @@ class Mortal:
 
     def __init__(self, world: SimWorld, number: int, who: str) -> None:
         self._world = world
-        self._randomness = world.chances["life"]
+        self._randomness = world.randomness["life"]
         self.number = number
         self.who = f"{who}#{number}"
         self.alive = True
@@ -20,7 +20,7 @@ class Mortal:
 
     async def point(self, where: str) -> None:
         """A point where it may be killed. Who is dead does not come back from here."""
-        if self.alive and self._fate_strikes():
+        if self.alive and self.strikes():
             self.kill(where)
         if not self.alive:
             await asyncio.get_running_loop().create_future()
@@ -34,6 +34,7 @@ class Mortal:
         self.alive = False
         self.task.cancel()
 
-    def _fate_strikes(self) -> bool:
+    def strikes(self) -> bool:
+        """Draws whether it is killed here."""
         plan = self._world.plan
         return self._world.faulty and self.number <= plan.crashes_max and self._randomness.happens(plan.crash)

@@ -6,7 +6,8 @@ no timer is left, nothing will ever happen again: the loop raises Deadlock and n
 
 Tasks are numbered, and the number is their hash: task groups keep their tasks in sets, and cancel them in the order of these.
 
-For code on in-process ports only. A thread or a socket of the outside world would not be waited for.
+For code on in-process ports only. Work for a thread is done at once on the loop's own thread, for no other would be waited for; nor
+would be a socket of the outside world.
 """
 
 from __future__ import annotations
@@ -73,6 +74,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._time.now
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """The work is done before this returns."""
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
     def _numbered(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
         return _NumberedTask(next(self._numbers), coro, loop=loop, **options)

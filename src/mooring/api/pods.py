@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import field
+
 from mooring.api.core import NodeSelector, PersistentVolumeClaimSpec
 from mooring.api.meta import ApiStruct, Condition, Kind, ObjectMeta
 
@@ -72,10 +74,22 @@ class VolumeDevice(ApiStruct, frozen=True):
     name: str = ""
 
 
+class SELinuxOptions(ApiStruct, frozen=True):
+    user: str = ""
+    level: str = ""
+
+
+class SecurityContext(ApiStruct, frozen=True):
+    """Of one container."""
+
+    se_linux_options: SELinuxOptions | None = field(name="seLinuxOptions", default=None)
+
+
 class Container(ApiStruct, frozen=True):
     """Which of the pod's volumes it uses, and how."""
 
     name: str = ""
+    security_context: SecurityContext | None = None
     volume_mounts: tuple[VolumeMount, ...] | None = None
     volume_devices: tuple[VolumeDevice, ...] | None = None
 
@@ -83,6 +97,8 @@ class Container(ApiStruct, frozen=True):
 class PodSecurityContext(ApiStruct, frozen=True):
     fs_group: int | None = None
     fs_group_change_policy: str | None = None
+    se_linux_options: SELinuxOptions | None = field(name="seLinuxOptions", default=None)
+    se_linux_change_policy: str | None = field(name="seLinuxChangePolicy", default=None)
 
 
 class PodSpec(ApiStruct, frozen=True):

@@ -16,17 +16,16 @@ usage: mooring driver hostpath [flags]          the reference driver
 mooring driver hostpath --help lists the flags of the first, and so on
 """
 
+_COMMANDS: Final = {"hostpath": hostpath.run, "run": driver_run.run, "new": driver_new.run}
+
 
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring driver`. Gives the exit code."""
-    if argv[:1] == ["run"]:
-        return driver_run.run(argv[1:], f"{prog} run")
-    if argv[:1] == ["new"]:
-        return driver_new.run(argv[1:], f"{prog} new")
-    if argv[:1] == ["hostpath"]:
-        return hostpath.run(argv[1:], f"{prog} hostpath")
-    if argv[:1] in (["--help"], ["-h"], ["-help"]):
+    name = argv[0] if argv else ""
+    if (command := _COMMANDS.get(name)) is not None:
+        return command(argv[1:], f"{prog} {name}")
+    if name in ("--help", "-h", "-help"):
         sys.stdout.write(USAGE)
         return 0
-    sys.stderr.write(f"{prog}: {argv[0]!r} is not known: there are hostpath, run and new\n{USAGE}" if argv else USAGE)
+    sys.stderr.write(f"{prog}: {name!r} is not known: there are hostpath, run and new\n{USAGE}" if argv else USAGE)
     return UsageError("").exit_code

@@ -87,7 +87,7 @@ CAPABILITIES: Final = (
     "MODIFY_VOLUME",
     "GET_SNAPSHOT",
 )
-"""What the reference driver's controller can do, by the names of CSI. Here, so that flags are read without the driver."""
+"""The capabilities of the reference driver's controller, by the names of CSI. Here, so that flags are read without the driver."""
 
 NODE_CAPABILITIES: Final = ("STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS", "EXPAND_VOLUME", "VOLUME_CONDITION", "SINGLE_NODE_MULTI_WRITER")
 """The same for its nodes; VOLUME_MOUNT_GROUP has a flag of its own."""

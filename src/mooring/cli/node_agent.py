@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import STRING
+from mooring.base.flagkinds import GATES, STRING, Gate, Stage, gates_help
 from mooring.base.flags import Parsed, flag
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
@@ -19,12 +19,18 @@ if TYPE_CHECKING:
     from mooring.control.manager import Work
     from mooring.control.runtime import Runtime
 
+_HEALTH: Final = "CSIVolumeHealth"
+_LABELS: Final = "SELinuxMount"
+KNOWN_GATES: Final[Mapping[str, Gate]] = {_HEALTH: Gate(Stage.ALPHA, False), _LABELS: Gate(Stage.BETA, False)}
+"""The kubelet's, as far as they concern the volumes of CSI drivers."""
+
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NodeAgentFlags(ManagerFlags):
     kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: those of $KUBECONFIG, else the pod's own.")
+    feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
     node_name: str = flag("node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name.")
     root_dir: str = flag("root-dir", STRING, "/var/lib/kubelet", "The root folder: sockets, staged and published volumes are below it.")
 
@@ -42,6 +48,7 @@ def _check(parsed: Parsed[NodeAgentFlags]) -> None:
 
 COMMAND: Final[Command[NodeAgentFlags]] = Command(
     NodeAgentFlags,
+    KNOWN_GATES,
     check=_check,
     about="Registers CSI drivers on one node and mounts the volumes of its pods, as the kubelet does. It runs no containers.",
     example="mooring node-agent --kubeconfig ./state/kubeconfig --node-name n1 --root-dir /tmp/n1",
@@ -57,10 +64,11 @@ def _serve(setup: Setup[NodeAgentFlags], machine: Machine) -> int:
     from mooring.cli.manager import run_manager  # here, so that --version and --help need not load it
 
     name = setup.flags.node_name or machine.host_name().lower()
-    return run_manager("mooring-node-agent", setup, machine, lambda runtime: _agent(runtime, name, Path(setup.flags.root_dir)))
+    return run_manager("mooring-node-agent", setup, machine, lambda runtime: _agent(runtime, name, setup))
 
 
-def _agent(runtime: Runtime, name: str, root: Path) -> Work:
+def _agent(runtime: Runtime, name: str, setup: Setup[NodeAgentFlags]) -> Work:
     from mooring.node.agent import AgentOptions, NodeAgent
 
-    return NodeAgent(runtime, AgentOptions(name, root))
+    root, gates = Path(setup.flags.root_dir), setup.gates
+    return NodeAgent(runtime, AgentOptions(name, root, watches_health=gates[_HEALTH], labels_all=gates[_LABELS]))

@@ -20,8 +20,8 @@ def stack_routes() -> Mapping[str, Route]:
 async def _stacks() -> Reply:
     page = io.StringIO()
     for task in asyncio.all_tasks():
-        page.write(f"task {task.get_name()}\n")
-        task.print_stack(file=page)
+        frames = ((frame, frame.f_lineno or 0) for frame in task.get_stack())  # compiled coroutines, as gRPC's, are on no line
+        page.write(f"task {task.get_name()}\n{''.join(traceback.StackSummary.extract(frames).format())}")
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():
         page.write(f"thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.redact import redacted, scrubbed
-
-if TYPE_CHECKING:
-    from mooring.csi.metrics import CallMetrics  # prometheus_client: the registrar has no metrics
 
 _log = logger(__name__)
 
@@ -23,6 +20,12 @@ DEADLINE_TEXT = "context deadline exceeded"
 CANCELED_TEXT = "context canceled"
 
 
+class CallObserver(Protocol):
+    """Counts calls: its method, its code, seconds, whether it concerns an in-tree volume. None is the code of an error without one."""
+
+    def observe(self, method: str, code: int | None, seconds: float, migrated: bool = False) -> None: ...
+
+
 class Client(Driver):
     """A driver as its callers see it; a subclass is a transport.
 
@@ -30,7 +33,7 @@ class Client(Driver):
     are never cut.
     """
 
-    def __init__(self, *, clock: Clock, metrics: CallMetrics | None = None, log_length_max: int = -1) -> None:
+    def __init__(self, *, clock: Clock, metrics: CallObserver | None = None, log_length_max: int = -1) -> None:
         self._clock, self._metrics, self._log_length_max = clock, metrics, log_length_max
 
     @abc.abstractmethod

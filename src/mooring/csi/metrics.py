@@ -1,92 +1,29 @@
-"""Metrics of CSI calls: one histogram, under the names of the Go sidecars, so that their dashboards go on working.
-
-Kept as plain counts and turned into samples at a scrape: a call costs one look-up and one addition, and the `migrated` label can
-come and go with the driver's name, which is not known when the first calls are made.
-Source: csi-lib-utils' metrics, as external-attacher 4.12 serves them.
-"""
+"""Metrics of CSI calls for a registry: the counts of `csi/call_counts.py` as prometheus_client collects them."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
-from itertools import accumulate
-from typing import Final
 
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
-from mooring.csi.capabilities import MIGRATED_DRIVERS
-from mooring.csi.codes import Code, go_name
-
-NAME: Final = "csi_sidecar_operations_seconds"
-HELP: Final = "[ALPHA] Container Storage Interface operation duration with gRPC error code status total"
-BUCKETS_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
-UNKNOWN_DRIVER: Final = "unknown-driver"
-NO_GRPC_CODE: Final = "unknown-non-grpc"
-
-_BOUNDS: Final = (*(f"{bound:g}" for bound in BUCKETS_S), "+Inf")
-_ODD_CODES_MAX: Final = 32  # series for codes outside gRPC's list; more than so many are counted together
+from mooring.csi.call_counts import HELP, NAME, CallCounts
 
 
-class _Durations:
-    """One label set: counts per bucket, not cumulated, and the sum in seconds."""
-
-    __slots__ = ("counts", "sum_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * len(_BOUNDS)
-        self.sum_s = 0.0
-
-
-class CallMetrics(Collector):
-    """Durations of CSI calls by driver, method and code. Lives on one event loop.
-
-    driver_name: the label of the calls from now on; set it when the driver has told its name.
-    """
+class CallMetrics(CallCounts, Collector):
+    """Durations of CSI calls, registered where a registry is given."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.driver_name = UNKNOWN_DRIVER
-        self._series: dict[tuple[str, str, int | None, bool], _Durations] = {}
-        self._odd_codes: set[int] = set()
+        super().__init__()
         if registry is not None:
             registry.register(self)
-
-    def observe(self, method: str, code: int | None, seconds: float, migrated: bool = False) -> None:
-        """Counts one call.
-
-        method: the full gRPC method, `/csi.v1.Identity/Probe`. code: None for an error without a gRPC code. migrated: it concerns
-        an in-tree volume.
-        """
-        key = self.driver_name, method, self._bounded(code), migrated
-        durations = self._series.get(key)
-        if durations is None:
-            durations = self._series[key] = _Durations()
-        durations.counts[bisect_left(BUCKETS_S, seconds)] += 1
-        durations.sum_s += seconds
-
-    def _bounded(self, code: int | None) -> int | None:
-        """The code, or Unknown for one too many of those that gRPC doesn't have: a driver can't make series without end."""
-        if code is None or 0 <= code <= Code.UNAUTHENTICATED or code in self._odd_codes:
-            return code
-        if len(self._odd_codes) >= _ODD_CODES_MAX:
-            return Code.UNKNOWN
-        self._odd_codes.add(code)
-        return code
 
     def describe(self) -> Iterable[Metric]:
         """The name alone: two of these in one registry are an error."""
         return [Metric(NAME, HELP, "histogram")]
 
     def collect(self) -> Iterable[Metric]:
-        """The histogram, with the label `migrated` for the drivers that have it."""
         metric = Metric(NAME, HELP, "histogram")
-        for (driver, method, code, migrated), durations in self._series.items():
-            labels = {"driver_name": driver, "grpc_status_code": NO_GRPC_CODE if code is None else go_name(code), "method_name": method}
-            if driver in MIGRATED_DRIVERS:
-                labels["migrated"] = "true" if migrated else "false"
-            cumulated = list(accumulate(durations.counts))
-            for bound, count in zip(_BOUNDS, cumulated, strict=True):
-                metric.add_sample(f"{NAME}_bucket", {**labels, "le": bound}, count)
-            metric.add_sample(f"{NAME}_sum", labels, durations.sum_s)
-            metric.add_sample(f"{NAME}_count", labels, cumulated[-1])
+        for suffix, labels, value in self.samples():
+            metric.add_sample(f"{NAME}{suffix}", dict(labels), value)
         return [metric]

@@ -28,7 +28,7 @@ Still = Callable[[Path], AbstractContextManager[None]]
 
 
 class _Stopped(Exception):
-    """The driver ends: the next one removes what is there."""
+    """Raised when the driver stops; the next start deletes partial data."""
 
 
 class Filling:

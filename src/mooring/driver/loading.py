@@ -1,4 +1,4 @@
-"""A driver from the words of a command line: a module or file and a class in it, and options for its constructor."""
+"""A driver from the words of a command line: `module:Class`, or a file and its class, and options for its constructor."""
 
 from __future__ import annotations
 

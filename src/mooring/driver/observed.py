@@ -21,9 +21,9 @@ from mooring.base.clock import Clock, LoopClock
 from mooring.base.diagnostics import HEALTHZ, TEXT, Diagnostics, Reply
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import CONTENT_TYPE, Metrics
+from mooring.csi.call_counts import BUCKETS_S
 from mooring.csi.codes import Code, DriverError, go_name
 from mooring.csi.driver import RPCS, Rpc
-from mooring.csi.metrics import BUCKETS_S
 from mooring.csi.redact import redacted
 from mooring.driver.faults import Faults
 from mooring.driver.server import socket_path

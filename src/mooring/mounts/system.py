@@ -43,15 +43,23 @@ def unmount(target: Path) -> None:
 
 
 def loop_devices_of(backing: Path) -> tuple[Path, ...]:
-    """The loop devices over this file, as /dev/loopN. Raises OSError."""
-    found = []
+    """The loop devices over this file, as /dev/loopN. Raises OSError.
+
+    A loop device outlives the mount namespace in which its file had this path: its path is `/` then, and only the file itself tells.
+    """
+    found, strays = [], set[str]()
     for entry in sorted(_BLOCK.glob("loop*/loop/backing_file")):
         try:
             name = entry.read_text(encoding="utf-8", errors="surrogateescape").strip()
         except OSError:  # it was given back just now
             continue
         if name.removesuffix(" (deleted)").removesuffix("(deleted)").rstrip() == str(backing):
-            found.append(Path("/dev") / entry.parts[3])
+            found.append(Path("/dev") / entry.parent.parent.name)
+        elif name == "/":
+            strays.add(f"/dev/{entry.parent.parent.name}")
+    if strays:
+        same = run("losetup", "--associated", str(backing), "--noheadings", "--output", "NAME", allowed=(0, 1)).split()
+        found += [Path(device) for device in sorted(strays.intersection(same))]
     return tuple(found)
 
 

@@ -6,9 +6,9 @@ import asyncio
 import dataclasses
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mooring.api.core import NODES
 from mooring.base.folders import hold, refusal
@@ -18,19 +18,22 @@ from mooring.control.events import EventRecorder
 from mooring.control.manager import Loop, Manager
 from mooring.control.runtime import Runtime
 from mooring.csi.grpc import GrpcDriver
-from mooring.csi.metrics import CallMetrics
+from mooring.csi.registration import Registration
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.layout import Layout
+from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.controller import Plugins, told_by
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
 from mooring.node.volumes.controller import COMPONENT, NodeVolumes
-from mooring.node.volumes.stats import VolumeStats
+from mooring.node.volumes.stats import UsageMetrics, VolumeStats
 
 _log = logger(__name__)
+
+T = TypeVar("T")
 
 CONTROLLED_ATTACH: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 AGAIN_S: Final = 1.0
@@ -39,21 +42,39 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """node_name: of the Node. root: the node's root folder, a kubelet's. watches_health: volumes that are not well become events."""
+    """node_name: of the Node. root: the node's root folder, a kubelet's. watches_health: volumes that are not well become events.
+
+    labels_all: every volume of a driver that takes SELinux labels is mounted with its pod's, not only those that one pod alone may use.
+    registry: where registration sockets appear, None for the kubelet's place below the root.
+    """
 
     node_name: str
     root: Path
     watches_health: bool = False
+    labels_all: bool = False
+    registry: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AgentSockets:
+    """How the agent finds plugins and speaks with them, as a port: over sockets, or in process.
+
+    watch: of the folder with registration sockets. plugin: at one of these. driver: at its own endpoint.
+    """
+
+    watch: Callable[..., SocketWatcher] = SocketWatcher
+    plugin: Callable[[Path], Registration] = Registration
+    driver: Callable[..., GrpcDriver] = GrpcDriver
 
 
 class NodeAgent(Manager):
     """run() until cancelled or drained. Raises ConfigError when the root folder can't be used."""
 
-    def __init__(self, runtime: Runtime, options: AgentOptions, caches: Caches | None = None) -> None:
+    def __init__(self, runtime: Runtime, options: AgentOptions, caches: Caches | None = None, sockets: AgentSockets | None = None) -> None:
         self._cluster, self._clock, self._name = runtime.cluster, runtime.clock, options.node_name
         self.layout = Layout(options.root)
         caches = caches or Caches(runtime, f"node/{options.node_name}")
-        metrics = runtime.metrics.once(CallMetrics)
+        sockets, metrics = sockets or AgentSockets(), runtime.metrics.once(NodeMetrics)
         self.drivers = Drivers()
         self._objects = NodeObjects(runtime.cluster, options.node_name, clock=runtime.clock)
         self._plugins = Plugins(
@@ -61,33 +82,45 @@ class NodeAgent(Manager):
             self.drivers,
             self._objects,
             lambda socket: self._watcher.generation(socket),
-            lambda endpoint: GrpcDriver(endpoint, clock=runtime.clock, metrics=metrics),
+            lambda name, endpoint: sockets.driver(endpoint, clock=runtime.clock, metrics=metrics.calls_of(name)),
+            plugin_at=sockets.plugin,
         )
-        self._watcher = SocketWatcher(self.layout.registry, self._plugins.changed, clock=runtime.clock)
+        self._watcher = sockets.watch(options.registry or self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
-        self._volumes = NodeVolumes(runtime, caches, options.node_name, self.layout, self.drivers, events, self._allocatable.refresh_now)
+        self._volumes = NodeVolumes(
+            runtime,
+            caches,
+            options.node_name,
+            self.layout,
+            self.drivers,
+            events,
+            self._allocatable.refresh_now,
+            labels_all=options.labels_all,
+        )
         stats = VolumeStats(
             self.drivers,
             self._volumes.published,
             self._volumes.tell_abnormal if options.watches_health else lambda *_: None,
-            runtime.metrics.registry,
+            metrics,
             clock=runtime.clock,
             randomness=runtime.randomness,
         )
+        runtime.metrics.once(UsageMetrics).show(options.node_name, lambda: stats.usages)
         self._is_prepared = asyncio.Event()
         super().__init__(
             caches,
             self._plugins.controller,
             self._allocatable.controller,
             self._volumes.pods.controller,
+            self._volumes.pods.folders,
             self._volumes.controller,
             prepare=self._prepare_node,
         )
         self.beside("node/events", events)
         self.beside("node/registry", Loop(self._watch_registry))
         self.beside("node/stats", Loop(stats.run))
-        self.beside("node/in-use", Loop(self._volumes.in_use.run))
+        self.beside("node/in-use", Loop(self._volumes.report))
 
     async def run(self) -> None:
         try:
@@ -106,7 +139,7 @@ class NodeAgent(Manager):
         """Makes the Node and the CSINode where they are missing, however long the API server is away; then sockets are looked for."""
         await self._persistently(self._make_node)
         await self._objects.prepare()
-        await self._volumes.prepare(await self._cluster.get(NODES, self._name))
+        await self._volumes.prepare(await self._persistently(lambda: self._cluster.get(NODES, self._name)))
         self._is_prepared.set()
 
     async def _watch_registry(self) -> None:
@@ -115,12 +148,11 @@ class NodeAgent(Manager):
         await self._volumes.pods.remove_orphans()
         await self._watcher.run()
 
-    async def _persistently(self, step: Callable[[], Any]) -> None:
+    async def _persistently(self, step: Callable[[], Awaitable[T]]) -> T:
         logged = ""
         while True:
             try:
-                await step()
-                return
+                return await step()
             except ApiError as error:
                 if str(error) != logged:
                     logged = str(error)

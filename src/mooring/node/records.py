@@ -20,6 +20,7 @@ from mooring.base.folders import sync_folder
 NAME: Final = "vol_data.json"
 PERSISTENT: Final = "Persistent"
 EPHEMERAL: Final = "Ephemeral"
+LABEL: Final = "seLinuxMountContext"
 _BYTES_MAX: Final = 1 << 20
 
 
@@ -27,12 +28,16 @@ class BadRecord(MooringError):
     """A record that is there and can't be read. The file is left as it is."""
 
 
-def staging_record(driver: str, handle: str) -> dict[str, str]:
-    return {"driverName": driver, "volumeHandle": handle}
+def staging_record(driver: str, handle: str, label: str = "") -> dict[str, str]:
+    """label: the SELinux label that the volume is mounted with, "" for none."""
+    return {"driverName": driver, "volumeHandle": handle} | _labelled(label)
 
 
-def publish_record(driver: str, handle: str, *, spec_name: str, node: str, attachment: str, mode: str) -> dict[str, str]:
-    """mode: PERSISTENT, EPHEMERAL, or "" for block volumes, whose records have no mode. attachment: the VolumeAttachment's name, always."""
+def publish_record(driver: str, handle: str, *, spec_name: str, node: str, attachment: str, mode: str, label: str = "") -> dict[str, str]:
+    """mode: PERSISTENT, EPHEMERAL, or "" for block volumes, whose records have no mode.
+
+    attachment: the VolumeAttachment's name, always. label: as in staging_record.
+    """
     record = {
         "attachmentID": attachment,
         "driverName": driver,
@@ -43,7 +48,11 @@ def publish_record(driver: str, handle: str, *, spec_name: str, node: str, attac
     }
     if not mode:
         del record["volumeLifecycleMode"]
-    return record
+    return record | _labelled(label)
+
+
+def _labelled(label: str) -> dict[str, str]:
+    return {LABEL: label} if label else {}
 
 
 def encoded(record: Mapping[str, str]) -> bytes:
@@ -91,6 +100,10 @@ def read(folder: Path) -> dict[str, str] | None:
         raise BadRecord(f"{path}: {error}") from None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise BadRecord(f"{path}: not an object of strings")
+    try:
+        encoded(found)
+    except UnicodeEncodeError as error:
+        raise BadRecord(f"{path}: {error}") from None
     if not found.get("driverName") or not found.get("volumeHandle"):
         raise BadRecord(f"{path}: driverName or volumeHandle is missing")
     return found

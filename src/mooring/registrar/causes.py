@@ -19,6 +19,11 @@ _CAUSES: Final[Sequence[tuple[re.Pattern[str], str]]] = tuple(
             "mend the driver's NodeGetInfo",
         ),
         (
+            r"metadata\.labels: Invalid value|topologyKeys.*Invalid value",
+            "the driver's topology keys or values are no valid labels, and the kubelet makes labels of the Node from them: look at its "
+            "NodeGetInfo",
+        ),
+        (
             r"(?i)updates? to .*(nodeID|topologyKeys)|nodeID.*immutable|field is immutable",
             "CSINode still has the driver's former node id or topology keys, which can't be changed in place: the kubelet has removed the "
             "entry now, so the next try should succeed",
@@ -33,17 +38,21 @@ _CAUSES: Final[Sequence[tuple[re.Pattern[str], str]]] = tuple(
             "the driver did not answer NodeGetInfo within 2 minutes: look at its log",
         ),
         (
-            r"(?i)no such file or directory|connection refused|connect: |code = Unavailable",
+            r"dial unix|code = Unavailable|no connection to the CSI driver",
             "the kubelet can't reach the driver at {endpoint} on the host: --kubelet-registration-path must be the driver's socket as the "
             "host sees it, in a folder that the driver's pod mounts",
         ),
         (
-            r"(?i)annotation",
+            r"parse node's \S+ annotation|(?i:annotation csi\.volume\.kubernetes\.io/nodeid)",
             "the Node's annotation csi.volume.kubernetes.io/nodeid can't be read as the JSON object that it must be: remove or mend it",
         ),
-        (r"(?i)node ?id", "the driver gave no node id, or one that CSINode can't hold (1 to 256 characters): look at its NodeGetInfo"),
+        (r"dial tcp", "the API server did not answer the kubelet, which wanted to write Node or CSINode: the next try may succeed"),
+        (
+            r"(?i)node ?id.{0,20}(empty|invalid|required)|no node id",
+            "the driver gave no node id, or one that CSINode can't hold (1 to 256 characters): look at its NodeGetInfo",
+        ),
         (r"code = Unimplemented", "the driver has no node service: only drivers that mount volumes are registered"),
-        (r"(?i)NodeGetInfo", "the driver's NodeGetInfo failed: look at its log"),
+        (r"(?i)NodeGetInfo|rpc error: ", "the driver's NodeGetInfo failed: look at its log"),
     )
 )
 

@@ -12,6 +12,7 @@ from mooring.api.meta import ObjectMeta
 from mooring.api.storage import CSI_DRIVERS, CSIDriver, CSIDriverSpec
 from mooring.cluster_registrar.registration import LOOK_S, ClusterRegistration, differences
 from mooring.kube.errors import Conflict, Forbidden, ServerError
+from tests.support.builders import a_csi_driver
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
 
@@ -43,8 +44,7 @@ async def test_CDR1_the_object_is_made_as_v1(attaches: bool, pod_info: bool) -> 
 @in_virtual_time
 async def test_CDR1_an_object_that_is_there_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
     world = ClusterWorld()
-    body = {"metadata": {"name": NAME, "labels": {"by": "hand"}}, "spec": {"attachRequired": True, "podInfoOnMount": True}}
-    before = await world.create(CSI_DRIVERS, body)
+    before = await world.create(a_csi_driver(NAME, labels={"by": "hand"}, attachRequired=True, podInfoOnMount=True))
     async with running(world, a_registration(world)):
         await asyncio.sleep(3 * LOOK_S)
     assert before == await world.get(CSI_DRIVERS, NAME)
@@ -54,7 +54,7 @@ async def test_CDR1_an_object_that_is_there_is_left_alone(capsys: pytest.Capture
 @in_virtual_time
 async def test_CDR1_one_that_differs_is_named_once_and_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     world = ClusterWorld()
-    before = await world.create(CSI_DRIVERS, {"metadata": {"name": NAME}, "spec": {"attachRequired": False, "podInfoOnMount": True}})
+    before = await world.create(a_csi_driver(NAME, attachRequired=False, podInfoOnMount=True))
     async with running(world, a_registration(world)):
         await asyncio.sleep(3 * LOOK_S)
     assert before == await world.get(CSI_DRIVERS, NAME)
@@ -66,7 +66,7 @@ async def test_CDR1_one_that_differs_is_named_once_and_never_overwritten(capsys:
 async def test_CDR1_without_the_right_to_read_it_is_said_so_once(capsys: pytest.CaptureFixture[str]) -> None:
     """The manifests of old give create and delete alone."""
     world = ClusterWorld()
-    await world.create(CSI_DRIVERS, {"metadata": {"name": NAME}, "spec": {}})
+    await world.create(a_csi_driver(NAME))
     world.cluster.refuse("get csidrivers", times=None, error=Forbidden("no get"))
     async with running(world, a_registration(world)):
         await asyncio.sleep(3 * LOOK_S)

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mooring.api.core import NODES
 from mooring.api.storage import CSI_NODES
 from mooring.control.runtime import Runtime
 from mooring.csi.grpc import GrpcDriver
@@ -23,6 +22,7 @@ from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.plugins.controller import Plugins
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
+from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
 
 WAIT_S = 8.0
@@ -33,15 +33,14 @@ class NodePlugin:
 
     def __init__(self, name: str, error: Exception | None = None, limit: int = 0) -> None:
         self.name, self.error, self.limit = name, error, limit
+        self.node_id = f"id-{name}"
         self.asked = 0
 
     async def node_get_info(self, request: Any) -> csi.NodeGetInfoResponse:
         self.asked += 1
         if self.error is not None:
             raise self.error
-        return csi.NodeGetInfoResponse(
-            node_id=f"id-{self.name}", max_volumes_per_node=self.limit, accessible_topology={"segments": {"k": "v"}}
-        )
+        return csi.NodeGetInfoResponse(node_id=self.node_id, max_volumes_per_node=self.limit, accessible_topology={"segments": {"k": "v"}})
 
 
 class PluginServer:
@@ -78,13 +77,13 @@ class RegistryWorld(ClusterWorld):
             self.drivers,
             NodeObjects(self.cluster, "n", clock=self.clock),
             lambda socket: self.watcher.generation(socket),
-            lambda endpoint: GrpcDriver(endpoint, clock=self.clock),
+            lambda _, endpoint: GrpcDriver(endpoint, clock=self.clock),
         )
         self.watcher = SocketWatcher(self.registry, self.plugins.changed, clock=self.clock)
         self.stack = AsyncExitStack()
 
     async def start(self) -> None:
-        await self.create(NODES, {"metadata": {"name": "n"}})
+        await self.create(a_node("n"))
         await self.stack.enter_async_context(self.running(self.plugins.controller.run(), self.watcher.run()))
 
     async def driver(self, name: str = "d1", error: Exception | None = None, limit: int = 0) -> NodePlugin:

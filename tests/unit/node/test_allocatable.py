@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from mooring.api.core import NODES
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES
 from mooring.control.caches import Caches
 from mooring.control.manager import Manager
@@ -20,6 +19,7 @@ from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.plugins.controller import told_by
 from mooring.node.plugins.drivers import Drivers, NodeDriver
+from tests.support.builders import a_csi_driver, a_node
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.plugin_world import NodePlugin
@@ -57,9 +57,8 @@ class AllocatableWorld(ClusterWorld):
 @asynccontextmanager
 async def registered(period_s: int | None) -> AsyncIterator[AllocatableWorld]:
     world = AllocatableWorld()
-    await world.create(NODES, {"metadata": {"name": "n"}})
     spec: dict[str, Any] = {} if period_s is None else {PERIOD: period_s}
-    await world.create(CSI_DRIVERS, {"metadata": {"name": "d1"}, "spec": spec})
+    await world.create(a_node("n"), a_csi_driver("d1", **spec))
     async with world.running(world.manager.run()):
         await world.settle()
         await world.register()

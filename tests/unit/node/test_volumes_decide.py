@@ -51,6 +51,36 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
     [
         pytest.param(state(), facts("a"), Decision(why.Staging(), Step.STAGE), id="MNT-1-staged-first"),
         pytest.param(state(DONE), facts("a"), Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-1-then-published"),
+        pytest.param(
+            state(DONE, b=DONE),
+            facts("a", labels={"a": "l"}),
+            Decision(why.Unpublishing("b"), Step.UNPUBLISH, "b"),
+            id="another-label-after-the-pod-that-is-gone",
+        ),
+        pytest.param(
+            state(DONE, b=DONE),
+            facts("a", "b", labels={"a": "l"}),
+            Decision(why.LabelledOtherwise("pv"), waits=Waits.OTHER_POD, refused={"a": why.LabelledOtherwise("pv")}),
+            id="another-label-while-a-pod-has-it",
+        ),
+        pytest.param(
+            state(DONE),
+            facts("a", labels={"a": "l"}),
+            Decision(why.LabelledOtherwise("pv"), Step.UNSTAGE, refused={"a": why.LabelledOtherwise("pv")}),
+            id="another-label-leaves-the-node-first",
+        ),
+        pytest.param(
+            state(DONE, b=DONE),
+            facts("a", "b", "c", labels={"a": "l"}),
+            Decision(why.Publishing("pod-c"), Step.PUBLISH, "c", refused={"a": why.LabelledOtherwise("pv")}),
+            id="the-pod-of-the-same-label-goes-on",
+        ),
+        pytest.param(
+            state(),
+            facts("a", in_reach=False),
+            Decision(why.OutOfReach(), waits=Waits.NODE, refused={"a": why.OutOfReach()}, refused_at="NodeAffinity check"),
+            id="out-of-the-nodes-reach",
+        ),
         pytest.param(state(DONE, a=DONE), facts("a"), Decision(why.Settled()), id="all-have-it"),
         pytest.param(
             state(volume=INLINE), facts("a"), Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-18-inline-is-not-staged"
@@ -96,7 +126,7 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
         pytest.param(
             state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER)),
             facts("b"),
-            Decision(why.Publishing("pod-b"), Step.PUBLISH, "b"),
+            Decision(why.Publishing("pod-b"), Step.PUBLISH, "b", after_s=5.0),
             id="UNM-3-a-new-pod-does-not-wait-for-it",
         ),
         pytest.param(
@@ -110,6 +140,36 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
             facts("a", "b"),
             Decision(why.TakenByAnotherPod(), waits=Waits.OTHER_POD, refused={"b": why.TakenByAnotherPod()}),
             id="MNT-21",
+        ),
+        pytest.param(
+            state(UNCERTAIN, volume=ONE_POD, a=UNCERTAIN),
+            facts("a", "b"),
+            Decision(why.Staging(), Step.STAGE, refused={"b": why.TakenByAnotherPod()}),
+            id="MNT-21-the-pod-that-may-have-it-goes-on",
+        ),
+        pytest.param(
+            state(DONE, volume=ONE_POD, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            facts("a", "b"),
+            Decision(why.Failing("no"), after_s=5.0, refused={"b": why.TakenByAnotherPod()}),
+            id="MNT-21-the-pod-that-may-have-it-is-tried-again",
+        ),
+        pytest.param(
+            state(DONE, volume=ONE_POD, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            facts("b"),
+            Decision(why.TakenByAnotherPod(), waits=Waits.OTHER_POD, after_s=5.0, refused={"b": why.TakenByAnotherPod()}),
+            id="MNT-21-the-pod-that-is-gone-is-tried-again",
+        ),
+        pytest.param(
+            state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER), b=DONE),
+            facts("b"),
+            Decision(why.Settled(), after_s=5.0),
+            id="UNM-3-is-tried-again-while-another-pod-has-the-volume",
+        ),
+        pytest.param(
+            state(DONE, attachable=True, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            facts("b", attached=False),
+            Decision(why.NotAttached(), waits=Waits.ATTACHMENT, after_s=5.0),
+            id="UNM-3-is-tried-again-while-another-pod-waits-for-the-attachment",
         ),
         pytest.param(
             state(DONE, a=UNCERTAIN),

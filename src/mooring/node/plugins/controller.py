@@ -47,7 +47,11 @@ class _Refusal(MooringError):
 
 
 class Plugins:
-    """The registration of drivers. generation: of a socket in the folder, None when it is not there."""
+    """The registration of drivers.
+
+    generation: of a socket in the folder, None when it is not there. connect: to a driver, by name and endpoint. plugin_at: who listens
+    at a socket.
+    """
 
     def __init__(
         self,
@@ -55,11 +59,12 @@ class Plugins:
         drivers: Drivers,
         objects: NodeObjects,
         generation: Callable[[Path], int | None],
-        connect: Callable[[str], GrpcDriver],
+        connect: Callable[[str, str], GrpcDriver],
         registered: Callable[[DriverOnNode], None] = lambda _: None,
+        plugin_at: Callable[[Path], Registration] = Registration,
     ) -> None:
         self._drivers, self._objects = drivers, objects
-        self._generation, self._connect, self._on_registered = generation, connect, registered
+        self._generation, self._connect, self._on_registered, self._plugin_at = generation, connect, registered, plugin_at
         self._registered: dict[Path, int] = {}  # of the sockets whose plugin was registered: the generation
         self._told: dict[Path, int] = {}
         self.controller: Controller[Path] = Controller(
@@ -85,7 +90,7 @@ class Plugins:
         return Result(decision.because)
 
     async def _register(self, socket: Path, generation: int) -> None:
-        plugin = Registration(socket)
+        plugin = self._plugin_at(socket)
         try:
             await self._register_with(plugin, socket, generation)
         except _Refusal as refusal:
@@ -103,7 +108,7 @@ class Plugins:
             raise _Refusal(f"no handler registered for plugin type: {info.type} at socket {socket}")
         version = self._valid(info, socket)
         endpoint = info.endpoint or str(socket)
-        driver = NodeDriver(info.name, socket, endpoint, version, self._client(endpoint))
+        driver = NodeDriver(info.name, socket, endpoint, version, self._client(info.name, endpoint))
         self._registered[socket] = generation  # from here on, a socket that goes is unregistered
         try:
             coming = await self._introduced(driver)
@@ -131,10 +136,10 @@ class Plugins:
             )
         return version
 
-    def _client(self, endpoint: str) -> GrpcDriver:
+    def _client(self, name: str, endpoint: str) -> GrpcDriver:
         """Raises _Refusal for an endpoint that is no socket's."""
         try:
-            return self._connect(endpoint)
+            return self._connect(name, endpoint)
         except ConfigError as error:
             raise _Refusal(f"plugin validation failed with err: endpoint: {error}") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mooring.api.core import NODES, Node, ObjectReference
+from mooring.api.matching import node_matches
 from mooring.api.meta import Key
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import CSI_DRIVERS, CSIDriverSpec
@@ -12,6 +13,7 @@ from mooring.control.caches import Caches
 from mooring.control.events import EventRecorder
 from mooring.kube.cluster import Selection
 from mooring.node.volumes.desired import DesiredState
+from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Stand, VolumeState
 from mooring.node.volumes.volume import Volume
@@ -49,6 +51,13 @@ class ActualState:
         node = self.nodes.store.get(Key("", self.node_name))
         return attached_to(node) if node is not None else frozenset()
 
+    def is_in_reach(self, volume: Volume) -> bool:
+        """True when the volume's node affinity means this node."""
+        if volume.affinity is None:
+            return True
+        node = self.nodes.store.get(Key("", self.node_name))
+        return node is not None and node_matches(volume.affinity, node.metadata.labels, self.node_name)
+
     @property
     def in_use(self) -> set[str]:
         """What the Node is to report: all that pods want, and all that is here."""
@@ -65,7 +74,7 @@ class ActualState:
         """The volumes of which something is, or may be, in the pod's folder."""
         for state in self.states.values():
             one = state.publications.get(uid)
-            if one is not None and one.stand is not Stand.ABSENT:
+            if state.at_work == uid or (one is not None and one.stand is not Stand.ABSENT):
                 yield state
 
     def states_of_driver(self, driver: str) -> list[VolumeState]:
@@ -77,8 +86,7 @@ class ActualState:
 
     def _has(self, uid: str, volume: Volume) -> bool:
         state = self.states.get(volume.unique)
-        one = state.publications.get(uid) if state is not None else None
-        return one is not None and one.stand is Stand.DONE
+        return state is not None and state.has(uid)
 
     # -- what users are told
 
@@ -98,6 +106,11 @@ class ActualState:
         """An event for the pod, each time. type: Normal or Warning."""
         if (pod := self.pod(use.uid)) is not None:
             self._events.event(_reference(pod), type, reason, text)
+
+    def tell_claim(self, growth: Growth, type: str, reason: str, text: str) -> None:
+        """The same for a claim that grows."""
+        claim = ObjectReference("v1", "PersistentVolumeClaim", growth.namespace, growth.claim, growth.claim_uid, growth.claim_version)
+        self._events.event(claim, type, reason, text)
 
     def forget_pod(self, uid: str) -> None:
         """Neither the pod nor anything of its volumes is here."""

@@ -1,7 +1,8 @@
 """Folders, links and locks around a raw block volume. Everything here blocks, and runs on a thread of the driver's own.
 
 volumeDevices/SPEC/data/vol_data.json     the record
-volumeDevices/SPEC/dev/POD                the device, mounted on a file; a loop device over that file is the lock
+volumeDevices/SPEC/dev/POD                a file, from before the first call for the pod until after the last; the device is mounted
+                                          on it, and a loop device over it is the lock
 volumeDevices/staging/SPEC                a folder, the driver's staging path
 volumeDevices/publish/SPEC/POD            the device file that the driver makes
 pods/POD/volumeDevices/.../SPEC           a link to it
@@ -15,6 +16,7 @@ import stat
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from mooring.base.folders import sync_folder
 from mooring.mounts import system
 from mooring.mounts.mountinfo import MountTable
 from mooring.node import records
@@ -39,8 +41,13 @@ class BlockFiles:
             self._layout.block_staging(spec_name).mkdir(mode=_MODE, parents=True, exist_ok=True)
 
     def begin_publish(self, spec_name: str, uid: str) -> None:
-        """Makes the folder in which the driver makes the device file. Raises OSError."""
+        """Makes the folder in which the driver makes the device file, and, durably, the file that says for which pod. Raises OSError."""
         self._layout.block_publish(spec_name, uid).parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        mapped = self._layout.block_map(spec_name) / uid
+        mapped.parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        if self._mount_table().at(str(mapped)) is None:
+            os.close(os.open(mapped, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _MODE))
+            sync_folder(mapped.parent)
 
     def map(self, spec_name: str, uid: str) -> None:
         """Puts the device where the pod's runtime looks for it, and locks it. Raises OSError, ToolFailed, LeftOver."""
@@ -48,9 +55,7 @@ class BlockFiles:
         if not stat.S_ISBLK(device.stat().st_mode):
             raise LeftOver(f"the driver has published {device}, and it is no block device")
         mapped = self._layout.block_map(spec_name) / uid
-        mapped.parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
         if self._mount_table().at(str(mapped)) is None:
-            os.close(os.open(mapped, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _MODE))
             system.bind(device, mapped)
         link = self._layout.block_link(uid, spec_name)
         link.parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
@@ -60,7 +65,7 @@ class BlockFiles:
         system.attach_loop(mapped)
 
     def unmap(self, spec_name: str, uid: str) -> None:
-        """Takes all of that away again. Raises OSError, ToolFailed."""
+        """Takes all of that away again; the file stays, for the driver may still have something there. Raises OSError, ToolFailed."""
         mapped = self._layout.block_map(spec_name) / uid
         system.detach_loops(mapped)
         link = self._layout.block_link(uid, spec_name)
@@ -68,16 +73,16 @@ class BlockFiles:
             link.unlink()
         while self._mount_table().at(str(mapped)) is not None:
             system.unmount(mapped)
-        with contextlib.suppress(FileNotFoundError):
-            mapped.unlink()
 
     def end_publish(self, spec_name: str, uid: str) -> None:
-        """Removes the folders of the pod's device, as far as they are empty. Raises LeftOver."""
+        """Removes the folders of the pod's device, as far as they are empty, and the file that told of it. Raises LeftOver, OSError."""
         if (device := self._layout.block_publish(spec_name, uid)).exists():
             raise LeftOver(f"{device} is still there, although the driver says that it has taken it back")
         for folder in (self._layout.pod_devices(uid), self._layout.pod_devices(uid).parent):
             with contextlib.suppress(LeftOver):
                 remove_folder(folder)
+        with contextlib.suppress(FileNotFoundError):
+            (self._layout.block_map(spec_name) / uid).unlink()
 
     def in_use_by(self, spec_name: str) -> tuple[str, ...]:
         """The pods whose device files are still mapped."""

@@ -19,23 +19,27 @@ from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.kube.cache.informer import Change
-from mooring.node.layout import Layout
+from mooring.node.layout import BadName, Layout
+from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState, attached_to
 from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
 from mooring.node.volumes.desired import DesiredState
-from mooring.node.volumes.found import find_volumes
+from mooring.node.volumes.found import find_volumes, remove_unrecorded
 from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.injected import Injector
 from mooring.node.volumes.pods import NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.reconcile_growth import GrowthSteps
+from mooring.node.volumes.requests import EXPANDS
+from mooring.node.volumes.selinux import Labels, default_context
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.stats import Asked
 from mooring.node.volumes.step_tools import StepFailed, Surroundings
+from mooring.node.volumes.step_watch import StepWatch
 
 _log = logger(__name__)
 
@@ -43,12 +47,13 @@ WORKERS: Final = 64
 """Volumes worked on at once; most of that time they wait for drivers."""
 
 REPORTED: Final = "in-use-report"
+PODS_KNOWN: Final = "pods-known"
 COMPONENT: Final = "kubelet"
 """Of events, as the kubelet's."""
 
 
 class NodeVolumes:
-    """on_full: told of a driver whose node takes no more volumes."""
+    """on_full: told of a driver whose node takes no more volumes. labels_all: as in Labels."""
 
     def __init__(
         self,
@@ -59,11 +64,16 @@ class NodeVolumes:
         drivers: Drivers,
         events: EventRecorder,
         on_full: Callable[[str], None],
+        *,
+        labels_all: bool = False,
     ) -> None:
-        self._clock, self._layout, self._drivers = runtime.clock, layout, drivers
-        self._desired = DesiredState(self._wish_changed)
+        self._clock, self._layout, self._drivers, self._caches = runtime.clock, layout, drivers, caches
+        self._metrics = runtime.metrics.once(NodeMetrics)
+        self._node_name = node_name
+        self._desired = DesiredState(self._wish_changed, self._pods_known)
         actual = self._actual = ActualState(caches, node_name, self._desired, events)
-        self.in_use = InUseReport(runtime.cluster, node_name, lambda: actual.in_use, self._reported, clock=runtime.clock)
+        self._in_use_before = frozenset[str]()
+        self.in_use = InUseReport(runtime.cluster, actual.nodes, node_name, self._names_in_use, self._reported, clock=runtime.clock)
         self._attachments = Attachments(runtime.cluster, actual, runtime.clock, on_full)
         around = Surroundings(
             node_name,
@@ -73,14 +83,17 @@ class NodeVolumes:
             Injector(runtime.cluster, actual.csi_drivers, runtime.clock),
             actual.csi_drivers,
             actual.tell,
+            actual.tell_claim,
             runtime.clock,
             runtime.randomness,
         )
         self._threads = around.threads
+        self._labels = Labels(actual.driver_spec, for_all=labels_all)
+        self._watch = StepWatch(self._metrics, runtime.clock, self._tell_slow)
         self._growth = GrowthSteps(around, runtime.cluster)
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
-        self.pods = NodePods(runtime, actual, layout, self.controller.add)
+        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow)
         actual.nodes.on_change(self._node_changed)
         actual.csi_drivers.on_change(lambda change: self._wake(actual.states_of_driver(change.key.name)))
         drivers.on_change(self._driver_changed)
@@ -88,13 +101,24 @@ class NodeVolumes:
     # -- the start and the end
 
     async def prepare(self, node: Node) -> None:
-        """Finds what an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
+        """Finds the volumes that an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
         known_names = {*attached_to(node), *(node.status.volumes_in_use or ())}
-        for state in await asyncio.to_thread(find_volumes, self._layout):
+        self._labels.default = await asyncio.to_thread(default_context)
+        await asyncio.to_thread(remove_unrecorded, self._layout)
+        found = await asyncio.to_thread(find_volumes, self._layout, known_names)
+        self._metrics.reconstructed(found.records_count, found.unread_count)
+        self._metrics.count_volumes(self._node_name, lambda: len(self._desired.volumes), lambda: len(self._actual.states))
+        for state in found.states:
             state.attachable = state.volume.unique in known_names
             self._actual.states[state.volume.unique] = state
             self.controller.add(state.volume.unique)
-        self.in_use.begin(node.status.volumes_in_use or ())
+        self._in_use_before = frozenset(node.status.volumes_in_use or ())
+        self.in_use.begin(self._in_use_before)
+
+    async def report(self) -> None:
+        """Reports the volumes in use until cancelled, once the pods of the node can be counted."""
+        await self._caches.synced()
+        await self.in_use.run()
 
     def close(self) -> None:
         self._threads.close()
@@ -118,8 +142,11 @@ class NodeVolumes:
     # -- what wakes what
 
     def _node_changed(self, change: Change[Node]) -> None:
+        """Wakes what is attached now, and what its node affinity has kept away."""
         attached = attached_to(change.object)
-        self._wake(state for state in self._actual.states.values() if state.attachable and state.volume.unique in attached)
+        for state in self._actual.states.values():
+            if (state.attachable and state.volume.unique in attached) or state.volume.affinity is not None:
+                self.controller.add(state.volume.unique)
 
     def _driver_changed(self, name: str) -> None:
         """What failed for the driver's absence is tried at once."""
@@ -140,26 +167,53 @@ class NodeVolumes:
     def _reported(self) -> None:
         self.controller.tell(REPORTED)
 
+    def _may_grow(self, driver: str) -> bool:
+        found = self._drivers.find(driver)
+        return found is not None and EXPANDS in found.known_capabilities
+
+    def _pods_known(self) -> None:
+        self.in_use.changed()
+        self.controller.tell(PODS_KNOWN)
+
+    def _names_in_use(self) -> set[str]:
+        """What the Node is to report. What it reported before the start stays until it is known what every pod wants."""
+        if self._desired.is_known:
+            self._in_use_before = frozenset()
+        return self._actual.in_use | self._in_use_before
+
     # -- one volume
 
     async def _reconcile(self, unique: str) -> Result:
         state = self._state(unique)
         if state is None:
             return Result(why.Forgotten())
-        decision = decide_volume(state, self._facts(state))
+        facts = self._facts(state)
+        decision = decide_volume(state, facts)
+        self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
         for uid, because in decision.refused.items():
-            self._announce(state, uid, "MountVolume.NewMounter initialization", str(because))
+            self._announce(state, uid, f"MountVolume.{decision.refused_at}", str(because))
+        pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
-            return Result(decision.because, after_s=await self._attachments.wait(state))
+            attachment_s = await self._attachments.wait(state)
+            after_s = min(attachment_s, decision.after_s if decision.after_s is not None else attachment_s)
+            return Result(decision.because, waits_for=pods_known, after_s=after_s)
         state.unattached_since = None
         if decision.step is Step.NOTHING:
-            topics = frozenset({REPORTED}) if decision.waits is Waits.REPORT else frozenset[str]()
-            return Result(decision.because, waits_for=topics, after_s=decision.after_s)
+            waits_for = pods_known | ({REPORTED} if decision.waits is Waits.REPORT else set())
+            return Result(decision.because, waits_for=waits_for, after_s=decision.after_s)
         self.controller.explain(unique, decision.because)
+        state.at_work = decision.pod  # so it stays reported in use, and the pod's object stays, also where the pod goes meanwhile
         try:
-            await self._carry_out(state, decision)
+            async with self._watch.around(state, decision):
+                await self._carry_out(state, decision)
         except StepFailed as error:
             self._failed(state, decision, error)
+        except BadName as error:
+            self._failed(state, decision, StepFailed("NewMounter initialization", str(error)))
+        finally:
+            state.at_work = None
+        if decision.pod:
+            await self.pods.step_ended(decision.pod)
         self.in_use.changed()
         return Result(decision.because, again=decision.step is not Step.FORGET)
 
@@ -187,6 +241,8 @@ class NodeVolumes:
             attached=unique in self._actual.attached,
             has_driver=self._drivers.find(state.volume.driver) is not None,
             now=self._clock.now(),
+            in_reach=self._actual.is_in_reach(state.volume),
+            labels={uid: use.label for uid, use in uses.items() if use.label},
             readers=frozenset(uid for uid, use in uses.items() if use.read_only),
         )
 
@@ -197,17 +253,18 @@ class NodeVolumes:
         match decision.step:
             case Step.STAGE:
                 await self._attachments.read(state)
-                await steps.stage(state, next(iter(uses.values())).fs_group)
-                state.device_failure = None
+                if (use := next(iter(uses.values()), None)) is not None:  # they may all have gone during the read
+                    await steps.stage(state, use)
+                    state.device_failure = None
             case Step.PUBLISH:
                 await self._attachments.read(state)
-                await steps.publish(state, uses[uid])
+                if (use := uses.get(uid)) is None:  # gone during the read
+                    return
+                await steps.publish(state, use)
                 state.publications[uid].failure = None
                 self._actual.announced_no_more(uid, state.volume.unique)
-                self.pods.wake(uid)
             case Step.UNPUBLISH:
                 await steps.unpublish(state, uid)
-                await self.pods.unpublished(uid)
             case Step.UNSTAGE:
                 await steps.unstage(state)
                 state.device_failure = state.context = None
@@ -218,10 +275,9 @@ class NodeVolumes:
 
     def _failed(self, state: VolumeState, decision: Decision, error: StepFailed) -> None:
         """Remembers when the step may be tried again, and tells the users of the pods that it keeps waiting."""
-        volume, pods = state.volume, [decision.pod]
+        volume = state.volume
         if decision.step in (Step.STAGE, Step.UNSTAGE):
             failure = state.device_failure = self._growth.failure(state.device_failure, error)
-            pods = list(self._desired.uses(volume.unique))
         elif decision.step is Step.EXPAND:
             failure = state.growth_failure = self._growth.failure(state.growth_failure, error)
             self.pods.look_again(decision.pod)  # the claim is another one by now
@@ -230,9 +286,23 @@ class NodeVolumes:
             failure = publication.failure = self._growth.failure(publication.failure, error)
         retry_in_s = round(failure.not_before - self._clock.now(), 3)
         _log.error("A step of a volume failed", step=error.step, volume=volume.unique, reason=str(error), retry_in_s=retry_in_s)
-        for uid in pods:
-            self._announce(state, uid, f"{'MapVolume' if volume.is_block else 'MountVolume'}.{error.step}", str(error), error.reason)
+        for uid in self._pods_of(state, decision):
+            self._announce(state, uid, f"{_kind(state)}.{error.step}", str(error), error.reason)
+
+    def _tell_slow(self, state: VolumeState, decision: Decision, step: str, text: str) -> None:
+        for uid in self._pods_of(state, decision):
+            about = f'{_kind(state)}.{step} of volume "{state.volume.spec_name}" takes long: {text}'
+            self._actual.announce(uid, state.volume.unique, about, "FailedMapVolume" if state.volume.is_block else "FailedMount")
+
+    def _pods_of(self, state: VolumeState, decision: Decision) -> list[str]:
+        """The pods whose users are to hear of the step."""
+        return [decision.pod] if decision.pod else list(self._desired.uses(state.volume.unique))
 
     def _announce(self, state: VolumeState, uid: str, step: str, text: str, reason: str = "FailedMount") -> None:
         about = f'{step} failed for volume "{state.volume.spec_name}" : {text}'
         self._actual.announce(uid, state.volume.unique, about, reason)
+
+
+def _kind(state: VolumeState) -> str:
+    """What mounting is called in the events of such a volume."""
+    return "MapVolume" if state.volume.is_block else "MountVolume"

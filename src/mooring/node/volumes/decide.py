@@ -33,6 +33,7 @@ class Waits(enum.Enum):
     DRIVER = "driver"
     PODS = "pods"
     OTHER_POD = "other-pod"
+    NODE = "node"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Facts:
 
     wanted: the pods that use the volume, by uid, to their names. unsure: pods that are alive, and whose volumes are not known yet.
     may_take_away: False until every pod of this node was looked at after a start. reported: the Node's status says that it is in use.
-    attached: the Node's status lists it. has_driver: its driver is registered. now: monotonic seconds. readers: the
-    pods that only read it.
+    attached: the Node's status lists it. has_driver: its driver is registered. now: monotonic seconds. in_reach: its
+    node affinity means this node. readers: the pods that only read it. labels: the SELinux labels that pods want, where they want one.
     """
 
     wanted: Mapping[str, str]
@@ -52,14 +53,16 @@ class Facts:
     attached: bool
     has_driver: bool
     now: float
+    in_reach: bool = True
     readers: frozenset[str] = frozenset()
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
     """step, and for whom: the pod's uid for PUBLISH and UNPUBLISH. waits: in place of a step. after_s: when to look again, at the latest.
 
-    refused: pods that can't have the volume as things are, to the reason that they are told.
+    refused: pods that can't have the volume as things are, to the reason that they are told. refused_at: the step in their event.
     """
 
     because: Because
@@ -68,15 +71,17 @@ class Decision:
     waits: Waits | None = None
     after_s: float | None = None
     refused: Mapping[str, Because] = dataclasses.field(default_factory=dict)
+    refused_at: str = "NewMounter initialization"
 
 
 def decide_volume(state: VolumeState, facts: Facts) -> Decision:
     """The next step, or what is waited for."""
     leaving = _leaving(state, facts)
-    if leaving is not None:
+    if leaving is not None and (leaving.step is not Step.NOTHING or not facts.wanted):
         return leaving
-    if facts.wanted:
-        return _arriving(state, facts)
+    if facts.wanted:  # a pod that can't be got rid of does not keep the others waiting, and is not forgotten for them
+        arriving = _arriving(state, facts)
+        return arriving if leaving is None else dataclasses.replace(arriving, after_s=_sooner(arriving.after_s, leaving.after_s))
     if any(one.stand is not Stand.ABSENT for one in state.publications.values()):
         return Decision(why.PodsUnknown(), waits=Waits.PODS)
     if state.device is Stand.ABSENT:
@@ -89,7 +94,7 @@ def decide_volume(state: VolumeState, facts: Facts) -> Decision:
 
 
 def _leaving(state: VolumeState, facts: Facts) -> Decision | None:
-    """The next pod that the volume is taken from, or a wait where all of those that are due have failed; None when none leaves."""
+    """The next pod that the volume is taken from, or a wait where all of these have failed or the driver is away; None when none leaves."""
     gone = [
         (uid, one)
         for uid, one in state.publications.items()
@@ -101,8 +106,6 @@ def _leaving(state: VolumeState, facts: Facts) -> Decision | None:
     if due and facts.has_driver:
         uid, _ = due[0]
         return Decision(why.Unpublishing(uid), Step.UNPUBLISH, uid)
-    if facts.wanted:
-        return None  # a pod that can't be got rid of does not keep the others waiting
     if not facts.has_driver:
         return Decision(why.NoDriver(state.volume.driver), waits=Waits.DRIVER)
     return _failing(min((one.failure for _, one in gone if one.failure is not None), key=lambda failure: failure.not_before), facts)
@@ -112,6 +115,16 @@ def _arriving(state: VolumeState, facts: Facts) -> Decision:
     due = {uid: name for uid, name in facts.wanted.items() if _needs(state.publications.get(uid))}
     if not due:
         return _growing(state, facts) or Decision(why.Settled())
+    taken = why.TakenByAnotherPod()
+    refused = dict.fromkeys(_held_by_others(state, due), taken) if state.volume.is_for_one_pod else {}
+    if len(refused) == len(due):
+        return Decision(taken, waits=Waits.OTHER_POD, refused=refused)
+    giving = _giving(state, facts, {uid: name for uid, name in due.items() if uid not in refused})
+    return dataclasses.replace(giving, refused={**giving.refused, **refused})
+
+
+def _giving(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decision:
+    """due: the pods that are to get the volume, to their names."""
     if state.attachable and not facts.reported:
         return Decision(why.ToBeReported(), waits=Waits.REPORT)
     if state.attachable and not facts.attached:
@@ -119,9 +132,34 @@ def _arriving(state: VolumeState, facts: Facts) -> Decision:
     if not facts.has_driver:
         absent = why.NoDriver(state.volume.driver)
         return Decision(absent, waits=Waits.DRIVER, refused=dict.fromkeys(due, absent))
-    if state.volume.is_for_one_pod and (others := _held_by_others(state, due)):
-        taken = why.TakenByAnotherPod()
-        return Decision(taken, waits=Waits.OTHER_POD, refused=dict.fromkeys(others, taken))
+    if not facts.in_reach:
+        far = why.OutOfReach()
+        return Decision(far, waits=Waits.NODE, refused=dict.fromkeys(due, far), refused_at="NodeAffinity check")
+    alike = _labelled_alike(state, facts, due)
+    unlike = dict.fromkeys(due.keys() - alike.keys(), why.LabelledOtherwise(state.volume.spec_name))
+    decision = _mounting(state, facts, alike) if alike else _relabelling(state, facts)
+    return dataclasses.replace(decision, refused={**decision.refused, **unlike})
+
+
+def _labelled_alike(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Mapping[str, str]:
+    """The pods that want the volume under the SELinux label that it has here; before it is here, the label of the first pod."""
+    if state.volume.is_block:
+        return due
+    label = facts.labels.get(next(iter(due)), "") if state.is_empty else state.label
+    return {uid: name for uid, name in due.items() if facts.labels.get(uid, "") == label}
+
+
+def _relabelling(state: VolumeState, facts: Facts) -> Decision:
+    """The volume is here under another label than any pod that is due wants: it has to leave the node first."""
+    because = why.LabelledOtherwise(state.volume.spec_name)
+    is_held = any(one.stand is not Stand.ABSENT for one in state.publications.values())
+    if is_held or not facts.may_take_away or facts.unsure:
+        return Decision(because, waits=Waits.OTHER_POD)
+    return _once_due(state.device_failure, facts) or Decision(because, Step.UNSTAGE)
+
+
+def _mounting(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decision:
+    """Nothing keeps these pods from having the volume but its own steps."""
     if state.device is not Stand.DONE and not state.volume.is_inline:
         return _once_due(state.device_failure, facts) or Decision(why.Staging(), Step.STAGE)
     ready = [uid for uid in due if (one := state.publications.get(uid)) is None or _is_due(one.failure, facts)]
@@ -158,6 +196,10 @@ def _is_due(failure: Failure | None, facts: Facts) -> bool:
 
 def _once_due(failure: Failure | None, facts: Facts) -> Decision | None:
     return None if failure is None or _is_due(failure, facts) else _failing(failure, facts)
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    return min((seconds for seconds in (one, other) if seconds is not None), default=None)
 
 
 def _failing(failure: Failure, facts: Facts) -> Decision:

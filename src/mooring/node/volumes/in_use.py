@@ -9,9 +9,11 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Final
 
-from mooring.api.core import NODES
+from mooring.api.core import NODES, Node
+from mooring.api.meta import Key
 from mooring.base.clock import Clock
 from mooring.base.log import logger
+from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError
 
@@ -25,11 +27,21 @@ class InUseReport:
     """names: all that the node uses now. reported: called after each report that has come through."""
 
     def __init__(
-        self, cluster: Cluster, node_name: str, names: Callable[[], Collection[str]], reported: Callable[[], None], *, clock: Clock
+        self,
+        cluster: Cluster,
+        nodes: Informer[Node],
+        node_name: str,
+        names: Callable[[], Collection[str]],
+        reported: Callable[[], None],
+        *,
+        clock: Clock,
     ) -> None:
-        self._cluster, self._node_name, self._names, self._reported, self._clock = cluster, node_name, names, reported, clock
-        self._reports: frozenset[str] | None = None  # what the Node says, None while that is not known
+        self._cluster, self._nodes, self._node_name, self._clock = cluster, nodes, node_name, clock
+        self._names, self._reported = names, reported
+        self._reports: frozenset[str] | None = None  # what the Node says, None while that is not known; certain to be there
+        self._is_unsure = False  # a write is on its way, or its answer was lost
         self._changed = asyncio.Event()
+        nodes.on_change(self._node_changed)
 
     def begin(self, present: Collection[str]) -> None:
         """present: what the Node's status says at the start."""
@@ -44,6 +56,16 @@ class InUseReport:
         """True once the API server has stored that this volume is in use."""
         return self._reports is not None and name in self._reports
 
+    def _node_changed(self, change: Change[Node]) -> None:
+        """Whoever wrote the Node, the report is what it says: one that was changed, or lost with the Node, is made again."""
+        present = frozenset(change.new.status.volumes_in_use or ()) if change.new is not None else frozenset[str]()
+        if self._reports is not None and self._is_unsure:
+            present &= self._reports  # the Node as it was before our write
+        if self._reports is not None and present != self._reports:
+            self._reports = present
+            self._changed.set()
+            self._reported()
+
     async def run(self) -> None:
         """Reports until cancelled."""
         while True:
@@ -51,15 +73,18 @@ class InUseReport:
             await self._clock.sleep(GATHER_S)
             self._changed.clear()
             wanted = frozenset(self._names())
-            if self._reports is None or wanted == self._reports:
+            if self._reports is None or (wanted == self._reports and not self._is_unsure):
                 continue
+            self._reports &= wanted  # what this write takes away is in use no more from here on, whatever becomes of its answer
+            self._is_unsure = True
             try:
                 patch = {"status": {"volumesInUse": sorted(wanted) or None}}
-                await self._cluster.patch(NODES, self._node_name, Patch(PatchType.STRATEGIC, patch), subresource="status")
+                write = self._cluster.patch(NODES, self._node_name, Patch(PatchType.STRATEGIC, patch), subresource="status")
+                await self._nodes.write(Key("", self._node_name), write)
             except ApiError as error:
                 _log.error("The volumes in use could not be reported, trying again", error=error)
                 self._changed.set()
                 await self._clock.sleep(AGAIN_S)
                 continue
-            self._reports = wanted
+            self._reports, self._is_unsure = wanted, False
             self._reported()

@@ -30,6 +30,16 @@ class NoDriver:
     driver: str
 
 
+@reason("no matching NodeSelectorTerms")
+class OutOfReach:
+    pass
+
+
+@reason("waiting for unmount of volume {volume}, because it is already mounted to a different pod with a different SELinux label")
+class LabelledOtherwise:
+    volume: str
+
+
 @reason("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
 class TakenByAnotherPod:
     pass

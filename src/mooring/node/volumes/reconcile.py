@@ -36,8 +36,11 @@ class FileSystemSteps(StepTools):
 
     # -- giving
 
-    async def stage(self, state: VolumeState, fs_group: int | None) -> None:
-        """The device is on this node afterwards, for any pod. A driver that does not stage needs nothing, and no folder."""
+    async def stage(self, state: VolumeState, use: PodUse) -> None:
+        """The device is on this node afterwards, for any pod. A driver that does not stage needs nothing, and no folder.
+
+        use: of the first pod, whose group and label the volume gets.
+        """
         volume, step = state.volume, "MountDevice"
         driver, able = await self._able(volume, step)
         if requests.STAGES not in able:
@@ -46,10 +49,10 @@ class FileSystemSteps(StepTools):
         secrets = await self._secret(volume.stage_secret, step)
         staging = self._layout.staging(volume.driver, volume.handle)
         before = state.device
-        record = records.staging_record(volume.driver, volume.handle)
+        record = records.staging_record(volume.driver, volume.handle, use.label)
+        state.device, state.label = Stand.UNCERTAIN, use.label  # a folder without a record is left to be removed, too
         await self._on_disk(volume, step, self._files.begin, staging.parent, record, staging.name)
-        state.device = Stand.UNCERTAIN
-        request = requests.stage(volume, staging, able, fs_group, state.context or {}, secrets)
+        request = requests.stage(volume.labelled(use.label), staging, able, use.fs_group, state.context or {}, secrets)
         try:
             await driver.rpc.node_stage_volume(request, Call(CALL_S))
         except DriverError as error:
@@ -72,10 +75,12 @@ class FileSystemSteps(StepTools):
         publication = state.publications.setdefault(use.uid, Publication(volume.spec_name, Stand.ABSENT))
         before = publication.stand
         mode = records.EPHEMERAL if volume.is_inline else records.PERSISTENT
-        await self._on_disk(volume, step, self._files.begin, target.parent, self._publish_record(volume, mode))
-        publication.stand = Stand.UNCERTAIN
+        publication.stand, state.label = Stand.UNCERTAIN, use.label
+        await self._on_disk(volume, step, self._files.begin, target.parent, self._publish_record(volume, mode, use.label))
         all_secrets = {**secrets, **injected.secrets}
-        request = requests.publish(volume, use, target, staging, able, state.context or {}, all_secrets, injected.context)
+        request = requests.publish(
+            volume.labelled(use.label), use, target, staging, able, state.context or {}, all_secrets, injected.context
+        )
         try:
             await driver.rpc.node_publish_volume(request, Call(CALL_S))
         except DriverError as error:
@@ -114,6 +119,7 @@ class FileSystemSteps(StepTools):
         record = await self._on_disk(volume, step, records.read, staging.parent)
         foreign = await self._on_disk(volume, step, self._files.foreign_references, staging, self._layout.root)
         if record is None:
+            await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
             state.device = Stand.ABSENT
             return
         if foreign:

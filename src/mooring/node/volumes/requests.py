@@ -48,6 +48,7 @@ class PodUse:
 
     volume_name: the volume's name in the pod. claim: its claim's name, "" for an inline volume. read_only: as the pod says, which is not
     what the PersistentVolume says. fs_group, fs_group_policy: of the pod's security context.
+    label: the SELinux label that it wants the volume under, "" for any.
     """
 
     uid: str
@@ -59,6 +60,7 @@ class PodUse:
     read_only: bool = False
     fs_group: int | None = None
     fs_group_policy: str = ""
+    label: str = ""
 
     @property
     def info(self) -> dict[str, str]:

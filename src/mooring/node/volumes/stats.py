@@ -1,12 +1,13 @@
 """How full the volumes are, and whether they are well: the driver is asked once a minute for each volume of each pod.
 
-Source: kubelet 1.36, pkg/kubelet/metrics/collectors/volume_stats.go. Differs: volumes are asked for in turn, not all at once.
+Source: kubelet 1.36, pkg/kubelet/metrics/collectors/volume_stats.go. Differs: the volumes of one driver are asked for in turn.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.drivers import CALL_S, Drivers, NotRegistered
 from mooring.node.volumes.requests import STATS, PodUse
 
@@ -72,22 +74,47 @@ def usage_of(answer: csi.NodeGetVolumeStatsResponse) -> Usage:
     return found
 
 
-class VolumeStats(Collector):
-    """Asks, and shows what it was told as metrics. volumes: all that are published now. abnormal: told of a volume that is not well."""
+class UsageMetrics(Collector):
+    """The usage of volumes as metrics, for all nodes of one process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._sources: dict[str, Callable[[], Mapping[Asked, Usage]]] = {}
+        registry.register(self)
+
+    def show(self, node_name: str, usages: Callable[[], Mapping[Asked, Usage]]) -> None:
+        """Shows this node's volumes from now on."""
+        self._sources[node_name] = usages
+
+    def describe(self) -> Iterable[Metric]:
+        return [Metric(name, text, "gauge") for name, (text, _) in _GAUGES.items()]
+
+    def collect(self) -> Iterable[Metric]:
+        for name, (text, value_of) in _GAUGES.items():
+            metric = Metric(name, text, "gauge")
+            for source in self._sources.values():
+                for volume, usage in source().items():
+                    value = value_of(usage)
+                    if volume.claim and value is not None:
+                        metric.add_sample(name, {"namespace": volume.namespace, "persistentvolumeclaim": volume.claim}, value)
+            yield metric
+
+
+class VolumeStats:
+    """Asks the drivers of one node. volumes: all that are published now. abnormal: told of a volume that is not well."""
 
     def __init__(
         self,
         drivers: Drivers,
         volumes: Callable[[], Iterable[Asked]],
         abnormal: Callable[[Asked, str], None],
-        registry: CollectorRegistry,
+        metrics: NodeMetrics,
         *,
         clock: Clock,
         randomness: Random,
     ) -> None:
-        self._drivers, self._volumes, self._abnormal, self._clock, self._randomness = drivers, volumes, abnormal, clock, randomness
-        self._usages: dict[Asked, Usage] = {}
-        registry.register(self)
+        self._drivers, self._volumes, self._abnormal, self._metrics = drivers, volumes, abnormal, metrics
+        self._clock, self._randomness = clock, randomness
+        self.usages: dict[Asked, Usage] = {}
 
     async def run(self) -> None:
         """Asks until cancelled."""
@@ -96,10 +123,17 @@ class VolumeStats(Collector):
             await self.ask_all()
 
     async def ask_all(self) -> None:
-        """Asks once for each volume; what has gone is forgotten."""
+        """Asks once for each volume: those of one driver in turn, so that a driver that hangs holds up no other. Forgets what has gone."""
         volumes = list(self._volumes())
-        self._usages = {volume: self._usages[volume] for volume in volumes if volume in self._usages}
+        self.usages = {volume: self.usages[volume] for volume in volumes if volume in self.usages}
+        async with asyncio.TaskGroup() as group:
+            for driver in sorted({volume.driver for volume in volumes}):
+                mine = [volume for volume in volumes if volume.driver == driver]
+                group.create_task(self._ask(mine), name=f"node/stats/{driver}")
+
+    async def _ask(self, volumes: Iterable[Asked]) -> None:
         for volume in volumes:
+            began = self._clock.now()
             try:
                 usage = await self._asked(volume)
             except (DriverError, NoStats, NotRegistered) as error:
@@ -107,7 +141,8 @@ class VolumeStats(Collector):
                 continue
             if usage is None:
                 continue
-            self._usages[volume] = usage
+            self._metrics.stats(volume.driver, self._clock.now() - began)
+            self.usages[volume] = usage
             if usage.abnormal:
                 self._abnormal(volume, usage.abnormal)
 
@@ -123,18 +158,6 @@ class VolumeStats(Collector):
             if error.code == Code.UNIMPLEMENTED:
                 return None
             raise
-
-    def describe(self) -> Iterable[Metric]:
-        return [Metric(name, text, "gauge") for name, (text, _) in _GAUGES.items()]
-
-    def collect(self) -> Iterable[Metric]:
-        for name, (text, value_of) in _GAUGES.items():
-            metric = Metric(name, text, "gauge")
-            for volume, usage in self._usages.items():
-                value = value_of(usage)
-                if volume.claim and value is not None:
-                    metric.add_sample(name, {"namespace": volume.namespace, "persistentvolumeclaim": volume.claim}, value)
-            yield metric
 
 
 _GAUGES: Final[dict[str, tuple[str, Callable[[Usage], float | None]]]] = {

@@ -13,6 +13,7 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, NotFound
 from mooring.node.volumes.expansion import decide_growth
 from mooring.node.volumes.requests import PodUse
+from mooring.node.volumes.selinux import LabelConflict, Labels
 from mooring.node.volumes.volume import Volume, of_inline_source, of_persistent_volume
 
 BOUND: Final = "Bound"
@@ -45,8 +46,8 @@ def used_volumes(pod: Pod) -> tuple[tuple[PodVolume, bool, bool], ...]:
 class Resolver:
     """Finds out what a pod's volumes are: one GET for the claim and one for its PersistentVolume."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, labels: Labels) -> None:
+        self._cluster, self._labels = cluster, labels
 
     async def resolve(self, pod: Pod) -> tuple[Mapping[str, tuple[Volume, PodUse]], list[str]]:
         """What the pod wants, by unique name, and what is wrong with the rest."""
@@ -56,7 +57,7 @@ class Resolver:
             try:
                 volume, use = await self._resolved(pod, pod_volume)
                 _check_mode(volume, pod_volume.name, is_mounted=is_mounted, is_device=is_device)
-            except Unusable as error:
+            except (Unusable, LabelConflict) as error:
                 problems.append(str(error))
             except ApiError as error:
                 problems.append(f'failed to get volume "{pod_volume.name}": {error}')
@@ -76,7 +77,8 @@ class Resolver:
         source_claim = pod_volume.persistent_volume_claim
         read_only = source_claim is not None and source_claim.read_only
         volume, name = of_persistent_volume(pv, decide_growth(claim, pv)), claim.metadata.name
-        return volume, _use(pod, pod_volume.name, read_only=read_only, claim=name)
+        label = "" if volume.is_block else self._labels.of(pod, pod_volume.name, volume.driver, volume.access_modes)
+        return volume, _use(pod, pod_volume.name, read_only=read_only, claim=name, label=label)
 
     async def _claim(self, pod: Pod, pod_volume: PodVolume) -> PersistentVolumeClaim:
         source = pod_volume.persistent_volume_claim
@@ -113,7 +115,7 @@ class Resolver:
         return pv
 
 
-def _use(pod: Pod, volume_name: str, *, read_only: bool, claim: str = "") -> PodUse:
+def _use(pod: Pod, volume_name: str, *, read_only: bool, claim: str = "", label: str = "") -> PodUse:
     security = pod.spec.security_context
     return PodUse(
         uid=pod.metadata.uid,
@@ -121,6 +123,7 @@ def _use(pod: Pod, volume_name: str, *, read_only: bool, claim: str = "") -> Pod
         name=pod.metadata.name,
         volume_name=volume_name,
         claim=claim,
+        label=label,
         service_account=pod.spec.service_account_name,
         read_only=read_only,
         fs_group=security.fs_group if security is not None else None,

@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from mooring.api.core import PersistentVolume, SecretReference
+from mooring.api.core import NodeSelector, PersistentVolume, SecretReference
 from mooring.api.pods import CSIVolumeSource
 from mooring.node.layout import inline_unique_name, inline_volume_id, unique_name
 from mooring.node.volumes.expansion import Growth
+from mooring.node.volumes.selinux import mount_options
 
 READ_WRITE_ONCE: Final = "ReadWriteOnce"
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
@@ -21,7 +22,8 @@ class Volume:
 
     unique: its name in volumesInUse, and the key of all work on it. handle: the driver's id. spec_name: the PersistentVolume's name, or
     the pod's for an inline volume. is_block: a raw device. is_inline: it lives and dies with one pod. is_known: False for what a record
-    alone tells of: enough to take it away, not to mount it. growth: what the node is to do for its size.
+    alone tells of: enough to take it away, not to mount it. growth: what the node is to do for its size. affinity: the nodes that can reach
+    it, None for all.
     """
 
     unique: str
@@ -39,10 +41,15 @@ class Volume:
     publish_secret: SecretReference | None = None
     expand_secret: SecretReference | None = None
     growth: Growth | None = None
+    affinity: NodeSelector | None = None
 
     @property
     def access_mode(self) -> str:
         return self.access_modes[0] if self.access_modes else READ_WRITE_ONCE
+
+    def labelled(self, label: str) -> Volume:
+        """The volume with the mount option for this SELinux label; "" adds none."""
+        return dataclasses.replace(self, mount_options=(*self.mount_options, *mount_options(label))) if label else self
 
     @property
     def is_for_one_pod(self) -> bool:
@@ -67,6 +74,7 @@ def of_persistent_volume(pv: PersistentVolume, growth: Growth | None = None) -> 
         publish_secret=source.node_publish_secret_ref,
         expand_secret=source.node_expand_secret_ref,
         growth=growth,
+        affinity=pv.spec.node_affinity.required if pv.spec.node_affinity is not None else None,
     )
 
 

@@ -1,0 +1,146 @@
+"""The node service of one driver on one machine: its effects on mounts and folders, one call for a volume at a time.
+
+Calls, locks and most fates are those of the attacher's backend. Of an operation, node_id is the path that the call is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from mooring.base.clock import Clock
+from mooring.csi.codes import Code, DriverError
+from tests.sim.backend import NOT_FINAL, Backend, Operation, _one_of
+from tests.sim.node.machine import Machine
+from tests.sim.node.plan import DriverPlan, Plan
+from tests.sim.story import Story
+
+STAGE, UNSTAGE, PUBLISH, UNPUBLISH = "stage", "unstage", "publish", "unpublish"
+GIVING: Final = (STAGE, PUBLISH)
+
+
+class NodeService(Backend):
+    """restarts: how often it was restarted. back: set while it runs."""
+
+    def __init__(
+        self, world: Any, machine: Machine, own: DriverPlan, plan: Plan, clock: Clock, story: Story, group: asyncio.TaskGroup
+    ) -> None:
+        super().__init__(plan, clock, world.randomness["backend"], story, group)  # type: ignore[arg-type]
+        self._world, self._machine, self._nodes_plan, self.own = world, machine, plan, own
+        self.restarts = 0
+        self.lost = asyncio.Event()
+
+    async def on_volume(self, verb: str, handle: str, path: str) -> None:
+        """Raises DriverError."""
+        await self.call(verb, handle, path, {})
+
+    def gives(self, handle: str) -> Operation | None:
+        """The call at work that may still bring the volume to the node or into a pod."""
+        operation = self.locks.get(handle)
+        is_due = operation is not None and operation.verb in GIVING and not operation.done and operation.fate.takes_effect
+        return operation if is_due else None
+
+    # -- restarts
+
+    def restart(self, away_s: float) -> None:
+        super().restart(away_s)
+        self.restarts += 1
+        self.lost.set()
+        self.lost = asyncio.Event()
+
+    @property
+    def away_s(self) -> float:
+        """How long it is away yet."""
+        return max(0.0, self._down_until - self._clock.now())
+
+    # -- effects
+
+    def _take_effect(self, operation: Operation) -> DriverError | None:
+        operation.done = True
+        error = self._worked(operation)
+        self._story.tell(self._machine.name, f"effect of {self._shown(operation)}: {error or 'ok'}")
+        return error
+
+    def _worked(self, operation: Operation) -> DriverError | None:
+        handle, path = operation.handle, operation.node_id
+        self._world.laws.takes_effect(self._machine, operation.verb, handle, path)
+        match operation.verb:
+            case "stage":
+                return self._stage(handle, path)
+            case "publish":
+                return self._publish(handle, path)
+            case "unpublish":
+                self._unpublish(path)
+            case "unstage":
+                self._machine.unmount(path)
+                self._machine.staged.pop(handle, None)
+        return None
+
+    def _stage(self, handle: str, path: str) -> DriverError | None:
+        if not os.path.isdir(path):
+            return DriverError(Code.INTERNAL, "the staging folder is missing")
+        if handle not in self._machine.staged and not self._is_block(handle):
+            self._machine.mount(path, handle)
+        self._machine.staged[handle] = path
+        return None
+
+    def _publish(self, handle: str, path: str) -> DriverError | None:
+        if not os.path.isdir(os.path.dirname(path)):
+            return DriverError(Code.INTERNAL, "the folder around the target is missing")
+        if path not in self._machine.published:
+            if self._is_block(handle):
+                Path(path).touch()
+                self._machine.devices.add(path)
+            else:
+                os.makedirs(path, exist_ok=True)
+                self._machine.mount(path, handle)
+        self._machine.published[path] = handle
+        return None
+
+    def _unpublish(self, path: str) -> None:
+        """What is not there is fine."""
+        self._machine.unmount(path)
+        self._machine.published.pop(path, None)
+        self._machine.devices.discard(path)
+        with contextlib.suppress(OSError):
+            if os.path.isfile(path):
+                os.unlink(path)
+            elif not self.own.leaves_folders:
+                os.rmdir(path)
+
+    def _is_block(self, handle: str) -> bool:
+        volume = self._nodes_plan.volume_of(handle)
+        return volume is not None and volume.block
+
+    async def _work(self, operation: Operation) -> None:
+        """As the backend's. A call that fails may have done a part of its work; one that did all of it mostly leaves that open."""
+        fate = operation.fate
+        if fate.takes_effect and fate.error is not None and not self._may_lie(operation):
+            operation.fate = dataclasses.replace(fate, error=_one_of(NOT_FINAL, self._randomness))
+        if not fate.takes_effect and self.faulty and self._randomness.happens(self._nodes_plan.half):
+            self._half(operation)
+        await super()._work(operation)
+
+    def _may_lie(self, operation: Operation) -> bool:
+        """True where the answer may say that nothing was done: the mount table shows it all the same."""
+        return not self._is_block(operation.handle) and self._randomness.happens(self._nodes_plan.lies)
+
+    def _answer(self, operation: Operation, error: DriverError | None) -> None:
+        if operation.answer.done():
+            self._story.tell(self._machine.name, f"nobody waits for the answer to {self._shown(operation)}")
+        else:
+            operation.answer.set_result(error)
+
+    def _half(self, operation: Operation) -> None:
+        path = operation.node_id
+        if operation.verb == PUBLISH and os.path.isdir(os.path.dirname(path)) and not self._is_block(operation.handle):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path)
+            self._story.tell(self._machine.name, f"half of {self._shown(operation)}")
+
+    def _shown(self, operation: Operation) -> str:
+        return f"{operation.verb} {operation.handle} {self._machine.short(operation.node_id)}"

@@ -1,0 +1,178 @@
+"""What one incarnation of an agent speaks with: a driver's node service, its plugin's registration, and the folder of sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mooring.base.errors import ConfigError
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.in_process import InProcessDriver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.proto import pluginregistration_pb2 as registration
+from mooring.csi.registration import CSI_PLUGIN
+from tests.sim.mortal import Mortal
+from tests.sim.node.driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE, NodeService
+from tests.sim.node.machine import Machine
+
+RETURN_S_MAX = 10.0
+_RPC = csi.NodeServiceCapability.RPC
+
+
+class Endpoint:
+    """A plugin for InProcessDriver."""
+
+    def __init__(self, world: Any, machine: Machine, mortal: Mortal, service: NodeService) -> None:
+        self._world, self._machine, self._mortal, self._service = world, machine, mortal, service
+
+    async def node_get_info(self, request: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:
+        await self._asked("get info")
+        own = self._service.own.name
+        return csi.NodeGetInfoResponse(node_id=f"{own} on {self._machine.name}", accessible_topology={"segments": {f"{own}/zone": "a"}})
+
+    async def node_get_capabilities(self, request: csi.NodeGetCapabilitiesRequest) -> csi.NodeGetCapabilitiesResponse:
+        await self._asked("get capabilities")
+        able = [_RPC.STAGE_UNSTAGE_VOLUME] if self._service.own.stages else []
+        return csi.NodeGetCapabilitiesResponse(capabilities=[{"rpc": {"type": one}} for one in able])
+
+    async def node_stage_volume(self, request: csi.NodeStageVolumeRequest) -> csi.NodeStageVolumeResponse:
+        await self._call(STAGE, request.volume_id, request.staging_target_path, request)
+        return csi.NodeStageVolumeResponse()
+
+    async def node_unstage_volume(self, request: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
+        await self._call(UNSTAGE, request.volume_id, request.staging_target_path, request)
+        return csi.NodeUnstageVolumeResponse()
+
+    async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
+        await self._call(PUBLISH, request.volume_id, request.target_path, request)
+        return csi.NodePublishVolumeResponse()
+
+    async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
+        await self._call(UNPUBLISH, request.volume_id, request.target_path, request)
+        return csi.NodeUnpublishVolumeResponse()
+
+    async def _asked(self, what: str) -> None:
+        await self._mortal.point(f"before {what}")
+        self._world.laws.done(self._mortal.number, f"{what} {self._machine.name}", self._world.clock.now())
+        await self._service.answer_time()
+
+    async def _call(self, verb: str, handle: str, path: str, request: Any) -> None:
+        what = f"{verb} {handle} {self._machine.short(path)}"
+        await self._mortal.point(f"before {what}")
+        self._tell(what)
+        laws, number = self._world.laws, self._mortal.number
+        laws.done(number, f"{what} {self._machine.name}", self._world.clock.now())
+        laws.call_begins(self._machine, number, verb, handle, path, request)
+        outcome = "gave up waiting"
+        try:
+            await self._world.clock.sleep(0)  # no call ends without the others having had their turn
+            self._check_secret(verb, handle, request)
+            await self._service.on_volume(verb, handle, path)
+            await self._mortal.point(f"after {what}")
+            outcome = "ok"
+        except DriverError as error:
+            outcome = str(error)
+            raise
+        finally:
+            if self._mortal.alive:
+                self._tell(f"{what}: {outcome}")
+            laws.call_ends(self._machine, number, handle)
+
+    def _check_secret(self, verb: str, handle: str, request: Any) -> None:
+        """Raises DriverError."""
+        volume = self._world.plan.volume_of(handle)
+        if volume is None or verb not in (STAGE, PUBLISH):
+            return
+        name = volume.stage_secret if verb == STAGE else volume.publish_secret
+        if name and dict(request.secrets) != {"token": self._world.backend.secrets[name]}:
+            raise DriverError(Code.UNAUTHENTICATED, f"not the right token: {dict(request.secrets)}")
+
+    def _tell(self, what: str) -> None:
+        self._world.story.tell(self._mortal.who, what)
+
+
+class Connection(InProcessDriver):
+    """To a driver's endpoint, as the agent holds it."""
+
+    def __init__(self, world: Any, endpoint: Endpoint, service: NodeService, **options: Any) -> None:
+        super().__init__(endpoint, **options)
+        self._world, self._service, self._restarts = world, service, service.restarts
+
+    async def connect(self, timeout_s: float, advice: str) -> None:
+        """Raises ConfigError."""
+        await self._world.clock.sleep(min(timeout_s, self._service.away_s))
+        if self._service.away_s:
+            raise ConfigError(f"no connection within {timeout_s:g} s; {advice}")
+
+    async def lost(self) -> None:
+        if self._service.restarts == self._restarts:
+            await self._service.lost.wait()
+        self._restarts = self._service.restarts
+
+    async def reconnected(self) -> None:
+        await self._world.clock.sleep(self._service.away_s)
+
+    async def close(self) -> None:
+        pass
+
+
+class Plugin:
+    """A registrar behind its socket. It leaves, and comes back after a while, when it is told that it was refused."""
+
+    def __init__(self, world: Any, machine: Machine, mortal: Mortal, socket: Path) -> None:
+        self._world, self._machine, self._mortal, self._socket = world, machine, mortal, socket
+        self._driver = socket.name.removesuffix("-reg.sock")
+
+    async def get_info(self, timeout_s: float) -> registration.PluginInfo:
+        await self._reached("get info")
+        return registration.PluginInfo(type=CSI_PLUGIN, name=self._driver, endpoint=f"/{self._driver}", supported_versions=["1.0.0"])
+
+    async def notify(self, *, registered: bool, error: str = "", timeout_s: float) -> None:
+        await self._reached(f"notify {'registered' if registered else f'refused: {error}'}")
+        if not registered:
+            self._machine.remove_socket(self._driver)
+            self._world.backend.group.create_task(self._come_back(), name="registrar")
+
+    async def close(self) -> None:
+        pass
+
+    async def _come_back(self) -> None:
+        await self._world.clock.sleep(self._world.randomness["backend"].uniform(0.5, RETURN_S_MAX))
+        self._machine.make_socket(self._driver)
+
+    async def _reached(self, what: str) -> None:
+        """Raises DriverError."""
+        shown = f"{what} of the plugin of {self._driver}"
+        await self._mortal.point(f"before {shown}")
+        self._world.laws.done(self._mortal.number, f"{shown} at {self._machine.name}", self._world.clock.now())
+        self._world.story.tell(self._mortal.who, shown)
+        await self._world.clock.sleep(0)
+        if self._socket not in self._machine.sockets:
+            raise DriverError(Code.UNAVAILABLE, "nobody listens")
+        if self._world.faulty and self._world.randomness["backend"].happens(self._world.plan.driver.failed / 3):
+            raise DriverError(Code.UNAVAILABLE, "as the seed says")
+        await self._mortal.point(f"after {shown}")
+
+
+class Watch:
+    """The folder of registration sockets, as one agent follows it."""
+
+    def __init__(self, machine: Machine, mortal: Mortal, changed: Callable[[Path], None]) -> None:
+        self._machine, self._mortal, self._changed = machine, mortal, changed
+        self._looks = False
+
+    def generation(self, socket: Path) -> int | None:
+        return self._machine.sockets.get(socket) if self._looks else None
+
+    async def run(self) -> None:
+        self._looks = True
+        self._machine.on_socket = self._happened
+        for socket in tuple(self._machine.sockets):
+            self._happened(socket)
+        await asyncio.get_running_loop().create_future()
+
+    def _happened(self, socket: Path) -> None:
+        if self._mortal.alive:
+            self._changed(socket)

@@ -1,0 +1,281 @@
+"""What must hold at every step of a life of nodes, judged on the truth: the server's store, the machines and the drivers.
+
+| law               | broken when                                                                                              |
+|-------------------|----------------------------------------------------------------------------------------------------------|
+| not-attached      | a driver is called for a volume that is not attached to the node, and has to be                          |
+| context-wrong     | a driver is given what the attacher noted for another attachment                                         |
+| not-in-use        | a volume is, or may become, staged or published on a node that does not report it in use                 |
+| detached-in-use   | the controller detaches a volume that is staged or published, because the node did not report it         |
+| staged-twice      | a volume for one node is staged on two                                                                   |
+| two-pods          | a volume for one pod is published to two                                                                 |
+| publish-unstaged  | a volume is published that is not staged, though its driver stages, or with another staging path         |
+| unstage-published | a volume is unstaged that is published to a pod                                                          |
+| unpublish-wanted  | a volume is taken from a pod that lives                                                                  |
+| unrecorded        | a volume becomes staged or published without its record on the disk                                      |
+| record-dropped    | a record is removed while its volume is, or may become, staged or published                              |
+| deleted-in-mount  | something is removed from a mounted volume                                                               |
+| running-without   | a pod is said to run, and not all of its volumes are there                                               |
+| pod-dropped       | a pod is removed while something of its volumes is, or may come, there, or that nobody has deleted       |
+| secret-shown      | a secret's value stands in the log or in an object                                                       |
+| overlap           | one agent has two calls in flight for one volume                                                         |
+| hot-loop          | one thing is done too often                                                                              |
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from mooring.api.core import NODES
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.table import Change
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.node import records
+from mooring.node.layout import inline_volume_id, unique_name
+from tests.sim.laws import PER_SECOND_MAX
+from tests.sim.node.machine import Machine
+from tests.sim.node.plan import RWOP, SECRET_MARK, DriverPlan, Plan, VolumePlan
+from tests.sim.truth import Truth
+
+STAGE, UNSTAGE, PUBLISH, UNPUBLISH = "stage", "unstage", "publish", "unpublish"
+GIVING: Final = (STAGE, PUBLISH)
+FINISHED: Final = ("Succeeded", "Failed")
+Json = dict[str, Any]
+
+
+class Laws:
+    """pods: all that there are, by uid. removed_by_force: uids of pods that a user has removed without waiting for the node.
+
+    torn: what was detached although a node had it in use: (handle, node). counts: calls by verb.
+    """
+
+    def __init__(self, truth: Truth, site: Any, plan: Plan, fail: Callable[[str, str], None]) -> None:
+        self._truth, self._site, self._plan, self._fail = truth, site, plan, fail
+        self._in_flight: dict[tuple[str, int, str], str] = {}
+        self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
+        self._in_use: dict[str, frozenset[str]] = {}
+        self.pods: dict[str, Json] = {}
+        self.removed_by_force: set[str] = set()
+        self.torn: set[tuple[str, str]] = set()
+        self.counts: Counter[str] = Counter()
+        self.on_change: Callable[[], None] = lambda: None
+
+    def done(self, process: int, what: str, at_s: float) -> None:
+        recent = self._recent[process, what]
+        recent.append(at_s)
+        while recent[0] < at_s - 1.0:
+            recent.popleft()
+        if len(recent) > PER_SECOND_MAX and "events" not in what and not what.startswith(("list", "get secrets")):  # of all nodes together
+            self._fail("hot-loop", f"{what}: {len(recent)} times in a second")
+
+    def log_line(self, line: str) -> None:
+        if SECRET_MARK in line:
+            self._fail("secret-shown", f"the log has {line.strip()}")
+
+    # -- calls
+
+    def call_begins(self, machine: Machine, process: int, verb: str, handle: str, path: str, request: Any) -> None:
+        self.counts[verb] += 1
+        key, what = (machine.name, process, handle), f"{verb} {handle} at {machine.name}"
+        if key in self._in_flight:
+            self._fail("overlap", f"{what} while {self._in_flight[key]} is in flight")
+        self._in_flight[key] = what
+        volume = self._plan.volume_of(handle)
+        if volume is not None and self._driver_of(volume).attaches:
+            self._of_attached(machine, volume, verb, request, what)
+        if verb in GIVING:
+            self._is_recorded(machine, verb, handle, path)
+        match verb:
+            case "publish":
+                self._publishes(machine, handle, path, request, what)
+            case "unpublish":
+                self._unpublishes(machine, path, what)
+            case "unstage" if handle in machine.published.values():
+                self._fail("unstage-published", f"{what}, and it is published: {self._targets(machine, handle)}")
+
+    def call_ends(self, machine: Machine, process: int, handle: str) -> None:
+        self._in_flight.pop((machine.name, process, handle), None)
+
+    def _of_attached(self, machine: Machine, volume: VolumePlan, verb: str, request: Any, what: str) -> None:
+        pair = (volume.handle, machine.name)
+        if unique_name(volume.driver, volume.handle) not in self._in_use.get(machine.name, ()):
+            self._fail("not-in-use", f"{what}, and the node does not report it in use")
+        if pair in self.torn:
+            return
+        if pair not in self._site.attached:
+            self._fail("not-attached", f"{what}, and it is not attached")
+        elif verb in GIVING and dict(request.publish_context) != self._site.metadata(*pair):
+            self._fail("context-wrong", f"{what} with {dict(request.publish_context)}, it is {self._site.metadata(*pair)}")
+
+    def _publishes(self, machine: Machine, handle: str, path: str, request: csi.NodePublishVolumeRequest, what: str) -> None:
+        volume = self._plan.volume_of(handle)
+        if volume is None or not self._driver_of(volume).stages:
+            return
+        if machine.staged.get(handle) != request.staging_target_path:
+            staged = machine.short(machine.staged.get(handle))
+            self._fail("publish-unstaged", f"{what} from {machine.short(request.staging_target_path)}, it is staged at {staged}")
+        others = [target for target in self._targets(machine, handle) if target != machine.short(path)]
+        if volume.mode == RWOP and others:
+            self._fail("two-pods", f"{what}, and it is published already: {others}")
+
+    def _unpublishes(self, machine: Machine, path: str, what: str) -> None:
+        for uid, pod in self.pods.items():
+            if uid in path and is_alive(pod):
+                self._fail("unpublish-wanted", f"{what}, and pod {pod['metadata']['name']} lives")
+
+    def takes_effect(self, machine: Machine, verb: str, handle: str, path: str) -> None:
+        """A driver is about to do its work, perhaps long after its caller gave up."""
+        if verb not in GIVING:
+            return
+        self._is_recorded(machine, verb, handle, path)
+        volume = self._plan.volume_of(handle)
+        if volume is None or not self._driver_of(volume).attaches:
+            return
+        if unique_name(volume.driver, handle) not in self._in_use.get(machine.name, ()):
+            self._fail("not-in-use", f"{verb} {handle} comes about at {machine.name}, which does not report it in use")
+        elsewhere = [other.name for other in self._site.machines.values() if other is not machine and self._is_on(other, handle)]
+        if volume.single_node and any((handle, other) not in self.torn for other in elsewhere):
+            self._fail("staged-twice", f"{verb} {handle} at {machine.name}, and it is on {elsewhere}")
+
+    # -- the disk
+
+    def _is_recorded(self, machine: Machine, verb: str, handle: str, path: str) -> None:
+        volume = self._plan.volume_of(handle)
+        folder = Path(path).parent
+        if volume is not None and volume.block:
+            folder = machine.layout.block_record_folder(volume.name)
+        found = records.read(folder)
+        if found is None or found["volumeHandle"] != handle:
+            self._fail("unrecorded", f"{verb} {handle} at {machine.short(path)}, and the record there is {found}")
+
+    def unlinks(self, machine: Machine, path: Path) -> None:
+        """The agent is about to remove a file."""
+        if path.name != records.NAME:
+            return
+        handle = json.loads(path.read_bytes())["volumeHandle"]
+        volume = self._plan.volume_of(handle)
+        if volume is not None and volume.block:
+            paths = [*machine.staged.values()] if handle in machine.staged else []
+            paths += [target for target, other in machine.published.items() if other == handle]
+        else:
+            paths = [one for one in (*machine.staged.values(), *machine.published) if Path(one).parent == path.parent]
+        is_block = volume is not None and volume.block
+        coming = [one for one in self._coming(machine, handle) if is_block or Path(one).parent == path.parent]
+        if paths or coming:
+            shown = [machine.short(one) for one in (*paths, *coming)]
+            self._fail("record-dropped", f"the record {machine.short(path)} is removed, and {handle} is, or may come, at {shown}")
+
+    # -- what is where
+
+    def _driver_of(self, volume: VolumePlan) -> DriverPlan:
+        return self._plan.driver_of(volume.driver)
+
+    def _targets(self, machine: Machine, handle: str) -> list[str]:
+        return [machine.short(target) for target, other in machine.published.items() if other == handle]
+
+    def _is_on(self, machine: Machine, handle: str) -> bool:
+        return handle in machine.staged or handle in machine.published.values()
+
+    def _coming(self, machine: Machine, handle: str) -> list[str]:
+        """The paths at which calls at work may still bring the volume."""
+        found = (service.gives(handle) for service in self._site.services_of(machine.name))
+        return [operation.node_id for operation in found if operation is not None]
+
+    def needs(self, machine: Machine) -> set[str]:
+        """The volumes that the node must report in use, by unique name."""
+        attached = [volume for volume in self._plan.volumes if self._driver_of(volume).attaches]
+        return {
+            unique_name(volume.driver, volume.handle)
+            for volume in attached
+            if self._is_on(machine, volume.handle) or self._coming(machine, volume.handle)
+        }
+
+    # -- changes
+
+    def changed(self, resource: Resource, change: Change) -> None:
+        """The store has changed. Told of every change, at once."""
+        if resource.plural != "secrets" and change.new is not None and SECRET_MARK.encode() in change.new.body:
+            self._fail("secret-shown", f"{resource.plural} {change.key} has {change.new.body.decode()}")
+        if resource.plural == "pods":
+            self._pod_changed(None if change.old is None else change.old.whole(), None if change.new is None else change.new.whole())
+        elif resource.plural == "nodes" and change.new is not None:
+            self._node_changed(change.new.whole())
+        else:
+            return
+        self.on_change()
+
+    def _node_changed(self, node: Json) -> None:
+        name = node["metadata"]["name"]
+        self._in_use[name] = frozenset(node.get("status", {}).get("volumesInUse") or ())
+        missing = self.needs(self._site.machines[name]) - self._in_use[name]
+        if missing:
+            self._fail("not-in-use", f"{name} reports {sorted(self._in_use[name])}, and has {sorted(missing)} too")
+
+    def _pod_changed(self, old: Json | None, new: Json | None) -> None:
+        uid = (new or old or {})["metadata"]["uid"]
+        if new is None:
+            del self.pods[uid]
+            assert old is not None
+            if uid not in self.removed_by_force:
+                self._pod_removed(old)
+            return
+        self.pods[uid] = new
+        if new["status"]["phase"] == "Running" and (old is None or old["status"]["phase"] != "Running"):
+            for what in self.missing(new):
+                self._fail("running-without", f"pod {new['metadata']['name']} is said to run, and {what}")
+
+    def _pod_removed(self, old: Json) -> None:
+        name, uid, machine = old["metadata"]["name"], old["metadata"]["uid"], self._site.machines[old["spec"]["nodeName"]]
+        if "deletionTimestamp" not in old["metadata"]:
+            self._fail("pod-dropped", f"pod {name} is removed, nobody has deleted it")
+        handles = (volume.handle for volume in self._plan.volumes)
+        coming = [path for handle in (*handles, *inline_handles(old)) for path in self._coming(machine, handle) if uid in path]
+        if left := [machine.short(path) for path in (*machine.targets_of(uid), *coming)]:
+            self._fail("pod-dropped", f"pod {name} is removed, and this is, or may come, there: {left}")
+
+    def missing(self, pod: Json) -> Iterator[str]:
+        """What a pod lacks of its volumes."""
+        uid, machine = pod["metadata"]["uid"], self._site.machines[pod["spec"]["nodeName"]]
+        layout = machine.layout
+        for volume in pod["spec"].get("volumes") or ():
+            planned = self._planned(volume)
+            if planned is not None and planned.block:
+                mapped = str(layout.block_map(planned.name) / uid)
+                is_published = str(layout.block_publish(planned.name, uid)) in machine.published
+                is_linked = layout.block_link(uid, planned.name).is_symlink()
+                if not is_published or not is_linked or mapped not in machine.mounts or mapped not in machine.loops:
+                    yield f"the device {planned.name} is not there"
+            elif planned is not None or "csi" in volume:
+                target = str(layout.target(uid, planned.name if planned is not None else volume["name"]))
+                if target not in machine.published or target not in machine.mounts:
+                    yield f"the volume {volume['name']} is not there"
+
+    def _planned(self, volume: Json) -> VolumePlan | None:
+        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        return next((planned for planned in self._plan.volumes if planned.name == name), None)
+
+    # -- the controller
+
+    def detaches(self, volume: VolumePlan, node: str) -> None:
+        """The attach/detach controller takes the volume off the node, and not by force."""
+        machine = self._site.machines[node]
+        if self._is_on(machine, volume.handle) or self._coming(machine, volume.handle):
+            self._fail("detached-in-use", f"{volume.name} is detached from {node}, which has it and does not say so")
+
+
+def is_alive(pod: Json) -> bool:
+    """True while its volumes are to stay."""
+    return "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in FINISHED
+
+
+def inline_handles(pod: Json) -> list[str]:
+    return [inline_volume_id(pod["metadata"]["uid"], volume["name"]) for volume in pod["spec"].get("volumes") or () if "csi" in volume]
+
+
+def node_in_use(truth: Truth, node: str) -> frozenset[str]:
+    """As the API server holds it."""
+    found = truth.get(NODES, node)
+    return frozenset(found.status.volumes_in_use or ()) if found is not None else frozenset()

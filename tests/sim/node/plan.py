@@ -1,0 +1,195 @@
+"""What a seed chooses before a life of nodes begins: drivers, volumes, and how much of each fault there is."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from mooring.base.randomness import Random
+from mooring.node.plugins.drivers import CALL_S
+from tests.sim.plan import ApiFaults, DriverFaults, api_faults, perhaps
+
+NAMESPACE: Final = "default"
+RWO, RWOP, RWX = "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"
+MODES: Final = (RWO, RWO, RWO, RWOP, RWX)
+SECRET_MARK: Final = "sesame"
+"""In every secret value: it must show up nowhere but in a driver's call."""
+PODS_MAX: Final = 5
+"""At once."""
+
+ACTS: Final = {
+    "make_pod": 12,
+    "delete_pod": 7,
+    "force_delete_pod": 2,
+    "finish_pod": 1,
+    "move_pod": 4,
+    "touch_pod": 2,
+    "touch_node": 1,
+    "bind_claim": 3,
+    "drop_secret": 1,
+    "restore_secret": 2,
+    "change_secret": 1,
+    "restart_driver": 2,
+    "remove_socket": 1,
+    "make_socket": 2,
+    "kill_agent": 2,
+    "roll_agent": 1,
+    "reboot": 1,
+}
+"""What users, administrators and accidents can do, with weights."""
+
+_ALWAYS: Final = ("make_pod", "delete_pod", "move_pod", "bind_claim", "restore_secret", "make_socket")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DriverPlan:
+    """attaches: its volumes need an attachment. stages: STAGE_UNSTAGE_VOLUME. inline: it takes inline volumes. asks_again:
+    requiresRepublish. leaves_folders: its unpublish leaves the empty target behind.
+    """
+
+    name: str
+    attaches: bool
+    stages: bool
+    inline: bool
+    asks_again: bool
+    pod_info: bool
+    leaves_folders: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VolumePlan:
+    """name: of the PersistentVolume and of its claim. bound_late: the claim is bound by an act. stage_secret, publish_secret: the
+    names of its secrets, "" for none.
+    """
+
+    name: str
+    handle: str
+    driver: str
+    mode: str
+    block: bool
+    bound_late: bool
+    stage_secret: str
+    publish_secret: str
+
+    @property
+    def single_node(self) -> bool:
+        return self.mode != RWX
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DiskFaults:
+    """Probabilities. failed: per change of the disk. hung: per piece of work, which then begins late, perhaps after its caller gave up."""
+
+    failed: float
+    hung: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """One life. Fields as in the attacher's plan where they have the same names.
+
+    impatient: how often the attach/detach controller detaches what a node still has in use. step_s: the longest pause between two steps
+    of that controller. half: how often a driver's call that fails has done a part of its work. lies: how often one that did its work
+    fails with an error that says it did not. verbosity: of the agents' logs.
+    """
+
+    seed: int
+    drivers: tuple[DriverPlan, ...]
+    volumes: tuple[VolumePlan, ...]
+    nodes: tuple[str, ...]
+    chaos_s: float
+    pause_s: float
+    timeout_s: float
+    history_max: int
+    list_limit: int
+    crash: float
+    crashes_max: int
+    restart_s: float
+    api: ApiFaults
+    driver: DriverFaults
+    disk: DiskFaults
+    half: float
+    lies: float
+    impatient: float
+    step_s: float
+    verbosity: int
+    acts: tuple[str, ...]
+
+    def driver_of(self, name: str) -> DriverPlan:
+        return next(driver for driver in self.drivers if driver.name == name)
+
+    def volume_of(self, handle: str) -> VolumePlan | None:
+        """None for an inline volume's."""
+        return next((volume for volume in self.volumes if volume.handle == handle), None)
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan of a seed."""
+    randomness = Random(seed)
+    drivers = tuple(_driver(randomness, number) for number in range(1 + randomness.below(2)))
+    chaos_s = randomness.uniform(8.0, 40.0)
+    faults = _driver_faults(randomness)
+    if faults.hung:
+        chaos_s *= 5.0
+    return Plan(
+        seed=seed,
+        drivers=drivers,
+        volumes=tuple(_volume(randomness, number, drivers) for number in range(1 + randomness.below(4))),
+        nodes=tuple(f"node{number}" for number in range(1 + randomness.below(3))),
+        chaos_s=chaos_s,
+        pause_s=chaos_s / (8 + randomness.below(20)) / 2,
+        timeout_s=CALL_S,
+        history_max=8 + randomness.below(32) if randomness.happens(0.2) else 10_000,
+        list_limit=1 + randomness.below(3) if randomness.happens(0.2) else 0,
+        crash=perhaps(randomness, 0.6, 0.003, 0.05),
+        crashes_max=1 + randomness.below(6),
+        restart_s=randomness.uniform(0.0, 5.0),
+        api=api_faults(randomness),
+        driver=faults,
+        disk=DiskFaults(perhaps(randomness, 0.3, 0.005, 0.08), perhaps(randomness, 0.2, 0.01, 0.1)),
+        half=perhaps(randomness, 0.5, 0.1, 0.6),
+        lies=perhaps(randomness, 0.3, 0.1, 0.6),
+        impatient=perhaps(randomness, 0.2, 0.1, 0.6),
+        step_s=perhaps(randomness, 0.7, 0.05, 3.0),
+        verbosity=5 if randomness.happens(0.15) else 0,
+        acts=_acts(randomness),
+    )
+
+
+def _driver(randomness: Random, number: int) -> DriverPlan:
+    return DriverPlan(
+        name=f"d{number}.example.com",
+        attaches=randomness.happens(0.75),
+        stages=randomness.happens(0.8),
+        inline=randomness.happens(0.5),
+        asks_again=randomness.happens(0.2),
+        pod_info=randomness.happens(0.5),
+        leaves_folders=randomness.happens(0.3),
+    )
+
+
+def _volume(randomness: Random, number: int, drivers: tuple[DriverPlan, ...]) -> VolumePlan:
+    return VolumePlan(
+        name=f"pv{number}",
+        handle=f"handle{number}",
+        driver=drivers[randomness.below(len(drivers))].name,
+        mode=MODES[randomness.below(len(MODES))],
+        block=randomness.happens(0.25),
+        bound_late=randomness.happens(0.15),
+        stage_secret=f"pv{number}-stage" if randomness.happens(0.2) else "",
+        publish_secret=f"pv{number}-publish" if randomness.happens(0.2) else "",
+    )
+
+
+def _driver_faults(randomness: Random) -> DriverFaults:
+    return DriverFaults(
+        failed=perhaps(randomness, 0.4, 0.05, 0.4),
+        lost=perhaps(randomness, 0.5, 0.05, 0.4),
+        hung=perhaps(randomness, 0.25, 0.03, 0.2),
+        latency_s=randomness.uniform(0.0, 2.0),
+    )
+
+
+def _acts(randomness: Random) -> tuple[str, ...]:
+    chosen = [act for act in ACTS if act in _ALWAYS or randomness.happens(0.5)]
+    return tuple(act for act in chosen for _ in range(ACTS[act]))

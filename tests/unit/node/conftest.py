@@ -1,0 +1,5 @@
+"""Fixtures of the node's tests."""
+
+from tests.unit.node.volume_world import world
+
+__all__ = ["world"]

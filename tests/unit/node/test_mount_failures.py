@@ -1,0 +1,159 @@
+"""Calls that fail on the way into a pod: what is known for sure is undone, what may have happened is taken back by the driver."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from mooring.api.pods import PODS
+from mooring.csi.codes import Code
+from mooring.node.volumes import fs_group
+from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.scripted_driver import Fail, Lose, Wait
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.node.volume_world import VolumesWorld
+
+UNCERTAIN = [Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED]
+FINAL = [Code.INTERNAL, Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.FAILED_PRECONDITION, Code.UNKNOWN]
+
+
+@pytest.mark.parametrize("code", UNCERTAIN)
+@in_virtual_time
+async def test_MNT6_a_stage_that_may_have_happened_is_taken_back(world: VolumesWorld, code: Code) -> None:
+    world.driver.script(STAGE, Lose(code))
+    world.driver.always(STAGE, Fail(code))
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.pod(volume)
+        await world.until_called(STAGE, 2)
+        assert world.record(world.staging(volume).parent) is not None
+        await world.delete_pod(pod)
+        await world.until_called(UNSTAGE)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.settle()
+        assert ([], [], []) == (world.left(), world.mounts.points, await world.in_use())
+    assert set(world.driver.calls_for_volumes()) == {STAGE, UNSTAGE}
+
+
+@in_virtual_time
+async def test_MNT6_a_stage_without_an_answer_ends_after_two_minutes(world: VolumesWorld) -> None:
+    world.driver.script(STAGE, Wait(1000.0))
+    async with world.agent():
+        pod = await world.pod(await world.volume())
+        message = await world.until_told(pod, "DeadlineExceeded")
+        assert message.startswith("MountVolume.MountDevice failed for volume")
+        await world.until_calls(STAGE, STAGE, PUBLISH)
+    first, second, _ = (call for call in world.driver.calls if call.method in (STAGE, PUBLISH))
+    assert 120.0 <= second.started_s - first.started_s < 125.0
+
+
+@pytest.mark.parametrize("code", FINAL)
+@in_virtual_time
+async def test_a_stage_that_did_not_happen_leaves_nothing(world: VolumesWorld, code: Code) -> None:
+    world.driver.always(STAGE, Fail(code))
+    async with world.agent():
+        pod = await world.pod(await world.volume())
+        await world.until_told(pod, "MountVolume.MountDevice failed")
+        await world.settle()
+        assert [] == world.left()
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.settle()
+        assert [] == await world.in_use()
+    assert {STAGE} == set(world.driver.calls_for_volumes())
+
+
+@pytest.mark.parametrize("code", UNCERTAIN)
+@in_virtual_time
+async def test_MNT8_a_publish_that_may_have_happened_is_taken_back(world: VolumesWorld, code: Code) -> None:
+    world.driver.script(PUBLISH, Lose(code))
+    world.driver.always(PUBLISH, Fail(code))
+    async with world.agent():
+        pod = await world.pod(await world.volume())
+        await world.until_called(PUBLISH, 2)
+        assert world.record(world.target(pod, "vol").parent) is not None
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.until_called(UNSTAGE)
+        await world.settle()
+        assert ([], []) == (world.left(), world.mounts.points)
+    assert [UNPUBLISH, UNSTAGE] == world.driver.calls_for_volumes()[-2:]
+
+
+@pytest.mark.parametrize("code", FINAL)
+@in_virtual_time
+async def test_MNT9_a_publish_that_did_not_happen_leaves_nothing_to_take_back(world: VolumesWorld, code: Code) -> None:
+    world.driver.always(PUBLISH, Fail(code))
+    async with world.agent():
+        pod = await world.pod(await world.volume())
+        await world.until_told(pod, "MountVolume.SetUp failed")
+        await world.settle()
+        assert not world.target(pod, "vol").parent.exists()
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.until_called(UNSTAGE)
+    assert UNPUBLISH not in world.driver.calls_for_volumes()
+
+
+@in_virtual_time
+async def test_a_publish_that_failed_for_good_after_one_that_may_have_happened_is_still_taken_back(world: VolumesWorld) -> None:
+    """The kubelet drops the volume here: the last error says nothing about the call before it."""
+    world.driver.script(PUBLISH, Lose(Code.UNAVAILABLE))
+    world.driver.always(PUBLISH, Fail(Code.INTERNAL))
+    async with world.agent():
+        pod = await world.pod(await world.volume())
+        await world.until_called(PUBLISH, 2)
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.until_called(UNPUBLISH)
+        await world.until_called(UNSTAGE)
+        assert ([], []) == (world.left(), world.mounts.points)
+
+
+@pytest.mark.parametrize("method", [STAGE, PUBLISH])
+@in_virtual_time
+async def test_tries_are_farther_and_farther_apart(world: VolumesWorld, method: str) -> None:
+    world.driver.always(method, Fail(Code.INTERNAL))
+    async with world.agent():
+        await world.pod(await world.volume())
+        await world.until_called(method, 10)
+    starts = [call.started_s for call in world.driver.made(method)]
+    gaps = [round(after - before) for before, after in itertools.pairwise(starts[1:])]
+    assert [1, 2, 4, 8, 16, 32, 64, 122] == gaps
+
+
+@in_virtual_time
+async def test_MNT10_a_group_that_could_not_be_set_keeps_the_pod_from_running(world: VolumesWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(walk: fs_group.Walk) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fs_group.Walk, "run", fails)
+        async with world.agent():
+            volume = await world.volume(fsType="ext4")
+            pod = await world.pod(volume, securityContext={"fsGroup": 3000})
+            await world.until_told(pod, f"applyFSGroup failed for vol {volume.handle}")
+            await world.settle(60.0)
+            assert "Pending" == (await world.get(PODS, pod["metadata"]["name"]))["status"]["phase"]
+            assert world.record(world.target(pod, "vol").parent) is not None
+            await world.delete_pod(pod)
+            await world.until_called(UNPUBLISH)
+            await world.until_called(UNSTAGE)
+            await world.gone(PODS, pod["metadata"]["name"])
+            assert [] == world.left()
+
+
+@in_virtual_time
+async def test_a_republish_that_fails_leaves_the_pod_its_mount(world: VolumesWorld) -> None:
+    await world.no_attach(requiresRepublish=True)
+    async with world.agent():
+        pod = await world.running_pod(await world.volume(attached=False))
+        world.driver.always(PUBLISH, Fail(Code.INTERNAL))
+        await world.until_told(pod, "MountVolume.SetUp failed")
+        assert world.record(world.target(pod, "vol").parent) is not None
+        assert str(world.target(pod, "vol")) in world.mounts.points
+        assert "Running" == (await world.get(PODS, pod["metadata"]["name"]))["status"]["phase"]
+        await world.delete_pod(pod)
+        await world.until_called(UNPUBLISH)
+        await world.gone(PODS, pod["metadata"]["name"])

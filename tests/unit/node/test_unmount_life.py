@@ -1,0 +1,266 @@
+"""A volume's way out of a pod and off the node, and its name in the Node's list of volumes in use."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import pytest
+
+from mooring.api.core import NODES
+from mooring.api.pods import PODS
+from mooring.csi.codes import Code
+from mooring.kube.errors import ServerError
+from mooring.node import records
+from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.scripted_driver import Fail
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.node.volume_world import VolumesWorld
+
+REPORT = "patch nodes/status"
+
+
+@pytest.mark.parametrize("leaves_target", [False, True])
+@in_virtual_time
+async def test_UNM1_folders_and_records_go_with_the_volume(world: VolumesWorld, leaves_target: bool) -> None:
+    world.driver.leaves_target = leaves_target
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        await world.delete_pod(pod)
+        await world.until_calls(STAGE, PUBLISH, UNPUBLISH, UNSTAGE)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.settle()
+        assert [] == world.left()
+
+
+@in_virtual_time
+async def test_UNM1_a_target_that_is_still_mounted_is_left_alone(world: VolumesWorld, caplog: pytest.LogCaptureFixture) -> None:
+    """The driver says that it took the volume back, and did not: nothing of it is touched, and the pod stays."""
+    world.driver.lies = True
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        target = world.target(pod, "vol")
+        await world.delete_pod(pod)
+        await world.until_called(UNPUBLISH, 3)
+        assert f"{target} is still mounted" in caplog.text
+        assert (target / "content").is_file()
+        assert world.record(target.parent) is not None
+        assert await world.find(PODS, pod["metadata"]["name"]) is not None
+        world.driver.lies = False
+        await world.gone(PODS, pod["metadata"]["name"])
+
+
+@pytest.mark.parametrize("code", [Code.INTERNAL, Code.NOT_FOUND, Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED])
+@in_virtual_time
+async def test_UNM3_an_unpublish_that_fails_is_tried_again(world: VolumesWorld, code: Code) -> None:
+    async with world.agent():
+        volume = await world.volume(modes=("ReadWriteMany",))
+        pod = await world.running_pod(volume)
+        world.driver.always(UNPUBLISH, Fail(code))
+        await world.delete_pod(pod)
+        await world.until_called(UNPUBLISH, 4)
+        starts = [call.started_s for call in world.driver.made(UNPUBLISH)]
+        assert [0.5, 1.0, 2.0] == [round(after - before, 1) for before, after in itertools.pairwise(starts)]
+        assert world.record(world.target(pod, "vol").parent) is not None
+        assert (True, [volume.unique]) == (await world.find(PODS, pod["metadata"]["name"]) is not None, await world.in_use())
+        other = await world.running_pod(volume)
+        assert str(world.target(other, "vol")) == world.request(PUBLISH).target_path
+        world.driver.forget_scripts()
+        await world.gone(PODS, pod["metadata"]["name"])
+        assert UNSTAGE not in world.driver.calls_for_volumes()
+
+
+@in_virtual_time
+async def test_UNM4_without_a_record_nothing_is_unstaged(world: VolumesWorld) -> None:
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.running_pod(volume)
+        records.remove(world.staging(volume).parent)
+        world.mounts.unmount(world.staging(volume))
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.settle()
+        assert [] == await world.in_use()
+    assert UNSTAGE not in world.driver.calls_for_volumes()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"driverName":"d1"}', "\0", '{"driverName":1,"volumeHandle":"x"}'])
+@in_virtual_time
+async def test_UNM5_a_broken_record_is_an_error_that_is_tried_again(world: VolumesWorld, text: str) -> None:
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.running_pod(volume)
+        folder = world.staging(volume).parent
+        (folder / records.NAME).write_text(text)
+        await world.delete_pod(pod)
+        await world.until_called(UNPUBLISH)
+        await world.settle(10.0)
+        assert (text, [volume.unique]) == ((folder / records.NAME).read_text(), await world.in_use())
+        assert UNSTAGE not in world.driver.calls_for_volumes()
+        records.write(folder, records.staging_record("d1", volume.handle))
+        await world.until_called(UNSTAGE)
+        await world.settle()
+        assert ([], []) == (world.left(), await world.in_use())
+
+
+@in_virtual_time
+async def test_UNM6_a_foreign_mount_of_what_is_staged_keeps_it(world: VolumesWorld, caplog: pytest.LogCaptureFixture) -> None:
+    foreign = world.layout.root.parent / "foreign"
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.running_pod(volume)
+        world.mounts.mount(foreign, root=f"/{volume.handle}")
+        await world.delete_pod(pod)
+        await world.until_called(UNPUBLISH)
+        await world.settle(10.0)
+        assert UNSTAGE not in world.driver.calls_for_volumes()
+        assert f"is still mounted by other references ['{foreign}']" in caplog.text
+        assert [volume.unique] == await world.in_use()
+        world.mounts.unmount(foreign)
+        await world.until_called(UNSTAGE)
+        await world.settle()
+        assert ([], []) == (world.left(), await world.in_use())
+
+
+@in_virtual_time
+async def test_VM1_the_node_says_that_it_uses_a_volume_before_any_call(world: VolumesWorld) -> None:
+    async with world.agent():
+        volume = await world.volume(attached=False)
+        world.cluster.refuse(REPORT, times=3, error=ServerError("busy"))
+        await world.pod(volume)
+        await world.attach(volume)
+        await world.until_called(STAGE)
+    last = max(number for number, step in enumerate(world.story) if step == REPORT)
+    assert last < world.story.index(STAGE)
+    assert 4 == world.story.count(REPORT)
+
+
+@in_virtual_time
+async def test_VM1_a_report_whose_answer_was_lost_is_sent_again(world: VolumesWorld) -> None:
+    async with world.agent():
+        volume = await world.volume()
+        world.cluster.refuse(REPORT, error=ServerError("lost"), after=True)
+        await world.running_pod(volume)
+        assert [volume.unique] == await world.in_use()
+
+
+@in_virtual_time
+async def test_VM2_a_volume_that_is_not_attached_is_waited_for_without_back_off(world: VolumesWorld) -> None:
+    async with world.agent():
+        volume = await world.volume(attached=False)
+        pod = await world.pod(volume)
+        await world.settle(100.0)
+        assert ([], [volume.unique]) == (world.driver.calls_for_volumes(), await world.in_use())
+        assert [] == await world.events(pod["metadata"]["name"])
+        began = world.clock.now()
+        await world.attach(volume)
+        await world.until_calls(STAGE, PUBLISH)
+        assert world.clock.now() - began < 1.0
+
+
+@in_virtual_time
+async def test_VM3_a_volume_is_in_use_until_it_is_unstaged(world: VolumesWorld) -> None:
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.running_pod(volume)
+        world.driver.script(UNSTAGE, *[Fail(Code.INTERNAL)] * 5)
+        gate = world.driver.gate(UNSTAGE)
+        await world.delete_pod(pod)
+        await world.until_called(UNSTAGE)
+        await world.settle(60.0)
+        assert [volume.unique] == await world.in_use()
+        gate.set()
+        await world.until_called(UNSTAGE, 6)
+        await world.settle()
+        assert [] == await world.in_use()
+
+
+@in_virtual_time
+async def test_VM3_a_failed_unstage_is_tried_ever_more_slowly(world: VolumesWorld) -> None:
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        world.driver.always(UNSTAGE, Fail(Code.INTERNAL))
+        await world.delete_pod(pod)
+        await world.until_called(UNSTAGE, 10)
+    starts = [call.started_s for call in world.driver.made(UNSTAGE)]
+    assert [1, 2, 4, 8, 16, 32, 64, 122] == [round(after - before) for before, after in itertools.pairwise(starts[1:])]
+
+
+@in_virtual_time
+async def test_VM4_a_volume_that_no_container_uses_is_passed_over(world: VolumesWorld) -> None:
+    async with world.agent():
+        used, unused = await world.volume("used"), await world.volume("unused", attached=False)
+        claims = [{"name": one.name, "persistentVolumeClaim": {"claimName": one.name}} for one in (used, unused)]
+        body = {"name": "c", "image": "example.com/image:1", "volumeMounts": [{"name": "used", "mountPath": "/used"}]}
+        await world.running_pod(volumes=claims, containers=[body])
+        await world.until_calls(STAGE, PUBLISH)
+        assert [used.unique] == await world.in_use()
+    assert [] == [request for request in world.cluster.requests if request.name == "unused"]
+
+
+@pytest.mark.parametrize("where", ["initContainers", "containers"])
+@in_virtual_time
+async def test_VM4_a_volume_that_any_container_uses_is_mounted(world: VolumesWorld, where: str) -> None:
+    plain = {"name": "c", "image": "example.com/image:1"}
+    using = {"name": "user", "image": "example.com/image:1", "volumeMounts": [{"name": "vol", "mountPath": "/v"}]}
+    containers = {"containers": [plain], "initContainers": [using]} if where == "initContainers" else {"containers": [plain, using]}
+    async with world.agent():
+        volume = await world.volume()
+        await world.running_pod(volume, **containers)
+        await world.until_calls(STAGE, PUBLISH)
+
+
+@in_virtual_time
+async def test_the_report_names_every_volume_in_order_and_once(world: VolumesWorld) -> None:
+    async with world.agent():
+        volumes = [await world.volume(f"vol{number}") for number in (3, 1, 2)]
+        await world.running_pod(*volumes)
+        assert sorted(volume.unique for volume in volumes) == await world.in_use()
+    assert 1 == world.story.count(REPORT), "one report for all that came within a moment"
+
+
+@in_virtual_time
+async def test_a_volume_in_use_that_somebody_took_off_the_list_is_reported_again(world: VolumesWorld) -> None:
+    """The list keeps the controller from detaching; it must not stay short because somebody else wrote it."""
+    async with world.agent():
+        volume = await world.volume()
+        await world.running_pod(volume)
+        await world.patch(NODES, "n", {"status": {"volumesInUse": None}}, subresource="status")
+        await world.settle(400.0)
+        assert [volume.unique] == await world.in_use()
+
+
+@in_virtual_time
+async def test_a_pod_that_finished_gives_its_volumes_back_and_stays(world: VolumesWorld) -> None:
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        await world.patch(PODS, pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, subresource="status")
+        await world.until_calls(STAGE, PUBLISH, UNPUBLISH, UNSTAGE)
+        await world.settle()
+        assert [] == world.left()
+        assert "Succeeded" == (await world.get(PODS, pod["metadata"]["name"]))["status"]["phase"]
+
+
+@in_virtual_time
+async def test_a_pod_that_vanishes_without_a_word_gives_its_volumes_back(world: VolumesWorld) -> None:
+    """Somebody removed the object with a grace period of 0."""
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        await world.users.delete(PODS, pod["metadata"]["name"], "default", grace_period_s=0)
+        await world.until_calls(STAGE, PUBLISH, UNPUBLISH, UNSTAGE)
+        await world.settle()
+        assert ([], []) == (world.left(), os.listdir(world.layout.pods))
+
+
+@in_virtual_time
+async def test_a_pod_of_the_same_name_with_another_uid_is_another_pod(world: VolumesWorld) -> None:
+    async with world.agent():
+        volume = await world.volume()
+        first = await world.running_pod(volume, name="same")
+        await world.users.delete(PODS, "same", "default", grace_period_s=0)
+        second = await world.running_pod(volume, name="same")
+        await world.settle(5.0)
+        assert not world.target(first, "vol").parent.exists()
+        assert str(world.target(second, "vol")) in world.mounts.points
+        targets = [call.request.target_path for call in world.driver.made(UNPUBLISH)]
+        assert [str(world.target(first, "vol"))] == targets
