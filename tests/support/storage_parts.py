@@ -66,7 +66,7 @@ class StorageParts:
             self.start_server()
             self._make_cluster()
             socket = self.folder / "csi.sock"
-            self._programs["driver"] = folder_driver.start(self.folder / "driver", socket, self.folder / "driver.log")
+            self._programs["driver"] = self._start_driver(socket)
             flags = ["--leader-elect=false", "--secure-port=0", f"--controllers={','.join(_CONTROLLERS)}"]
             self._run("kube-controller-manager", *flags)
             self._run("snapshot-controller", "-v=4", *_ELECTION)
@@ -77,6 +77,9 @@ class StorageParts:
 
     def __exit__(self, *_: object) -> None:
         self._stop()
+
+    def _start_driver(self, socket: Path) -> Program:
+        return folder_driver.start(self.folder / "driver", socket, self.folder / "driver.log")
 
     def start_server(self) -> None:
         """With what is in the state folder; on the same port each time."""

@@ -69,7 +69,10 @@ class HostPathFlags(ProcessFlags):
     )
     volume_bytes_max: int = flag("max-volume-size", BYTES, 1 << 40, "One volume has this size at the most.")
     node_volume_bytes_max: int = flag(
-        "max-volume-size-node", BYTES, 0, "NodeExpandVolume refuses more than this, so that expansion fails on the node. Default as above."
+        "max-volume-size-node",
+        dataclasses.replace(BYTES, show=lambda _: ""),
+        0,
+        "NodeExpandVolume refuses more than this, so that expansion fails on the node. Default as above.",
     )
     attach_max: int = flag(
         "attach-limit",

@@ -129,7 +129,7 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
             randomness,
         )
         self._node = NodePart(self._core, next(iter(node_ids)), self._way, VolumeLocks())
-        self._way.thaw([state.volumes[key] for key in state.volumes])
+        self._way.thaw(self._folder.data(volume.id) for volume in state.volumes.values() if volume.is_image)
 
     def _leave_out(self, lacking: set[int], on_nodes: set[int], rules: Rules, *, group_snapshots: bool) -> None:
         """Withholds the methods, and drops the flags, of what this driver is to lack."""

@@ -31,8 +31,11 @@ def plain(path: str | Path) -> Path:
 
 
 def mount_table() -> MountTable:
-    """The mounts that this process sees now."""
-    return MountTable(parse(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")))
+    """The mounts that this process sees now; none on a system that has no such table."""
+    try:
+        return MountTable(parse(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")))
+    except FileNotFoundError:
+        return MountTable(())
 
 
 def holds(source: Path, target: Path) -> bool:

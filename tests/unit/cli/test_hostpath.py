@@ -15,8 +15,11 @@ import grpc
 import pytest
 
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.statefile import read_state
 from tests.support.programs import Program, free_ports
 from tests.support.waiting import eventually
+from tests.unit.driver.calls import a_creation
+from tests.unit.driver.node_calls import a_staging, a_target, a_withdrawal, an_unstaging
 
 pytestmark = pytest.mark.slow
 
@@ -110,9 +113,7 @@ async def test_each_node_has_a_socket_of_its_own_and_the_driver_a_page(tmp_path:
 async def test_a_crash_on_purpose_loses_nothing_that_was_done(tmp_path: Path) -> None:
     path, faults = tmp_path / "csi.sock", tmp_path / "faults"
     faults.write_text(json.dumps([{"match": {"method": "CreateVolume"}, "do": {"crash": "after"}}]))
-    request = csi.CreateVolumeRequest(
-        name="one", volume_capabilities=[{"mount": {}, "access_mode": {"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER}}]
-    )
+    request = a_creation()
     program = start(tmp_path, f"unix://{path}", "--node-id=node-1", f"--faults={faults}")
     try:
         serves(program)
@@ -130,3 +131,43 @@ async def test_a_crash_on_purpose_loses_nothing_that_was_done(tmp_path: Path) ->
         assert volume_id == answer.volume.volume_id
     finally:
         program.kill()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_driver_that_is_killed_at_a_step_on_a_node_goes_on_from_there(tmp_path: Path, when: str) -> None:
+    path, faults = tmp_path / "csi.sock", tmp_path / "faults"
+    (tmp_path / "staging").mkdir()
+    flags = ["--node-id=node-1", "--mounts=link", "--attach=false", f"--faults={faults}"]
+    program = start(tmp_path, f"unix://{path}", *flags)
+    try:
+        serves(program)
+        created = await ask(f"unix:{path}", "Controller/CreateVolume", a_creation(), csi.CreateVolumeResponse)
+        for request in life(created.volume.volume_id, tmp_path):
+            method = type(request).__name__.removesuffix("Request")
+            faults.write_text(json.dumps([{"match": {"method": method}, "do": {"crash": when}}]))
+            with pytest.raises(grpc.aio.AioRpcError):
+                await ask(f"unix:{path}", f"Node/{method}", request, csi.NodeStageVolumeResponse)
+            assert 128 + signal.SIGKILL == program.wait_exit()
+            faults.unlink()
+            program = start(tmp_path, f"unix://{path}", *flags)
+            serves(program)
+            await ask(f"unix:{path}", f"Node/{method}", request, csi.NodeStageVolumeResponse)
+            assert (tmp_path / "target").is_symlink() is (method == "NodePublishVolume")
+        deletion = csi.DeleteVolumeRequest(volume_id=created.volume.volume_id)
+        await ask(f"unix:{path}", "Controller/DeleteVolume", deletion, csi.DeleteVolumeResponse)
+        assert 0 == program.stop(), program.log_tail()
+    finally:
+        program.kill()
+    assert {} == read_state(tmp_path / "state").volumes
+    assert [] == list((tmp_path / "state" / "volumes").iterdir())
+
+
+def life(volume_id: str, folder: Path) -> list[Any]:
+    """The calls of a volume's way to a path and back."""
+    staging, target = folder / "staging", folder / "target"
+    return [
+        a_staging(volume_id, staging),
+        a_target(volume_id, staging, target),
+        a_withdrawal(volume_id, target),
+        an_unstaging(volume_id, staging),
+    ]

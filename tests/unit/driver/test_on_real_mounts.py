@@ -110,18 +110,20 @@ async def test_a_mount_whose_record_is_lost_is_found_and_undone(private_mounts: 
         nothing_left(private_mounts)
 
 
-@pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
-async def test_what_is_mounted_of_a_deleted_volume_is_undone(private_mounts: Path, images: bool) -> None:
+@KINDS
+async def test_what_is_mounted_of_a_deleted_volume_is_undone(private_mounts: Path, block: bool, images: bool) -> None:
     """Its node was given up: detached by force, the volume deleted. Then the node comes back."""
     with mounting(private_mounts, rules=Rules(images=images)) as driver:
-        on_node = OnNode(driver, private_mounts)
+        on_node = OnNode(driver, private_mounts, block=block)
         await on_node.up(**SIZE)
         await on_node.detach()
         await driver.delete_volume(a_deletion(on_node.volume_id))
-        assert 2 == len(mounted_below(private_mounts))
+        assert (1 if block else 2) == len(mounted_below(private_mounts))
         await on_node.unpublish()
-        await on_node.unstage()
+        if not block:  # which has nothing at its staging path
+            await on_node.unstage()
         assert [] == mounted_below(private_mounts)
+        assert [] == loops_below(private_mounts)
         await refused(on_node.unpublish(), Code.NOT_FOUND)
 
 

@@ -20,17 +20,21 @@ def held_still(file: Path, table: MountTable) -> Iterator[None]:
     A driver that is killed inside leaves it frozen: the next one thaws it at its start. Without reflinks, that is as long as a copy takes.
     """
     loops.flush(file)
-    points = [_point_of(device, table) for device in loops.devices(file)]
-    frozen = [point for point in points if point and _froze(point)]
+    frozen = [point for point in _points_of(file, table) if _froze(point)]
     try:
         yield
     finally:
         for point in frozen:
-            thaw(point)
+            _thaw(point)
 
 
-def thaw(point: str) -> None:
-    """Lets the file system at the point go on, if it is frozen."""
+def thaw_all(file: Path, table: MountTable) -> None:
+    """Lets the file system in this file go on, if it is mounted and frozen."""
+    for point in _points_of(file, table):
+        _thaw(point)
+
+
+def _thaw(point: str) -> None:
     with contextlib.suppress(system.ToolFailed):
         system.run(FREEZER, "--unfreeze", point)
 
@@ -43,5 +47,7 @@ def _froze(point: str) -> bool:
     return True
 
 
-def _point_of(device: Path, table: MountTable) -> str:
-    return next((mount.point for mount in table if mount.source == str(device)), "")
+def _points_of(file: Path, table: MountTable) -> list[str]:
+    """A mount point of each device over the file that is mounted."""
+    found = (next((mount.point for mount in table if mount.source == str(device)), "") for device in loops.devices(file))
+    return [point for point in found if point]

@@ -61,6 +61,13 @@ class Mounts(abc.ABC):
     def release(self, source: Source) -> None:
         """Gives back what the last user of a file has left: its loop devices."""
 
+    def undo(self, path: Path, *, removes: bool) -> None:
+        """Takes from the path what is there of a volume that is not known any more; its loop device too, where that was its last mount."""
+        device = _loop_of(targets.mount_table().at(str(path)))
+        (targets.withdraw if removes else targets.clear)(path)
+        if device and not any(_loop_of(mount) == device for mount in targets.mount_table()):
+            system.run("losetup", "--detach", f"/dev/{device}")
+
     def is_from(self, folder: Path, path: Path) -> bool:
         """True where something from below this folder is at the path, whatever it is."""
         if path.is_symlink():
@@ -200,12 +207,18 @@ def _is_of(mount: Mount, source: Source) -> bool:
     return mount.point in targets.mount_table().references(str(source.path))
 
 
+def _loop_of(mount: Mount | None) -> str:
+    """The name of the loop device that is mounted, `loop7`: itself, or its file system; "" for any other mount."""
+    shown = "" if mount is None else mount.root if mount.fs_type == "devtmpfs" else mount.source
+    name = shown.rpartition("/")[2]
+    return name if name.startswith("loop") and shown in (f"/{name}", f"/dev/{name}") else ""
+
+
 def _is_from(table: MountTable, folder: Path, path: Path) -> bool:
     mount, over = table.at(str(path)), table.holding(str(folder))
     if mount is None or over is None:
         return False
-    if mount.fs_type == "devtmpfs" or mount.source.startswith("/dev/loop"):
-        name = mount.root if mount.fs_type == "devtmpfs" else mount.source
-        return loops.backing_of(name.rpartition("/")[2]).is_relative_to(folder)
+    if device := _loop_of(mount):
+        return loops.backing_of(device).is_relative_to(folder)
     root = Path(over.root) / folder.relative_to(over.point)
     return mount.device == over.device and Path(mount.root).is_relative_to(root)

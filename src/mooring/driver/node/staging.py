@@ -52,7 +52,7 @@ class Staging(Plugin):
         node, path = self._node, targets.plain(request.staging_target_path)
         async with node.alone_with(request.volume_id):
             if node.find(request.volume_id) is None and await node.run(lambda: node.mounts.is_from(node.core.folder.path, path)):
-                await node.run(lambda: targets.clear(path))  # the record of it is lost, or its volume was deleted
+                await node.run(lambda: node.mounts.undo(path, removes=False))  # its volume was deleted
                 return csi.NodeUnstageVolumeResponse()
             volume = node.known(request.volume_id)
             use = node.use_of(volume)
@@ -70,6 +70,6 @@ class Staging(Plugin):
 async def release_unused(node: NodePart, volume: Volume) -> None:
     """Gives back the loop devices of a volume that no node has any more."""
     newest = node.find(volume.id)
-    if newest is None or not newest.uses:
+    if volume.is_file and (newest is None or not newest.uses):
         source = node.source(volume)
         await node.run(lambda: node.mounts.release(source))

@@ -76,7 +76,7 @@ class Targets(InlineVolumes):
         node, target = self._node, targets.plain(request.target_path)
         async with node.alone_with(request.volume_id):
             if node.find(request.volume_id) is None and await node.run(lambda: node.mounts.is_from(node.core.folder.path, target)):
-                await node.run(lambda: targets.withdraw(target))  # the record of it is lost, or its volume was deleted
+                await node.run(lambda: node.mounts.undo(target, removes=True))  # its volume was deleted
                 return csi.NodeUnpublishVolumeResponse()
             volume = node.known(request.volume_id)
             await self._withdraw_from(volume, target)

@@ -13,7 +13,6 @@ from mooring.base.log import logger
 from mooring.driver.node import images
 from mooring.driver.node.mounting import Links, Mounts, RealMounts
 from mooring.driver.rules import Rules
-from mooring.driver.state import Volume
 from mooring.mounts import filesystems, system
 from mooring.mounts.targets import mount_table, mounting_refusal
 
@@ -57,15 +56,10 @@ class Way:
     @contextlib.contextmanager
     def held_still(self, file: Path) -> Iterator[None]:
         """Nothing is written to the volume in this file while the block runs."""
-        if isinstance(self.mounts(), RealMounts):
-            with images.held_still(file, mount_table()):
-                yield
-        else:
+        with images.held_still(file, mount_table()):
             yield
 
-    def thaw(self, volumes: Iterable[Volume]) -> None:
-        """Lets the file systems go on that a driver has left frozen that was killed while it took a snapshot."""
-        for volume in volumes:
-            if volume.is_image:
-                for use in volume.uses:
-                    images.thaw(use.staging_path)
+    def thaw(self, files: Iterable[Path]) -> None:
+        """Lets the file systems in these files go on. A driver that was killed while it took a snapshot has left them frozen."""
+        for file in files:
+            images.thaw_all(file, mount_table())
