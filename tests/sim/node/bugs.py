@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -36,6 +36,14 @@ from tests.sim.planting import Bug
 Planted = contextlib.AbstractContextManager[Any]
 
 
+@contextlib.contextmanager
+def _together(*plants: Planted) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for plant in plants:
+            stack.enter_context(plant)
+        yield
+
+
 def _with_facts(**changes: Any) -> Planted:
     """Decisions are made on other facts than are known."""
 
@@ -56,12 +64,7 @@ def _attachments_are_not_awaited() -> Planted:
     async def read(self: Attachments, state: VolumeState) -> None:
         state.context = state.context or {}
 
-    @contextlib.contextmanager
-    def planted() -> Any:
-        with _with_facts(attached=True), mock.patch.object(Attachments, "read", read):
-            yield
-
-    return planted()
+    return _together(_with_facts(attached=True), mock.patch.object(Attachments, "read", read))
 
 
 def _attachments_are_remembered() -> Planted:
@@ -91,12 +94,7 @@ def _reports_count_as_made() -> Planted:
             self._made = self._reports or frozenset()  # type: ignore[attr-defined]
         return name in self._made  # type: ignore[attr-defined]
 
-    @contextlib.contextmanager
-    def planted() -> Any:
-        with mock.patch.multiple(InUseReport, run=trusting, has=has):
-            yield
-
-    return planted()
+    return _together(mock.patch.multiple(InUseReport, run=trusting, has=has))
 
 
 def _steps_are_not_in_use() -> Planted:
@@ -233,12 +231,7 @@ def _devices_leave_no_mark() -> Planted:
         file.touch()
         original(self, spec_name, uid)
 
-    @contextlib.contextmanager
-    def planted() -> Any:
-        with mock.patch.multiple(BlockFiles, begin_publish=begin_publish, map=mapped):
-            yield
-
-    return planted()
+    return _together(mock.patch.multiple(BlockFiles, begin_publish=begin_publish, map=mapped))
 
 
 def _files_are_cleared() -> Planted:
@@ -264,24 +257,18 @@ def _devices_go_before_pods() -> Planted:
         is_last = decision.step is Step.UNPUBLISH and not facts.wanted and state.device is Stand.DONE and state.device_failure is None
         return dataclasses.replace(decision, step=Step.UNSTAGE, pod="") if is_last else decision
 
-    @contextlib.contextmanager
-    def planted() -> Any:
-        with (
-            mock.patch.object(controller, "decide_volume", decided),
-            mock.patch.object(VolumeFiles, "foreign_references", return_value=()),
-            mock.patch.object(BlockFiles, "in_use_by", return_value=()),
-        ):
-            yield
-
-    return planted()
+    looks = (
+        mock.patch.object(VolumeFiles, "foreign_references", return_value=()),
+        mock.patch.object(BlockFiles, "in_use_by", return_value=()),
+    )
+    return _together(mock.patch.object(controller, "decide_volume", decided), *looks)
 
 
 def _volumes_are_not_staged() -> Planted:
-    """After a restart a volume is published where it may not be staged."""
+    """A volume is published where it may not be staged: after a restart, or a call that was not answered."""
 
     def decided(state: VolumeState, facts: Facts) -> Decision:
-        if state.device is Stand.UNCERTAIN and facts.wanted:
-            state.device = Stand.DONE
+        state.device = Stand.DONE if state.device is Stand.UNCERTAIN and facts.wanted else state.device
         return decide_volume(state, facts)
 
     return mock.patch.object(controller, "decide_volume", decided)
@@ -306,11 +293,6 @@ def _failed_pods_are_forgotten() -> Planted:
         return dataclasses.replace(decision, after_s=None) if is_settled else decision
 
     return mock.patch.object(controller, "decide_volume", decided)
-
-
-def _failures_are_forgotten() -> Planted:
-    """What is left by a try that failed is not taken back."""
-    return mock.patch.object(VolumeFiles, "end", return_value=None)
 
 
 def _folders_are_tried_once() -> Planted:
@@ -369,7 +351,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "late-work-unawaited": Bug(_late_work_is_not_awaited, {"record-dropped", "unrecorded", *_LEFT}),
     "one-pod-shared": Bug(_volumes_for_one_pod_are_shared, {"two-pods"}),
     "failed-pods-forgotten": Bug(_failed_pods_are_forgotten, {"pod-left", "pod-stuck", "in-use-left", *_LEFT}),
-    "leftovers-kept": Bug(_failures_are_forgotten, {"pod-dropped", "folder-left"}),
     "folders-tried-once": Bug(_folders_are_tried_once, {"folder-left"}),
     "drivers-unheard": Bug(_drivers_come_unheard, {"pod-stuck", "pod-left"}),
     "no-back-off": Bug(_no_back_off, {"hot-loop"}),

@@ -36,12 +36,11 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.node import records
 from mooring.node.layout import inline_volume_id, unique_name
 from tests.sim.laws import PER_SECOND_MAX
+from tests.sim.node.driver import GIVING, PUBLISH, UNPUBLISH, UNSTAGE
 from tests.sim.node.machine import Machine
 from tests.sim.node.plan import RWOP, SECRET_MARK, DriverPlan, Plan, VolumePlan
 from tests.sim.truth import Truth
 
-STAGE, UNSTAGE, PUBLISH, UNPUBLISH = "stage", "unstage", "publish", "unpublish"
-GIVING: Final = (STAGE, PUBLISH)
 FINISHED: Final = ("Succeeded", "Failed")
 Json = dict[str, Any]
 
@@ -88,13 +87,12 @@ class Laws:
             self._of_attached(machine, volume, verb, request, what)
         if verb in GIVING:
             self._is_recorded(machine, verb, handle, path)
-        match verb:
-            case "publish":
-                self._publishes(machine, handle, path, request, what)
-            case "unpublish":
-                self._unpublishes(machine, path, what)
-            case "unstage" if handle in machine.published.values():
-                self._fail("unstage-published", f"{what}, and it is published: {self._targets(machine, handle)}")
+        if verb == PUBLISH:
+            self._publishes(machine, handle, path, request, what)
+        elif verb == UNPUBLISH:
+            self._unpublishes(machine, path, what)
+        elif verb == UNSTAGE and handle in machine.published.values():
+            self._fail("unstage-published", f"{what}, and it is published: {self._targets(machine, handle)}")
 
     def call_ends(self, machine: Machine, process: int, handle: str) -> None:
         self._in_flight.pop((machine.name, process, handle), None)
