@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,10 @@ from tests.support.waiting import eventually
 
 NODE_ID = "node-1"
 TESTS = 95
-"""All that csi-sanity has, less the one that is switched off in its source."""
+"""All of csi-sanity's for CSI 1.12, less the one that is switched off in its source."""
+
+OF_CSI_1_13 = re.compile(r"Health|with accessibility requirements")
+"""Tests of csi-sanity 5.6 for calls and fields of CSI 1.13, newer than the declarations here: the only ones that may be skipped."""
 
 WAYS = {
     "mount": ("mount", ["--mounts=mount"]),
@@ -63,6 +67,10 @@ def run(folder: Path, way: str, *flags: str) -> Counter[str]:
     return found
 
 
+def is_good(found: Counter[str]) -> bool:
+    return found["passed"] == TESTS and not found["skipped"] and not found["failed"]
+
+
 def sanity(folder: Path, socket: Path, access_type: str) -> Counter[str]:
     (folder / "mutable.yaml").write_text("iops: '3000'\n")
     command = [
@@ -79,13 +87,23 @@ def sanity(folder: Path, socket: Path, access_type: str) -> Counter[str]:
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     specs = json.loads((folder / "report.json").read_text())[0]["SpecReports"]
-    found = Counter(spec["State"] for spec in specs if spec["LeafNodeType"] == "It")
+    found: Counter[str] = Counter()
     for spec in specs:
-        if spec["State"] not in ("passed", "pending"):
-            names = " > ".join([*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]])
+        names = " > ".join([*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]])
+        if spec["State"] == "skipped" and OF_CSI_1_13.search(names):
+            found["newer"] += 1
+        elif spec["LeafNodeType"] == "It":
+            found[spec["State"]] += 1
+        if spec["State"] not in ("passed", "pending", "skipped"):
             print(f"{spec['State']}: {names}: {spec.get('Failure', {}).get('Message', '')[:600]}", flush=True)
     assert done.returncode == 0 or found["failed"], done.stdout[-3000:] + done.stderr[-2000:]
     return found
+
+
+def specs(report: Path, state: str) -> list[list[str]]:
+    """The tests that ended so, each as the names of its groups and its own."""
+    reports = json.loads(report.read_text())[0]["SpecReports"]
+    return [[*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]] for spec in reports if spec["State"] == state]
 
 
 def main() -> int:
@@ -99,7 +117,7 @@ def main() -> int:
             folder, since = Path(tempfile.mkdtemp(prefix="sanity-")), time.monotonic()
             found = run(folder, way)
             print(f"{way} {number}: {dict(found)} in {time.monotonic() - since:.1f} s", flush=True)
-            bad += found["passed"] != TESTS or bool(found["skipped"])
+            bad += not is_good(found)
             shutil.rmtree(folder)
     return 1 if bad else 0
 

@@ -67,7 +67,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def forget(self, key: str) -> None:
-        self.in_loop(self.queue.forget, key)
+        self.in_loop(self.queue.reset_failures, key)
         self.failures.pop(key, None)
 
     @precondition(lambda self: self.ready)

@@ -42,16 +42,12 @@ class MountDriver(FolderDriver):
         return csi.NodeUnstageVolumeResponse()
 
     async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
-        target = Path(request.target_path)
-        target.mkdir(exist_ok=True)
-        _bind(Path(request.staging_target_path), target)
+        _bind(Path(request.staging_target_path), Path(request.target_path))
         print(f"{self.node_id} publishes {request.volume_id}", flush=True)
         return csi.NodePublishVolumeResponse()
 
     async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
-        _unmount(target := Path(request.target_path))
-        if target.is_dir():
-            target.rmdir()
+        _unmount(Path(request.target_path), removes=True)
         return csi.NodeUnpublishVolumeResponse()
 
 
@@ -74,13 +70,16 @@ class NoDriver:
 
 
 def _bind(source: Path, target: Path) -> None:
+    target.mkdir(exist_ok=True)
     if not _is_mounted(target):
         subprocess.run(["mount", "--bind", source, target], check=True)
 
 
-def _unmount(target: Path) -> None:
+def _unmount(target: Path, *, removes: bool = False) -> None:
     if _is_mounted(target):
         subprocess.run(["umount", target], check=True)
+    if removes and target.is_dir():
+        target.rmdir()
 
 
 def _is_mounted(path: Path) -> bool:

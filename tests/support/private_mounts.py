@@ -13,9 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import pytest
-
-from mooring.driver.node.mounting import mount_table, mounting_refusal
+from mooring.mounts.targets import mount_table, mounting_refusal
 from tests.support.layers import REAL_MOUNTS, not_tested
 
 _NEW_MOUNTS: Final = 0x00020000
@@ -23,16 +21,14 @@ _RECURSIVE: Final = 0x4000
 _PRIVATE: Final = 0x40000
 
 
-@pytest.fixture
-def private_mounts(tmp_path: Path) -> Path:
-    """The test's folder, where it may mount. Without root on Linux the test is not tested."""
+def enter_private_mounts(tmp_path: Path) -> None:
+    """Lets the running test mount in its folder. Without root on Linux the test is not tested."""
     if sys.platform != "linux" or os.geteuid() != 0:
         not_tested(REAL_MOUNTS, "not root on Linux")
     if problem := _entered():
         not_tested(REAL_MOUNTS, problem)
     if refusal := mounting_refusal(tmp_path):
         not_tested(REAL_MOUNTS, refusal)
-    return tmp_path
 
 
 @functools.cache

@@ -31,10 +31,11 @@ def binary(name: str) -> Path:
 
     What hack/kube/build does not build is looked for in the folder `extra` beside its folder, too.
     """
-    for path in (_folder() / name, _folder().parent / "extra" / name):
-        if os.access(path, os.X_OK):
-            return path
-    not_tested(_LAYERS.get(name, REAL_PEERS), f"no {name}")
+    places = (_folder() / name, _folder().parent / "extra" / name)
+    path = next((path for path in places if os.access(path, os.X_OK)), None)
+    if path is None:
+        not_tested(_LAYERS.get(name, REAL_PEERS), f"no {name}")
+    return path
 
 
 def kubectl(kubeconfig: Path, *args: str, stdin: str = "", timeout_s: float = 60.0) -> str:

@@ -1,4 +1,4 @@
-"""`mooring driver`: drivers as processes of their own, for a sidecar of anybody's."""
+"""`mooring driver`: the reference driver as a process of its own, for a sidecar of anybody's; and where drivers of one's own begin."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ from collections.abc import Sequence
 from typing import Final
 
 from mooring.base.flags import UsageError
-from mooring.cli import hostpath
+from mooring.cli import driver_new, driver_run, hostpath
 
-USAGE: Final = "usage: mooring driver hostpath [flags]; mooring driver hostpath --help lists them\n"
+USAGE: Final = """\
+usage: mooring driver hostpath [flags]          the reference driver
+       mooring driver run MODULE:CLASS [flags]  a driver of your own, registered with the kubelet and probed
+       mooring driver new NAME [flags]          begin one: a folder with a driver and its tests
+mooring driver hostpath --help lists the flags of the first, and so on
+"""
+
+_COMMANDS: Final = {"hostpath": hostpath.run, "run": driver_run.run, "new": driver_new.run}
 
 
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring driver`. Gives the exit code."""
-    if argv[:1] != ["hostpath"]:
-        if argv[:1] in (["--help"], ["-h"], ["-help"]):
-            sys.stdout.write(USAGE)
-            return 0
-        sys.stderr.write(f"{prog}: {argv[0]!r} is not known: there is hostpath\n{USAGE}" if argv else USAGE)
-        return UsageError("").exit_code
-    return hostpath.run(argv[1:], f"{prog} hostpath")
+    name = argv[0] if argv else ""
+    if (command := _COMMANDS.get(name)) is not None:
+        return command(argv[1:], f"{prog} {name}")
+    if name in ("--help", "-h", "-help"):
+        sys.stdout.write(USAGE)
+        return 0
+    sys.stderr.write(f"{prog}: {name!r} is not known: there are hostpath, run and new\n{USAGE}" if argv else USAGE)
+    return UsageError("").exit_code

@@ -71,9 +71,10 @@ def _own_name(word: str) -> str:
 async def _serve(flags: HostPathFlags) -> int:
     from mooring.base.stopping import stop_signals
     from mooring.driver.observed import Observation
-    from mooring.driver.server import serving_at
+    from mooring.driver.server import check_identity, serving_at
 
     with _driver(flags) as driver, stop_signals(signal.SIGHUP, signal.SIGQUIT) as stop:
+        check_identity(driver)
         async with AsyncExitStack() as stack:
             observation = await stack.enter_async_context(Observation(flags.faults, flags.call_log, secrets=flags.call_log_secrets))
             if flags.http_endpoint:

@@ -20,12 +20,12 @@ from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.manager import Manager
 from mooring.control.reasons import reason
-from mooring.control.result import Result
+from mooring.control.result import Result, Stale
 from mooring.control.runtime import Runtime
 from mooring.controllers.binding.names import claims_of, is_finished
 from mooring.dev.seed_objects import volume_attachment
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import AlreadyExists, NotFound
+from mooring.kube.errors import AlreadyExists, Conflict, NotFound
 from mooring.node.layout import attachment_name, unique_name
 
 SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
@@ -193,13 +193,16 @@ class AttachDetach(Manager):
             pass
 
     async def _write_attached(self, name: str, unique: str, *, attached: bool) -> None:
-        """On the Node as it is now; a change meanwhile is a conflict, and tried again."""
+        """On the Node as it is now. Raises Stale when it changes meanwhile."""
         node = await self._cluster.get(NODES, name)
         names: Collection[str] = sorted({*_listed(node), unique} if attached else {*_listed(node)} - {unique})
         status: Mapping[str, Any] = {"volumesAttached": [{"name": one, "devicePath": ""} for one in names]}
         body = {"metadata": {"resourceVersion": node.metadata.resource_version}, "status": status}
         patch = self._cluster.patch(NODES, name, Patch(PatchType.MERGE, body), subresource="status")
-        await self._nodes.write(Key("", name), patch)
+        try:
+            await self._nodes.write(Key("", name), patch)
+        except Conflict:
+            raise Stale("the Node has changed meanwhile") from None
 
 
 def _listed(node: Node) -> Iterable[str]:

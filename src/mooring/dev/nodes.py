@@ -24,9 +24,9 @@ from mooring.kube.cluster import Cluster
 from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
 from mooring.registrar.registrar import Registrar
 
-REGISTERED_S_MAX: Final = 10.0
-INFO_S: Final = 5.0
-REGISTRATION: Final = "reg.sock"
+REGISTERED_S_MAX: Final = 20.0
+INFO_S: Final = 10.0
+REGISTRATION: Final = "reg"
 
 
 class Nodes:
@@ -43,7 +43,6 @@ class Nodes:
     ) -> None:
         self._driver_name, self._starter, self._sockets, self._group = driver_name, starter, sockets, group
         self._clock, self._story = starter.clock, starter.story
-        self._changed = asyncio.Event()
         self._agents = {node: self._agent(cluster, node, starter.randomness, metrics) for node in starter.nodes}
         self._registrars = {node: self._registrar(node) for node in starter.nodes}
         self._agent_tasks: list[asyncio.Task[None]] = []
@@ -58,9 +57,8 @@ class Nodes:
         root, registry = self._starter.folder / "nodes" / node, self._starter.registry(node)
         options = AgentOptions(node, root, watches_health=True, registry=registry)
         traced = TracedCluster(cluster, node, self._story, self._clock)
-        agent = NodeAgent(Runtime(traced, self._clock, randomness, metrics), options, sockets=AgentSockets(driver=self._connector(node)))
-        agent.drivers.on_change(lambda _: self._changed.set())
-        return agent
+        sockets = AgentSockets(driver=self._connector(node))
+        return NodeAgent(Runtime(traced, self._clock, randomness, metrics), options, sockets=sockets)
 
     def _connector(self, node: str) -> Callable[..., GrpcDriver]:
         """Makes the client of a driver; one that does not tell of its calls itself is traced."""
@@ -74,7 +72,7 @@ class Nodes:
 
     def _registrar(self, node: str) -> Registrar:
         endpoint, folder = str(self._sockets.nodes[node]), self._starter.registry(node)
-        return Registrar(self._driver_name, endpoint, folder, clock=self._clock, on_refusal=self._changed.set, socket_name=REGISTRATION)
+        return Registrar(self._driver_name, endpoint, folder, clock=self._clock, on_refusal=lambda: None, socket_name=REGISTRATION)
 
     async def start(self) -> None:
         """Returns when the driver is registered on every node. Raises ConfigError when a node refuses it."""
@@ -84,18 +82,14 @@ class Nodes:
             self._agent_tasks.append(self._group.create_task(agent.run(), name=f"dev/node/{node}"))
         try:
             async with asyncio.timeout(REGISTERED_S_MAX):
-                while waiting := self._unregistered():
-                    self._changed.clear()
-                    await self._changed.wait()
+                for registrar in self._registrars.values():
+                    await registrar.answered.wait()
         except TimeoutError:
-            raise ConfigError(f"driver: not registered within {REGISTERED_S_MAX:g} s on {', '.join(waiting)}") from None
-
-    def _unregistered(self) -> list[str]:
-        """Raises ConfigError."""
+            waiting = ", ".join(node for node, registrar in self._registrars.items() if not registrar.is_registered)
+            raise ConfigError(f"driver: not registered within {REGISTERED_S_MAX:g} s on {waiting}") from None
         for node, registrar in self._registrars.items():
             if registrar.refusal:
                 raise ConfigError(f"driver: {node} does not take it: {registrar.refusal}")
-        return [node for node, agent in self._agents.items() if agent.drivers.find(self._driver_name) is None]
 
     async def stop(self, timeout_s: float) -> None:
         """The agents end before the registrars: a registration that goes would take the driver off the CSINode."""

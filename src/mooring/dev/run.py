@@ -141,7 +141,7 @@ def _invitation(plane: Plane, space: MountSpace, options: DevOptions, examples: 
     yield f"Ready. Objects and volumes {ends}"
     yield f"The driver {plane.driver_name} is on unix://{plane.socket}"
     yield from _about_pods(plane, space, options.form)
-    yield "Not here: containers, attach/detach controller (dev attaches), resizer, snapshotter."
+    yield "Not here: containers, resizer, snapshotter; attach/detach is a simple stand-in."
     yield f"Claims and a pod to paste: {examples}"
     yield "From here on: what the controllers write, and every call to the driver."
     yield f"Ctrl-C ends it{again}. In another terminal:"

@@ -32,7 +32,7 @@ from mooring.driver.node.figures import Figures
 from mooring.driver.node.part import NodePart
 from mooring.driver.node.staging import Staging
 from mooring.driver.node.targets import Targets
-from mooring.driver.node.threads import Threads
+from mooring.driver.node.volume_locks import VolumeLocks
 from mooring.driver.node.way import Way
 from mooring.driver.questions import Questions
 from mooring.driver.rules import Rules
@@ -116,7 +116,6 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
             raise
         self._journal = Journal(state, self._folder.write)
         self._filling = Filling(self._journal, self._folder, self._way.held_still)
-        self._threads = Threads()
         self._core = Core(
             self._journal,
             self._folder,
@@ -129,7 +128,7 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
             clock or LoopClock(),
             randomness,
         )
-        self._node = NodePart(self._core, next(iter(node_ids)), self._way, self._threads)
+        self._node = NodePart(self._core, next(iter(node_ids)), self._way, VolumeLocks())
         self._way.thaw([state.volumes[key] for key in state.volumes])
 
     def _leave_out(self, lacking: set[int], on_nodes: set[int], rules: Rules, *, group_snapshots: bool) -> None:
@@ -162,7 +161,6 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
     def close(self) -> None:
         """Cancels copies without waiters, and releases the folder. Mounts stay. Call it when no call is running any more."""
         self._filling.close()
-        self._threads.close()
         self._folder.close()
 
     def __enter__(self) -> Self:

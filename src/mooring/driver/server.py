@@ -36,7 +36,7 @@ async def serving(plugin: object, endpoint: str, *, socket_mode: int = 0o600, gr
     `unix:///path`, `unix:path` or a path. A socket that nobody answers on is replaced. grace_s: how long calls in flight may take to
     end afterwards; what is left then is cancelled. Raises ConfigError when the endpoint or the driver's name is no good.
     """
-    _check_name(plugin)
+    check_identity(plugin)
     path = socket_path(endpoint)
     make_room(path)
     async with listening(_handlers(plugin), path, mode=socket_mode, grace_s=grace_s):
@@ -52,7 +52,7 @@ async def serving_at(plugin: object, endpoint: str, *, grace_s: float = 5.0) -> 
         async with serving(plugin, endpoint, grace_s=grace_s):
             yield
         return
-    _check_name(plugin)
+    check_identity(plugin)
     if not re.fullmatch(r".+:\d+", address):
         raise ConfigError(f"endpoint {endpoint!r} names no address: give one, as in tcp://127.0.0.1:7654")
     async with listening_on_tcp(_handlers(plugin), address, grace_s=grace_s):
@@ -60,11 +60,17 @@ async def serving_at(plugin: object, endpoint: str, *, grace_s: float = 5.0) -> 
         yield
 
 
-def _check_name(plugin: object) -> None:
-    if isinstance(plugin, Plugin) and not _NAME.fullmatch(plugin.name):
-        if not plugin.name:
-            raise ConfigError(f'{type(plugin).__name__} has no name: set `name = "csi.example.com"` in the class')
+def check_identity(plugin: object) -> None:
+    """Raises ConfigError for a driver that no cluster could take. Only a `Plugin` is looked at."""
+    if not isinstance(plugin, Plugin):
+        return
+    kind = type(plugin)
+    if not plugin.name:
+        raise ConfigError(f'{kind.__name__} has no name: set `name = "csi.example.com"` in the class')
+    if not _NAME.fullmatch(plugin.name):
         raise ConfigError(f"driver name {plugin.name!r} is not of the form a domain has, with 63 characters at the most")
+    if plugin.serves("Node") and kind.node_get_info is Plugin.node_get_info and not plugin.node_id:
+        raise ConfigError(f"{kind.__name__} has no node_id: set it to what the driver calls this node, or override node_get_info")
 
 
 def socket_path(endpoint: str) -> Path:

@@ -36,7 +36,8 @@ class Registrar:
     """One driver's registration.
 
     driver_name: as the driver gives it. endpoint: the driver's socket on the host. folder: where the kubelet looks for sockets.
-    on_refusal: called when the kubelet refuses; `refusal` is its reason then. socket_name: "" for the one that everybody uses.
+    on_refusal: called when the kubelet refuses; `refusal` is its reason then. socket_name: "" for the one that everybody uses. answered:
+    set once the kubelet has registered or refused the driver.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Registrar:
     ) -> None:
         self.socket = folder / (socket_name or f"{driver_name}-reg.sock")
         self.refusal = ""
+        self.answered = asyncio.Event()
         self._name, self._endpoint = driver_name, endpoint
         self._clock, self._on_refusal = clock, on_refusal
         self._asked = 0
@@ -91,6 +93,7 @@ class Registrar:
         return registration.PluginInfo(type=CSI_PLUGIN, name=self._name, endpoint=self._endpoint, supported_versions=VERSIONS)
 
     async def _notified(self, status: registration.RegistrationStatus) -> None:
+        self.answered.set()
         if status.plugin_registered:
             self.is_registered = True
             _log.info(0, "The kubelet has registered the driver", name=self._name)

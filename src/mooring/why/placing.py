@@ -50,7 +50,7 @@ class HandleMatcher:
         return self.meant_by(handle) or self.folded(handle)
 
     def alike(self, handle: str) -> list[str]:
-        """The volumes with the same last part of the path, in any case of letters."""
+        """The handles with the same last part of the path, in any case of letters."""
         tail = _tail(handle)
         return self._tails.get(tail, []) if tail else []
 

@@ -123,7 +123,7 @@ GOOD = ["--endpoint=unix:///nowhere/csi.sock", "--state=/nowhere/state", "--node
     ("argv", "code", "problem"),
     [
         ([], 2, "usage: mooring driver hostpath"),
-        (["nfs"], 2, "mooring driver: 'nfs' is not known: there is hostpath"),
+        (["nfs"], 2, "mooring driver: 'nfs' is not known: there are hostpath, run and new"),
         (["hostpath", "--no-such-flag"], 2, "no-such-flag"),
         (["hostpath", "--capacity=lots"], 2, "no quantity; allowed: bytes as a quantity, as in 10Gi"),
         (["hostpath", "--capacity=1GiB"], 2, 'invalid value "1GiB" for flag -capacity: did you mean 1Gi?; allowed'),

@@ -32,8 +32,7 @@ class Telling:
         """Until this was told."""
         async with asyncio.timeout(10), asyncio.TaskGroup() as group:
             minding = group.create_task(self.program.mind(), name="mind")
-            while text not in self.shown.getvalue():
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(eventually, lambda: text in self.shown.getvalue(), 9, text)
             minding.cancel()
 
 
@@ -67,8 +66,8 @@ async def test_its_lines_are_told_whatever_is_in_them() -> None:
         (("sh", "-c", "echo broken >&2; exit 3"), "driver: sh ended with exit code 3 before it answered\n  broken"),
         (("false",), "driver: false ended with exit code 1 before it answered; it said nothing"),
         (
-            ("./no-such-program",),
-            "driver: ./no-such-program ended with exit code 127 before it answered\n  ./no-such-program: No such file",
+            ("./nowhere",),
+            "driver: ./nowhere ended with exit code 127 before it answered\n  ./nowhere: No such file",
         ),
     ],
 )

@@ -153,7 +153,7 @@ async def test_a_target_that_is_taken_is_left_alone(tmp_path: Path) -> None:
         await on_node.attach()
         await on_node.stage()
         on_node.target.write_text("somebody else's")
-        await refused(on_node.publish(), Code.INTERNAL, "leads to something else")
+        await refused(on_node.publish(), Code.ALREADY_EXISTS, "leads to something else")
         assert "somebody else's" == on_node.target.read_text()
         await on_node.unpublish()
         assert "somebody else's" == on_node.target.read_text(), "it was never published there"

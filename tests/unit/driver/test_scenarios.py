@@ -28,8 +28,6 @@ from tests.unit.driver.calls import (
 )
 from tests.unit.driver.node_calls import MIB, OnNode, linking, mounting
 
-pytest_plugins = ("tests.support.private_mounts",)
-
 
 def of(size: int, **parameters: str) -> dict[str, Any]:
     return {"capacity_range": {"required_bytes": size}, "parameters": parameters}

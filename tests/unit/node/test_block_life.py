@@ -22,7 +22,7 @@ from tests.unit.node.volume_world import METADATA, NODE, Bound, VolumesWorld
 @pytest.fixture
 def tools(world: VolumesWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTools:
     tools = FakeTools(world.mounts, tmp_path / "block")
-    monkeypatch.setattr(system, "_run", tools.run)
+    monkeypatch.setattr(system, "run", tools.run)
     monkeypatch.setattr(system, "_BLOCK", tools.block)
     monkeypatch.setattr(block_files, "stat", types.SimpleNamespace(S_ISBLK=lambda mode: True))
     return tools

@@ -161,7 +161,7 @@ async def test_EXP4_a_volume_in_use_is_not_asked_for_again_until_it_has_left(wor
 @pytest.mark.parametrize("code", [Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.ABORTED])
 @in_virtual_time
 async def test_a_growth_that_may_be_under_way_is_tried_again_and_not_blamed(world: VolumesWorld, code: Code) -> None:
-    """The kubelet writes a condition here, and with another size wanted gives up (W10)."""
+    """The kubelet writes a condition here, and with another size wanted gives up."""
     world.driver.able = ABLE
     world.driver.script(EXPAND, *[Fail(code)] * 3)
     async with world.agent():

@@ -341,7 +341,7 @@ async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(cap
     async with world.journal("second") as journal:
         found: list[str] = []
         journal.on_found(found.extend)
-        assert re.search("what an earlier provisioner left open is not ended.* count=1", capsys.readouterr().err)
+        assert re.search("volumes begun by an earlier provisioner cannot be finished without that right.* count=1", capsys.readouterr().err)
         await asyncio.sleep(2 * REFRESH_S)
         await journal.begin(an_intent("u2"))
         await asyncio.sleep(2 * REFRESH_S)

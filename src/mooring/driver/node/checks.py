@@ -73,6 +73,14 @@ def check_same_target(volume: Volume, use: Use | None, target_path: str, *, read
         raise DriverError(Code.ALREADY_EXISTS, f"volume {volume.id!r} is at {target_path!r} with readonly={target.readonly}")
 
 
+def group_of(capability: csi.VolumeCapability, rules: Rules) -> int | None:
+    """The group that a volume is to be given to, None for no other than it has. Raises InvalidArgument."""
+    group = capability.mount.volume_mount_group if rules.mount_group else ""
+    if group and not (group.isascii() and group.isdecimal() and int(group) < 2**32):
+        raise DriverError(Code.INVALID_ARGUMENT, f"volume_mount_group: {group!r} is no number of a group")
+    return int(group) if group else None
+
+
 def check_growth(volume: Volume, wanted: csi.CapacityRange, rules: Rules) -> None:
     """Raises OutOfRange for more than a node takes."""
     if 0 < rules.node_volume_bytes_max < wanted.required_bytes:

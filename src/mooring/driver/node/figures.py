@@ -11,10 +11,10 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.creating import grown_bytes
 from mooring.driver.health import node_condition
 from mooring.driver.node.checks import check_fits, check_growth
-from mooring.driver.node.mounting import plain
 from mooring.driver.node.part import NodePart
 from mooring.driver.sdk import Plugin
 from mooring.driver.state import Volume
+from mooring.mounts.targets import plain
 
 Usage = csi.VolumeUsage
 

@@ -7,18 +7,14 @@ import os
 import stat
 from pathlib import Path
 
-from mooring.driver.node.mounting import Occupied
 
-
-def give_to_group(path: Path, group: str) -> None:
-    """The group owns, reads and writes all that is in the folder, and what is made there later. Raises OSError, Occupied."""
-    if not group.isdecimal():
-        raise Occupied(f"volume_mount_group: {group!r} is no number of a group")
+def give_to_group(path: Path, group: int) -> None:
+    """The group owns, reads and writes all that is in the folder, and what is made there later. Raises OSError."""
     with contextlib.closing(_Folder(path)) as top:
-        _give(top.descriptor, int(group))
+        _give(top.descriptor, group)
         for _, folders, files, folder in os.fwalk(".", dir_fd=top.descriptor, follow_symlinks=False):
             for name in (*folders, *files):
-                _give_entry(folder, name, int(group))
+                _give_entry(folder, name, group)
 
 
 class _Folder:

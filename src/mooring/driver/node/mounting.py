@@ -17,18 +17,9 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
-from mooring.driver.node import images, loops
-from mooring.mounts import system
-from mooring.mounts.mountinfo import Mount, MountTable, parse
-
-OF_ANY_MOUNT: Final = frozenset({"ro", "rw", "noexec", "exec", "nosuid", "suid", "nodev", "dev", "noatime", "nodiratime", "relatime"})
-"""Mount flags that a bind mount can have; the others are for file systems, and a folder has none of its own."""
-
-
-class Occupied(Exception):
-    """Something else is at a path, or a path is not what it must be. The text says it all."""
+from mooring.mounts import filesystems, loops, system, targets
+from mooring.mounts.mountinfo import Mount, MountTable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,16 +32,6 @@ class Source:
     fs_type: str = ""
     flags: tuple[str, ...] = ()
     readonly: bool = False
-
-
-def plain(path: str) -> Path:
-    """The path as the mount table has it: links above its last part followed."""
-    whole = Path(os.path.abspath(path))
-    return Path(os.path.realpath(whole.parent)) / whole.name
-
-
-def mount_table() -> MountTable:
-    return MountTable(parse(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")))
 
 
 class Mounts(abc.ABC):
@@ -84,24 +65,7 @@ class Mounts(abc.ABC):
         """True where something from below this folder is at the path, whatever it is."""
         if path.is_symlink():
             return path.readlink().is_relative_to(folder)
-        return _is_from(mount_table(), folder, path)
-
-    def clear(self, path: Path) -> None:
-        """Unmounts whatever is mounted on the path."""
-        while mount_table().at(str(path)) is not None:
-            system.unmount(path)
-
-    def withdraw(self, target: Path) -> None:
-        """Unmounts the target and removes it: a folder or file that is empty, or a link."""
-        self.clear(target)
-        with contextlib.suppress(FileNotFoundError):
-            mode = target.lstat()
-            if stat.S_ISDIR(mode.st_mode):
-                target.rmdir()
-            elif stat.S_ISREG(mode.st_mode) and mode.st_size:
-                raise Occupied(f"{str(target)!r} is a file with content, and not of this driver: move it away")
-            else:
-                target.unlink()
+        return _is_from(targets.mount_table(), folder, path)
 
 
 class RealMounts(Mounts):
@@ -113,38 +77,40 @@ class RealMounts(Mounts):
             return
         if self._is_done(source, staging):
             return
-        staging.mkdir(mode=0o750, exist_ok=True)
         if source.is_image:
             device = loops.device(source.path)
-            fs_type = images.prepared(device, source.fs_type)
-            images.mount(device, staging, fs_type, source.flags, readonly=source.readonly)
-            if not source.readonly:
-                images.grow(source.path, mount_table())  # a restored one may have a larger file than its origin
+            if not source.readonly:  # a restored one may have a larger file than its origin
+                filesystems.prepare(device, source.fs_type)
+                filesystems.fit(device)
+            filesystems.mount(device, staging, source.fs_type, source.flags, readonly=source.readonly)
+            if not source.readonly and filesystems.type_on(device) == "xfs":
+                filesystems.grow(device)
         else:
-            _bind(source.path, staging, tuple(flag for flag in source.flags if flag in OF_ANY_MOUNT))
+            targets.bind(source.path, staging, source.flags)
 
     def publish(self, source: Source, staging: Path, target: Path) -> None:
         if self._is_done(source, target):
             return
-        readonly = ("ro",) if source.readonly else ()
         if source.is_block:
             device = loops.device(source.path, readonly=source.readonly)
             with _made(target, is_file=True):
-                _bind(device, target, readonly)
+                targets.bind(device, target, readonly=source.readonly)
             return
         self.stage(source, staging)
         with _made(target, is_file=False):
-            _bind(staging, target, (*(flag for flag in source.flags if flag in OF_ANY_MOUNT), *readonly))
+            targets.bind(staging, target, source.flags, readonly=source.readonly)
 
     def holds(self, source: Source, path: Path) -> bool:
-        mount = mount_table().at(str(path))
+        mount = targets.mount_table().at(str(path))
         return mount is not None and _is_of(mount, source)
 
     def grow(self, source: Source) -> None:
         if source.is_block:
             loops.grow(source.path)
         elif source.is_image:
-            images.grow(source.path, mount_table())
+            loops.grow(source.path)
+            for device in loops.devices(source.path)[:1]:
+                _grow(device)
 
     def release(self, source: Source) -> None:
         if source.is_block or source.is_image:
@@ -152,11 +118,11 @@ class RealMounts(Mounts):
 
     def _is_done(self, source: Source, path: Path) -> bool:
         """True where the data is mounted already. Raises Occupied for anything else that is mounted there."""
-        mount = mount_table().at(str(path))
+        mount = targets.mount_table().at(str(path))
         if mount is None:
             return False
         if not _is_of(mount, source):
-            raise Occupied(f"something else is mounted on {str(path)!r} ({mount.source}, {mount.fs_type}): unmount it first")
+            raise targets.Occupied(f"something else is mounted on {str(path)!r} ({mount.source}, {mount.fs_type}): unmount it first")
         return True
 
 
@@ -174,7 +140,7 @@ class Links(Mounts):
         try:
             target.symlink_to(source.path)
         except FileExistsError:
-            raise Occupied(f"{str(target)!r} exists, and leads to something else: move it away") from None
+            raise targets.Occupied(f"{str(target)!r} exists, and leads to something else: move it away") from None
 
     def holds(self, source: Source, path: Path) -> bool:
         return path.is_symlink() and path.readlink() == source.path
@@ -189,29 +155,12 @@ class Links(Mounts):
         return self.holds(source, path) or (path.is_dir() and not path.is_symlink())
 
 
-def mounting_refusal(folder: Path) -> str:
-    """Why this process can't mount, "" where it can: tries it on a folder of its own."""
-    if missing := system.missing_tools():
-        return f"{', '.join(missing)} not found on this machine"
-    trial = folder / "mount-trial"
-    try:
-        trial.mkdir(exist_ok=True)
-        system.bind(trial, trial)
-        system.unmount(trial)
-    except (OSError, system.ToolFailed) as error:
-        return str(error)
-    finally:
-        with contextlib.suppress(OSError):
-            trial.rmdir()
-    return ""
-
-
 @contextlib.contextmanager
 def _made(target: Path, *, is_file: bool) -> Iterator[None]:
     """An empty folder or file, removed again when the block fails and it was not there before. Raises Occupied, OSError."""
     is_there = os.path.lexists(target)
     if is_there and not _is_empty(target, is_file=is_file):
-        raise Occupied(f"{str(target)!r} exists, and is no empty {'file' if is_file else 'folder'}: move it away")
+        raise targets.Occupied(f"{str(target)!r} exists, and is no empty {'file' if is_file else 'folder'}: move it away")
     if is_file and not is_there:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
     elif not is_there:
@@ -231,6 +180,16 @@ def _is_empty(target: Path, *, is_file: bool) -> bool:
     return stat.S_ISDIR(status.st_mode) and not any(target.iterdir())
 
 
+def _grow(device: Path) -> None:
+    try:
+        filesystems.grow(device)
+    except system.ToolFailed as error:
+        if "Permission denied" not in str(error):
+            raise
+        what = "a mounted file system grows only for a process with CAP_SYS_RESOURCE; this one grows when it is staged again"
+        raise system.ToolFailed(f"{error}: {what}") from None
+
+
 def _is_of(mount: Mount, source: Source) -> bool:
     """Whether the mount shows this data: the folder itself, or a loop device over its file."""
     devices = loops.devices(source.path) if source.is_block or source.is_image else ()
@@ -238,7 +197,7 @@ def _is_of(mount: Mount, source: Source) -> bool:
         return mount.root.rpartition("/")[2] in {device.name for device in devices}
     if source.is_image:
         return mount.source in {str(device) for device in devices}
-    return mount.point in mount_table().references(str(source.path))
+    return mount.point in targets.mount_table().references(str(source.path))
 
 
 def _is_from(table: MountTable, folder: Path, path: Path) -> bool:
@@ -250,7 +209,3 @@ def _is_from(table: MountTable, folder: Path, path: Path) -> bool:
         return loops.backing_of(name.rpartition("/")[2]).is_relative_to(folder)
     root = Path(over.root) / folder.relative_to(over.point)
     return mount.device == over.device and Path(mount.root).is_relative_to(root)
-
-
-def _bind(source: Path, target: Path, options: tuple[str, ...]) -> None:
-    system.run("mount", "-o", ",".join(("bind", *options)), str(source), str(target))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import hashlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -12,24 +11,24 @@ from typing import TypeVar
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.blocking import blocking
 from mooring.driver.core import Core, check_whole
-from mooring.driver.node.mounting import Mounts, Occupied, Source
-from mooring.driver.node.threads import Threads
+from mooring.driver.node.mounting import Mounts, Source
+from mooring.driver.node.volume_locks import VolumeLocks
 from mooring.driver.node.way import Way
 from mooring.driver.state import Use, Volume
-from mooring.mounts.system import ToolFailed
 
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodePart:
-    """One node of the driver. Several share the core, the threads and the way."""
+    """One node of the driver. Several share the core, the way and the locks."""
 
     core: Core
     node_id: str
     way: Way
-    threads: Threads
+    locks: VolumeLocks
 
     @property
     def mounts(self) -> Mounts:
@@ -67,18 +66,12 @@ class NodePart:
         return self.core.folder.mount_point(f"{volume.id}-{hashlib.sha256(self.node_id.encode()).hexdigest()[:8]}")
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Blocking work, in a thread. Raises DriverError."""
-        try:
-            return await self.threads.run(work)
-        except (ToolFailed, Occupied) as error:
-            raise DriverError(Code.RESOURCE_EXHAUSTED if "No space left" in str(error) else Code.INTERNAL, str(error)) from None
-        except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            raise DriverError(Code.RESOURCE_EXHAUSTED if full else Code.INTERNAL, str(error)) from None
+        """Blocking work, in a thread, to its end. Raises DriverError."""
+        return await blocking(work)
 
     @asynccontextmanager
     async def alone_with(self, volume_id: str) -> AsyncGenerator[None, None]:
         """No other node's call for the volume runs meanwhile."""
         volume = self.find(volume_id)
-        async with self.threads.alone_with(volume.id if volume is not None else volume_id):
+        async with self.locks.alone_with(volume.id if volume is not None else volume_id):
             yield

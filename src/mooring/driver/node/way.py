@@ -11,10 +11,11 @@ from typing import Final
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.driver.node import images
-from mooring.driver.node.mounting import Links, Mounts, RealMounts, mount_table, mounting_refusal
+from mooring.driver.node.mounting import Links, Mounts, RealMounts
 from mooring.driver.rules import Rules
 from mooring.driver.state import Volume
-from mooring.mounts import system
+from mooring.mounts import filesystems, system
+from mooring.mounts.targets import mount_table, mounting_refusal
 
 _log = logger(__name__)
 
@@ -49,7 +50,7 @@ class Way:
             refusal = mounting_refusal(self._folder)
         if refusal:
             raise ConfigError(f"mounting is asked for, and not possible: {refusal}")
-        missing = system.missing_tools(images.tools_for(images.FS_TYPE)) if rules.images else ()
+        missing = system.missing_tools((*filesystems.tools_for(filesystems.FS_TYPE), images.FREEZER)) if rules.images else ()
         if missing:
             raise ConfigError(f"file systems are asked for, and {', '.join(missing)} not found on this machine: install e2fsprogs")
 

@@ -32,20 +32,29 @@ _log = logger(__name__)
 
 WORKERS: Final = 16
 BACK_OFF: Final = BackOff(0.5, 10.0)
+AGAIN_S: Final = 75.0
+"""Between two looks at a running pod whose volumes may have grown, or are to be published again; the kubelet takes 60 to 90 s."""
 FOLDER_BACK_OFF: Final = BackOff(5.0, 600.0)
-REPUBLISH_S: Final = 75.0
-"""Between two publications of a volume whose driver wants to be asked again; the kubelet takes 60 to 90 s."""
 
 _CONDITIONS: Final = tuple({"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready"))
 
 
 class NodePods:
-    """wake: called with the name of a volume that is to be looked at."""
+    """wake: called with the name of a volume that is to be looked at. may_grow: whether a driver grows volumes on the node, by its name."""
 
-    def __init__(self, runtime: Runtime, actual: ActualState, layout: Layout, labels: Labels, wake: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        actual: ActualState,
+        layout: Layout,
+        labels: Labels,
+        wake: Callable[[str], None],
+        may_grow: Callable[[str], bool],
+    ) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         self._metrics = runtime.metrics.once(NodeMetrics)
         self._actual, self._desired, self._layout, self._wake = actual, actual.desired, layout, wake
+        self._may_grow = may_grow
         self._resolver = Resolver(runtime.cluster, labels)
         self._looked_at: dict[str, tuple[str, float]] = {}  # by uid: the resource version that was resolved, and when
         self.controller: Controller[Key] = Controller(
@@ -119,13 +128,13 @@ class NodePods:
         if pod.status.phase != "Running":
             await self._set_running(pod)
             done = "All volumes of the pod are there"
-        return Result(why.PodRuns(), done=done, after_s=REPUBLISH_S if self._republishes(uid) else None)
+        return Result(why.PodRuns(), done=done, after_s=AGAIN_S if self._is_looked_at_again(uid) else None)
 
     def _is_up_to_date(self, pod: Pod) -> bool:
         version, at = self._looked_at.get(pod.metadata.uid, ("", 0.0))
         if version != pod.metadata.resource_version:
             return False
-        return not self._republishes(pod.metadata.uid) or self._clock.now() - at < REPUBLISH_S
+        return not self._is_looked_at_again(pod.metadata.uid) or self._clock.now() - at < AGAIN_S
 
     async def _look_at(self, pod: Pod) -> None:
         """Finds out what the pod wants. What was known before stays wanted as long as something can't be found out. Raises Retry."""
@@ -154,8 +163,12 @@ class NodePods:
                     publication.is_outdated = True
                 self._wake(state.volume.unique)
 
-    def _republishes(self, uid: str) -> bool:
-        return any(self._actual.driver_spec(volume.driver).requires_republish for volume in self._desired.of_pod(uid).values())
+    def _is_looked_at_again(self, uid: str) -> bool:
+        """A node may get claims, and not watch them: that one has grown shows itself at the next look only."""
+        return any(
+            self._actual.driver_spec(volume.driver).requires_republish or (not volume.is_inline and self._may_grow(volume.driver))
+            for volume in self._desired.of_pod(uid).values()
+        )
 
     async def _set_running(self, pod: Pod) -> None:
         patch = Patch(

@@ -169,7 +169,7 @@ class Journal(Intents):
             namespace=self._location.namespace,
         )
         if self._store.found:
-            log.error("volumes begun by an earlier provisioner cannot be finished without it", count=len(self._store.found))
+            log.error("volumes begun by an earlier provisioner cannot be finished without that right", count=len(self._store.found))
 
     def _adopt_found(self) -> None:
         """The intents that others left are open from now on."""
