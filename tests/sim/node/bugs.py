@@ -67,20 +67,6 @@ def _attachments_are_not_awaited() -> Planted:
     return _together(_with_facts(attached=True), mock.patch.object(Attachments, "read", read))
 
 
-def _attachments_are_remembered() -> Planted:
-    """What the attacher noted is remembered after the volume has left the node."""
-    noted: dict[str, Any] = {}
-    original = Attachments.read
-
-    async def read(self: Attachments, state: VolumeState) -> None:
-        if (known := noted.get(state.volume.unique)) is not None:
-            state.context = known
-        await original(self, state)
-        noted[state.volume.unique] = state.context
-
-    return mock.patch.object(Attachments, "read", read)
-
-
 def _reports_count_as_made() -> Planted:
     """A report that takes a volume away counts as not made while it is on its way, or was not answered."""
     run = InUseReport.run
@@ -332,7 +318,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}),
     "only-pods-reported": Bug(_only_pods_use_volumes, {"not-in-use", "detached-in-use"}),
     "attachments-unawaited": Bug(_attachments_are_not_awaited, {"not-attached", "context-wrong"}),
-    "attachments-remembered": Bug(_attachments_are_remembered, {"context-wrong", "not-attached"}),
     "timeouts-final": Bug(_timeouts_are_final, {"pod-dropped", "unstage-published", *_LEFT}),
     "records-first": Bug(_records_go_first, {"record-dropped"}),
     "records-missing": Bug(_records_come_last, {"unrecorded"}),
