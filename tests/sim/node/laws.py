@@ -16,7 +16,7 @@
 | deleted-in-mount  | something is removed from a mounted volume                                                               |
 | running-without   | a pod is said to run, and not all of its volumes are there                                               |
 | pod-dropped       | a pod is removed while something of its volumes is, or may come, there, or that nobody has deleted       |
-| secret-shown      | a secret's value stands in the log or in an object                                                       |
+| secret-shown      | a secret's value stands in the log, in an object or in a record                                          |
 | overlap           | one agent has two calls in flight for one volume                                                         |
 | hot-loop          | one thing is done too often                                                                              |
 """
@@ -146,6 +146,8 @@ class Laws:
         if volume is not None and volume.block:
             folder = machine.layout.block_record_folder(volume.name)
         found = records.read(folder)
+        if SECRET_MARK in str(found):
+            self._fail("secret-shown", f"the record of {handle} has {found}")
         if found is None or found["volumeHandle"] != handle:
             self._fail("unrecorded", f"{verb} {handle} at {machine.short(path)}, and the record there is {found}")
 
