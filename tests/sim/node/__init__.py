@@ -1,4 +1,22 @@
 """The simulation of the node agents: same faults, same loop, same kinds of proof as the attacher's, on mounts and records.
 
+A few machines with an agent and drivers each, an attach/detach controller, and pods that come, go and move. An agent dies between any two
+changes of its disk, around every request and every call, and begins anew on the same disk and the same mounts; machines reboot. The whole
+agent runs, registration included; in place of sockets, threads, mount(8) and losetup(8) it is handed what these files make:
+
+| file            | meaning                                                                                                     |
+|-----------------|-------------------------------------------------------------------------------------------------------------|
+| `plan.py`       | what a seed chooses: drivers, volumes, the share of each fault                                              |
+| `machine.py`    | the part of a node that outlives its agents: disk, mounts, device files, loop devices, registration sockets |
+| `disk.py`       | work for threads, done at once in virtual time, with a chance to die or to fail before each change          |
+| `driver.py`     | a driver's node service on one machine: what its calls do, partly do, or do later                           |
+| `endpoint.py`   | a driver, its registrar and the folder of sockets, as one incarnation of an agent reaches them              |
+| `controller.py` | the attach/detach controller and the attacher as one actor                                                  |
+| `acts.py`       | what users, administrators and accidents do                                                                 |
+| `laws.py`       | what must hold at every step                                                                                |
+| `checkers.py`   | what must be true once the faults have ended, and once all pods are gone                                    |
+| `bugs.py`       | parts of the agent replaced by worse ones, which the simulation must find                                   |
+
+A life: chaos; then the faults end and every pod must come to run; then all pods are deleted, and nothing may be left anywhere.
 `python -m tests.sim --part node --seeds 1000`.
 """

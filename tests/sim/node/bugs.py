@@ -5,31 +5,43 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
+from mooring.api.meta import key_of
+from mooring.api.pods import PODS, Pod
 from mooring.base.backoff import BackOff
+from mooring.kube.cluster import Patch, PatchType
 from mooring.node import records
 from mooring.node.layout import Layout
 from mooring.node.plugins.drivers import Drivers
-from mooring.node.volumes import controller, found, pods, step_tools
+from mooring.node.volumes import controller, decide, found, step_tools
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.block_files import BlockFiles
-from mooring.node.volumes.decide import Decision, Facts, decide_volume
+from mooring.node.volumes.decide import Decision, Facts, Step, decide_volume
 from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.files import VolumeFiles
 from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.pods import NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
+from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Stand, VolumeState
+from mooring.node.volumes.step_tools import StepFailed
 from mooring.node.volumes.threads import Threads
 from tests.sim.planting import Bug
 
 Planted = contextlib.AbstractContextManager[Any]
+
+
+@contextlib.contextmanager
+def _together(*plants: Planted) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for plant in plants:
+            stack.enter_context(plant)
+        yield
 
 
 def _with_facts(**changes: Any) -> Planted:
@@ -47,26 +59,28 @@ def _reports_are_not_awaited() -> Planted:
 
 
 def _attachments_are_not_awaited() -> Planted:
-    """The Node's status says nothing about what may be staged; an attachment's own object is all that is read."""
-    return _with_facts(attached=True)
-
-
-def _attachments_are_not_read() -> Planted:
-    """What the Node's status says is enough, and what the attacher noted is not looked for."""
+    """Whether a volume is attached is neither read from the Node's status nor from the attachment."""
 
     async def read(self: Attachments, state: VolumeState) -> None:
         state.context = state.context or {}
 
-    return mock.patch.object(Attachments, "read", read)
+    return _together(_with_facts(attached=True), mock.patch.object(Attachments, "read", read))
 
 
 def _reports_count_as_made() -> Planted:
-    """A report of volumes in use counts as made while it is on its way, or was not answered."""
+    """A report that takes a volume away counts as not made while it is on its way, or was not answered."""
+    run = InUseReport.run
+
+    async def trusting(self: InUseReport) -> None:
+        self._made: frozenset[str] = frozenset()  # type: ignore[attr-defined]
+        await run(self)
 
     def has(self: InUseReport, name: str) -> bool:
-        return name in self._names() or (self._reports is not None and name in self._reports)
+        if not self._is_unsure:
+            self._made = self._reports or frozenset()  # type: ignore[attr-defined]
+        return name in self._made  # type: ignore[attr-defined]
 
-    return mock.patch.object(InUseReport, "has", has)
+    return _together(mock.patch.multiple(InUseReport, run=trusting, has=has))
 
 
 def _steps_are_not_in_use() -> Planted:
@@ -88,29 +102,17 @@ def _only_pods_use_volumes() -> Planted:
 
 
 def _timeouts_are_final() -> Planted:
-    """A call that was not answered in time is taken for not done: its record goes."""
+    """A call that may have happened is taken for not done, and forgotten; its record stays."""
+    original = FileSystemSteps.publish
 
-    def forgotten(steps: Any, name: str) -> Any:
-        giving = getattr(steps, name)
+    async def publish(self: FileSystemSteps, state: VolumeState, use: PodUse) -> None:
+        try:
+            await original(self, state, use)
+        except StepFailed:
+            state.publications.pop(use.uid)
+            raise
 
-        async def given(self: Any, state: VolumeState, what: Any) -> None:
-            try:
-                await giving(self, state, what)
-            except step_tools.StepFailed:
-                if name == "stage":
-                    state.device = Stand.ABSENT
-                else:
-                    state.publications.pop(what.uid, None)
-                raise
-
-        return mock.patch.object(steps, name, given)
-
-    @contextlib.contextmanager
-    def planted() -> Any:
-        with forgotten(FileSystemSteps, "stage"), forgotten(FileSystemSteps, "publish"):
-            yield
-
-    return planted()
+    return mock.patch.object(FileSystemSteps, "publish", publish)
 
 
 def _records_go_first() -> Planted:
@@ -138,20 +140,19 @@ def _found_volumes_are_mounted() -> Planted:
     """What records tell of after a restart is taken for done."""
     find_volumes = found.find_volumes
 
-    def sure(layout: Layout) -> list[VolumeState]:
-        states = find_volumes(layout)
-        for state in states:
-            state.device = Stand.DONE if state.device is Stand.UNCERTAIN else state.device
+    def sure(layout: Layout) -> found.Found:
+        on_disk = find_volumes(layout)
+        for state in on_disk.states:
             for publication in state.publications.values():
                 publication.stand = Stand.DONE
-        return states
+        return on_disk
 
     return mock.patch.object(controller, "find_volumes", sure)
 
 
 def _nothing_is_found() -> Planted:
     """An agent begins as if nothing was on the disk."""
-    return mock.patch.object(controller, "find_volumes", return_value=[])
+    return mock.patch.object(controller, "find_volumes", return_value=found.Found())
 
 
 def _found_volumes_have_no_pods() -> Planted:
@@ -163,37 +164,31 @@ def _pods_in_part_are_known() -> Planted:
     """A pod of which one volume can't be found out wants what is known, and nothing else."""
     settle = DesiredState.set
 
-    def known(self: DesiredState, pod_uid: str, wanted: Any, *, is_all: bool = True) -> None:
+    def known(self: DesiredState, pod_uid: str, wanted: Any, *, is_complete: bool = True) -> None:
         settle(self, pod_uid, wanted)
 
     return mock.patch.object(DesiredState, "set", known)
 
 
-def _volumes_do_not_wait_for_pods() -> Planted:
+def _volumes_do_not_hear_of_pods() -> Planted:
     """A volume that waits for pods to be known is not told of it."""
-    return mock.patch.object(DesiredState, "_told", return_value=None)
+    return mock.patch.object(controller, "PODS_KNOWN", "pods-unknown")
 
 
 def _running_hides_deletion() -> Planted:
     """The answer to the write that sets a pod running goes into the cache, also of a pod that is being deleted."""
-    wrote = pods.NodePods._set_running
 
-    async def deaf(self: NodePods, pod: Any) -> None:
-        patch = self._cluster.patch
-
-        async def patched(*args: Any, **options: Any) -> Any:
-            answer = await patch(*args, **options)
-            self._actual.pods.wrote(answer)
-            return answer
-
-        with mock.patch.object(self._cluster, "patch", patched):
-            await wrote(self, pod)
+    async def deaf(self: NodePods, pod: Pod) -> None:
+        key, body = key_of(pod), {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Running"}}
+        request = self._cluster.patch(PODS, key.name, Patch(PatchType.STRATEGIC, body), key.namespace, subresource="status")
+        answer = await self._actual.pods.write(key, request)
+        self._looked_at[pod.metadata.uid] = answer.metadata.resource_version, self._clock.now()
 
     return mock.patch.object(NodePods, "_set_running", deaf)
 
 
 def _pods_run_at_once() -> Planted:
-    """A pod is set running when its volumes are staged."""
+    """A pod is set running as soon as it is known what it wants."""
     return mock.patch.object(ActualState, "has_all", return_value=True)
 
 
@@ -211,87 +206,79 @@ def _pods_leave_at_once() -> Planted:
 
 def _devices_leave_no_mark() -> Planted:
     """Before the driver makes a device for a pod, nothing on the disk says so."""
+    original = BlockFiles.map
 
     def begin_publish(self: BlockFiles, spec_name: str, uid: str) -> None:
         self._layout.block_publish(spec_name, uid).parent.mkdir(parents=True, exist_ok=True)
-        mapped = self._layout.block_map(spec_name)
-        mapped.mkdir(parents=True, exist_ok=True)
 
     def mapped(self: BlockFiles, spec_name: str, uid: str) -> None:
-        (self._layout.block_map(spec_name) / uid).touch()
+        file = self._layout.block_map(spec_name) / uid
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
         original(self, spec_name, uid)
 
-    original = BlockFiles.map
-
-    @contextlib.contextmanager
-    def planted() -> Any:
-        with mock.patch.multiple(BlockFiles, begin_publish=begin_publish, map=mapped):
-            yield
-
-    return planted()
+    return _together(mock.patch.multiple(BlockFiles, begin_publish=begin_publish, map=mapped))
 
 
 def _files_are_cleared() -> Planted:
-    """A volume's folder is removed with everything in it, as soon as the driver answers."""
-
-    def end(self: VolumeFiles, folder: Path, mounted: str) -> None:
-        for path in sorted((folder / mounted).rglob("*"), reverse=True):
-            os.unlink(path)
-        shutil.rmtree(folder, ignore_errors=True)
-
-    async def unpublish(self: FileSystemSteps, state: VolumeState, uid: str) -> None:
-        target = self._layout.target(uid, state.publications[uid].spec_name)
-        await self._on_disk(state.volume, "TearDown", self._files.end, target.parent, target.name)
-        await original(self, state, uid)
-
+    """Before the driver is asked to take a volume back, its folder is cleared."""
     original = FileSystemSteps.unpublish
 
-    @contextlib.contextmanager
-    def planted() -> Any:
-        with mock.patch.object(VolumeFiles, "end", end), mock.patch.object(FileSystemSteps, "unpublish", unpublish):
-            yield
+    def cleared(folder: Path) -> None:
+        for path in sorted(folder.rglob("*"), reverse=True):
+            os.unlink(path)
 
-    return planted()
+    async def unpublish(self: FileSystemSteps, state: VolumeState, uid: str) -> None:
+        await self._on_disk(state.volume, "TearDown", cleared, self._layout.target(uid, state.publications[uid].spec_name))
+        await original(self, state, uid)
+
+    return mock.patch.object(FileSystemSteps, "unpublish", unpublish)
 
 
 def _devices_go_before_pods() -> Planted:
-    """A device is unstaged when its last pod is being taken care of, and not when that has come to its end."""
+    """A device that no pod wants is unstaged before it is taken from the last of them, and nobody looks where else it is mounted."""
 
     def decided(state: VolumeState, facts: Facts) -> Decision:
-        present = state.publications
-        if not facts.wanted and state.device is Stand.DONE:
-            state.publications = {}
-        try:
-            return decide_volume(state, facts)
-        finally:
-            state.publications = present
+        decision = decide_volume(state, facts)
+        is_last = decision.step is Step.UNPUBLISH and not facts.wanted and state.device is Stand.DONE and state.device_failure is None
+        return dataclasses.replace(decision, step=Step.UNSTAGE, pod="") if is_last else decision
+
+    looks = (
+        mock.patch.object(VolumeFiles, "foreign_references", return_value=()),
+        mock.patch.object(BlockFiles, "in_use_by", return_value=()),
+    )
+    return _together(mock.patch.object(controller, "decide_volume", decided), *looks)
+
+
+def _volumes_are_not_staged() -> Planted:
+    """A volume is published where it may not be staged: after a restart, or a call that was not answered."""
+
+    def decided(state: VolumeState, facts: Facts) -> Decision:
+        state.device = Stand.DONE if state.device is Stand.UNCERTAIN and facts.wanted else state.device
+        return decide_volume(state, facts)
 
     return mock.patch.object(controller, "decide_volume", decided)
-
-
-def _volumes_are_staged_once() -> Planted:
-    """A volume that was once staged is published without being staged anew."""
-
-    async def unstage(self: FileSystemSteps, state: VolumeState) -> None:
-        await original(self, state)
-        state.device = Stand.DONE if state.publications else state.device
-
-    original = FileSystemSteps.unstage
-
-    async def stage(self: FileSystemSteps, state: VolumeState, fs_group: int | None) -> None:
-        state.device = Stand.DONE
-
-    @contextlib.contextmanager
-    def planted() -> Any:
-        with mock.patch.multiple(FileSystemSteps, stage=stage, unstage=unstage):
-            yield
-
-    return planted()
 
 
 def _late_work_is_not_awaited() -> Planted:
     """Work on files that was given up may come to its end after what was begun later."""
     return mock.patch.object(Threads, "_leave", return_value=None)
+
+
+def _volumes_for_one_pod_are_shared() -> Planted:
+    """ReadWriteOncePod is a word."""
+    return mock.patch.object(decide, "_held_by_others", return_value=[])
+
+
+def _failed_pods_are_forgotten() -> Planted:
+    """A pod that could not be got rid of is not tried again while others wait for the volume."""
+
+    def decided(state: VolumeState, facts: Facts) -> Decision:
+        decision = decide_volume(state, facts)
+        is_settled = decision.step is Step.NOTHING and facts.wanted
+        return dataclasses.replace(decision, after_s=None) if is_settled else decision
+
+    return mock.patch.object(controller, "decide_volume", decided)
 
 
 def _folders_are_tried_once() -> Planted:
@@ -310,17 +297,47 @@ def _no_back_off() -> Planted:
 
 
 def _secrets_are_told() -> Planted:
-    """The text of a failure shows the request."""
+    """The text of a failure shows what was sent."""
+    original = FileSystemSteps.stage
 
-    async def staged(self: FileSystemSteps, state: VolumeState, fs_group: int | None) -> None:
+    async def staged(self: FileSystemSteps, state: VolumeState, use: PodUse) -> None:
         secrets = await self._secret(state.volume.stage_secret, "MountDevice")
         try:
-            await original(self, state, fs_group)
-        except step_tools.StepFailed as error:
+            await original(self, state, use)
+        except StepFailed as error:
             raise self._failed(error.step, f"{error}, sent with {dict(secrets)}", uncertain=error.uncertain) from None
 
-    original = FileSystemSteps.stage
     return mock.patch.object(FileSystemSteps, "stage", staged)
 
 
-BUGS: Final[Mapping[str, Bug]] = {}
+_LEFT: Final = frozenset({"mount-left", "staged-left", "published-left", "folder-left", "loop-left"})
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}),
+    "reports-trusted": Bug(_reports_count_as_made, {"not-in-use", "detached-in-use"}),
+    "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}),
+    "only-pods-reported": Bug(_only_pods_use_volumes, {"not-in-use", "detached-in-use"}),
+    "attachments-unawaited": Bug(_attachments_are_not_awaited, {"not-attached", "context-wrong"}),
+    "timeouts-final": Bug(_timeouts_are_final, {"pod-dropped", "unstage-published", *_LEFT}),
+    "records-first": Bug(_records_go_first, {"record-dropped"}),
+    "records-missing": Bug(_records_come_last, {"unrecorded"}),
+    "found-trusted": Bug(_found_volumes_are_mounted, {"running-without", "pod-stuck"}),
+    "nothing-found": Bug(_nothing_is_found, {"pod-dropped", "not-in-use", "detached-in-use", *_LEFT}),
+    "pods-unawaited": Bug(_found_volumes_have_no_pods, {"unpublish-wanted"}),
+    "pods-in-part-known": Bug(_pods_in_part_are_known, {"unpublish-wanted"}),
+    "pods-unheard": Bug(_volumes_do_not_hear_of_pods, {"pod-left", "pod-stuck", *_LEFT}),
+    "running-hides-deletion": Bug(_running_hides_deletion, {"pod-left"}),
+    "pods-run-at-once": Bug(_pods_run_at_once, {"running-without"}),
+    "pods-leave-at-once": Bug(_pods_leave_at_once, {"pod-dropped"}),
+    "devices-unmarked": Bug(_devices_leave_no_mark, {"pod-dropped", *_LEFT}),
+    "files-cleared": Bug(_files_are_cleared, {"deleted-in-mount"}),
+    "devices-before-pods": Bug(_devices_go_before_pods, {"unstage-published"}),
+    "staging-skipped": Bug(_volumes_are_not_staged, {"publish-unstaged"}),
+    "late-work-unawaited": Bug(_late_work_is_not_awaited, {"record-dropped", "unrecorded", *_LEFT}),
+    "one-pod-shared": Bug(_volumes_for_one_pod_are_shared, {"two-pods"}),
+    "failed-pods-forgotten": Bug(_failed_pods_are_forgotten, {"pod-left", "pod-stuck", "in-use-left", *_LEFT}),
+    "folders-tried-once": Bug(_folders_are_tried_once, {"folder-left"}),
+    "drivers-unheard": Bug(_drivers_come_unheard, {"pod-stuck", "pod-left"}),
+    "no-back-off": Bug(_no_back_off, {"hot-loop"}),
+    "secrets-told": Bug(_secrets_are_told, {"secret-shown"}),
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mooring.api.storage import CSI_NODES
+from mooring.node.layout import unique_name
 from tests.sim.checkers import Complaint
 from tests.sim.node.controller import AttachDetach
 from tests.sim.node.laws import is_alive, node_in_use
@@ -54,8 +55,6 @@ def _drivers(world: NodeWorld) -> Iterator[Complaint]:
 
 def _reports(world: NodeWorld, controller: AttachDetach) -> Iterator[Complaint]:
     """What pods want on a node is reported in use there, and nothing else."""
-    from mooring.node.layout import unique_name
-
     volumes = {volume.name: volume for volume in world.plan.volumes}
     for node in world.plan.nodes:
         wanted = {unique_name(volumes[name].driver, volumes[name].handle) for name, at in controller.wanted() if at == node}

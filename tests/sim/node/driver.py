@@ -68,16 +68,15 @@ class NodeService(Backend):
     def _worked(self, operation: Operation) -> DriverError | None:
         handle, path = operation.handle, operation.node_id
         self._world.laws.takes_effect(self._machine, operation.verb, handle, path)
-        match operation.verb:
-            case "stage":
-                return self._stage(handle, path)
-            case "publish":
-                return self._publish(handle, path)
-            case "unpublish":
-                self._unpublish(path)
-            case "unstage":
-                self._machine.unmount(path)
-                self._machine.staged.pop(handle, None)
+        if operation.verb == STAGE:
+            return self._stage(handle, path)
+        if operation.verb == PUBLISH:
+            return self._publish(handle, path)
+        if operation.verb == UNPUBLISH:
+            self._unpublish(path)
+        else:
+            self._machine.unmount(path)
+            self._machine.staged.pop(handle, None)
         return None
 
     def _stage(self, handle: str, path: str) -> DriverError | None:

@@ -16,7 +16,7 @@
 | deleted-in-mount  | something is removed from a mounted volume                                                               |
 | running-without   | a pod is said to run, and not all of its volumes are there                                               |
 | pod-dropped       | a pod is removed while something of its volumes is, or may come, there, or that nobody has deleted       |
-| secret-shown      | a secret's value stands in the log or in an object                                                       |
+| secret-shown      | a secret's value stands in the log, in an object or in a record                                          |
 | overlap           | one agent has two calls in flight for one volume                                                         |
 | hot-loop          | one thing is done too often                                                                              |
 """
@@ -36,12 +36,11 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.node import records
 from mooring.node.layout import inline_volume_id, unique_name
 from tests.sim.laws import PER_SECOND_MAX
+from tests.sim.node.driver import GIVING, PUBLISH, UNPUBLISH, UNSTAGE
 from tests.sim.node.machine import Machine
 from tests.sim.node.plan import RWOP, SECRET_MARK, DriverPlan, Plan, VolumePlan
 from tests.sim.truth import Truth
 
-STAGE, UNSTAGE, PUBLISH, UNPUBLISH = "stage", "unstage", "publish", "unpublish"
-GIVING: Final = (STAGE, PUBLISH)
 FINISHED: Final = ("Succeeded", "Failed")
 Json = dict[str, Any]
 
@@ -88,13 +87,12 @@ class Laws:
             self._of_attached(machine, volume, verb, request, what)
         if verb in GIVING:
             self._is_recorded(machine, verb, handle, path)
-        match verb:
-            case "publish":
-                self._publishes(machine, handle, path, request, what)
-            case "unpublish":
-                self._unpublishes(machine, path, what)
-            case "unstage" if handle in machine.published.values():
-                self._fail("unstage-published", f"{what}, and it is published: {self._targets(machine, handle)}")
+        if verb == PUBLISH:
+            self._publishes(machine, handle, path, request, what)
+        elif verb == UNPUBLISH:
+            self._unpublishes(machine, path, what)
+        elif verb == UNSTAGE and handle in machine.published.values():
+            self._fail("unstage-published", f"{what}, and it is published: {self._targets(machine, handle)}")
 
     def call_ends(self, machine: Machine, process: int, handle: str) -> None:
         self._in_flight.pop((machine.name, process, handle), None)
@@ -148,6 +146,8 @@ class Laws:
         if volume is not None and volume.block:
             folder = machine.layout.block_record_folder(volume.name)
         found = records.read(folder)
+        if SECRET_MARK in str(found):
+            self._fail("secret-shown", f"the record of {handle} has {found}")
         if found is None or found["volumeHandle"] != handle:
             self._fail("unrecorded", f"{verb} {handle} at {machine.short(path)}, and the record there is {found}")
 

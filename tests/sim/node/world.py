@@ -13,7 +13,8 @@ from tests.sim.node.machine import Machine
 from tests.sim.node.plan import SECRET_MARK, Plan
 from tests.sim.world import SimWorld
 
-_MEMORY: Final = Path("/dev/shm")
+MEMORY: Final = Path("/dev/shm")
+"""Where disks are fastest."""
 
 
 class Site:
@@ -54,7 +55,7 @@ class NodeWorld(SimWorld):
     laws: Laws  # type: ignore[assignment]
 
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[Site, Laws]:  # type: ignore[override]
-        where = _MEMORY if _MEMORY.is_dir() else None
+        where = MEMORY if MEMORY.is_dir() else None
         self._folder = tempfile.TemporaryDirectory(prefix="mooring-sim-", dir=where)
         site = Site(plan, Path(self._folder.name), group)
         for name, machine in site.machines.items():

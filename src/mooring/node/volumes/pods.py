@@ -209,7 +209,8 @@ class NodePods:
 
     async def _clean_up(self, uid: str) -> Result:
         """Tries once more to remove the folder of a pod that is gone. Raises Retry."""
-        if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid)):
+        pod = self._actual.pod(uid)
+        if (pod is None or is_leaving(pod)) and not any(self._actual.states_of_pod(uid)):
             try:
                 await asyncio.to_thread(remove_pod_folder, self._layout, uid)
             except (OSError, BadRecord) as error:

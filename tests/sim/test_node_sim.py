@@ -1,0 +1,57 @@
+"""The simulation of the node agents, as far as every run of the tests takes it. More seeds: `make sim SEEDS=20000`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sim.node import world
+from tests.sim.node.bugs import BUGS
+from tests.sim.node.run import run_seed
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = 100
+CHUNK = 10
+BUG_SEEDS_MAX = 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_no_invariant_is_broken(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        outcome = run_seed(seed)
+        assert outcome.broken is None, outcome.report()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    """By an invariant that tells of it, not by some crash."""
+    first = BUGS[name].first_seed
+    for seed in range(first, first + BUG_SEEDS_MAX):
+        broken = run_seed(seed, bug=name).broken
+        if broken is not None:
+            assert broken.invariant in BUGS[name].found_by, broken
+            return
+    pytest.fail(f"not found in {BUG_SEEDS_MAX} seeds from {first} on")
+
+
+@pytest.mark.slow
+def test_a_seed_lives_the_same_life_in_another_process() -> None:
+    """Neither addresses in memory nor the hashes of texts nor names of temporary folders may choose anything."""
+    told = set()
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-m", "tests.sim", "--part", "node", "--seed", "3", "--whole"]
+        told.add(subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout)
+    assert 1 == len(told)
+
+
+def test_a_life_leaves_nothing_on_the_disk_of_whoever_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "MEMORY", tmp_path)
+    assert run_seed(0, bug="records-missing").broken is not None
+    assert [] == list(tmp_path.iterdir())
