@@ -199,7 +199,7 @@ class NodeVolumes:
             return Result(decision.because, waits_for=pods_known, after_s=after_s)
         state.unattached_since = None
         if decision.step is Step.NOTHING:
-            waits_for = pods_known | _TOPICS.get(decision.waits, frozenset())
+            waits_for = pods_known | ({REPORTED} if decision.waits is Waits.REPORT else set())
             return Result(decision.because, waits_for=waits_for, after_s=decision.after_s)
         self.controller.explain(unique, decision.because)
         state.at_work = decision.pod  # so it stays reported in use, and the pod's object stays, also where the pod goes meanwhile
