@@ -20,7 +20,7 @@ async def test_a_pod_is_deleted_once(world: VolumesWorld, finalizers: list[str] 
         await world.patch(PODS, name, {"metadata": {"finalizers": finalizers}})
         await world.delete_pod(pod)
         if finalizers:
-            await world.until_calls("NodeUnstageVolume", "NodeUnstageVolume")
+            await world.until_called("NodeUnstageVolume", 2)
             await world.settle()
             await world.patch(PODS, name, {"metadata": {"finalizers": None}})
         await world.gone(PODS, name)
