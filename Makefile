@@ -69,7 +69,7 @@ kills: .venv/ready ## mooring apiserver killed KILLS times (300) under load
 	@$(BIN)/python -m tests.kill_apiserver --kills $(KILLS) $(ARGS)
 
 .PHONY: node-crash
-node-crash: .venv/ready real-parts ## Node agents and drivers killed at every step, and in SEEDS (10) rounds
+node-crash: .venv/ready real-parts ## Node agents and drivers killed, in SEEDS (10) rounds
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.node_crash --seeds $(CRASH_SEEDS) $(ARGS)
 
 .PHONY: sanity

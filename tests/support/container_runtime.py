@@ -23,6 +23,7 @@ from mooring.csi.unix_server import listening, make_room
 from tests.support.programs import Program
 from tests.support.protobuf import chunk
 from tests.support.protobuf import number as digits
+from tests.support.waiting import eventually
 
 READY, NOT_READY = 0, 1
 CREATED, RUNNING, EXITED = 0, 1, 2
@@ -271,8 +272,10 @@ async def _serve(socket: Path, folder: Path) -> None:
 
 
 def start(socket: Path, folder: Path) -> Program:
-    """The runtime as a program, which outlives any kubelet."""
-    return Program([sys.executable, "-m", "tests.support.container_runtime", socket, folder], folder / "runtime.log")
+    """The runtime as a program, which outlives any kubelet; it answers."""
+    program = Program([sys.executable, "-m", "tests.support.container_runtime", socket, folder], folder / "runtime.log")
+    eventually(socket.exists, 30, "the runtime serves")
+    return program
 
 
 if __name__ == "__main__":

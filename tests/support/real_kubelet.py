@@ -9,7 +9,6 @@ from tests.support.container_runtime import start
 from tests.support.node_cluster import NodeCluster, NodePlace
 from tests.support.programs import free_ports
 from tests.support.real import binary
-from tests.support.waiting import eventually
 
 
 class RealKubelet:
@@ -22,7 +21,6 @@ class RealKubelet:
         self._folder.mkdir()
         self._socket = self._folder / "cri.sock"
         self._runtime = start(self._socket, self._folder)
-        eventually(self._socket.exists, 30, "the runtime serves")
 
     def start(self) -> None:
         """In place of the agent; node.kill_agent() kills it."""

@@ -7,13 +7,14 @@ would hang or fail: so what is mounted is asked of this table and of nothing els
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import PurePath
 from typing import Final
 
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _DELETED: Final = "//deleted"
+_LINES_MAX: Final = 4096
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ def parse(text: str) -> tuple[Mount, ...]:
     return tuple(mount for line in text.split("\n") if (mount := _mount(line)) is not None)
 
 
+@functools.lru_cache(_LINES_MAX)  # the table is read at each step, and most of its lines stay as they are
 def _mount(line: str) -> Mount | None:
     fields = line.split(" ")
     try:
@@ -92,11 +94,13 @@ class MountTable:
 
     def below(self, path: str) -> tuple[Mount, ...]:
         """The mounts on the path and below it, the deepest last."""
-        return tuple(sorted((mount for mount in self._mounts if is_within(mount.point, path)), key=lambda mount: len(mount.point)))
+        near = (mount for mount in self._mounts if mount.point.startswith(path))
+        return tuple(sorted((mount for mount in near if is_within(mount.point, path)), key=lambda mount: len(mount.point)))
 
     def holding(self, path: str) -> Mount | None:
         """The mount that the path lies on."""
-        over = [mount for mount in self._mounts if is_within(path, mount.point)]
+        near = (mount for mount in self._mounts if path.startswith(mount.point))
+        over = [mount for mount in near if is_within(path, mount.point)]
         return max(reversed(over), key=lambda mount: len(mount.point), default=None)
 
     def references(self, path: str) -> tuple[str, ...]:
@@ -110,4 +114,4 @@ class MountTable:
 
 def is_within(path: str, folder: str) -> bool:
     """True for the folder itself and for what is below it."""
-    return path == folder or PurePath(path).is_relative_to(folder)
+    return path == folder or path.startswith(folder if folder.endswith("/") else f"{folder}/")

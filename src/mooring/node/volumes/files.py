@@ -41,9 +41,16 @@ class VolumeFiles:
 
     def begin(self, folder: Path, record: Mapping[str, str], own: str = "") -> None:
         """Makes the volume's folder and its record, durably. own: a folder in it, made where it is not mounted. Raises OSError."""
-        if not self.is_mounted(folder / own):
-            (folder / own).mkdir(mode=_MODE, parents=True, exist_ok=True)
-            (folder / own).chmod(_MODE)
+        point = folder / own
+        try:
+            point.mkdir(mode=_MODE, parents=True)
+        except FileExistsError:
+            if self.is_mounted(point):  # then nothing asks the mount itself, for that may hang
+                records.write(folder, record)
+                return
+            if not point.is_dir():
+                raise
+        point.chmod(_MODE)
         records.write(folder, record)
 
     def is_mounted(self, path: Path) -> bool:

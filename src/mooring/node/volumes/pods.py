@@ -57,6 +57,7 @@ class NodePods:
         self._may_grow = may_grow
         self._resolver = Resolver(runtime.cluster, labels)
         self._looked_at: dict[str, tuple[str, float]] = {}  # by uid: the resource version that was resolved, and when
+        self._deleted: set[str] = set()  # uids, until the cache shows that they are gone
         self.controller: Controller[Key] = Controller(
             runtime, "node-pods", self._reconcile, workers=WORKERS, backoff=BACK_OFF, label="pod", log=_log
         )
@@ -106,6 +107,7 @@ class NodePods:
     def _gone(self, uid: str) -> None:
         self._desired.gone(uid)
         self._looked_at.pop(uid, None)
+        self._deleted.discard(uid)
         left = list(self._actual.states_of_pod(uid))
         for state in left:
             self._wake(state.volume.unique)
@@ -189,6 +191,8 @@ class NodePods:
             for state in left:
                 self._wake(state.volume.unique)
             return Result(why.PodLeaves())
+        if uid in self._deleted:
+            return Result(why.PodGone())
         await self._remove_folder(uid)
         if pod.metadata.deletion_timestamp is None:
             return Result(why.PodFinished())
@@ -196,6 +200,8 @@ class NodePods:
             await self._cluster.delete(PODS, key.name, key.namespace, uid=uid, grace_period_s=0)
         except NotFound:
             pass
+        if self._actual.pod(uid) is not None:
+            self._deleted.add(uid)
         return Result(why.PodGone(), done="The pod's volumes are taken away, the pod is removed")
 
     async def _remove_folder(self, uid: str) -> bool:
