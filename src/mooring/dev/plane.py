@@ -1,6 +1,6 @@
 """A whole control plane in this process: API server, a driver on real sockets, its controllers, and an agent for each node.
 
-    async with running(folder, Reference(), nodes=["node-1"], ...) as plane:
+    async with running(folder, Reference(), ...) as plane:
         plane.kubeconfig          # a file for kubectl and any other client
         await plane.nodes.start() # once what must be there before the nodes was made
 

@@ -22,16 +22,10 @@ pytestmark = pytest.mark.slow
 
 
 def start(folder: Path, endpoint: str, *flags: str) -> Program:
-    command = [
-        sys.executable,
-        "-m",
-        "mooring.cli.mooring",
-        "driver",
-        "hostpath",
-        f"--endpoint={endpoint}",
-        f"--statedir={folder / 'state'}",
-    ]
-    return Program([*command, *(flags or ["-nodeid=node-1"])], folder / "driver.log")
+    """csi-driver-host-path's names for flags are taken, too."""
+    words = ["driver", "hostpath", f"--endpoint={endpoint}", f"--statedir={folder / 'state'}", *(flags or ["-nodeid=node-1"])]
+    log = folder / f"driver-{len(list(folder.glob('*.log')))}.log"
+    return Program([sys.executable, "-m", "mooring.cli.mooring", *words], log)
 
 
 def serves(program: Program) -> None:
@@ -124,7 +118,7 @@ async def test_a_crash_on_purpose_loses_nothing_that_was_done(tmp_path: Path) ->
         serves(program)
         with pytest.raises(grpc.aio.AioRpcError):
             await ask(f"unix:{path}", "Controller/CreateVolume", request, csi.CreateVolumeResponse)
-        assert -signal.SIGKILL == program.wait_exit()
+        assert 128 + signal.SIGKILL == program.wait_exit()
         (volume_id,) = json.loads((tmp_path / "state" / "state.json").read_text())["state"]["volumes"]
     finally:
         program.kill()

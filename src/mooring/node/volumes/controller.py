@@ -19,7 +19,7 @@ from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.kube.cache.informer import Change
-from mooring.node.layout import Layout
+from mooring.node.layout import BadName, Layout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import reasons as why
@@ -105,7 +105,7 @@ class NodeVolumes:
         known_names = {*attached_to(node), *(node.status.volumes_in_use or ())}
         self._labels.default = await asyncio.to_thread(default_context)
         await asyncio.to_thread(remove_unrecorded, self._layout)
-        found = await asyncio.to_thread(find_volumes, self._layout)
+        found = await asyncio.to_thread(find_volumes, self._layout, known_names)
         self._metrics.reconstructed(found.records_count, found.unread_count)
         self._metrics.count_volumes(self._node_name, lambda: len(self._desired.volumes), lambda: len(self._actual.states))
         for state in found.states:
@@ -194,8 +194,8 @@ class NodeVolumes:
             self._announce(state, uid, f"MountVolume.{decision.refused_at}", str(because))
         pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
-            wait_s = await self._attachments.wait(state)
-            after_s = wait_s if decision.after_s is None else min(wait_s, decision.after_s)
+            attachment_s = await self._attachments.wait(state)
+            after_s = min(attachment_s, decision.after_s if decision.after_s is not None else attachment_s)
             return Result(decision.because, waits_for=pods_known, after_s=after_s)
         state.unattached_since = None
         if decision.step is Step.NOTHING:
@@ -208,6 +208,8 @@ class NodeVolumes:
                 await self._carry_out(state, decision)
         except StepFailed as error:
             self._failed(state, decision, error)
+        except BadName as error:
+            self._failed(state, decision, StepFailed("NewMounter initialization", str(error)))
         finally:
             state.at_work = None
         if decision.pod:

@@ -128,5 +128,8 @@ class StepTools:
             return await self._around.threads.run(volume.driver, work, *args, limit_s=limit_s, about=volume.unique)
         except TimeoutError:
             raise self._failed(step, "the file system does not answer", uncertain=True) from None
-        except (LeftOver, ToolFailed, OSError, records.BadRecord) as error:
+        except records.BadRecord as error:
+            text = f"{error}; put the record right, or remove it and what is mounted beside it"
+            raise self._failed(step, text, uncertain=True) from None
+        except (LeftOver, ToolFailed, OSError) as error:
             raise self._failed(step, str(error), uncertain=True) from None
