@@ -65,6 +65,11 @@ class NeedsArguments(MountDriver):
         super().__init__()
 
 
+class Broken(MountDriver):
+    def __init__(self) -> None:
+        raise ValueError("this driver has no backend")
+
+
 class NoDriver:
     """Has no method of a driver."""
 

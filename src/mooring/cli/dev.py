@@ -16,6 +16,7 @@ from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, INT, STRING
 from mooring.base.flags import Parsed, flag
+from mooring.cli.driver_run import OPTIONS
 from mooring.cli.hostpath_kinds import NAMES, TOPOLOGY
 from mooring.cli.people import check_server_parts, run_for_people, say_gone, story_log
 from mooring.cli.process import Command
@@ -78,6 +79,9 @@ class DevFlags(ProcessFlags):
         "",
         "Your own driver: module:Class, a command with {socket} in it (and {node}), or unix:///path/of.sock. Empty: the reference driver.",
     )
+    options: Mapping[str, str] = flag(
+        "option", OPTIONS, {}, "An argument for a driver that is a class, as in folder=/data; may be given more than once."
+    )
     nodes: int = flag("nodes", INT, 0, "How many nodes to make: node-1, node-2 and so on. 0: three, and one for your own driver.")
     node_ids: tuple[str, ...] = flag("node-id", NAMES, (), "A node to make, by its name; may be given more than once, in place of --nodes.")
     volumes: tuple[str, ...] = flag(
@@ -111,7 +115,7 @@ def _check(parsed: Parsed[DevFlags]) -> None:
 def _check_nodes(flags: DevFlags) -> None:
     from mooring.dev.driver_form import Reference, Socket, parse_form
 
-    form = parse_form(flags.driver)
+    form = parse_form(flags.driver, flags.options)
     if flags.node_ids and flags.nodes:
         raise ConfigError("nodes: --nodes makes node-1, node-2 and so on, and --node-id names them: give one of the two")
     if not 0 <= flags.nodes <= NODES_MAX:
@@ -189,7 +193,7 @@ async def _dev(flags: DevFlags, prog: str, space: MountSpace) -> int:
             await run_dev(
                 DevOptions(
                     flags.state,
-                    parse_form(flags.driver),
+                    parse_form(flags.driver, flags.options),
                     _nodes(flags),
                     flags.topology,
                     flags.volumes,

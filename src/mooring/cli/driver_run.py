@@ -38,7 +38,7 @@ def _read_option(text: str) -> dict[str, str]:
     return {name: value}
 
 
-_OPTIONS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
+OPTIONS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
     "name=value", _read_option, "a name and a value, as in folder=/data", lambda _: "", merge=lambda one, more: {**one, **more}
 )
 
@@ -49,7 +49,7 @@ class RunFlags(ProcessFlags):
 
     endpoint: str = flag("endpoint", STRING, "", "The unix socket to serve on, as in unix:///csi/csi.sock. Empty: $CSI_ENDPOINT.")
     options: Mapping[str, str] = flag(
-        "option", _OPTIONS, {}, "An argument for the driver's constructor, as in folder=/data; may be given more than once."
+        "option", OPTIONS, {}, "An argument for the driver's constructor, as in folder=/data; may be given more than once."
     )
     plugin_registration_path: str = flag(
         "plugin-registration-path",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
+from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.errors import ConfigError
@@ -13,9 +14,12 @@ from mooring.csi.address import socket_path
 SOCKET: Final = "{socket}"
 NODE: Final = "{node}"
 UNIX: Final = "unix://"
-FORMS: Final = "unix:///path/of.sock, module:Class, or a command with {socket} in it, as in './my-driver --endpoint unix://{socket}'"
+FORMS: Final = (
+    "unix:///path/of.sock, module:Class (or ./file.py:Class), or a command with {socket} in it, as in "
+    "'./my-driver --endpoint unix://{socket}'"
+)
 
-_CLASS: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
+_CLASS: Final = re.compile(r"([\w.]+|\S+\.py):[A-Za-z_]\w*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,13 +29,13 @@ class Reference:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PythonClass:
-    """A Python class, run in this process: an object for each node."""
+    """A Python class, run in this process: an object for each node. options: arguments of its constructor, as text."""
 
-    module: str
-    name: str
+    words: str
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.module}:{self.name}"
+        return self.words
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,14 +64,23 @@ class Socket:
 Form = Reference | PythonClass | CommandLine | Socket
 
 
-def parse_form(text: str) -> Form:
-    """ "" is the reference driver. Raises ConfigError."""
+def parse_form(text: str, options: Mapping[str, str] | None = None) -> Form:
+    """No text is the reference driver. options: for a class alone. Raises ConfigError."""
+    form = _parsed(text)
+    if isinstance(form, PythonClass):
+        return dataclasses.replace(form, options=options or {})
+    if options:
+        raise ConfigError("option: it is for the constructor of a driver that is a class, as in --driver=module:Class")
+    return form
+
+
+def _parsed(text: str) -> Form:
     if not text:
         return Reference()
     if text.startswith(UNIX):
         return Socket(_path(text))
-    if found := _CLASS.fullmatch(text):
-        return PythonClass(found["module"], found["name"])
+    if _CLASS.fullmatch(text):
+        return PythonClass(text)
     if SOCKET in text:
         return CommandLine(_words(text))
     raise ConfigError(f"driver: {text!r} is none of the three forms: {FORMS}")

@@ -9,26 +9,26 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-import importlib
 import os
-import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.csi.unix_server import make_room
-from mooring.dev.driver_form import FORMS, CommandLine, Form, PythonClass, Socket
+from mooring.dev.driver_form import CommandLine, Form, PythonClass, Socket
 from mooring.dev.driver_program import DriverProgram
 from mooring.dev.story import Story
 from mooring.dev.traced_driver import tell
 from mooring.driver.hostpath import HostPath
 from mooring.driver.layout import Segments
+from mooring.driver.loading import load
 from mooring.driver.node.way import AUTO, LINK, Way
+from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving
 
 OURS_S: Final = 20.0
@@ -120,9 +120,8 @@ class Starter:
 
     async def _class(self, form: PythonClass, stack: AsyncExitStack) -> Sockets:
         """An object for each node; the first one is the controller, too."""
-        made = driver_class(form)
         for node in self.nodes:
-            driver = _object(form, made, node)
+            driver = _object(form, node)
             for path in (*((self.socket,) if node == self.nodes[0] else ()), self.node_socket(node)):
                 await stack.enter_async_context(serving(driver, str(path)))
         return self._sockets(f"it is {form} that must answer")
@@ -157,34 +156,15 @@ def _environment(socket: Path, node: str) -> dict[str, str]:
     return {**os.environ, "CSI_ENDPOINT": f"unix://{socket}", "NODE_ID": node, "KUBE_NODE_NAME": node}
 
 
-def driver_class(form: PythonClass) -> Any:
-    """Looked for in the current folder, too. Raises ConfigError."""
-    if (here := os.getcwd()) not in sys.path:
-        sys.path.insert(0, here)
+def _object(form: PythonClass, node: str) -> Plugin:
+    """node: becomes the object's node_id where that is empty. Raises ConfigError; an error of its author's code is told with its place."""
     try:
-        module = importlib.import_module(form.module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{form.module}.".startswith(f"{error.name}."):
-            raise ConfigError(f"driver: {form.module} needs the module {error.name}, which is not installed here") from error
-        raise ConfigError(f"driver: there is no module {error.name!r} in this folder or installed here; the forms are: {FORMS}") from error
+        driver = load(form.words, form.options)
+    except ConfigError as error:
+        raise ConfigError(f"driver: {error}") from None
     except Exception as error:  # whatever its author's code raises
-        raise ConfigError(f"driver: {form.module} can't be imported: {type(error).__name__}: {error}") from error
-    found = getattr(module, form.name, None)
-    if found is None:
-        near = get_close_matches(form.name, [name for name, value in vars(module).items() if isinstance(value, type)], n=1)
-        raise ConfigError(f"driver: {form.module} has no {form.name}{f'; did you mean {form.module}:{near[0]}?' if near else ''}")
-    if not isinstance(found, type) or not hasattr(found, "get_plugin_info"):
-        raise ConfigError(f"driver: {form} is no driver: it must be a class derived from mooring.driver.sdk.Plugin")
-    return found
-
-
-def _object(form: PythonClass, made: Any, node: str) -> Any:
-    """node: becomes the object's node_id where that is empty, as in a Plugin. Raises ConfigError."""
-    try:
-        driver = made()
-    except Exception as error:
-        what = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"driver: {form}() fails, and is called without arguments: {what}; give defaults to its arguments") from error
-    if getattr(driver, "node_id", None) == "":
+        story = "".join(traceback.format_exception(error))
+        raise ConfigError(f"driver: {form} can't be made: {type(error).__name__}: {error}\n{story.rstrip()}") from error
+    if not driver.node_id:
         driver.node_id = node
     return driver

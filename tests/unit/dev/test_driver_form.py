@@ -13,8 +13,9 @@ from mooring.dev.driver_form import CommandLine, Form, PythonClass, Reference, S
     [
         ("", Reference()),
         ("unix:///run/csi.sock", Socket("/run/csi.sock")),
-        ("driver:Mine", PythonClass("driver", "Mine")),
-        ("my.package.driver:Mine", PythonClass("my.package.driver", "Mine")),
+        ("driver:Mine", PythonClass("driver:Mine")),
+        ("my.package.driver:Mine", PythonClass("my.package.driver:Mine")),
+        ("./drivers/mine.py:Mine", PythonClass("./drivers/mine.py:Mine")),
         ("./cmd --endpoint {socket}", CommandLine(("./cmd", "--endpoint", "{socket}"))),
         ("./cmd --endpoint=unix://{socket} --id {node}", CommandLine(("./cmd", "--endpoint=unix://{socket}", "--id", "{node}"))),
         ("sh -c 'exec ./cmd {socket}'", CommandLine(("sh", "-c", "exec ./cmd {socket}"))),
@@ -27,7 +28,7 @@ def test_the_forms(text: str, form: Form) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("./cmd", "is none of the three forms: unix:///path/of.sock, module:Class, or a command with {socket} in it"),
+        ("./cmd", "is none of the three forms: unix:///path/of.sock, module:Class (or ./file.py:Class), or a command with"),
         ("/run/csi.sock", "is none of the three forms"),
         ("module", "is none of the three forms"),
         ("tcp://1.2.3.4:5", "is none of the three forms"),
@@ -42,6 +43,13 @@ def test_anything_else_is_refused_with_what_there_is(text: str, problem: str) ->
         parse_form(text)
     assert str(caught.value).startswith("driver: ")
     assert problem in str(caught.value)
+
+
+def test_options_are_a_class_s_alone() -> None:
+    assert {"folder": "/data"} == parse_form("driver:Mine", {"folder": "/data"}).options  # type: ignore[union-attr]
+    for text in ("", "./cmd {socket}", "unix:///run/csi.sock"):
+        with pytest.raises(ConfigError, match="option: it is for the constructor of a driver that is a class"):
+            parse_form(text, {"folder": "/data"})
 
 
 def test_a_command_gets_its_socket_and_its_node_wherever_they_stand() -> None:
