@@ -15,7 +15,16 @@ from mooring.controllers.attacher import controller, decide, drift, writes
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.call_slots import CallSlots
 from mooring.controllers.attacher.decide_after import Learnt
-from mooring.controllers.attacher.decision import Action, Claim, Decision, EndUndo, Publish, Release, ReleaseVolume, Unpublish
+from mooring.controllers.attacher.decision import (
+    Action,
+    AddFinalizer,
+    Decision,
+    EndUndo,
+    Publish,
+    RemoveFinalizer,
+    RemoveVolumeFinalizer,
+    Unpublish,
+)
 from mooring.controllers.attacher.event_handlers import EventHandlers
 from mooring.controllers.attacher.memory import Memory
 from mooring.controllers.attacher.reconcile import Reconciler
@@ -96,7 +105,7 @@ def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
     """A deleted volume's finalizer goes at once."""
 
     def decided(view: Any, pv_name: str) -> Decision:
-        released = Decision(why.VolumeReleased(), (ReleaseVolume(pv_name),))
+        released = Decision(why.VolumeReleased(), (RemoveVolumeFinalizer(pv_name),))
         pv = view.volume(pv_name)
         return released if pv is not None and view.releasable(pv) else decide.decide_volume(view, pv_name)
 
@@ -104,7 +113,7 @@ def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
 
 
 def _calls_keep_no_volume() -> contextlib.AbstractContextManager[Any]:
-    """A deleted volume without attachments is let go, also under a call for it."""
+    """A deleted volume without attachments loses its finalizer, also under a call for it."""
     return mock.patch.object(View, "caller_for", return_value=None)
 
 
@@ -124,7 +133,7 @@ def _unconfirmed_publishes_end_with_their_attachment() -> contextlib.AbstractCon
 
     def ended(self: Memory, name: str) -> bool:
         if self.orphaned(name) is None:
-            self._change(name, drift=None, claim_uid=None, unconfirmed=None)
+            self._change(name, drift=None, finalizer_unknown_uid=None, unconfirmed=None)
         return self.orphaned(name) is not None
 
     return mock.patch.object(Memory, "ended", ended)
@@ -195,9 +204,9 @@ def _volumes_are_held_blindly() -> contextlib.AbstractContextManager[Any]:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
-    "publish-before-claim": Bug(_reordered(Publish, Claim), {"publish-unclaimed"}),
-    "release-before-unpublish": Bug(_reordered(Release, Unpublish), {"claim-dropped", "needless-unpublish"}),
-    "timeout-is-success": Bug(_timeout_is_success, {"claim-dropped"}, first_seed=12),
+    "publish-before-finalizer": Bug(_reordered(Publish, AddFinalizer), {"publish-no-finalizer"}),
+    "release-before-unpublish": Bug(_reordered(RemoveFinalizer, Unpublish), {"finalizer-dropped", "needless-unpublish"}),
+    "timeout-is-success": Bug(_timeout_is_success, {"finalizer-dropped"}, first_seed=12),
     "own-writes-forgotten": Bug(_own_writes_are_forgotten, {"needless-publish", "needless-unpublish", "empty-write", "finalizer-twice"}),
     "own-writes-hide-deletions": Bug(
         _own_writes_hide_deletions, {"unwanted-left", "wanted-missing", "wanted-unattached", "volume-left"}, first_seed=50

@@ -60,11 +60,11 @@ def test_a_seed_lives_the_same_life_in_another_process():
 
 
 def test_a_failure_shows_the_end_of_its_story_and_how_to_see_it_again():
-    outcome = run_seed(0, bug="publish-before-claim")
+    outcome = run_seed(0, bug="publish-before-finalizer")
     assert outcome.broken is not None
     lines = outcome.report().splitlines()
     assert "seed 0" == lines[0]
     assert str(outcome.broken) == lines[-2]
-    assert "replay: .venv/bin/python -m tests.sim --part attacher --seed 0 --bug publish-before-claim" == lines[-1]
+    assert "replay: .venv/bin/python -m tests.sim --part attacher --seed 0 --bug publish-before-finalizer" == lines[-1]
     assert len(lines) <= STORY_STEPS + 4
-    assert "publish-unclaimed" in lines[-3]
+    assert "publish-no-finalizer" in lines[-3]

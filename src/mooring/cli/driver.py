@@ -80,7 +80,7 @@ CAPABILITIES: Final = (
     "MODIFY_VOLUME",
     "GET_SNAPSHOT",
 )
-"""What the reference driver's controller can do, by the names of CSI. Here, so that flags are read without the driver."""
+"""The capabilities of the reference driver's controller, by the names of CSI. Here, so that flags are read without the driver."""
 
 _BYTES: Final[FlagKind[int]] = FlagKind("quantity", _read_bytes, "bytes as a quantity, as in 10Gi or 500M", _show_bytes)
 _CAPACITY: Final[FlagKind[Mapping[str, int]]] = FlagKind(

@@ -31,13 +31,13 @@ class _Known:
 
 
 class Repeats:
-    """Counts."""
+    """Counts how often each key has occurred, and since when."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
 
     def seen(self, key: Hashable, at_s: float, name: str) -> Again | None:
-        """None for the first time. name: what it is called now, "" for as it was called then."""
+        """The earlier occurrences of the key; None the first time. name: its name from now on, "" for the one it had."""
         known = self._known.get(key)
         if known is None:
             self._known[key] = _Known(name, at_s)

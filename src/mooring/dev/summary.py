@@ -17,7 +17,7 @@ _ENTRIES_MAX: Final = 5
 
 _ID: Final = re.compile(r"[-_]ids?$")
 _TYPE: Final = re.compile(r"\btype=")
-"""What each entry of a list of capabilities would begin with."""
+"""The common prefix of the entries of a list of capabilities."""
 
 
 def message_summary(text: str) -> str:

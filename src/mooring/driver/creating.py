@@ -14,7 +14,7 @@ from mooring.driver.state import Snapshot, State, Volume
 SECTOR_BYTES: Final = 512
 KIND: Final = "kind"
 OF_THE_CLUSTER: Final = "csi.storage.k8s.io/"
-"""What provisioners and snapshotters add to the parameters of a class."""
+"""The prefix of the parameters that provisioners and snapshotters add to those of a class."""
 
 
 def check_capabilities(capabilities: Iterable[csi.VolumeCapability]) -> None:

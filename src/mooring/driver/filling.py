@@ -21,7 +21,7 @@ COPIES_MAX: Final = 4
 
 
 class _Stopped(Exception):
-    """The driver ends: the next one removes what is there."""
+    """Raised when the driver stops; the next start deletes partial data."""
 
 
 class Filling:

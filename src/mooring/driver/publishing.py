@@ -19,14 +19,14 @@ _MANY_NODES: Final = frozenset({Mode.MULTI_NODE_READER_ONLY, Mode.MULTI_NODE_SIN
 
 
 def unknown_mode(capability: csi.VolumeCapability) -> str:
-    """Why a capability's access mode can't be served, "" when it can."""
+    """The problem with a capability's access mode, "" for none."""
     if capability.access_mode.mode in _ONE_NODE | _MANY_NODES:
         return ""
     return f"access mode {capability.access_mode.mode} is not known to this driver: ask for one of CSI 1.12"
 
 
 def unsupported(volume: Volume, capabilities: Iterable[csi.VolumeCapability]) -> str:
-    """Why the volume can't serve one of these capabilities, "" when it can serve all."""
+    """The problem of the volume with one of these capabilities, "" for none."""
     for capability in capabilities:
         if capability.HasField("block") is not volume.is_block:
             return f"volume {volume.id!r} is of type {'block' if volume.is_block else 'mount'}: ask for that one"

@@ -33,7 +33,7 @@ class Questions(Plugin):
         return csi.ValidateVolumeCapabilitiesResponse(confirmed=confirmed)
 
     def _refusal(self, volume: Volume, request: csi.ValidateVolumeCapabilitiesRequest) -> str:
-        """Why the volume is not what the request says, or ""."""
+        """The difference between volume and request, "" for none."""
         try:
             check_mutable(request.mutable_parameters, self._core.mutable_names)
         except DriverError as error:

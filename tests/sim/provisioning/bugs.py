@@ -112,7 +112,7 @@ def _ends_are_never_written() -> contextlib.AbstractContextManager[Any]:
 
 
 def _objects_go_before_the_end_is_written() -> contextlib.AbstractContextManager[Any]:
-    """A volume is let go while the journal still says that it is being made: the next process makes it again."""
+    """A volume loses its finalizer while the journal still says that it is being made: the next process makes it again."""
     return _unsettled()
 
 
