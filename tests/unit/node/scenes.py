@@ -187,6 +187,44 @@ async def a_foreign_bind_mount_keeps_what_is_staged(world: VolumesWorld) -> None
         await world.until_called(UNSTAGE)
 
 
+async def parts_that_a_kubelet_has_bound_go_first(world: VolumesWorld) -> None:
+    """A folder and a file of the volume, as it binds them for containers."""
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        target, parts = world.target(pod, "vol"), world.layout.sub_paths(pod["metadata"]["uid"], "vol")
+        (target / "folder").mkdir()
+        (target / "file").write_text("kept")
+        (parts / "c" / "0").mkdir(parents=True)
+        (parts / "c" / "1").touch()
+        mount("--bind", target / "folder", parts / "c" / "0")
+        mount("--bind", target / "file", parts / "c" / "1")
+    async with world.agent():
+        await world.until_called(PUBLISH, 2)
+        assert 4 == len(world.mounts.points)
+        await goes(world, pod)
+        assert not parts.exists()
+
+
+async def a_part_that_is_in_use_keeps_the_volume(world: VolumesWorld) -> None:
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        parts = world.layout.sub_paths(pod["metadata"]["uid"], "vol") / "c" / "0"
+        parts.mkdir(parents=True)
+        mount("--bind", world.target(pod, "vol"), parts)
+        with (parts / "open").open("w"):
+            await world.delete_pod(pod)
+            await world.settle(10.0)
+            assert UNPUBLISH not in world.driver.calls_for_volumes()
+        await goes_at_last(world, pod)
+
+
+async def goes_at_last(world: VolumesWorld, pod: dict[str, Any]) -> None:
+    await world.gone(PODS, pod["metadata"]["name"])
+    await world.until_called(UNSTAGE)
+    await world.settle()
+    assert ([], []) == (world.left(), world.mounts.points)
+
+
 async def a_full_disk_is_told_and_waited_for(world: VolumesWorld) -> None:
     async with world.agent():
         present = await world.running_pod(await world.volume())
@@ -298,6 +336,8 @@ SCENES: dict[str, Scene] = {
         a_restart_finds_what_is_mounted,
         nothing_below_a_mount_is_removed,
         a_foreign_bind_mount_keeps_what_is_staged,
+        parts_that_a_kubelet_has_bound_go_first,
+        a_part_that_is_in_use_keeps_the_volume,
         a_full_disk_is_told_and_waited_for,
         a_read_only_folder_is_told_and_waited_for,
         a_pod_s_end_on_a_read_only_folder_is_finished_later,
