@@ -91,6 +91,10 @@ class Layout:
         """The publish path of a volume with a file system. The driver makes it; its record lies beside it."""
         return self.pod_volumes(uid) / _folder(escaped(spec_name)) / "mount"
 
+    def sub_paths(self, uid: str, spec_name: str) -> Path:
+        """Where a kubelet binds parts of the volume for the pod's containers; this agent starts none."""
+        return self.pod(uid) / "volume-subpaths" / _folder(escaped(spec_name))
+
     @property
     def block(self) -> Path:
         return self.csi / "volumeDevices"

@@ -7,12 +7,14 @@ import itertools
 import pytest
 
 from mooring.api.pods import PODS
+from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.csi.codes import Code
 from mooring.node.volumes import fs_group
+from tests.support.builders import an_attached_va
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.scripted_driver import Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.node.volume_world import VolumesWorld
+from tests.unit.node.volume_world import NODE, VolumesWorld
 
 UNCERTAIN = [Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED]
 FINAL = [Code.INTERNAL, Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.FAILED_PRECONDITION, Code.UNKNOWN]
@@ -157,3 +159,18 @@ async def test_a_republish_that_fails_leaves_the_pod_its_mount(world: VolumesWor
         await world.delete_pod(pod)
         await world.until_called(UNPUBLISH)
         await world.gone(PODS, pod["metadata"]["name"])
+
+
+@pytest.mark.parametrize("method", [STAGE, PUBLISH])
+@in_virtual_time
+async def test_a_volume_that_was_attached_anew_between_tries_comes_with_the_new_context(world: VolumesWorld, method: str) -> None:
+    world.driver.script(method, *[Fail(Code.INTERNAL)] * 3)
+    async with world.agent():
+        volume = await world.volume()
+        await world.pod(volume)
+        await world.until_called(method)
+        await world.remove_now(VOLUME_ATTACHMENTS, volume.attachment)
+        again = {"attached": True, "attachmentMetadata": {"devicePath": "/dev/another"}}
+        await world.create(an_attached_va(volume.attachment, "vol", NODE, attacher="d1", status=again))
+        await world.until_called(PUBLISH, 4 if method == PUBLISH else 1)
+        assert {"devicePath": "/dev/another"} == dict(world.request(method).publish_context)

@@ -264,3 +264,37 @@ async def test_a_pod_of_the_same_name_with_another_uid_is_another_pod(world: Vol
         assert str(world.target(second, "vol")) in world.mounts.points
         targets = [call.request.target_path for call in world.driver.made(UNPUBLISH)]
         assert [str(world.target(first, "vol"))] == targets
+
+
+@in_virtual_time
+async def test_a_link_in_the_place_of_a_volume_s_parts_is_told_and_not_followed(
+    world: VolumesWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    outside = world.layout.root.parent / "outside"
+    (outside / "empty").mkdir(parents=True)
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        parts = world.layout.sub_paths(pod["metadata"]["uid"], "vol")
+        parts.parent.mkdir()
+        parts.symlink_to(outside)
+        await world.delete_pod(pod)
+        await world.settle(5.0)
+        assert UNPUBLISH not in world.driver.calls_for_volumes()
+        assert f"{parts} is a link in the place of a folder" in caplog.text
+        assert (outside / "empty").is_dir()
+        parts.unlink()
+        await world.until_called(UNSTAGE)
+        assert (outside / "empty").is_dir()
+
+
+@in_virtual_time
+async def test_a_file_with_content_among_a_volume_s_parts_is_kept(world: VolumesWorld) -> None:
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        part = world.layout.sub_paths(pod["metadata"]["uid"], "vol") / "c" / "0"
+        part.parent.mkdir(parents=True)
+        part.write_text("precious")
+        await world.delete_pod(pod)
+        await world.settle(5.0)
+        assert "precious" == part.read_text()
+        assert await world.find(PODS, pod["metadata"]["name"]) is not None

@@ -194,8 +194,9 @@ class NodeVolumes:
             self._announce(state, uid, f"MountVolume.{decision.refused_at}", str(because))
         pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
-            attachment_s = await self._attachments.wait(state)
-            after_s = min(attachment_s, decision.after_s if decision.after_s is not None else attachment_s)
+            state.context = None  # that of an attachment which is over
+            wait_s = await self._attachments.wait(state)
+            after_s = wait_s if decision.after_s is None else min(wait_s, decision.after_s)
             return Result(decision.because, waits_for=pods_known, after_s=after_s)
         state.unattached_since = None
         if decision.step is Step.NOTHING:
@@ -276,6 +277,8 @@ class NodeVolumes:
     def _failed(self, state: VolumeState, decision: Decision, error: StepFailed) -> None:
         """Remembers when the step may be tried again, and tells the users of the pods that it keeps waiting."""
         volume = state.volume
+        if decision.step in (Step.STAGE, Step.PUBLISH):
+            state.context = None  # read anew for the next try: the volume may have been attached anew
         if decision.step in (Step.STAGE, Step.UNSTAGE):
             failure = state.device_failure = self._growth.failure(state.device_failure, error)
         elif decision.step is Step.EXPAND:

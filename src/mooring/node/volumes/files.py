@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from mooring.base.errors import MooringError
+from mooring.mounts import system
 from mooring.mounts.mountinfo import MountTable, parse
 from mooring.node import records
 
@@ -70,10 +72,37 @@ class VolumeFiles:
         with contextlib.suppress(LeftOver):
             remove_folder(folder)
 
+    def end_sub_paths(self, folder: Path) -> None:
+        """Takes away the parts of a volume that a kubelet has bound below this folder, and the empty files and folders under them.
+
+        Raises ToolFailed, OSError; LeftOver for a link in the place of a folder, and for what is not empty.
+        """
+        for path in (folder, folder.parent):
+            if path.is_symlink():
+                raise LeftOver(f"{path} is a link in the place of a folder: look where it leads, and remove it by hand")
+        for mount in reversed(self._mount_table().below(str(folder))):
+            system.unmount(Path(mount.point))
+        for parent, folders, files in os.walk(folder, topdown=False):
+            for name in files:
+                _remove_empty_file(Path(parent, name))
+            for name in folders:
+                remove_folder(Path(parent, name))
+        remove_folder(folder)
+        with contextlib.suppress(LeftOver):
+            remove_folder(folder.parent)
+
     def foreign_references(self, staging: Path, root: Path) -> tuple[str, ...]:
         """Other places where what is staged is mounted; those below the root folder's own plugins aside."""
         part = str(staging).removeprefix(str(root))
         return tuple(point for point in self._mount_table().references(str(staging)) if part not in point)
+
+
+def _remove_empty_file(path: Path) -> None:
+    """Raises LeftOver for any other, OSError."""
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size:
+        raise LeftOver(f"{path} is no empty file: look what it is, and remove it by hand")
+    path.unlink()
 
 
 def remove_folder(folder: Path) -> None:

@@ -75,7 +75,8 @@ def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> Found:
 def remove_unrecorded(layout: Layout) -> None:
     """Removes the folders of volumes that have no record, as far as they are empty and nothing is mounted below them.
 
-    They were begun and not recorded, or taken back but for the folder, when the agent ended. Blocks. Raises OSError.
+    They were begun and not recorded, or taken back but for the folder, when the agent ended. Blocks. Raises OSError when the folders of
+    drivers can't be listed.
     """
     for driver_folder in _folders(layout.csi):
         if driver_folder != layout.block:
@@ -95,7 +96,7 @@ def _remove_unless_recorded(record_folder: Path, *folders: Path) -> None:
         records.remove(record_folder)  # one that was not finished
         for folder in folders:
             remove_folder(folder)
-    except (records.BadRecord, LeftOver) as error:
+    except (records.BadRecord, LeftOver, OSError) as error:
         _log.error("A folder without a volume's record can't be removed", error=error)
 
 

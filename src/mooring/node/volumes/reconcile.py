@@ -103,6 +103,7 @@ class FileSystemSteps(StepTools):
         target = self._layout.target(uid, publication.spec_name)
         driver = self._driver(volume, step)
         publication.stand = Stand.UNCERTAIN
+        await self._on_disk(volume, step, self._files.end_sub_paths, self._layout.sub_paths(uid, publication.spec_name))
         try:
             request = csi.NodeUnpublishVolumeRequest(volume_id=volume.handle, target_path=str(target))
             await driver.rpc.node_unpublish_volume(request, Call(CALL_S))
