@@ -7,6 +7,8 @@ BIN := .venv/bin
 SEEDS ?= 5000
 MINUTES ?= 30
 KILLS ?= 300
+CRASH_SEEDS := $(if $(filter command environment,$(word 1,$(origin SEEDS))),$(SEEDS),10)
+RUNS ?= 1
 ARGS ?=
 export PYTHON
 
@@ -66,6 +68,14 @@ soak: .venv/ready ## MINUTES (30) of load on mooring apiserver: what grows?
 kills: .venv/ready ## mooring apiserver killed KILLS times (300) under load
 	@$(BIN)/python -m tests.kill_apiserver --kills $(KILLS) $(ARGS)
 
+.PHONY: node-crash
+node-crash: .venv/ready real-parts ## Node agents and drivers killed at every step, and in SEEDS (10) rounds
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.node_crash --seeds $(CRASH_SEEDS) $(ARGS)
+
+.PHONY: sanity
+sanity: .venv/ready real-parts ## csi-sanity on the reference driver, RUNS (1) times each way
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" unshare --mount --propagation private $(BIN)/python -m tests.sanity --runs $(RUNS) $(ARGS)
+
 .PHONY: storm
 storm: .venv/ready real-parts ## 500 claims, an unreliable driver, leaders killed
 	@STORM_CLAIMS=500 KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/pytest -q tests/e2e/test_storm.py $(ARGS)
@@ -81,6 +91,10 @@ bench-provision: $(BENCH)/ready real-parts ## Mooring's provisioner and binder b
 .PHONY: bench-apiserver
 bench-apiserver: $(BENCH)/ready real-parts ## The embedded API server beside the real one and etcd
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.apiserver $(ARGS)
+
+.PHONY: bench-node
+bench-node: $(BENCH)/ready real-parts ## Mooring's node agent beside the kubelet; as root
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" unshare --mount $(BENCH)/bin/python -m bench.node $(ARGS)
 
 .PHONY: bench-sidecars
 bench-sidecars: $(BENCH)/ready ## Registrar and probe beside Go's: ARGS='--peers FOLDER'

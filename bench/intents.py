@@ -20,7 +20,7 @@ from bench.contender import quantile
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SecretReference
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.controllers.provisioner.intents.intent import Intent, MemoryIntents
+from mooring.controllers.provisioner.intents.intent import Intent, Intents
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation, encoded
 from mooring.kube.client.http import HttpCluster
@@ -136,7 +136,7 @@ async def measure(plane: ControlPlane, way: str, round_: int, burst: int, trickl
             wanted = await claims(http, f"{way}-{load_name}-{round_}", count)
             counting = Counting(http)
             made: dict[str, Callable[[], Any]] = {
-                "nothing": MemoryIntents,
+                "nothing": Intents,
                 "claim": lambda counting=counting: OnTheClaim(counting),
                 "journal": lambda counting=counting: Journal(counting, JournalLocation("default", DRIVER), "bench", LoopClock()),
             }

@@ -56,7 +56,7 @@ class Bad:
 TAKEN: Final = ("large-context", "huge-context")
 """The embedded server stores what fits into a request."""
 
-REFUSED: Final = "the API server refused the PersistentVolume, so its volume was deleted"
+REFUSED: Final = "the API server refused the PersistentVolume: "
 BAD: Final[dict[str, Bad]] = {
     "long-name": Bad("found unknown parameter key", parameters=((f"{PREFIX}x", "y"),), name="c" * 253),
     "template": Bad(

@@ -107,7 +107,7 @@ SERVER = {"server": "https://127.0.0.1:1"}
 UNUSABLE: dict[str, tuple[str | dict[str, Any] | None, list[str]]] = {
     "missing-file": (None, ["does not exist", "check the path"]),
     "empty": ("", ["is empty"]),
-    "bad-yaml": ("clusters: [\n", ["is no YAML"]),
+    "bad-yaml": ("clusters: [\n", ["is not valid YAML"]),
     "other-file": ("some text", ["must be a mapping with clusters, contexts and users"]),
     "other-kind": ({"kind": "Pod", "apiVersion": "v1"}, ['its kind is "Pod"', "is it the right file?"]),
     "no-context": ({**_kubeconfig(**SERVER), "current-context": ""}, ["current-context is not set", "contexts: c"]),

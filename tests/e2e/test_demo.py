@@ -32,7 +32,7 @@ from mooring.dev.seed_objects import claim
 from mooring.driver.statefile import read_state
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
-from tests.support.mooring_dev import MOORING, dev
+from tests.support.mooring_dev import MOORING, dev, needs_mounts
 from tests.support.programs import Program
 from tests.support.waiting import eventually
 
@@ -40,13 +40,49 @@ pytestmark = pytest.mark.slow
 
 PVC = "pvc-[-0-9a-f]{36}"
 
+VA = "csi-[0-9a-f]{64}"
+
+POD_RUNS = [
+    r"demo → API +create pods/demo-pod",
+    r"binder → API +create pods/demo-pod/binding",
+    rf"attach-detach → API +create volumeattachments/{VA}",
+    rf"attacher → API +patch volumeattachments/{VA}: .*node-id=demo-node.*external-attacher/hostpath-csi-mooring",
+    r"CSI → driver +ControllerPublishVolume node_id=demo-node .*→ publication=\d",
+    rf"attacher → API +patch volumeattachments/{VA}/status: status\.attached=true",
+    r"attach-detach → API +patch nodes/demo-node/status: status\.volumesAttached=.*vol-",
+    r"CSI → demo-node +NodeStageVolume .*staging_target_path=\S+/globalmount .*→ OK",
+    rf"CSI → demo-node +NodePublishVolume .*target_path=\S+/{PVC}/mount .*→ OK",
+    r"demo-node → API +patch pods/demo-pod/status: status\.phase=Running",
+    r"ok: the pod runs, \d+ ms after it was made",
+    r"ok: the driver, its state file and its folder agree: the volume is on demo-node",
+    r"ok: the Node's status says so, too: attached and in use",
+    r"ok: /proc/self/mountinfo: staged at \S+/globalmount",
+    rf"ok: /proc/self/mountinfo: published to the pod at \S+/{PVC}/mount",
+]
+POD_ENDS = [
+    r"demo → API +delete pods/demo-pod",
+    r"CSI → demo-node +NodeUnpublishVolume .*→ OK",
+    r"demo-node → API +delete pods/demo-pod",
+    r"CSI → demo-node +NodeUnstageVolume .*→ OK",
+    rf"attach-detach → API +delete volumeattachments/{VA}",
+    r"CSI → driver +ControllerUnpublishVolume node_id=demo-node .*→ OK",
+    rf"attacher → API +patch volumeattachments/{VA}: remove",
+    r"ok: the VolumeAttachment is gone",
+    r"ok: nothing is mounted below the agent's folder, and no folder of a pod or a volume is left in it",
+    r"ok: the driver, its state file and its folder agree: the volume is on no node",
+    r"ok: the Node's status says so, too: nothing attached, nothing in use",
+]
 STORY = [
     r"server +answers on https://127\.0\.0\.1:\d+",
     r"attacher → API +watches .*volumeattachments",
-    r"provisioner → API +watches .*persistentvolumeclaims",
     r"binder → API +watches .*pods",
+    r"provisioner → API +watches .*persistentvolumeclaims",
+    r"demo → API +create csidrivers/hostpath.csi.mooring",
     r"demo → API +create storageclasses/demo-class",
-    r"demo → API +create csinodes/demo-node",
+    r"demo → API +create nodes/demo-node",
+    r"demo-node → API +create csinodes/demo-node",
+    r"CSI → demo-node +NodeGetInfo +→ node_id=demo-node",
+    r"ok: the CSINode names the driver hostpath.csi.mooring, and what it calls the node: demo-node",
     r"demo → API +create persistentvolumeclaims/demo-claim",
     r"binder → API +replace persistentvolumeclaims/demo-claim ",
     r"provisioner → API +replace leases/.*-intents-0",
@@ -56,29 +92,27 @@ STORY = [
     r"binder → API +replace persistentvolumeclaims/demo-claim/status: phase=Bound",
     r"ok: the claim is bound, \d+ ms after it was made",
     r"ok: the driver, its state file and its folder agree: the volume is on no node",
-    r"demo → API +create volumeattachments/demo-attachment",
-    rf"attacher → API +patch persistentvolumes/{PVC}: .*external-attacher/hostpath-csi-mooring",
-    r"attacher → API +patch volumeattachments/demo-attachment: .*node-id=demo-node.*external-attacher/hostpath-csi-mooring",
-    r"CSI → driver +ControllerPublishVolume node_id=demo-node .*→ publication=1",
-    r"attacher → API +patch volumeattachments/demo-attachment/status: status\.attached=true",
-    r"ok: the driver, its state file and its folder agree: the volume is on demo-node",
-    r"demo → API +delete volumeattachments/demo-attachment",
-    r"CSI → driver +ControllerUnpublishVolume node_id=demo-node .*→ OK",
-    r"attacher → API +patch volumeattachments/demo-attachment: remove",
-    r"ok: the VolumeAttachment is gone",
-    r"ok: the driver, its state file and its folder agree: the volume is on no node",
+    *POD_RUNS,
+    r"ok: greeting.txt is written through the pod's path",
+    *POD_ENDS,
+    *POD_RUNS,
+    r'ok: greeting.txt says "written by the first pod"',
+    *POD_ENDS,
     r"demo → API +delete persistentvolumeclaims/demo-claim",
     rf"binder → API +replace persistentvolumes/{PVC}/status: phase=Released",
     r"CSI → driver +DeleteVolume .*→ OK",
     rf"provisioner → API +delete persistentvolumes/{PVC}",
     r"ok: the claim and the PersistentVolume are gone",
     r"ok: the driver, its state file and its folders agree: there is no volume",
-    r"ok: the API server has no PersistentVolumeClaim, no PersistentVolume, .* and no CSINode",
-    r"Made, bound, attached, detached and deleted\.",
+    r"ok: the API server has no Pod, no PersistentVolumeClaim, no PersistentVolume, no VolumeAttachment and no StorageClass",
+    r"ok: /proc/self/mountinfo is as it was before the first pod",
+    r"Made, bound, attached, mounted, written to, unmounted, mounted again and read, detached and deleted\.",
 ]
 
 
 def test_the_demo_tells_all_that_happens_and_ends_well() -> None:
+    needs_mounts()
+    mounted = Path("/proc/self/mountinfo").read_text()
     began = time.monotonic()
     done = subprocess.run([*MOORING, "demo"], capture_output=True, text=True, timeout=60, check=False)
     assert (0, "") == (done.returncode, done.stderr)
@@ -88,8 +122,9 @@ def test_the_demo_tells_all_that_happens_and_ends_well() -> None:
         found = re.search(line, rest)
         assert found is not None, f"{line!r} is missing, or in another place:\n{done.stdout}"
         rest = rest[found.end() :]
+    assert mounted == Path("/proc/self/mountinfo").read_text()
     assert "\x1b" not in done.stdout
-    assert not re.search("(?i)error|fail", done.stdout.replace("no call failed", ""))
+    assert [] == [line for line in done.stdout.splitlines() if re.search("(?i)error|fail", line.replace("no call failed", ""))]
 
 
 def test_on_a_terminal_the_demo_is_alive() -> None:
@@ -101,7 +136,7 @@ def test_on_a_terminal_the_demo_is_alive() -> None:
         assert 0 == process.wait(30), shown
     assert "\x1b[" in shown
     assert "✓ " in shown
-    assert "Made, bound, attached, detached and deleted." in shown
+    assert "detached and deleted." in shown
 
 
 def _until_hung_up(terminal: Any) -> Iterator[bytes]:
@@ -121,8 +156,8 @@ def test_an_interrupted_demo_does_not_claim_success(tmp_path: Path) -> None:
     assert ["log"] == os.listdir(tmp_path), "its folder is gone"
 
 
-def attached(va: Any) -> bool:
-    return va is not None and va.status.attached
+def runs(one: Any) -> bool:
+    return one is not None and one.status.phase == "Running"
 
 
 def bound(one: Any) -> bool:
@@ -130,7 +165,7 @@ def bound(one: Any) -> bool:
 
 
 def examples(*flags: str) -> list[dict[str, Any]]:
-    """What --examples has people paste: a claim, an attachment whose volume the shell asks for, a claim that waits, its pod."""
+    """What --examples has people paste: a claim, its pod, a claim that waits, its pod."""
     output = subprocess.run([*MOORING, "dev", "--examples", *flags], capture_output=True, text=True, timeout=30, check=True).stdout
     found = re.findall(r"^kubectl apply -f - <<'?EOF'?\n(.*?)^EOF$", output, re.DOTALL | re.MULTILINE)
     return [one for text in found for one in yaml.safe_load_all(text)]
@@ -153,7 +188,7 @@ async def names(cluster: HttpCluster, kind: Kind[Any]) -> list[str]:
     return [one["metadata"]["name"] for one in (await cluster.list(kind.whole())).items]
 
 
-async def test_dev_makes_and_attaches_a_volume_for_anybody_who_pastes_its_examples(tmp_path: Path) -> None:
+async def test_dev_makes_and_mounts_a_volume_for_anybody_who_pastes_its_examples(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with dev(tmp_path, f"--state={state}", "--node-id=a,b", "--volume=mine") as (program, config):
         assert state / "kubeconfig" == config
@@ -163,27 +198,28 @@ async def test_dev_makes_and_attaches_a_volume_for_anybody_who_pastes_its_exampl
             assert ["hostpath.csi.mooring"] == await names(cluster, CSI_DRIVERS)
             assert ["hostpath", "hostpath-wait"] == await names(cluster, STORAGE_CLASSES)
             assert ["mine"] == await names(cluster, PERSISTENT_VOLUMES)
-            wanted, attachment, *_ = examples("--node-id=a,b")
+            wanted, pod, *_ = examples("--node-id=a,b")
             await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), wanted, "default")
             found = await until(cluster, PERSISTENT_VOLUME_CLAIMS, "my-claim", bound)
             assert found is not None
-            assert "$PV" == attachment["spec"]["source"]["persistentVolumeName"]
-            attachment["spec"]["source"]["persistentVolumeName"] = found.spec.volume_name
-            await cluster.create(VOLUME_ATTACHMENTS.whole(), attachment)
-            assert await until(cluster, VOLUME_ATTACHMENTS, "my-claim-on-a", attached)
+            await cluster.create(PODS.whole(), pod, "default")
+            running = await until(cluster, PODS, "my-pod", runs)
+            assert running is not None
             before = [(await cluster.list(kind.whole())).items for kind in (VOLUME_ATTACHMENTS, PERSISTENT_VOLUME_CLAIMS)]
             handle = (await cluster.get(PERSISTENT_VOLUMES.whole(), found.spec.volume_name))["spec"]["csi"]["volumeHandle"]
-        told = rf"CSI → driver +ControllerPublishVolume node_id=a .*volume_id={handle} "
+        node = running.spec.node_name
+        told = rf"CSI → driver +ControllerPublishVolume node_id={node} .*volume_id={handle} "
         assert re.search(told, program.output()), "ids are whole"
         assert not re.search(r"(?m)^[IWE]\d{4} ", program.output()), "one clock and one form for all lines"
-    assert ["a"] == [one.node_id for one in read_state(state / "driver").volumes[handle].published]
+    assert [node] == [one.node_id for one in read_state(state / "driver").volumes[handle].published]
 
     with dev(tmp_path, f"--state={state}", "--node-id=a,b", "--volume=mine", "--volume=more") as (_, config):  # everything is still there
-        assert {handle: ["a"]}.items() <= (await published(state / "csi.sock")).items()
+        assert {handle: [node]}.items() <= (await published(state / "csi.sock")).items()
         async with client_of(config) as cluster:
             assert before == [(await cluster.list(kind.whole())).items for kind in (VOLUME_ATTACHMENTS, PERSISTENT_VOLUME_CLAIMS)]
             assert {"mine", "more", found.spec.volume_name} == set(await names(cluster, PERSISTENT_VOLUMES))
-            await cluster.delete(VOLUME_ATTACHMENTS, "my-claim-on-a")
+            await cluster.delete(PODS, "my-pod", "default")
+            await until(cluster, PODS, "my-pod", lambda one: one is None)
             await cluster.delete(PERSISTENT_VOLUME_CLAIMS, "my-claim", "default")
             await until(cluster, PERSISTENT_VOLUMES, found.spec.volume_name, lambda pv: pv is None)
         assert handle not in await published(state / "csi.sock")
@@ -201,16 +237,17 @@ async def test_a_pod_in_dev_is_scheduled_and_its_volume_made_then(tmp_path: Path
             waiting = await cluster.get(PERSISTENT_VOLUME_CLAIMS, "my-waiting-claim", "default")
             assert ("Pending", "") == (waiting.status.phase, waiting.spec.volume_name)
             await cluster.create(PODS.whole(), pod, "default")
-            scheduled = await until(cluster, PODS, "my-pod", lambda one: one is not None and bool(one.spec.node_name))
-            assert scheduled is not None
-            assert "only" == scheduled.spec.node_name
+            running = await until(cluster, PODS, "my-waiting-pod", runs)
+            assert running is not None
+            assert "only" == running.spec.node_name
+            csi_node = await cluster.get(CSI_NODES, "only")
+            assert [("zone",)] == [driver.topology_keys for driver in csi_node.spec.drivers or ()]
             made = await cluster.get(PERSISTENT_VOLUME_CLAIMS, "my-waiting-claim", "default")
-            assert bound(made)
             pv = await cluster.get(PERSISTENT_VOLUMES.whole(), made.spec.volume_name)
             assert [{"key": "zone", "operator": "In", "values": ["a"]}] == (
                 pv["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"][0]["matchExpressions"]
             )
-            await cluster.delete(PODS, "my-pod", "default", grace_period_s=0)  # as people are told to: there is no kubelet
+            await cluster.delete(PODS, "my-waiting-pod", "default")
             await cluster.delete(PERSISTENT_VOLUME_CLAIMS, "my-waiting-claim", "default")
             await until(cluster, PERSISTENT_VOLUMES, made.spec.volume_name, lambda pv: pv is None)
 
@@ -269,4 +306,4 @@ def test_a_second_dev_on_the_same_folder_is_kept_out(tmp_path: Path) -> None:
     with dev(tmp_path, f"--state={tmp_path / 'state'}"):
         second = subprocess.run([*MOORING, "dev", f"--state={tmp_path / 'state'}"], capture_output=True, text=True, timeout=30, check=False)
     assert 1 == second.returncode
-    assert re.search(r"mooring dev: '.*' is in use by the driver of process \d+", second.stderr), second.stderr
+    assert re.search(r"mooring dev: '.*' is in use by .* of process \d+", second.stderr), second.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mooring_dev import MOORING, Screen, dev
+from tests.support.mooring_dev import MOORING, Screen, dev, needs_mounts
 from tests.support.real import binary
 
 pytestmark = pytest.mark.slow
@@ -34,9 +34,9 @@ def test_what_to_type_stands_last_and_comes_again_on_enter(screen: Screen) -> No
     assert re.search(EXPORT, shown[-1])
     assert "Ctrl-C ends it, Enter shows this again. In another terminal:" == shown[-2]
     ready = next(number for number, line in enumerate(shown) if line.startswith("Ready."))
-    assert 10 > len(shown) - ready, "less than half a screen"
-    assert [] == [line for line in screen.lines if len(line) > 80 and "csi.sock" not in line and not re.search(EXPORT, line)]
-    assert 1 == len([line for line in shown if "kubelet" in line and "attach/detach controller" in line]), "what is not here: one line"
+    assert 12 > len(shown) - ready, "less than half a screen"
+    assert [] == [line for line in screen.lines if len(line) > 80 and not re.search(rf"csi\.sock|/\S+/pods|run/|{EXPORT}", line)]
+    assert 1 == len([line for line in shown if "containers" in line and "attach/detach" in line]), "what is not here: one line"
     screen.type("\n")
     assert screen.shows(EXPORT, times=2), screen.lines
     screen.type("\x03")
@@ -60,7 +60,8 @@ def test_without_a_keyboard_none_is_promised(tmp_path: Path) -> None:
 
 def test_its_examples_are_a_script_that_the_real_kubectl_runs_to_its_end(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    flags = [f"--state={state}", "--node-id=a"]
+    needs_mounts()
+    flags = [f"--state={state}"]
     script = subprocess.run([*MOORING, "dev", "--examples", *flags], capture_output=True, text=True, timeout=30, check=True).stdout
     assert f"export KUBECONFIG={state}/kubeconfig\n" == script[: script.index("\n") + 1]
     assert [] == [line for line in script.splitlines()[1:] if len(line) >= 80]
@@ -71,4 +72,7 @@ def test_its_examples_are_a_script_that_the_real_kubectl_runs_to_its_end(tmp_pat
         assert 0 == done.returncode, done.stdout + done.stderr
         for call in ("CreateVolume", "ControllerPublishVolume", "ControllerUnpublishVolume", "DeleteVolume"):
             assert re.search(rf"CSI → driver +{call} ", program.output())
-    assert "volumeattachment.storage.k8s.io/my-claim-on-a condition met" in done.stdout
+        for call in ("NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"):
+            assert 2 == len(re.findall(rf"CSI → node-\d +{call} ", program.output()))
+    assert "pod/my-pod condition met" in done.stdout
+    assert 'pod "my-waiting-pod" deleted' in done.stdout

@@ -67,7 +67,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def forget(self, key: str) -> None:
-        self.in_loop(self.queue.forget, key)
+        self.in_loop(self.queue.reset_failures, key)
         self.failures.pop(key, None)
 
     @precondition(lambda self: self.ready)
@@ -135,7 +135,7 @@ def test_every_change_is_worked_on_after_it_was_added(seed: int):
                     queue.retry(key)
                 else:
                     seen[key] = state
-                    queue.forget(key)
+                    queue.reset_failures(key)
                 queue.done(key)
 
         async with asyncio.TaskGroup() as group:

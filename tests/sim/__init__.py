@@ -2,7 +2,7 @@
 
 One seed is one life of a small world: volumes, nodes, a driver, users, faults and crashes. While it lives, laws are checked at every
 step (`laws.py`); when the faults have ended and the world has come to rest, its state is judged (`checkers.py`). The same seed gives
-the same life, step by step: `python -m tests.sim --seed 7`.
+the same life, step by step: `python -m tests.sim --part attacher --seed 7`.
 
 The words, each with the file that defines it:
 

@@ -1,4 +1,4 @@
-"""Many seeds, or one: `python -m tests.sim --seeds 1000`, `python -m tests.sim --seed 7`.
+"""Many seeds, or one: `python -m tests.sim --seeds 1000`, `python -m tests.sim --part attacher --seed 7`.
 
 Exit code 1 when an invariant was broken; the failing seed's story and its replay command are on standard output.
 """
@@ -30,17 +30,25 @@ SHOWN_EVERY_S = 5.0
 def main() -> int:
     parser = _parser()
     options = parser.parse_args()
-    part, known = PARTS[options.part]
+    if options.part is None and (options.seed is not None or options.bug is not None):
+        parser.error("one seed, or one bug, is of one --part")
+    names = list(PARTS) if options.part is None else [options.part]
+    known = PARTS[names[0]][1]
     if options.bug is not None and options.bug not in known:
-        parser.error(f"the {options.part} has these bugs to plant: {', '.join(known)}")
+        parser.error(f"the {names[0]} has these bugs to plant: {', '.join(known)}")
     if options.seed is not None:
-        return _one(part, options.seed, options.bug, options.whole)
-    return _many(part, range(options.first, options.first + options.seeds), options.bug, options.jobs, options.keep_going)
+        return _one(PARTS[names[0]][0], options.seed, options.bug, options.whole)
+    seeds = range(options.first, options.first + options.seeds)
+    for name in names:
+        print(f"{name}: seeds {seeds.start} to {seeds.stop - 1}", flush=True)
+        if code := _many(PARTS[name][0], seeds, options.bug, options.jobs, options.keep_going):
+            return code
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description="The deterministic simulation.")
-    parser.add_argument("--part", choices=sorted(PARTS), default="attacher", help="what is simulated; provisioner: with the binder")
+    parser.add_argument("--part", choices=sorted(PARTS), help="what is simulated, else all of them in turn; provisioner: with the binder")
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one, with its story")

@@ -21,7 +21,7 @@ class Actor:
 
     def __init__(self, world: SimWorld, hands: Hands) -> None:
         self._world, self._hands = world, hands
-        self._randomness, self._truth = world.chances["actor"], world.truth
+        self._randomness, self._truth = world.randomness["actor"], world.truth
         self._plans = {volume.name: volume for volume in world.plan.volumes}
         self.wanted: set[tuple[str, str]] = set()
         self.present = set(self._plans)
@@ -38,7 +38,7 @@ class Actor:
         await self._tend_volumes()
 
     async def inherit(self) -> None:
-        """What an attacher that publishes side by side has left: one single-node volume claimed on two nodes, on one being deleted."""
+        """Left by an attacher that publishes side by side: a single-node volume with finalizers on two nodes, on one being deleted."""
         singles = [volume for volume in self._plans.values() if volume.single_node and not volume.inline]
         if not singles:
             return
@@ -49,7 +49,7 @@ class Actor:
         leaving, staying = nodes[:2] if self._randomness.happens(0.5) else nodes[1::-1]
         for node in (leaving, staying):
             await self._hands.create_attachment(f"va-{volume.name}-{node}", volume.name, node)
-            await self._hands.claim(f"va-{volume.name}-{node}", self.machines[node])
+            await self._hands.add_finalizer(f"va-{volume.name}-{node}", self.machines[node])
         await self._hands.delete_attachment(f"va-{volume.name}-{leaving}")
         self.wanted.add((volume.name, staying))
         self._world.backend.published[volume.handle].add(self.machines[leaving])

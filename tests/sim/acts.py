@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Acts:
     def __init__(self, world: SimWorld, actor: Actor, hands: Hands, attachers: Keeper) -> None:
         self._world, self._actor, self._hands, self._attachers = world, actor, hands, attachers
-        self._randomness, self._truth = world.chances["actor"], world.truth
+        self._randomness, self._truth = world.randomness["actor"], world.truth
         self._plans = {volume.name: volume for volume in world.plan.volumes}
         self._nodes = world.plan.nodes
         self._count = 0

@@ -15,7 +15,16 @@ from mooring.controllers.attacher import controller, decide, drift, writes
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.call_slots import CallSlots
 from mooring.controllers.attacher.decide_after import Learnt
-from mooring.controllers.attacher.decision import Action, Claim, Decision, EndUndo, Publish, Release, ReleaseVolume, Unpublish
+from mooring.controllers.attacher.decision import (
+    Action,
+    AddFinalizer,
+    Decision,
+    EndUndo,
+    Publish,
+    RemoveFinalizer,
+    RemoveVolumeFinalizer,
+    Unpublish,
+)
 from mooring.controllers.attacher.event_handlers import EventHandlers
 from mooring.controllers.attacher.memory import Memory
 from mooring.controllers.attacher.reconcile import Reconciler
@@ -96,7 +105,7 @@ def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
     """A deleted volume's finalizer goes at once."""
 
     def decided(view: Any, pv_name: str) -> Decision:
-        released = Decision(why.VolumeReleased(), (ReleaseVolume(pv_name),))
+        released = Decision(why.VolumeReleased(), (RemoveVolumeFinalizer(pv_name),))
         pv = view.volume(pv_name)
         return released if pv is not None and view.releasable(pv) else decide.decide_volume(view, pv_name)
 
@@ -104,7 +113,7 @@ def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
 
 
 def _calls_keep_no_volume() -> contextlib.AbstractContextManager[Any]:
-    """A deleted volume without attachments is let go, also under a call for it."""
+    """A deleted volume without attachments loses its finalizer, also under a call for it."""
     return mock.patch.object(View, "caller_for", return_value=None)
 
 
@@ -119,18 +128,18 @@ def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(writes, "remove_finalizer", untested)
 
 
-def _doubts_end_with_their_attachment() -> contextlib.AbstractContextManager[Any]:
+def _unconfirmed_publishes_end_with_their_attachment() -> contextlib.AbstractContextManager[Any]:
     """That a publish may have happened is forgotten when its attachment is torn away."""
 
     def ended(self: Memory, name: str) -> bool:
         if self.orphaned(name) is None:
-            self._change(name, drift=None, claim_uid=None, unconfirmed=None)
+            self._change(name, drift=None, finalizer_unknown_uid=None, unconfirmed=None)
         return self.orphaned(name) is not None
 
     return mock.patch.object(Memory, "ended", ended)
 
 
-def _doubts_end_with_an_attempt() -> contextlib.AbstractContextManager[Any]:
+def _unconfirmed_publishes_end_with_an_attempt() -> contextlib.AbstractContextManager[Any]:
     """That a publish may have happened is forgotten before the unpublish has worked."""
     carry_out = Reconciler.carry_out
 
@@ -142,7 +151,7 @@ def _doubts_end_with_an_attempt() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(Reconciler, "carry_out", hopeful)
 
 
-def _doubts_hold_no_volume() -> contextlib.AbstractContextManager[Any]:
+def _unconfirmed_publishes_hold_no_volume() -> contextlib.AbstractContextManager[Any]:
     """A publish that is still to be taken back keeps the volume neither here nor from other nodes."""
     return mock.patch.object(View, "unconfirmed_about", return_value=())
 
@@ -195,26 +204,30 @@ def _volumes_are_held_blindly() -> contextlib.AbstractContextManager[Any]:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
-    "publish-before-claim": Bug(_reordered(Publish, Claim), {"publish-unclaimed"}),
-    "release-before-unpublish": Bug(_reordered(Release, Unpublish), {"claim-dropped", "needless-unpublish"}),
-    "timeout-is-success": Bug(_timeout_is_success, {"claim-dropped"}),
+    "publish-before-finalizer": Bug(_reordered(Publish, AddFinalizer), {"publish-no-finalizer"}),
+    "release-before-unpublish": Bug(_reordered(RemoveFinalizer, Unpublish), {"finalizer-dropped", "needless-unpublish"}),
+    "timeout-is-success": Bug(_timeout_is_success, {"finalizer-dropped"}, first_seed=12),
     "own-writes-forgotten": Bug(_own_writes_are_forgotten, {"needless-publish", "needless-unpublish", "empty-write", "finalizer-twice"}),
-    "own-writes-hide-deletions": Bug(_own_writes_hide_deletions, {"unwanted-left", "wanted-missing", "wanted-unattached", "volume-left"}),
+    "own-writes-hide-deletions": Bug(
+        _own_writes_hide_deletions, {"unwanted-left", "wanted-missing", "wanted-unattached", "volume-left"}, first_seed=50
+    ),
     "slots-ignored": Bug(_slots_are_ignored, {"overlap"}),
-    "reports-ignored": Bug(_reports_are_ignored, {"wanted-unpublished"}),
-    "single-nodes-shared": Bug(_single_nodes_are_shared, {"two-nodes"}),
+    "reports-ignored": Bug(_reports_are_ignored, {"wanted-unpublished"}, first_seed=10),
+    "single-nodes-shared": Bug(_single_nodes_are_shared, {"two-nodes"}, first_seed=12),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
     "failures-final": Bug(failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}),
     "users-of-volumes-unseen": Bug(_users_of_volumes_are_not_seen, {"volume-dropped"}),
-    "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}),
-    "calls-keep-no-volume": Bug(_calls_keep_no_volume, {"volume-dropped", "unwanted-left"}),
+    "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}, first_seed=21),
+    "calls-keep-no-volume": Bug(_calls_keep_no_volume, {"volume-dropped", "unwanted-left"}, first_seed=33),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}),
-    "unconfirmed_publishes-end-with-attachment": Bug(
-        _doubts_end_with_their_attachment, {"published-unwanted", "two-nodes", "volume-dropped"}
+    "unconfirmed-publishes-end-with-attachment": Bug(
+        _unconfirmed_publishes_end_with_their_attachment, {"published-unwanted", "two-nodes", "volume-dropped"}, first_seed=41
     ),
-    "unconfirmed_publishes-end-with-attempt": Bug(_doubts_end_with_an_attempt, {"published-unwanted", "two-nodes", "volume-dropped"}),
-    "unconfirmed_publishes-hold-nothing": Bug(_doubts_hold_no_volume, {"two-nodes", "volume-dropped"}),
-    "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}),
-    "names-are-identities": Bug(_names_are_identities, {"mark-kept"}),
-    "leaving-holders-unseen": Bug(_leaving_holders_are_not_seen, {"two-nodes"}),
+    "unconfirmed-publishes-end-with-attempt": Bug(
+        _unconfirmed_publishes_end_with_an_attempt, {"published-unwanted", "two-nodes", "volume-dropped"}, first_seed=41
+    ),
+    "unconfirmed-publishes-hold-nothing": Bug(_unconfirmed_publishes_hold_no_volume, {"two-nodes", "volume-dropped"}, first_seed=125),
+    "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}, first_seed=45),
+    "names-are-identities": Bug(_names_are_identities, {"mark-kept"}, first_seed=28),
+    "leaving-holders-unseen": Bug(_leaving_holders_are_not_seen, {"two-nodes"}, first_seed=12),
 }

@@ -43,8 +43,7 @@ class Outcome:
     def report(self) -> str:
         """What broke, the story's end, and how to see it again."""
         bug = f" --bug {self.bug}" if self.bug else ""
-        part = "" if self.part == "attacher" else f" --part {self.part}"
-        replay = f"replay: .venv/bin/python -m tests.sim{part} --seed {self.seed}{bug}"
+        replay = f"replay: .venv/bin/python -m tests.sim --part {self.part} --seed {self.seed}{bug}"
         return f"seed {self.seed}\n{self.story.tail(STORY_STEPS)}\n{self.broken or 'nothing broke'}\n{replay}"
 
 

@@ -47,7 +47,7 @@ class Endpoint:
         """The state at the beginning of the call, or at its end: a driver does not say."""
         await self._mortal.point("before list volumes")
         self._world.laws.done(self._mortal.number, "list volumes", self._world.clock.now())
-        early = self._world.chances["backend"].happens(0.5)
+        early = self._world.randomness["backend"].happens(0.5)
         page = self._page(request.starting_token)
         await self._world.backend.answer_time()
         page = page if early else self._page(request.starting_token)

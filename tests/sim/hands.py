@@ -59,7 +59,7 @@ class Hands:
             body = a_va(name, None, node, attacher=attacher, inline={"csi": self._csi(plan), "accessModes": [plan.mode]})
         await self.do(f"create VA {name}", self._cluster.create(VOLUME_ATTACHMENTS.whole(), body))
 
-    async def claim(self, name: str, node_id: str) -> None:
+    async def add_finalizer(self, name: str, node_id: str) -> None:
         """As an attacher of before did."""
         metadata = {"finalizers": [FINALIZER], "annotations": {NODE_ID_ANNOTATION: node_id}}
         await self.merge(VOLUME_ATTACHMENTS, name, {"metadata": metadata})

@@ -24,7 +24,7 @@ class Keeper:
 
     def __init__(self, world: SimWorld, who: str, make: Callable[[Any, Mortal], Made]) -> None:
         self._world, self._who, self._make = world, who, make
-        self._randomness = world.chances["life"]
+        self._randomness = world.randomness["life"]
         self._mortal: Mortal | None = None
         self._made: Works | None = None
         self._line: Line | None = None

@@ -2,7 +2,7 @@
 
 | law                   | broken when the attacher                                                                              |
 |-----------------------|-------------------------------------------------------------------------------------------------------|
-| publish-unclaimed     | publishes while no attachment in the API server carries finalizer and node id for it: a crash leaks it |
+| publish-no-finalizer  | publishes while no attachment in the API server carries finalizer and node id for it: a crash leaks it |
 | two-nodes             | publishes a single-node volume while it is published elsewhere                                         |
 | overlap               | has two calls in flight for one volume                                                                 |
 | needless-publish      | publishes again what it knows to be attached                                                           |
@@ -11,7 +11,7 @@
 | attached-unpublished  | writes attached=true and the backend has it not                                                        |
 | attached-lost         | writes attached=false while nobody has deleted the attachment                                          |
 | mark-kept             | leaves a mark on an attachment that took the name of the one it was meant for, and knows it            |
-| claim-dropped         | drops the finalizer while the volume is, or may become, published there                                |
+| finalizer-dropped     | drops the finalizer while the volume is, or may become, published there                                |
 | volume-dropped        | drops a volume's finalizer that is in use, or not deleted                                              |
 | finalizer-twice       | leaves its finalizer twice in a list                                                                   |
 | foreign-touched       | changes what belongs to others                                                                         |
@@ -121,7 +121,7 @@ class Laws:
         handle, node_id = pair
         published = self._backend.published[handle]
         if not claims and not self.tears.excuse(handle):
-            self._fail("publish-unclaimed", f"publish of {handle} at {node_id}, which no attachment claims")
+            self._fail("publish-no-finalizer", f"publish of {handle} at {node_id}, for which no attachment has the finalizer")
         elsewhere = published - {node_id} - {node for volume, node in self.tears.left_to_hands() if volume == handle}
         if handle in self._backend.single_node and elsewhere:
             self._fail("two-nodes", f"publish of {handle} at {node_id} while it is published at {sorted(elsewhere)}")
@@ -186,16 +186,16 @@ class Laws:
     def _released(self, old: Attachment) -> None:
         handle, node_id = old.pair
         if not old.deleting:
-            self._fail("claim-dropped", f"{old.name} is released, nobody has deleted it")
+            self._fail("finalizer-dropped", f"{old.name} is released, nobody has deleted it")
         if self.tears.excuse(handle):
             return
         place = (old.volume, old.node)
         if any((found.volume, found.node) == place and found.held and found.name != old.name for found in self._truth.attachments()):
             return  # the other one goes on holding it there
         if node_id in self._backend.published[handle]:
-            self._fail("claim-dropped", f"{old.name} is released while {handle} is published at {node_id}")
+            self._fail("finalizer-dropped", f"{old.name} is released while {handle} is published at {node_id}")
         if self._backend.at_work(handle, PUBLISH, node_id) and node_id not in self._backend.dead:
-            self._fail("claim-dropped", f"{old.name} is released while {handle} may become published at {node_id}")
+            self._fail("finalizer-dropped", f"{old.name} is released while {handle} may become published at {node_id}")
 
     def _volume_changed(self, write: Write, change: Change) -> None:
         assert change.old is not None
@@ -270,7 +270,7 @@ class Laws:
 
 
 def _is_first_claim(body: Any) -> bool:
-    """The claim of an attachment that had no finalizers when it was read: a merge patch without a version, as external-attacher sends it.
+    """Adds the finalizer to an attachment that had none when it was read: a merge patch without a version, as external-attacher sends it.
 
     It undoes a finalizer that somebody has added meanwhile; the law puts up with just this one.
     """

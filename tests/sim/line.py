@@ -53,7 +53,7 @@ class Line(Cluster):
 
     def __init__(self, world: SimWorld, mortal: Mortal) -> None:
         self._world, self._mortal = world, mortal
-        self._randomness, self._faults = world.chances["line"], world.plan.api
+        self._randomness, self._faults = world.randomness["line"], world.plan.api
         self._writing: list[str] = []
         self._seen: dict[str, int] = {}  # per kind, the newest version that lists and watches have shown
         self.on_shown: Callable[[str, int], None] = lambda plural, version: None

@@ -12,7 +12,7 @@ class Mortal:
 
     def __init__(self, world: SimWorld, number: int, who: str) -> None:
         self._world = world
-        self._randomness = world.chances["life"]
+        self._randomness = world.randomness["life"]
         self.number = number
         self.who = f"{who}#{number}"
         self.alive = True

@@ -14,10 +14,11 @@ from mooring.control.queue import WorkQueue
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bug:
-    """found_by: the invariants that may find it first."""
+    """found_by: the invariants that may find it first. first_seed: where a search begins, for earlier seeds have not found it of late."""
 
     plant: Callable[[], contextlib.AbstractContextManager[Any]]
     found_by: AbstractSet[str]
+    first_seed: int = 0
 
 
 @contextlib.contextmanager

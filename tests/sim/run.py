@@ -56,7 +56,7 @@ class _Life(Course[SimWorld]):
 
     async def _chaos(self, world: SimWorld, actor: Actor, acts: Acts) -> None:
         while world.clock.now() < self._plan.chaos_s:
-            await world.clock.sleep(world.chances["actor"].uniform(0.0, 2 * self._plan.pause_s))
+            await world.clock.sleep(world.randomness["actor"].uniform(0.0, 2 * self._plan.pause_s))
             await acts.disturb()
             await actor.tend()
 

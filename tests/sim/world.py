@@ -26,16 +26,16 @@ class SimWorld:
     """faulty: the faults go on. kills_count: how often an attacher was killed. verdict: set by the first law that is broken.
     meddle: called with an object while a write of the attacher to it is on its way there, now and then.
 
-    group: owns the backend's calls. chances: independent sources by name, so that one part's draws don't move another's.
+    group: owns the backend's calls. randomness: independent sources by name, so that one part's draws don't move another's.
     """
 
     def __init__(self, plan: Plan, group: asyncio.TaskGroup) -> None:
         self.plan = plan
         self.clock = LoopClock(EPOCH_S)
         self.story = Story(self.clock.now)
-        self.chances = {name: Random(plan.seed * 16 + number) for number, name in enumerate(_STREAMS)}
-        self.store = new_store(self.chances["store"], EPOCH_S, HistoryLimits(changes_max=plan.history_max))
-        self.cluster = LocalCluster(self.store, clock=self.clock, randomness=self.chances["cluster"])
+        self.randomness = {name: Random(plan.seed * 16 + number) for number, name in enumerate(_STREAMS)}
+        self.store = new_store(self.randomness["store"], EPOCH_S, HistoryLimits(changes_max=plan.history_max))
+        self.cluster = LocalCluster(self.store, clock=self.clock, randomness=self.randomness["cluster"])
         self.truth = Truth(plan, self.store)
         self.backend, self.laws = self._ruled(plan, group)
         self.store.on_change(self.laws.changed)
@@ -46,7 +46,7 @@ class SimWorld:
 
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[Backend, Laws]:
         """The driver's side of this world, and what must hold in it."""
-        backend = Backend(plan, self.clock, self.chances["backend"], self.story, group)
+        backend = Backend(plan, self.clock, self.randomness["backend"], self.story, group)
         return backend, Laws(self.truth, backend, self.clock.now, self.fail)
 
     def fail(self, invariant: str, what: str) -> None:

@@ -160,7 +160,7 @@ class Forbids(Faults):
 
 
 class HeldWrites(Faults):
-    """The first PUT of one object waits until it is let go. begun: it has come."""
+    """The first PUT of one object waits until it is released. begun: it has come."""
 
     def __init__(self) -> None:
         self.name = ""

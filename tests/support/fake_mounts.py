@@ -6,6 +6,8 @@ import itertools
 import shutil
 from pathlib import Path
 
+from mooring.mounts.system import ToolFailed
+
 CONTENT = "content"
 
 
@@ -41,8 +43,52 @@ class FakeMounts:
         if keeps_folder:
             Path(point).mkdir()
 
+    def bind_file(self, point: str) -> None:
+        """A device on a file, which stays as it is."""
+        self._lines[point] = f"{next(self._numbers)} 1 0:6 /sdz {_escaped(point)} rw - devtmpfs udev rw"
+        self._write()
+
+    def unbind_file(self, point: str) -> bool:
+        """False where nothing is mounted."""
+        found = self._lines.pop(point, None)
+        self._write()
+        return found is not None
+
     def _write(self) -> None:
         self.file.write_text("".join(f"{line}\n" for line in self._lines.values()))
+
+
+class FakeTools:
+    """mount(8), umount(8) and losetup(8) on a fake mount table. block: in place of /sys/block. fails: names of tools that fail."""
+
+    def __init__(self, mounts: FakeMounts, block: Path) -> None:
+        self._mounts, self.block = mounts, block
+        self.fails: set[str] = set()
+        self._numbers = itertools.count()
+        block.mkdir()
+
+    @property
+    def backing_files(self) -> list[str]:
+        """Over which there are loop devices."""
+        return sorted(path.read_text().strip() for path in self.block.glob("loop*/loop/backing_file"))
+
+    def run(self, *command: str) -> None:
+        if command[0] in self.fails:
+            raise ToolFailed(f"{' '.join(command)}: no")
+        match command:
+            case ("mount", "--bind", _, target):
+                self._mounts.bind_file(target)
+            case ("umount", target):
+                if not self._mounts.unbind_file(target):
+                    raise ToolFailed(f"umount: {target}: not mounted.")
+            case ("losetup", "-f", backing):
+                folder = self.block / f"loop{next(self._numbers)}" / "loop"
+                folder.mkdir(parents=True)
+                (folder / "backing_file").write_text(f"{backing}\n")
+            case ("losetup", "-d", device):
+                shutil.rmtree(self.block / Path(device).name)
+            case _:
+                raise AssertionError(f"unexpected: {command}")
 
 
 def _escaped(path: str) -> str:

@@ -17,6 +17,7 @@ MARK: Final = "NOT TESTED: "
 REAL_SERVER: Final = "real API server"
 REAL_CONTROLLERS: Final = "real controllers"
 REAL_PEERS: Final = "Go peers"
+REAL_MOUNTS: Final = "mounts"
 SPECIFICATION: Final = "specification beside the project"
 
 _REAL_PARTS: Final = (
@@ -27,6 +28,7 @@ REMEDIES: Final = {
     REAL_SERVER: _REAL_PARTS,
     REAL_CONTROLLERS: _REAL_PARTS,
     REAL_PEERS: _REAL_PARTS,
+    REAL_MOUNTS: "to test it: run as root on Linux, with mount namespaces, /dev/fuse and loop devices, and with util-linux installed",
     SPECIFICATION: "nothing is wrong: this is a check for maintainers, who have the original declarations in a folder beside the project",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import pty
 import re
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.support.layers import REAL_MOUNTS, not_tested
 from tests.support.programs import Program
 from tests.support.waiting import eventually
 
@@ -26,19 +28,40 @@ MOORING: Final = [sys.executable, "-m", "mooring.cli.mooring"]
 # Becomes the program once the terminal on its input rules over it, as that of a shell does.
 _ON_TERMINAL: Final = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 
+_ASK: Final = "from mooring.mounts.namespace import enter_private_mounts; print(enter_private_mounts().obstacle)"
+
+
+@functools.cache
+def mount_obstacle() -> str:
+    """Why programs can't mount here, "" where they can. Asked by a program of its own: this process stays where it is."""
+    return subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+
+
+def needs_mounts() -> None:
+    """Ends a test that mounts where nothing can be mounted."""
+    if obstacle := mount_obstacle():
+        not_tested(REAL_MOUNTS, obstacle)
+
 
 @contextlib.contextmanager
 def dev(folder: Path, *flags: str) -> Iterator[tuple[Program, Path]]:
     """`mooring dev`, ready, with its kubeconfig; ended by Ctrl-C, as it should be."""
+    with dev_to_kill(folder, *flags) as (program, config):
+        yield program, config
+        program.send(signal.SIGINT)
+        assert 0 == program.wait_exit(), program.log_tail()
+        assert "ended in good order" in program.output()
+
+
+@contextlib.contextmanager
+def dev_to_kill(folder: Path, *flags: str) -> Iterator[tuple[Program, Path]]:
+    """The same, ended by SIGKILL."""
     (folder / "tmp").mkdir(exist_ok=True)
     (folder / "log").unlink(missing_ok=True)  # of the run before, which was ready, too
     program = Program([*MOORING, "dev", *flags], folder / "log", {**os.environ, "TMPDIR": str(folder / "tmp")})
     try:
-        eventually(lambda: re.search("export KUBECONFIG=.*\n", program.output_alive()), 20, "mooring dev is ready")
+        eventually(lambda: re.search("export KUBECONFIG=.*\n", program.output_alive()), 40, "mooring dev is ready")
         yield program, Path(re.findall("export KUBECONFIG=(.*)", program.output())[-1])
-        program.send(signal.SIGINT)
-        assert 0 == program.wait_exit(), program.log_tail()
-        assert "ended in good order" in program.output()
     finally:
         program.kill()
 

@@ -65,7 +65,10 @@ class NodeDriver(ScriptedDriver):
         def publish() -> csi.NodePublishVolumeResponse:
             if not Path(request.target_path).parent.is_dir():
                 raise DriverError(Code.INTERNAL, "the target's parent is missing")
-            self.mounts.mount(request.target_path, root=f"/{request.volume_id}")
+            if request.volume_capability.HasField("block"):
+                Path(request.target_path).write_text("a device")
+            else:
+                self.mounts.mount(request.target_path, root=f"/{request.volume_id}")
             return csi.NodePublishVolumeResponse()
 
         return await self._call(PUBLISH, request, request.volume_id, publish)
@@ -74,6 +77,8 @@ class NodeDriver(ScriptedDriver):
         def unpublish() -> csi.NodeUnpublishVolumeResponse:
             if not self.lies:
                 self.mounts.unmount(request.target_path, keeps_folder=self.leaves_target)
+                if Path(request.target_path).is_file():  # a device
+                    Path(request.target_path).unlink()
             return csi.NodeUnpublishVolumeResponse()
 
         return await self._call(UNPUBLISH, request, request.volume_id, unpublish)

@@ -9,7 +9,7 @@ from mooring.api.meta import Key
 from mooring.controllers.binding import view as binder
 from mooring.controllers.binding.available_volumes import AvailableVolumes
 from mooring.controllers.scheduler import view as scheduler
-from mooring.controllers.scheduler.assumed_bindings import Plans
+from mooring.controllers.scheduler.assumed_bindings import AssumedBindings
 from mooring.kube.cache.store import Store
 from tests.support.builders import KINDS, Json, typed
 
@@ -51,7 +51,7 @@ class Stores:
     def binder(self, taken: Mapping[str, Key] | None = None) -> binder.View:
         return binder.View(self.of("PersistentVolumeClaim"), self.volumes, self.of("StorageClass"), self.of("Pod"), taken or {})
 
-    def scheduler(self, plans: Plans | None = None) -> scheduler.View:
+    def scheduler(self, plans: AssumedBindings | None = None) -> scheduler.View:
         return scheduler.View(
             self.of("PersistentVolumeClaim"),
             self.volumes,
@@ -62,7 +62,7 @@ class Stores:
             self.of("CSIDriver"),
             self.of("CSIStorageCapacity"),
             self.of("VolumeAttachment"),
-            plans or Plans(),
+            plans or AssumedBindings(),
         )
 
 

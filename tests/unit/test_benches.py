@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import os
 import platform
 import random
 import ssl
 import subprocess
+import typing
 from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
@@ -69,6 +72,19 @@ def test_a_bench_takes_the_developers_environment_otherwise(target: str) -> None
     told = commands(target)
     assert ".venv-bench" not in told
     assert ".venv/bin/python -m bench." in told
+
+
+MODULES = sorted(path.stem for path in (ROOT / "bench").glob("*.py") if path.stem != "__init__")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_bench_can_be_imported_and_its_annotations_name_what_is_there(module: str) -> None:
+    bench = importlib.import_module(f"bench.{module}")
+    for owner in [bench, *(one for one in vars(bench).values() if inspect.isclass(one) and one.__module__ == bench.__name__)]:
+        typing.get_type_hints(owner)
+        for function in vars(owner).values():
+            if inspect.isfunction(function) and function.__module__ == bench.__name__:
+                typing.get_type_hints(function)
 
 
 class _Pieces:

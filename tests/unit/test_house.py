@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import keyword
 import re
 import subprocess
 import sys
@@ -40,6 +42,11 @@ HEAVY = ["rich", "pygments", "cryptography", "sqlite3", "aiohttp.web", "mooring.
 SIDECAR_ROOMS = ["base", "api", "kube", "csi", "control", "controllers/attacher", "controllers/provisioner"]
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def below_src(path: Path) -> str:
     return path.relative_to(SRC).as_posix()
 
@@ -64,11 +71,12 @@ def tracked_texts() -> list[tuple[str, str]]:
 LONE_TASKS = {
     "control/lease/elector.py": "a group would wait for work that refuses to end when the Lease is lost",
     "cli/cluster_registrar.py": "the signal, not the work, decides how it ends; both tasks are waited for",
+    "node/volumes/step_watch.py": "a group would wrap the step's own error; the task ends with the step",
     "node/plugins/drivers.py": "a connection is followed from `put` to `remove`, which no block spans",
 }
 
 
-def test_time_chance_and_tasks_come_through_their_doors() -> None:
+def test_time_randomness_and_tasks_come_through_their_doors() -> None:
     outside_base = [path for path in SOURCES if not below_src(path).startswith("base/")]
     found = [(below_src(path), one) for path in outside_base for one in findings(path.read_text(), below_src(path))]
     assert [] == [one for file, one in found if not (file in LONE_TASKS and "use a task group" in one)]
@@ -139,7 +147,7 @@ def test_a_sidecar_carries_no_server_no_driver_and_no_terminal() -> None:
 
 
 def test_every_module_says_what_it_is() -> None:
-    assert [] == [below_src(path) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert [] == [below_src(path) for path in SOURCES if not ast.get_docstring(parsed(path))]
 
 
 def test_no_reason_steers() -> None:
@@ -153,10 +161,41 @@ def test_no_reason_steers() -> None:
     ]
 
 
-def _documented(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+def test_no_class_of_a_reason_steers() -> None:
+    """No isinstance(), match or type() of a class from a file `reasons.py`, apart from those files."""
+    assert _steering_reasons(ast.parse("from a import reasons as why\nif isinstance(x, A | why.Full): pass"))
+    assert _steering_reasons(ast.parse("from a.reasons import Full\nmatch x:\n  case Full(): pass"))
+    assert _steering_reasons(ast.parse("last = type(decision.problem)"))
+    assert [] == [f"{below_src(path)}:{line}" for path in SOURCES if path.name != "reasons.py" for line in _steering_reasons(parsed(path))]
+
+
+def _steering_reasons(tree: ast.AST) -> list[int]:
+    reasons: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node, ast.get_docstring(node) or ""
+        if isinstance(node, ast.ImportFrom):
+            is_reasons = (node.module or "").endswith("reasons")
+            reasons |= {one.asname or one.name for one in node.names if is_reasons or one.name == "reasons"}
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, classes]) if _names_used(classes) & reasons:
+                found.append(node.lineno)
+            case ast.MatchClass(cls=matched) if _names_used(matched) & reasons:
+                found.append(matched.lineno)
+            case ast.Call(func=ast.Name(id="type"), args=[value]) if _names_used(value) & {"because", "problem", "reason", "refusal"}:
+                found.append(node.lineno)
+    return found
+
+
+def _names_used(node: ast.AST) -> set[str]:
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return names | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+
+
+@functools.cache
+def _documented(tree: ast.AST) -> list[tuple[ast.AST, str]]:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [(node, ast.get_docstring(node) or "") for node in ast.walk(tree) if isinstance(node, documented)]
 
 
 def _names_in(node: ast.AST) -> set[str]:
@@ -176,12 +215,7 @@ def _files_in(text: str) -> list[str]:
 def test_files_that_docstrings_name_are_there() -> None:
     """`http.py`, or `web/http1.py`: the end of the path of a source file."""
     paths = tuple(f"/{below_src(path)}" for path in SOURCES)
-    told = [
-        (path, name)
-        for path in SOURCES
-        for _, text in _documented(ast.parse(path.read_text()))
-        for name in re.findall(r"[\w/]+\.py\b", text)
-    ]
+    told = [(path, name) for path in SOURCES for _, text in _documented(parsed(path)) for name in re.findall(r"[\w/]+\.py\b", text)]
     assert len(told) > 50
     assert [] == [f"{below_src(path)}: {name}" for path, name in told if not any(one.endswith(f"/{name}") for one in paths)]
 
@@ -191,11 +225,78 @@ def test_names_that_docstrings_explain_are_there() -> None:
     explained = r"(?:^|(?<=\. )|(?<=\n))\s*((?:[a-z_][a-z_0-9]*(?:, )?)+): [^\n]"
     strangers = []
     for path in SOURCES:
-        for node, text in _documented(ast.parse(path.read_text())):
+        for node, text in _documented(parsed(path)):
             names = {name for told in re.findall(explained, text, re.MULTILINE) for name in told.split(", ") if name}
             if not isinstance(node, ast.Module) and names - _names_in(node):
                 strangers.append(f"{below_src(path)}:{node.lineno}: {', '.join(sorted(names - _names_in(node)))}")  # type: ignore[attr-defined]
     assert [] == strangers
+
+
+def test_keyword_arguments_in_docstrings_are_there() -> None:
+    """`Name(keyword=…)` in an example: a class or function of that name has that parameter, or takes any."""
+    parameters = _parameters()
+    strangers = []
+    for path in SOURCES:
+        for _, text in _documented(parsed(path)):
+            for name, arguments in re.findall(r"\b([A-Za-z_]\w*)\(((?:[^()]|\([^()]*\))*)\)", text):
+                keywords = set(re.findall(r"(?:^|,\s*)([a-z_]\w*)=(?!=)", arguments))
+                if name in parameters and not any(keywords <= one or "**" in one for one in parameters[name]):
+                    strangers.append(f"{below_src(path)}: {name}({', '.join(sorted(keywords))})")
+    assert [] == strangers
+
+
+def _parameters() -> dict[str, list[set[str]]]:
+    """By the name of a function or class, for each one of that name; a class has its `__init__`'s, else its fields."""
+    found: dict[str, list[set[str]]] = {}
+    for path in SOURCES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.setdefault(node.name, []).append(_accepted(node.args))
+            elif isinstance(node, ast.ClassDef):
+                made = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+                fields = {one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)}
+                accepted = _accepted(made[0].args) if made else fields | ({"**"} if node.bases or node.keywords else set())
+                found.setdefault(node.name, []).append(accepted)
+    return found
+
+
+def _accepted(arguments: ast.arguments) -> set[str]:
+    named = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    return named | ({"**"} if arguments.kwarg else set())
+
+
+# Programs, names of examples, and what is built at run time.
+NOT_OURS = {"cp", "__namespace__", "a__dash__b", "openapi", "v2", "Document", "listVolumes"}
+
+
+def test_names_in_backticks_are_there() -> None:
+    """`Class.method`, `name`: each word is a name of the source, or stands in one of its texts, as API fields do."""
+    trees = {path: parsed(path) for path in SOURCES}
+    known = {word for tree in trees.values() for word in _words_of(tree)} | set(keyword.kwlist) | NOT_OURS
+    known |= {part for path in SOURCES for part in path.relative_to(SRC).with_suffix("").parts} | {"mooring", "py"}
+    strangers = [
+        f"{below_src(path)}: {quoted}"
+        for path, tree in trees.items()
+        for _, text in _documented(tree)
+        for quoted in re.findall(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)", text)
+        if not known.issuperset(quoted.split("."))
+    ]
+    assert [] == strangers
+
+
+def _words_of(tree: ast.AST) -> Iterator[str]:
+    """Names, and the words of texts other than docstrings."""
+    docstrings = {id(node.body[0].value) for node, text in _documented(tree) if text}  # type: ignore[attr-defined]
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.alias(name=name, asname=other):
+                yield from (*name.split("."), other or name)
+            case ast.Constant(value=str(text)) if id(node) not in docstrings:
+                yield from re.findall(r"\w+", text)
 
 
 def test_the_architecture_page_knows_every_room() -> None:
@@ -205,7 +306,7 @@ def test_the_architecture_page_knows_every_room() -> None:
 
 
 def _first_sentence(path: Path) -> str:
-    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "no docstring").split())
+    text = " ".join((ast.get_docstring(parsed(path)) or "no docstring").split())
     return text.partition(". ")[0].rstrip(".")
 
 

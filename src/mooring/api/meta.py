@@ -1,4 +1,4 @@
-"""What every Kubernetes object has: metadata, a kind, a key.
+"""The parts of every Kubernetes object: metadata, a kind, a key.
 
 The structs here and beside it decode only the fields that Mooring uses, are frozen, and are never written back whole:
 changes travel as patches (`kube/patch.py`). JSON names are camelCase on the wire.

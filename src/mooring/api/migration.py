@@ -46,7 +46,7 @@ class TranslationError(MooringError):
 
 
 def _csi(handle: str, attributes: dict[str, str], *, fs_type: str = "", read_only: bool = False) -> CSIPersistentVolumeSource:
-    """Without the driver, which the kind of source says."""
+    """A CSI source without a driver name; the caller adds it from the kind of source."""
     return CSIPersistentVolumeSource(volume_handle=handle, fs_type=fs_type, read_only=read_only, volume_attributes=attributes or None)
 
 

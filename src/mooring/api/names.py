@@ -38,12 +38,12 @@ _LABEL_VALUE_TEXT: Final = (
 
 
 def dns_subdomain(text: str) -> list[str]:
-    """Why text is no DNS subdomain (RFC 1123, at most 253 characters); [] if it is one."""
+    """The errors of text as a DNS subdomain (RFC 1123, at most 253 characters); [] for none."""
     return _too_long(text, 253, "characters") + _no_subdomain(text)
 
 
 def dns_label(text: str) -> list[str]:
-    """Why text is no DNS label (RFC 1123, at most 63 characters); [] if it is one."""
+    """The errors of text as a DNS label (RFC 1123, at most 63 characters); [] for none."""
     found = _too_long(text, 63, "characters")
     if _LABEL.fullmatch(text):
         return found
@@ -51,12 +51,12 @@ def dns_label(text: str) -> list[str]:
 
 
 def dns_1035_label(text: str) -> list[str]:
-    """Why text is no DNS label as RFC 1035 has it: one that begins with a letter; [] if it is one."""
+    """The errors of text as a DNS label of RFC 1035, which begins with a letter; [] for none."""
     return _too_long(text, 63, "characters") + ([] if _OLD_LABEL.fullmatch(text) else [_OLD_LABEL_TEXT])
 
 
 def qualified_name(text: str) -> list[str]:
-    """Why text is no `[prefix/]name`; [] if it is one."""
+    """The errors of text as a `[prefix/]name`; [] for none."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         return [f"a valid label key {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
@@ -71,7 +71,7 @@ def qualified_name(text: str) -> list[str]:
 
 
 def label_value(text: str) -> list[str]:
-    """Why text can't be a label's value; [] if it can."""
+    """The errors of text as a label's value; [] for none."""
     return _too_long(text, 63) + ([] if _LABEL_VALUE.fullmatch(text) else [_LABEL_VALUE_TEXT])
 
 
@@ -81,7 +81,7 @@ def prefix_of(rule: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
 
 
 def path_segment(text: str) -> list[str]:
-    """Why text can't stand in a URL's path as one name; [] if it can."""
+    """The errors of text as one name in a URL's path; [] for none."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
     return [f"may not contain '{sign}'" for sign in "/%" if sign in text]

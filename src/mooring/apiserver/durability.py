@@ -25,7 +25,7 @@ class Durability(Protocol):
 
     @property
     def failure(self) -> str:
-        """Why no further change will ever be committed; "" while all is well."""
+        """The reason that no further change will be committed; "" while there is none."""
 
     async def wait_committed(self, version: int) -> None:
         """Returns once that version is committed. Raises ServerError when it will never be."""

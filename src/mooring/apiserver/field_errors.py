@@ -1,4 +1,4 @@
-"""Why an object is invalid: causes as the API server words them, and the 422 that carries them all."""
+"""The causes for which an object is invalid, as the API server words them, and the 422 that carries them all."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def moment_of(options: ListOptions, current: int, floor: int, *, namespaced: boo
 
 
 def parse_version(text: str) -> int | None:
-    """None for "". Raises BadRequest for what is no version."""
+    """The version as a number; None for "". Raises BadRequest for any other text."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS_MAX):

@@ -67,7 +67,7 @@ class ObjectStore:
         return self._tables[resource.storage]
 
     def serve(self, resources: Iterable[Resource]) -> None:
-        """From now on these kinds are served, too, or as they are now; what is stored of them shows again."""
+        """Adds or replaces kinds; objects stored for them become visible again."""
         new = tuple(resources)
         for resource in new:
             self.ensure_table(resource)

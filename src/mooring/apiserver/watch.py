@@ -27,7 +27,7 @@ BOOKMARK_PERIOD_S: Final = 15.0
 _TIMEOUT_S_MIN: Final = 1800.0
 
 Place = tuple[str, str, str]
-"""Whose changes wake a watch: `Resource.storage`."""
+"""The key of the changes that wake a watch: `Resource.storage`."""
 
 
 class Cursor:
@@ -110,7 +110,7 @@ class WatchHub:
         self._listeners.append(listener)
 
     def cursor(self, resource: Resource, scope: Scope, options: WatchOptions) -> Cursor:
-        """A watch at its beginning. Raises what `start_of` raises."""
+        """A watch at its beginning. Raises what `watch_start_of` raises."""
         key = (resource.path, id(self.store.table(resource).history), scope)
         buffer = self._buffers.get(key)
         if buffer is None:
@@ -120,7 +120,10 @@ class WatchHub:
         return cursor
 
     async def watch(self, resource: Resource, scope: Scope, options: WatchOptions) -> AsyncGenerator[tuple[WatchItem, ...], None]:
-        """Items in batches, until the time is up or the watcher has fallen behind. Raises what `start_of` and `wait_committed` raise."""
+        """Items in batches, until the time is up or the watcher has fallen behind.
+
+        Raises what `watch_start_of` and `wait_committed` raise.
+        """
         cursor = self.cursor(resource, scope, options)
         if cursor.needs > self._durability.committed:
             await self._durability.wait_committed(cursor.needs)

@@ -12,22 +12,22 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def stop_signals() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM or SIGINT sets as long as the block runs. A second signal ends the process at once."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+def stop_signals(*more: signal.Signals) -> Iterator[asyncio.Event]:
+    """An event that SIGTERM, SIGINT or one more sets as long as the block runs. A second signal ends the process at once."""
+    loop, stop, signals = asyncio.get_running_loop(), asyncio.Event(), (*_SIGNALS, *more)
 
     def on_signal() -> None:
         stop.set()
-        for one in _SIGNALS:
+        for one in signals:
             loop.remove_signal_handler(one)
             signal.signal(one, signal.SIG_DFL)
 
-    for one in _SIGNALS:
+    for one in signals:
         loop.add_signal_handler(one, on_signal)
     try:
         yield stop
     finally:
-        for one in _SIGNALS:
+        for one in signals:
             loop.remove_signal_handler(one)
 
 

@@ -65,9 +65,9 @@ class ProvisionerFlags(SidecarFlags):
     prevent_volume_mode_conversion: bool = flag(
         "prevent-volume-mode-conversion", BOOL, True, "Refuse to restore a snapshot in another volume mode, unless its content allows it."
     )
-    cloning_protection_threads: int = flag("cloning-protection-threads", UINT, 1, "Workers that let go of the sources of clones.")
+    cloning_protection_threads: int = flag("cloning-protection-threads", UINT, 1, "Workers that release the sources of clones.")
     snapshot_orphan_sweep_interval_s: float = flag(
-        "snapshot-orphan-sweep-interval", DURATION, 300.0, "How often snapshots that no claim needs any more are let go of; 0 is never."
+        "snapshot-orphan-sweep-interval", DURATION, 300.0, "How often snapshots that no claim needs any more are released; 0 is never."
     )
     enable_capacity: bool = flag("enable-capacity", BOOL, False, "Publish the driver's capacity as CSIStorageCapacity objects.")
     capacity_threads: int = flag("capacity-threads", UINT, 1, "How many GetCapacity calls run at once at the most.")

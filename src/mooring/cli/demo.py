@@ -6,13 +6,16 @@ import asyncio
 import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mooring.base.flagkinds import BOOL
 from mooring.base.flags import flag
 from mooring.cli.people import INTERRUPTED, check_server_parts, run_for_people, say_gone, story_log
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
+
+if TYPE_CHECKING:
+    from mooring.mounts.namespace import MountSpace
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,19 +25,26 @@ class DemoFlags(ProcessFlags):
 
 COMMAND: Final[Command[DemoFlags]] = Command(
     DemoFlags,
-    about="Takes a volume through its life before your eyes, on an API server and a driver of its own: made, bound, attached, detached, "
-    "deleted. Nothing is left of it.",
+    about="Takes a volume through its life before your eyes, on an API server, a driver and a node of its own: made, bound, attached, "
+    "mounted for a pod and written to, unmounted, mounted again and read, detached, deleted. Nothing is left of it.",
     example="mooring demo",
 )
 
 
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring demo`. Gives the exit code."""
-    return run_for_people(COMMAND, argv, prog, lambda flags: asyncio.run(_demo(flags, prog)))
+    return run_for_people(COMMAND, argv, prog, lambda flags: _run(flags, prog))
 
 
-async def _demo(flags: DemoFlags, prog: str) -> int:
+def _run(flags: DemoFlags, prog: str) -> int:
+    """Enters the mount namespace first, while this process has one thread: grpc and the event loop start others."""
     check_server_parts()
+    from mooring.mounts.namespace import enter_private_mounts
+
+    return asyncio.run(_demo(flags, prog, enter_private_mounts()))
+
+
+async def _demo(flags: DemoFlags, prog: str, space: MountSpace) -> int:
     from mooring.base.clock import LoopClock
     from mooring.base.randomness import Random
     from mooring.base.stopping import unless_stopped
@@ -51,7 +61,7 @@ async def _demo(flags: DemoFlags, prog: str) -> int:
         story = Story(screen, clock)
         try:
             with story_log(story, flags):
-                finished = await unless_stopped(run_demo(story, clock, Random()))
+                finished = await unless_stopped(run_demo(space, story, clock, Random()))
         except DemoFailed as error:
             story.failed(str(error))
             return 1

@@ -1,10 +1,10 @@
-"""What a sidecar tells the outside about itself: the metrics page, and whether it lives, is ready, and renews its Lease.
+"""A sidecar's pages for the outside: metrics, and whether it lives, is ready, and renews its Lease.
 
 | path | answer |
 |---|---|
 | metrics-path | the page |
 | /healthz | 200 while the loop turns and the Lease, if held, is renewed: what a liveness probe should ask |
-| /readyz | 200 once the work can be done: driver greeted and caches filled, or standing by; else 503 and what it waits for |
+| /readyz | 200 once the work can be done: driver identified and caches filled, or standing by; else 503 and what it waits for |
 | /healthz/leader-election | with an election only; 200 on a leader that renews and on a standby, as the Go sidecars answer |
 
 Differs from the Go sidecars: the first two probes are there without an election, and everything is served before the driver answers.

@@ -169,7 +169,7 @@ class Life(abc.ABC, Generic[F]):
         try:
             await run_until(self._told_to_end, work)
             if not self.is_ending:
-                raise InvariantError("the work ended, and nobody had told it to")
+                raise InvariantError("the work ended unexpectedly")
         except asyncio.CancelledError:
             if self.is_ending and self._main is not None:  # the Lease was lost meanwhile: no reason to stand for it again
                 self._main.cancel()
@@ -189,7 +189,7 @@ class Life(abc.ABC, Generic[F]):
         return "" if self._elector is None else self._elector.obstacle
 
     def _missing(self) -> str:
-        """What the work can't be done without, and is not there yet; "" for nothing."""
+        """The obstacle to the work, "" for none."""
         return ""
 
     def _overdue(self) -> str:

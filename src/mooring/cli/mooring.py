@@ -16,7 +16,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "cluster-registrar": ("mooring.cli.cluster_registrar", "Make a driver's CSIDriver object; the same as cluster-driver-registrar."),
     "demo": ("mooring.cli.demo", "See the life of a volume, step by step. Begin here."),
     "dev": ("mooring.cli.dev", "Run an API server, a driver and the controllers, until Ctrl-C."),
-    "driver": ("mooring.cli.driver", "Run the reference driver: mooring driver hostpath."),
+    "driver": ("mooring.cli.driver", "Run a driver of your own or the reference one, or begin a new one."),
     "livenessprobe": ("mooring.cli.livenessprobe", "Answer the kubelet's liveness probes for a driver."),
     "node-agent": ("mooring.cli.node_agent", "Register drivers on a node and mount the volumes of its pods."),
     "orphans": ("mooring.cli.orphans", "Find volumes that no PersistentVolume names, and the reverse."),

@@ -151,7 +151,7 @@ class Orphans:
 
     async def run(self) -> int:
         """Gives the exit code. Raises MooringError."""
-        await self._greet()
+        await self._probe_and_identify()
         report = await self._look()
         removed: dict[str, str] = {}
         if self._flags.delete:
@@ -171,7 +171,7 @@ class Orphans:
         gone = {handle for handle, problem in removed.items() if not problem}
         return LEFT if any(finding.handle not in gone for finding in report.wrong()) else CLEAN
 
-    async def _greet(self) -> None:
+    async def _probe_and_identify(self) -> None:
         from mooring.csi.probe_and_identify import probe_and_identify
         from mooring.csi.proto import csi_pb2 as csi
 

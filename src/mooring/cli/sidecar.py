@@ -40,7 +40,7 @@ F = TypeVar("F", bound=SidecarFlags)
 
 
 class Work(manager.Work, Protocol):
-    """What a sidecar does during one term."""
+    """The work of a sidecar during one term."""
 
     def driver_returned(self) -> None:
         """The driver was away and is back, unchanged: what failed meanwhile may be tried at once."""
@@ -49,7 +49,7 @@ class Work(manager.Work, Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context(Generic[F]):
-    """What a sidecar's work is built from."""
+    """The parts that a sidecar's work is built from."""
 
     setup: Setup[F]
     runtime: Runtime
@@ -63,7 +63,7 @@ async def _nothing(_: Cluster) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sidecar(Generic[F]):
-    """What one sidecar adds.
+    """The parts of one sidecar that others do not have.
 
     name: its executable's. lock_prefix: with the driver's name, which follows, it makes the Lease's. probe_timeout_s: of one Probe.
     starting: what is logged when its work begins, in upstream's words.

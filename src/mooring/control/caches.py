@@ -1,10 +1,10 @@
-"""The caches of one process: one watch per kind and selection, however many controllers read it.
+"""The caches of one program: one watch per kind and selection, however many of its controllers read it.
 
     caches = Caches(runtime)
     volumes = caches.of(PERSISTENT_VOLUMES, keeps=always(slim(spec=slim("csi"))), indexes={"handle": ...})
 
 Each reader says which fields it needs and by which indexes it looks things up; the cache keeps what all of them together need. So several
-controllers in one process cost one watch and one copy of each object.
+controllers of one program cost one watch and one copy of each object.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from mooring.control.result import Because, Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.control.topics import Topic, Topics
-from mooring.kube.cache.informer import Cause, Change, Informer
+from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.errors import ApiError
 
 K = TypeVar("K", bound=Hashable)
@@ -67,13 +67,12 @@ class Controller(Generic[K]):
 
     # -- waking keys
 
-    def watch(self, informer: Informer[T], keys: Callable[[Change[T]], Iterable[K]], *, own: bool = True) -> None:
-        """Adds the keys that a change concerns. own: False leaves out the changes by our own writes."""
+    def watch(self, informer: Informer[T], keys: Callable[[Change[T]], Iterable[K]]) -> None:
+        """Adds the keys that a change concerns; changes by our own writes are among them."""
 
         def add(change: Change[T]) -> None:
-            if own or change.cause is not Cause.OWN_WRITE:
-                for key in keys(change):
-                    self._queue.add(key)
+            for key in keys(change):
+                self._queue.add(key)
 
         informer.on_change(add)
 
@@ -96,7 +95,7 @@ class Controller(Generic[K]):
         """
         for key in self._topics.tell(topics):
             if anew:
-                self._queue.forget(key)
+                self._queue.reset_failures(key)
             self._queue.add(key)
 
     def apply_result(self, key: K, came_to: Result | Retry) -> None:
@@ -112,12 +111,12 @@ class Controller(Generic[K]):
         """Ends the back-off of those among the keys that have failed, or may be failing at this moment; their failures are forgotten."""
         for key in keys:
             if self._queue.failures(key) or self._queue.in_hand(key):
-                self._queue.forget(key)
+                self._queue.reset_failures(key)
                 self._queue.add(key)
 
     def forget(self, key: K) -> None:
         """The object of the key is gone: another object that takes its name has no failures and waits for nothing."""
-        self._queue.forget(key)
+        self._queue.reset_failures(key)
         self._topics.drop(key)
 
     # -- asking about a key
@@ -188,7 +187,7 @@ class Controller(Generic[K]):
 
     def _succeeded(self, key: K, result: Result) -> None:
         if not result.keeps_backoff:
-            self._queue.forget(key)
+            self._queue.reset_failures(key)
         if not self._topics.park(key, result.waits_for):
             self._queue.add(key)
         elif result.after_s is not None:

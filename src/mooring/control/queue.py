@@ -127,7 +127,7 @@ class WorkQueue(Generic[K]):
         self.add_after(key, delay_s)
         return delay_s
 
-    def forget(self, key: K) -> None:
+    def reset_failures(self, key: K) -> None:
         """Forgets the failures of the key; a delayed add stays."""
         self._failures.pop(key, None)
 

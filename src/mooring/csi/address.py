@@ -52,7 +52,7 @@ def target(path: str) -> str:
 
 
 def trouble(path: str) -> str:
-    """Why nobody can be reached at this path just now, in words; "" when somebody takes connections there."""
+    """The reason that nobody can be reached at this path now; "" when somebody accepts connections there."""
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISSOCK(mode):

@@ -33,7 +33,7 @@ class DriverCapabilities:
 
 
 def capabilities_of(info: DriverInfo) -> DriverCapabilities:
-    """Those that the driver reported. Without a controller service it has none of that service."""
+    """The capabilities that the driver reported; without a controller service none of that service."""
     rpc, service = csi.ControllerServiceCapability.RPC, csi.PluginCapability.Service
     has_controller = service.CONTROLLER_SERVICE in info.plugin
     controller = info.controller if has_controller else frozenset()

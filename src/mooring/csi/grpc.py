@@ -122,7 +122,7 @@ class GrpcDriver(Client):
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         started = self._clock.now()
         try:
-            answer = await self._callable(rpc)(request.SerializeToString(), timeout=_told(call.timeout_s))
+            answer = await self._callable(rpc)(request.SerializeToString(), timeout=_grpc_deadline_s(call.timeout_s))
         except grpc.aio.AioRpcError as error:
             raise self._error(error, call, started) from None
         except asyncio.CancelledError:
@@ -159,7 +159,7 @@ class GrpcDriver(Client):
         return trouble(self.path) or "somebody listens there, but does not speak gRPC (yet)"
 
     def _error(self, error: grpc.aio.AioRpcError, call: Call, started: Instant) -> DriverError:
-        """The driver's own error as it is; what gRPC made of a broken or late call in the words that Go has for it."""
+        """Returns the driver's error unchanged; a transport error or time-out gets the text that Go's client uses."""
         code, text = int(error.code().value[0]), error.details() or ""
         if code == Code.DEADLINE_EXCEEDED and self._clock.now() - started >= call.timeout_s - _DEADLINE_SLACK_S:
             return DriverError(code, DEADLINE_TEXT if _OWN_DEADLINE.fullmatch(text) else text)
@@ -176,7 +176,7 @@ class GrpcDriver(Client):
         return f'connection error: desc = "transport: Error while dialing: dial unix {self.path}: connect: {refused["why"].lower()}"'
 
 
-def _told(timeout_s: float) -> float:
+def _grpc_deadline_s(timeout_s: float) -> float:
     """The deadline for gRPC, so that the driver does not get a later one than the caller's.
 
     gRPC's core rounds up: to the millisecond on the way in, then to three digits in the header. 15 s would arrive as 15.1 s.

@@ -17,6 +17,7 @@ from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.csi.client import DEADLINE_TEXT, Client
 from mooring.csi.codes import Code, DriverError
+from mooring.csi.deadlines import ending_in
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import scrubbed
@@ -52,7 +53,8 @@ class InProcessDriver(Client):
             raise DriverError(Code.UNIMPLEMENTED, f"method {rpc.name} not implemented")
         try:
             async with asyncio.timeout(call.timeout_s) as limit:
-                answer = await self._answer(method, rpc, _copy(request))
+                with ending_in(call.timeout_s):
+                    answer = await self._answer(method, rpc, _copy(request))
         except TimeoutError:
             assert limit.expired(), "a TimeoutError of the plugin's own does not get here"
             raise DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT) from None

@@ -75,7 +75,7 @@ async def _until_ready(driver: Driver, clock: Clock, timeout_s: float) -> None:
 
 
 async def _unready(driver: Driver, timeout_s: float) -> str | None:
-    """Why the driver is not ready yet; None when it is. Raises DriverError for a code that does not pass by itself."""
+    """The reason that the driver is not ready yet; None when it is ready. Raises DriverError for a code that does not pass by itself."""
     try:
         answer = await driver.probe(csi.ProbeRequest(), Call(timeout_s))
     except DriverError as error:

@@ -41,6 +41,22 @@ async def listening(
             os.unlink(path)
 
 
+@asynccontextmanager
+async def listening_on_tcp(handlers: Sequence[grpc.GenericRpcHandler], address: str, *, grace_s: float = 5.0) -> AsyncGenerator[int, None]:
+    """The same on a TCP address, host:port; gives the port. Without encryption: for test suites, on a loopback address."""
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(tuple(handlers))
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise ConfigError(f"address {address!r} can't be bound: {error}") from None
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(grace_s)
+
+
 def _inode(path: Path) -> int | None:
     try:
         return path.stat().st_ino

@@ -1,9 +1,8 @@
-"""Attacher, provisioner and binder on one store and one driver connection. Each has its own cluster, so that the story names the writer."""
+"""Attacher, provisioner, binder and what attaches for pods, on one store and one connection. Each has a cluster that tells its writes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Final, Protocol
 
 from mooring.base.clock import Clock
@@ -19,7 +18,9 @@ from mooring.controllers.provisioner.controller import Provisioner
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.controllers.provisioner.options import ProvisionerOptions
+from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import Session
+from mooring.dev.attach_detach import AttachDetach
 from mooring.dev.story import Story
 from mooring.dev.traced_cluster import TracedCluster, Watches
 from mooring.kube.cluster import Cluster
@@ -43,12 +44,14 @@ class Controllers:
     def __init__(self, cluster: Cluster, session: Session, story: Story, clock: Clock, randomness: Random) -> None:
         self._cluster, self._session, self._story = cluster, session, story
         self._clock, self._randomness = clock, randomness
-        self._watches = {who: Watches() for who in ("attacher", "provisioner", "binder")}
-        self._controllers: Mapping[str, Controller] = {
+        self._watches = {who: Watches() for who in ("attacher", "provisioner", "binder", "attach-detach")}
+        self._controllers: dict[str, Controller] = {
             "attacher": self._attacher(self._seen_as("attacher")),
-            "provisioner": self._provisioner(self._seen_as("provisioner")),
             "binder": make_binder(Runtime(self._seen_as("binder"), clock, randomness, Metrics()), BinderOptions()),
+            "attach-detach": AttachDetach(Runtime(self._seen_as("attach-detach"), clock, randomness, Metrics())),
         }
+        if capabilities_of(session.info).creates:
+            self._controllers["provisioner"] = self._provisioner(self._seen_as("provisioner"))
 
     def _seen_as(self, who: str) -> Cluster:
         return TracedCluster(self._cluster, who, self._story, self._clock, self._watches[who])

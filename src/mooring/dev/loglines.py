@@ -13,7 +13,7 @@ from mooring.dev.story import Story
 
 _LINE: Final = re.compile(r'(?P<letter>[IWE])\d{4} \S+ +\d+ [^\]]+\] "(?P<message>(?:[^"\\]|\\.)*)"(?P<values>.*)')
 _ESCAPED: Final = re.compile(r'\\(["\\])')
-"""What the log escapes in quoted text, and people need not: line ends stay escaped."""
+"""Escapes of the log in quoted text that are undone for people; line ends stay escaped."""
 _WAITS: Final = re.compile(r" retry_in_s=\S+")
 _WHO: Final = {"I": "log", "W": "warning", "E": "error"}
 

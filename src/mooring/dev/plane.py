@@ -1,11 +1,13 @@
-"""A whole control plane in this process: API server, reference driver on a real socket, attacher, provisioner, binder and scheduler.
+"""A whole control plane in this process: API server, a driver on real sockets, its controllers, and an agent for each node.
 
-    async with running(folder, node_ids=["node-1"], ...) as plane:
-        plane.kubeconfig     # a file for kubectl and any other client
+    async with running(folder, Reference(), ...) as plane:
+        plane.kubeconfig          # a file for kubectl and any other client
+        await plane.nodes.start() # once what must be there before the nodes was made
 
-The driver answers over gRPC on its socket, as a sidecar would meet it; clients reach the API server over HTTPS on loopback; the
-controllers work on the server's store in process. In the folder: `kubeconfig`, `csi.sock`, the server's identity in `tls/`, and the
-driver's state in `driver/`; the API objects in `objects.db`, or in memory if nobody wants to keep them.
+The driver answers over gRPC on its sockets, as a sidecar would meet it; clients reach the API server over HTTPS on loopback; controllers
+and agents work on the server's store in process. In the folder: `kubeconfig`, the server's identity in `tls/`, the API objects in
+`objects.db`, or in memory if nobody wants to keep them; `csi.sock` and the driver's state in `driver/`, unless the driver is somebody's
+own; what is mounted in `nodes/NAME/`, laid out as a kubelet's folder; the nodes' sockets in `run/`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import contextlib
 import dataclasses
 import os
 import socket
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -31,58 +33,84 @@ from mooring.apiserver.web.server import ApiServer
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError, first_of
 from mooring.base.folders import refusal
+from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.csi.address import PATH_BYTES_MAX
+from mooring.csi.capabilities import DriverInfo
+from mooring.csi.codes import DriverError
 from mooring.csi.grpc import GrpcDriver
-from mooring.csi.session import Session
+from mooring.csi.session import DriverChanged, Session
 from mooring.dev.controllers import Controllers
+from mooring.dev.driver_form import Form, Reference
+from mooring.dev.drivers import Sockets, Starter
+from mooring.dev.nodes import REGISTRATION, Nodes, node_ids
 from mooring.dev.story import Story
-from mooring.driver.hostpath import HostPath
+from mooring.dev.traced_driver import TracedDriver
 from mooring.driver.layout import Segments
-from mooring.driver.server import serving
 from mooring.kube.client import kubeconfig
 
-_CONNECT_S_MAX: Final = 10.0
 _END_S_MAX: Final = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plane:
-    """The running parts and their addresses. state_folder: the driver's."""
+    """The running parts and their addresses.
 
+    socket: the driver's, for its controller calls. state_folder: the reference driver's, None for another driver. nodes: to be started;
+    None for a driver without a node service. node_ids: the driver's names of the nodes, by theirs.
+    """
+
+    folder: Path
     kubeconfig: Path
     socket: Path
-    state_folder: Path
-    driver_name: str
+    state_folder: Path | None
+    info: DriverInfo
+    nodes: Nodes | None
+    node_ids: Mapping[str, str]
+
+    @property
+    def driver_name(self) -> str:
+        return self.info.name
 
 
 @contextlib.asynccontextmanager
 async def running(
     folder: Path,
+    form: Form,
     *,
-    node_ids: Collection[str],
+    nodes: Sequence[str],
     topology: Mapping[str, Segments],
+    mounts: bool,
     port: int = 0,
     kept: bool = False,
     story: Story,
     clock: Clock,
     randomness: Random,
 ) -> AsyncGenerator[Plane, None]:
-    """The plane, ready, as long as the block runs. A part that fails ends the block with its error.
+    """The plane, ready but for its nodes, as long as the block runs. A part that fails ends the block with its error.
 
-    folder: made when it is missing. node_ids: the nodes that the driver knows; topology: the segments of each, {} for a driver without.
-    port: of the API server, 0 for that of the folder's last start, or a free one. kept: the API objects stay in the folder. Raises
-    ConfigError when the folder, the topology or the port can't be used, or the objects can't be saved any more.
+    folder: made when it is missing. form: of the driver. nodes: their names. topology: the segments of each, {} for a driver without.
+    mounts: False where this process can't mount: the reference driver shows volumes by links then. port: of the API server, 0 for that of
+    the folder's last start, or a free one. kept: the API objects stay in the folder. Raises ConfigError when the folder, the driver, the
+    topology or the port can't be used, or the objects can't be saved any more.
     """
-    build = _Build(folder, node_ids, topology, port, kept, story, clock, randomness)
+    build = _Build(form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness), port, kept)
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
-            driver_name = await build.driver(stack)
             store, durability = await build.objects(stack)
+            sockets = await build.driver(stack, group)
+            session, tasks = await build.session(stack, group, sockets)
+            ids = await node_ids(sockets, clock)
             await build.api_server(stack, store, durability)
-            controllers, tasks = await build.controllers(stack, group, store, durability)
-            yield Plane(build.kubeconfig, build.socket, build.state_folder, driver_name)
+            cluster = LocalCluster(store, clock=clock, randomness=randomness, durability=durability)
+            controllers = Controllers(cluster, session, story, clock, randomness)
+            tasks += [group.create_task(_end_on_failure(durability), name="dev/durability"), *await controllers.started(group)]
+            agents = Nodes(cluster, session.info.name, build.starter, sockets, group, Metrics()) if ids else None
+            state_folder = build.starter.state_folder if isinstance(form, Reference) else None
+            yield Plane(build.starter.folder, build.kubeconfig, sockets.controller, state_folder, session.info, agents, ids)
             await controllers.drain(_END_S_MAX)  # after a good end of the block alone
+            if agents is not None:
+                await agents.stop(_END_S_MAX)
             for task in tasks:
                 task.cancel()
     except BaseExceptionGroup as errors:
@@ -92,35 +120,30 @@ async def running(
 class _Build:
     """The common arguments of the parts, and a method for each that returns when it is ready."""
 
-    def __init__(
-        self,
-        folder: Path,
-        node_ids: Collection[str],
-        topology: Mapping[str, Segments],
-        port: int,
-        kept: bool,
-        story: Story,
-        clock: Clock,
-        randomness: Random,
-    ) -> None:
-        folder = folder.absolute()
-        self._folder, self._port, self._kept = folder, port, kept
-        self._node_ids, self._topology = node_ids, topology
-        self._story, self._clock, self._randomness = story, clock, randomness
-        self.kubeconfig, self.socket, self.state_folder = folder / "kubeconfig", folder / "csi.sock", folder / "driver"
-        _check_length(self.socket)
+    def __init__(self, form: Form, starter: Starter, port: int, kept: bool) -> None:
+        self.starter = starter
+        self._form, self._port, self._kept = form, port, kept
+        self._folder, self._story, self._clock, self._randomness = starter.folder, starter.story, starter.clock, starter.randomness
+        self.kubeconfig = self._folder / "kubeconfig"
+        _check_length(self._folder, starter.registry(starter.nodes[-1]) / REGISTRATION)
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise refusal(folder, error) from None
+            raise refusal(self._folder, error) from None
 
-    async def driver(self, stack: AsyncExitStack) -> str:
-        driver = stack.enter_context(
-            HostPath(self.state_folder, node_ids=self._node_ids, topology=self._topology, randomness=self._randomness)
-        )
-        driver.observe(self._story.called, self._clock)
-        await stack.enter_async_context(serving(driver, str(self.socket)))
-        return driver.name
+    async def driver(self, stack: AsyncExitStack, group: asyncio.TaskGroup) -> Sockets:
+        return await self.starter.start(self._form, stack, group)
+
+    async def session(self, stack: AsyncExitStack, group: asyncio.TaskGroup, sockets: Sockets) -> tuple[Session, list[asyncio.Task[None]]]:
+        """The driver, connected and identified, and the tasks that end with it. Raises ConfigError."""
+        path = str(sockets.controller)
+        client = GrpcDriver(path, clock=self._clock) if sockets.tells else TracedDriver(path, "driver", self._story, clock=self._clock)
+        await client.connect(sockets.patience_s, sockets.advice)
+        stack.push_async_callback(client.close)
+        session = Session(client, clock=self._clock)
+        await _identified(session, sockets)
+        sockets.is_up()
+        return session, [*sockets.tasks, group.create_task(_followed(session), name="dev/driver-session")]
 
     async def objects(self, stack: AsyncExitStack) -> tuple[ObjectStore, Durability]:
         if self._kept:
@@ -145,31 +168,42 @@ class _Build:
             return 0
         return port
 
-    async def controllers(
-        self, stack: AsyncExitStack, group: asyncio.TaskGroup, store: ObjectStore, durability: Durability
-    ) -> tuple[Controllers, list[asyncio.Task[None]]]:
-        """The controllers, their caches filled, and the tasks that end with them."""
-        client = GrpcDriver(str(self.socket), clock=self._clock)
-        await client.connect(_CONNECT_S_MAX)
-        stack.push_async_callback(client.close)
-        session = Session(client, clock=self._clock)
-        await session.start()
-        local = LocalCluster(store, clock=self._clock, randomness=self._randomness, durability=durability)
-        controllers = Controllers(local, session, self._story, self._clock, self._randomness)
-        tasks = [
-            group.create_task(session.run(), name="dev/driver-session"),
-            group.create_task(_end_on_failure(durability), name="dev/durability"),
-        ]
-        return controllers, tasks + await controllers.started(group)
+
+def real(folder: Path) -> Path:
+    """As the mount table has it: without links."""
+    return Path(os.path.realpath(folder))
 
 
-def _check_length(socket_path: Path) -> None:
-    """Raises ConfigError for a folder whose path is too long for a socket."""
+async def _identified(session: Session, sockets: Sockets) -> None:
+    """Raises ConfigError for a driver that does not introduce itself."""
+    try:
+        async with asyncio.timeout(sockets.patience_s) as limit:
+            await session.start()
+    except TimeoutError:
+        assert limit.expired()
+        raise ConfigError(
+            f"driver: it answers on {sockets.controller}, and does not introduce itself within {sockets.patience_s:g} s; {sockets.advice}"
+        ) from None
+    except DriverError as error:
+        raise ConfigError(f"driver: it does not introduce itself: {error}; a driver needs the Identity service of CSI") from None
+
+
+async def _followed(session: Session) -> None:
+    """Raises ConfigError when another driver, or another version of it, answers on the socket."""
+    try:
+        await session.run()
+    except DriverChanged as change:
+        what = "another driver" if change.after is None or change.after.name != change.before.name else "another version of it"
+        raise ConfigError(f"driver: after a restart {what} answers, or one with other capabilities: start mooring dev again") from None
+
+
+def _check_length(folder: Path, socket_path: Path) -> None:
+    """Raises ConfigError for a folder whose path is too long for the sockets below it."""
     spare = PATH_BYTES_MAX - len(os.fsencode(socket_path))
     if spare < 0:
-        length = len(os.fsencode(socket_path.parent))
+        length = len(os.fsencode(folder))
         raise ConfigError(
-            f"state: the folder's path has {length} bytes, and may have {length + spare}, since the driver's unix socket lies in it: "
+            f"state: the folder's path has {length} bytes, and may have {length + spare}, since the driver's unix sockets lie in it: "
             "give a shorter one"
         )
 

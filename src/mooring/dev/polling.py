@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from mooring.api.core import EVENTS
 from mooring.api.meta import Kind
 from mooring.base.errors import MooringError
 from mooring.csi.driver import Call, Driver
@@ -54,7 +55,8 @@ class Polling:
     """cluster: a client over HTTP; driver: a connection of the demo's own. What is found is told in the story."""
 
     def __init__(self, plane: Plane, cluster: Cluster, driver: Driver, story: Story) -> None:
-        self._plane = plane
+        assert plane.state_folder is not None, "the reference driver's state is looked at"
+        self._state_folder = plane.state_folder
         self._cluster = cluster
         self._driver = driver
         self._story = story
@@ -71,7 +73,13 @@ class Polling:
         except TimeoutError:
             whole = [one for one in (await self._cluster.list(kind.whole())).items if one["metadata"]["name"] == name]
             observed = f"its status: {json.dumps(whole[0].get('status'))}" if whole else "it is not there"
-            raise DemoFailed(f"{kind.name} {name} {what}: not within {_WAIT_S_MAX:g} s; {observed}") from None
+            raise DemoFailed(f"{kind.name} {name} {what}: not within {_WAIT_S_MAX:g} s; {observed}{await self._warning(name)}") from None
+
+    async def _warning(self, name: str) -> str:
+        """The last warning that users were given about the object."""
+        events = (await self._cluster.list(EVENTS.whole())).items
+        texts = [one["message"] for one in events if one["type"] == "Warning" and one["involvedObject"]["name"] == name]
+        return f"; its last warning: {texts[-1]}" if texts else ""
 
     async def driver_has(self, handle: str, on: list[str]) -> Volume:
         """Asserts that the driver's word, its state file and its folders agree on the volume being on just these nodes."""
@@ -95,7 +103,7 @@ class Polling:
         self._story.checked("the driver, its state file and its folders agree: there is no volume")
 
     def _state(self) -> State:
-        return read_state(self._plane.state_folder)
+        return read_state(self._state_folder)
 
     def _folders(self) -> list[str]:
-        return sorted(one.name for one in (self._plane.state_folder / "volumes").iterdir())
+        return sorted(one.name for one in (self._state_folder / "volumes").iterdir())

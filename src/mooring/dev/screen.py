@@ -64,9 +64,9 @@ def wrapped(head: str, body: str, width: int) -> str:
 
 
 class PlainScreen:
-    """One line per event, the time first; flushed, so that a pipe gets it at once. On a terminal lines are broken at words.
+    """One line per event, the time first; flushed at once, for pipes. On a terminal, lines are broken at words.
 
-    When nobody reads the stream any more, lines are dropped: the storytellers go on with their work. when_gone: called once, then.
+    Once the reader has closed the stream, lines are dropped and the controllers continue. when_gone: called once, then.
     """
 
     _OK: Part = ("ok: ", "")

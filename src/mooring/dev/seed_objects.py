@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUMES
@@ -13,6 +13,7 @@ from mooring.apiserver.codecs.yamlbody import dump_yaml
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import NotFound
@@ -20,20 +21,22 @@ from mooring.kube.errors import NotFound
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
-def csi_driver(driver_name: str) -> dict[str, Any]:
-    """The CSIDriver of a driver that attaches."""
-    return _object("storage.k8s.io/v1", "CSIDriver", driver_name, {"attachRequired": True})
+def csi_driver(driver_name: str, *, attaches: bool, takes_inline: bool = False) -> dict[str, Any]:
+    """attaches: its volumes are attached by the controller first. takes_inline: pods may bring volumes of their own, too."""
+    spec: dict[str, Any] = {"attachRequired": attaches}
+    if takes_inline:
+        spec |= {"podInfoOnMount": True, "volumeLifecycleModes": ["Persistent", "Ephemeral"], "fsGroupPolicy": "File"}
+    return _object("storage.k8s.io/v1", "CSIDriver", driver_name, spec)
 
 
-def csi_node(driver_name: str, node_name: str, segments: Mapping[str, str]) -> dict[str, Any]:
-    """As the kubelet would write it; the node's id is its name. segments: its topology, {} for none."""
-    driver = {"name": driver_name, "nodeID": node_name, "topologyKeys": sorted(segments)}
-    return _object("storage.k8s.io/v1", "CSINode", node_name, {"drivers": [driver]})
+def csi_node(driver_name: str, node_name: str) -> dict[str, Any]:
+    """For a driver without a node service: the node's id is its name."""
+    return _object("storage.k8s.io/v1", "CSINode", node_name, {"drivers": [{"name": driver_name, "nodeID": node_name}]})
 
 
 def node(name: str, segments: Mapping[str, str]) -> dict[str, Any]:
-    """As a ready kubelet would write it. segments: as for csi_node; they become labels."""
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "there is no kubelet: mooring dev says so"}
+    """As a ready kubelet would write it. segments: its topology, {} for none; they become labels."""
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "there is no kubelet, but an agent of mooring dev"}
     body = _object("v1", "Node", name, {})
     body["metadata"]["labels"] = {"kubernetes.io/hostname": name, **segments}
     return {**body, "status": {"conditions": [ready], "allocatable": {"pods": "110"}, "capacity": {"pods": "110"}}}
@@ -85,46 +88,55 @@ def _object(api_version: str, kind: str, name: str, spec: dict[str, Any]) -> dic
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-CLASS: Final = "hostpath"
-WAITING_CLASS: Final = "hostpath-wait"
-"""Its volumes are made when their first pod has a node."""
+WAITS: Final = "-wait"
+"""Ends the name of the class whose volumes are made when their first pod has a node."""
 VOLUME_BYTES: Final = 1 << 30
 CAPABILITY: Final = csi.VolumeCapability(mount={}, access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER})
 _CALL: Final = Call(timeout_s=5.0)
 
 
+def class_name(*, reference: bool) -> str:
+    """The class of the plane's driver. Somebody's own driver has the same one whatever its name is, so that examples can name it."""
+    return "hostpath" if reference else "dev"
+
+
 async def register(
     cluster: Cluster,
-    driver_name: str,
-    node_ids: Collection[str],
+    driver: DriverCapabilities,
+    nodes: Collection[str],
     topology: Mapping[str, Mapping[str, str]],
     *,
+    reference: bool,
+    has_agents: bool,
     default_class: bool = False,
 ) -> None:
-    """Creates the driver's objects and classes, and the nodes with the driver's ids (their names) and topology ({} for none)."""
-    await _make(cluster, CSI_DRIVERS.whole(), csi_driver(driver_name))
-    await _make(cluster, STORAGE_CLASSES.whole(), storage_class(driver_name, CLASS, default=default_class))
-    await _make(cluster, STORAGE_CLASSES.whole(), storage_class(driver_name, WAITING_CLASS, waits=True))
-    for node_id in dict.fromkeys(node_ids):
-        await _register_node(cluster, driver_name, node_id, topology.get(node_id, {}))
+    """Creates the driver's CSIDriver and classes, and the Nodes.
+
+    topology: the segments of the reference driver's nodes, {} for none. has_agents: the nodes' agents write the CSINodes; where there
+    are none, each node is entered with its name as its id.
+    """
+    name, class_of_driver = driver.name, class_name(reference=reference)
+    wanted = csi_driver(name, attaches=driver.publishes, takes_inline=reference)
+    await _make(cluster, CSI_DRIVERS.whole(), wanted, lambda there: there["spec"].get("attachRequired", True) is driver.publishes)
+    for one in (storage_class(name, class_of_driver, default=default_class), storage_class(name, class_of_driver + WAITS, waits=True)):
+        await _make(cluster, STORAGE_CLASSES.whole(), one, lambda there: there["provisioner"] == name)
+    for node_name in dict.fromkeys(nodes):
+        await _register_node(cluster, node_name, topology.get(node_name, {}))
+        if not has_agents:
+            await _make(cluster, CSI_NODES.whole(), csi_node(name, node_name), lambda there: _names(there, name))
 
 
-async def _register_node(cluster: Cluster, driver_name: str, node_id: str, segments: Mapping[str, str]) -> None:
-    if await _make(cluster, NODES.whole(), node(node_id, segments)):
-        await cluster.patch(NODES, node_id, Patch(PatchType.MERGE, {"spec": {"taints": None}}))  # a new node begins as not ready
-    labels = (await cluster.get(NODES.whole(), node_id))["metadata"].get("labels") or {}
+async def _register_node(cluster: Cluster, node_name: str, segments: Mapping[str, str]) -> None:
+    if await _make(cluster, NODES.whole(), node(node_name, segments)):
+        await cluster.patch(NODES, node_name, Patch(PatchType.MERGE, {"spec": {"taints": None}}))  # a new node begins as not ready
+    labels = (await cluster.get(NODES.whole(), node_name))["metadata"].get("labels") or {}
     if not segments.items() <= labels.items():
-        await cluster.patch(NODES, node_id, Patch(PatchType.MERGE, {"metadata": {"labels": dict(segments)}}))
-    wanted = csi_node(driver_name, node_id, segments)
-    if not await _make(cluster, CSI_NODES.whole(), wanted):
-        there = await cluster.get(CSI_NODES.whole(), node_id)
-        if _topology_keys(there, driver_name) != _topology_keys(wanted, driver_name):  # what a driver has said there can't be changed
-            await cluster.delete(CSI_NODES, node_id)
-            await cluster.create(CSI_NODES.whole(), wanted)
+        await cluster.patch(NODES, node_name, Patch(PatchType.MERGE, {"metadata": {"labels": dict(segments)}}))
 
 
-def _topology_keys(node: Mapping[str, Any], driver_name: str) -> Collection[str]:
-    return next((one.get("topologyKeys") or [] for one in node["spec"]["drivers"] if one["name"] == driver_name), [])
+def _names(there: Mapping[str, Any], driver_name: str) -> bool:
+    """True for a CSINode that has the driver."""
+    return any(one["name"] == driver_name for one in there["spec"].get("drivers") or ())
 
 
 async def make_volume(cluster: Cluster, driver: Driver, driver_name: str, name: str) -> None:
@@ -138,56 +150,59 @@ async def make_volume(cluster: Cluster, driver: Driver, driver_name: str, name: 
     await _make(cluster, PERSISTENT_VOLUMES.whole(), persistent_volume(driver_name, name, answer.volume.volume_id, place))
 
 
-async def _make(cluster: Cluster, kind: Kind[dict[str, Any]], obj: dict[str, Any]) -> bool:
-    """True when it was made. A kept state has it from the last time, perhaps changed since."""
+async def _make(
+    cluster: Cluster, kind: Kind[dict[str, Any]], obj: dict[str, Any], fits: Callable[[dict[str, Any]], bool] = lambda _: True
+) -> bool:
+    """True when it was made. A kept state has it from the last time, perhaps changed since: it stays, unless what can't be changed there
+    does not fit any more."""
+    name = obj["metadata"]["name"]
     try:
-        await cluster.get(kind, obj["metadata"]["name"])
+        if fits(await cluster.get(kind, name)):
+            return False
+        await cluster.delete(kind, name)
     except NotFound:
-        await cluster.create(kind, obj)
-        return True
-    return False
+        pass
+    await cluster.create(kind, obj)
+    return True
 
 
 CLAIM: Final = "my-claim"
 POD: Final = "my-pod"
 WAITING_CLAIM: Final = "my-waiting-claim"
+WAITING_POD: Final = "my-waiting-pod"
 
 
-def examples(driver_name: str, node_name: str, kubeconfig: str) -> str:
-    """kubeconfig: its path, "" for unknown. Each line fits 80 columns, unless that path is long."""
-    return "\n".join(_lines(driver_name, node_name, kubeconfig)) + "\n"
+def examples(storage_class_name: str, kubeconfig: str) -> str:
+    """A script. kubeconfig: its path, "" for unknown. Each line fits 80 columns, unless that path is long."""
+    return "\n".join(_lines(storage_class_name, kubeconfig)) + "\n"
 
 
-def _lines(driver_name: str, node_name: str, kubeconfig: str) -> Iterator[str]:
+def _lines(storage_class_name: str, kubeconfig: str) -> Iterator[str]:
     if kubeconfig:
         yield f"export KUBECONFIG={shlex.quote(kubeconfig)}"
     else:
-        yield "# First the line that mooring dev shows: export KUBECONFIG=..."
+        yield "# First, as mooring dev shows: export KUBECONFIG=..."
     yield from ("", "# A claim: a volume is made for it, and bound.")
-    yield from _applied(claim(CLAIM, CLASS))
+    yield from _applied(claim(CLAIM, storage_class_name))
     yield _bound(CLAIM)
     yield "kubectl get pvc,pv"
-    yield from ("", f"# Its volume on {node_name}, as an attach/detach controller does it for a pod.")
-    yield f"PV=$(kubectl get pvc {CLAIM} -o jsonpath='{{.spec.volumeName}}')"
-    attachment = f"{CLAIM}-on-{node_name}"
-    yield from _applied(volume_attachment(driver_name, attachment, "$PV", node_name), quoted=False)
-    yield "kubectl wait --for=jsonpath='{.status.attached}'=true \\"
-    yield f"  volumeattachment/{attachment}"
-    yield from ("", "# Detached, and deleted.")
-    yield f"kubectl delete volumeattachment {attachment}"
+    yield from ("", "# A pod with it: attached to its node, staged, published; then it runs.")
+    yield from _applied(pod(POD, CLAIM))
+    yield f"kubectl wait --for=condition=Ready pod/{POD}"
+    yield "kubectl get pods,volumeattachments -o wide"
+    yield from ("", "# Taken from the pod, unstaged, detached; then the pod is gone. Deleted.")
+    yield f"kubectl delete pod {POD}"
     yield f"kubectl delete pvc {CLAIM}"
-    yield from ("", f"# Volumes of {WAITING_CLASS} are made where their first pod goes.")
-    yield from _applied(claim(WAITING_CLAIM, WAITING_CLASS), pod(POD, WAITING_CLAIM))
-    yield _bound(WAITING_CLAIM)
+    yield from ("", f"# Volumes of {storage_class_name}{WAITS} are made where their first pod goes.")
+    yield from _applied(claim(WAITING_CLAIM, f"{storage_class_name}{WAITS}"), pod(WAITING_POD, WAITING_CLAIM))
+    yield f"kubectl wait --for=condition=Ready pod/{WAITING_POD}"
     yield "kubectl get pods,pvc -o wide"
-    yield from ("", "# Nothing ends a pod on a node without a kubelet: by force, then its claim.")
-    yield f"kubectl delete pod {POD} --force --grace-period=0"
+    yield f"kubectl delete pod {WAITING_POD}"
     yield f"kubectl delete pvc {WAITING_CLAIM}"
 
 
-def _applied(*objects: dict[str, Any], quoted: bool = True) -> Iterator[str]:
-    """quoted: the shell leaves it as it is."""
-    yield "kubectl apply -f - <<" + ("'EOF'" if quoted else "EOF")
+def _applied(*objects: dict[str, Any]) -> Iterator[str]:
+    yield "kubectl apply -f - <<'EOF'"
     yield from "---\n".join(dump_yaml(one).decode() for one in objects).splitlines()
     yield "EOF"
 

@@ -31,13 +31,13 @@ class _Known:
 
 
 class Repeats:
-    """Counts."""
+    """Counts how often each key has occurred, and since when."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
 
     def seen(self, key: Hashable, at_s: float, name: str) -> Again | None:
-        """None for the first time. name: what it is called now, "" for as it was called then."""
+        """The earlier occurrences of the key; None the first time. name: its name from now on, "" for the one it had."""
         known = self._known.get(key)
         if known is None:
             self._known[key] = _Known(name, at_s)
@@ -145,12 +145,12 @@ class Story:
             self.writes[who] += 1
         self.happened(who, what, via="API", problem=problem, seconds=seconds, same=same, name=name)
 
-    def called(self, record: CallRecord) -> None:
-        """A call to the driver has ended; the driver tells it."""
+    def called(self, record: CallRecord, who: str = "driver") -> None:
+        """A call to the driver has ended. who: the part of it that was called; the node's, for calls of a node's agent."""
         failed = record.error is not None
         (self.failed_calls if failed else self.calls)[record.rpc] += 1
         what = f"{record.rpc} {message_summary(record.request)}".rstrip()
         result = "" if failed else message_summary(record.response) or "OK"
         problem = str(record.error or "")
         same = f"{what} {problem}" if failed else ""
-        self.happened("driver", what, via="CSI", result=result, problem=problem, seconds=record.seconds, same=same, name=record.rpc)
+        self.happened(who, what, via="CSI", result=result, problem=problem, seconds=record.seconds, same=same, name=record.rpc)

@@ -15,9 +15,12 @@ LINE_MAX: Final = 400
 """Characters of a line from which on only ids are added."""
 _ENTRIES_MAX: Final = 5
 
-_ID: Final = re.compile(r"[-_]ids?$")
+_ID: Final = re.compile(r"[-_](ids?|path)$")
+"""Names of values that people paste: they are never cut."""
+_PRECONDITIONS: Final = frozenset({"metadata.resourceVersion", "metadata.uid"})
+"""Fields of a patch that change nothing."""
 _TYPE: Final = re.compile(r"\btype=")
-"""What each entry of a list of capabilities would begin with."""
+"""The common prefix of the entries of a list of capabilities."""
 
 
 def message_summary(text: str) -> str:
@@ -65,7 +68,8 @@ def _fields(path: str, value: Any) -> Iterator[tuple[str, str]]:
         for key, inner in value.items():
             yield from _fields(f"{path}.{key}" if path else key, inner)
     else:
-        yield path, f"{path.removeprefix('metadata.')}={_plain(path, value)}"
+        if path not in _PRECONDITIONS:
+            yield path, f"{path.removeprefix('metadata.')}={_plain(path, value)}"
 
 
 def _operation(step: dict[str, Any]) -> str:

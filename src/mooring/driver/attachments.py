@@ -7,7 +7,7 @@ from typing import Final
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.core import Core
-from mooring.driver.publishing import check_may_publish, check_published, check_reach, unsupported
+from mooring.driver.publishing import check_left_node, check_may_publish, check_published, check_reach, unsupported
 from mooring.driver.sdk import Plugin
 from mooring.driver.state import Publication, Volume
 
@@ -49,6 +49,7 @@ class Attachments(Plugin):
         if volume is not None:
             left = volume.unpublished_from(request.node_id)
             if left != volume:
+                check_left_node(volume, request.node_id, self._core.rules)
                 self._core.journal.put(state.with_volume(left))
         await self._core.journal.flushed()
         return csi.ControllerUnpublishVolumeResponse()

@@ -1,4 +1,4 @@
-"""CSI's own rules for messages: required fields, sizes, capabilities. Broken rules are told as `field: problem`, the first one only."""
+"""CSI's own rules for requests: required fields, sizes, capabilities. Broken rules are told as `field: problem`, the first one only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ MAP_BYTES_MAX: Final = 4096  # of all keys and values together; the same for mou
 
 _REQUIRED: Final[Mapping[type[Message], tuple[str, ...]]] = {
     csi.CreateVolumeRequest: ("name", "volume_capabilities"),
-    csi.CreateVolumeResponse: ("volume", "volume.volume_id"),
     csi.DeleteVolumeRequest: ("volume_id",),
     csi.ControllerPublishVolumeRequest: ("volume_id", "node_id", "volume_capability"),
     csi.ControllerUnpublishVolumeRequest: ("volume_id",),
@@ -30,13 +29,27 @@ _REQUIRED: Final[Mapping[type[Message], tuple[str, ...]]] = {
     csi.CreateSnapshotRequest: ("name", "source_volume_id"),
     csi.DeleteSnapshotRequest: ("snapshot_id",),
     csi.GetSnapshotRequest: ("snapshot_id",),
+    csi.CreateVolumeGroupSnapshotRequest: ("name", "source_volume_ids"),
+    csi.DeleteVolumeGroupSnapshotRequest: ("group_snapshot_id",),
+    csi.GetVolumeGroupSnapshotRequest: ("group_snapshot_id",),
+    csi.NodeStageVolumeRequest: ("volume_id", "staging_target_path", "volume_capability"),
+    csi.NodeUnstageVolumeRequest: ("volume_id", "staging_target_path"),
+    csi.NodePublishVolumeRequest: ("volume_id", "target_path", "volume_capability"),
+    csi.NodeUnpublishVolumeRequest: ("volume_id", "target_path"),
+    csi.NodeGetVolumeStatsRequest: ("volume_id", "volume_path"),
+    csi.NodeExpandVolumeRequest: ("volume_id", "volume_path"),
 }
+"""snapshot_ids of groups are not among them, though CSI says REQUIRED: csi-sanity leaves them out and wants the driver's own answer."""
 
 _BANNED: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SECRET_KEY: Final = re.compile(r"[A-Za-z0-9_.-]+")
-_NO_LIMIT: Final = frozenset({"message", "volume_path", "target_path", "staging_target_path"})  # texts for people; paths of the system
+_MADE_PATHS: Final = frozenset({"target_path", "staging_target_path"})
+_PATHS: Final = frozenset({"volume_path", *_MADE_PATHS})
+_NO_LIMIT: Final = frozenset({"message", *_PATHS})  # texts for people; paths of the system
+_EPHEMERAL: Final = "csi.storage.k8s.io/ephemeral"  # in volume_context: an inline volume, which is never staged
 
 _Capability = csi.ControllerServiceCapability.RPC
+_NodeCapability = csi.NodeServiceCapability.RPC
 _Service = csi.PluginCapability.Service
 _Mode = csi.VolumeCapability.AccessMode
 _FINE_GRAINED_MODES: Final = frozenset({_Mode.SINGLE_NODE_SINGLE_WRITER, _Mode.SINGLE_NODE_MULTI_WRITER})
@@ -44,25 +57,31 @@ _FINE_GRAINED_MODES: Final = frozenset({_Mode.SINGLE_NODE_SINGLE_WRITER, _Mode.S
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advertised:
-    """A driver's capabilities, as numbers of the controller's and of the plugin's list."""
+    """A driver's capabilities, as numbers of the controller's, the plugin's and the node's list."""
 
     controller: frozenset[int]
     plugin: frozenset[int]
+    node: frozenset[int] = frozenset()
 
 
 def request_fault(request: Message, advertised: Advertised) -> str | None:
     """The problem of a request to a driver that advertises this, None for none."""
-    faults = (fault for rule in (_missing, _capabilities, _source, _ranges, _texts, _sizes) for fault in rule(request))
+    faults = (fault for rule in (missing, _capabilities, _source, _ranges, _texts, _paths, sizes) for fault in rule(request))
     return next(faults, None) or next(_unadvertised(request, advertised), None)
 
 
-def response_fault(response: Message) -> str | None:
-    """The problem of a driver's response, None for none."""
-    return next((fault for rule in (_missing, _sizes) for fault in rule(response)), None)
+def precondition_fault(request: Message, advertised: Advertised) -> str | None:
+    """A step that must come before this request and did not, None for none."""
+    if not isinstance(request, csi.NodePublishVolumeRequest) or request.staging_target_path:
+        return None
+    if _NodeCapability.STAGE_UNSTAGE_VOLUME not in advertised.node or request.volume_context.get(_EPHEMERAL) == "true":
+        return None
+    return "staging_target_path is required: this driver's volumes are staged first"
 
 
-def _missing(message: Message) -> Iterator[str]:
-    for path in _REQUIRED.get(type(message), ()):
+def missing(message: Message, required: Mapping[type[Message], tuple[str, ...]] = _REQUIRED) -> Iterator[str]:
+    """The required fields that are not set. required: their paths, as in `volume.volume_id`, by the type of the message."""
+    for path in required.get(type(message), ()):
         owner: Any = message
         *parents, name = path.split(".")
         for parent in parents:
@@ -120,7 +139,16 @@ def _texts(request: Message) -> Iterator[str]:
             yield from (f"secrets: key {key!r} is not of letters, digits, -, _ and ." for key in value if not _SECRET_KEY.fullmatch(key))
 
 
-def _sizes(message: Message, path: str = "") -> Iterator[str]:
+def _paths(request: Message) -> Iterator[str]:
+    """Paths that a driver makes or removes must be absolute. volume_path is only looked at: any text that names nothing is NotFound."""
+    for field, value in request.ListFields():
+        if field.name in _PATHS and "\0" in value:
+            yield f"{field.name}: has a NUL byte"
+        if field.name in _MADE_PATHS and not value.startswith("/"):
+            yield f"{field.name}: {value!r} is not absolute"
+
+
+def sizes(message: Message, path: str = "") -> Iterator[str]:
     """Strings, maps and mount_flags that are longer than CSI allows, at any depth."""
     for field, value in message.ListFields():
         here = f"{path}{field.name}"
@@ -134,7 +162,7 @@ def _sizes(message: Message, path: str = "") -> Iterator[str]:
                 yield from _over(here, len(text.encode()), limit)
         elif field.type == FieldDescriptor.TYPE_MESSAGE:
             for number, part in enumerate(value) if field.is_repeated else ((None, value),):
-                yield from _sizes(part, f"{here}." if number is None else f"{here}[{number}].")
+                yield from sizes(part, f"{here}." if number is None else f"{here}[{number}].")
 
 
 def _over(path: str, size: int, limit: int) -> Iterator[str]:
@@ -144,15 +172,17 @@ def _over(path: str, size: int, limit: int) -> Iterator[str]:
 
 def _unadvertised(request: Message, advertised: Advertised) -> Iterator[str]:
     """Fields that a caller must leave alone unless the driver says that it knows them."""
-    for path, needed in _controller_needs(request):
-        if needed not in advertised.controller:
-            yield _lacking(path, _Capability.Type.Name(needed))
+    on_node = type(request).__name__.startswith("Node")
+    names, has = (_NodeCapability.Type, advertised.node) if on_node else (_Capability.Type, advertised.controller)
+    for path, needed in (_node_needs if on_node else _controller_needs)(request):
+        if needed not in has:
+            yield _lacking(path, names.Name(needed))
     wants_topology = isinstance(request, csi.CreateVolumeRequest) and request.HasField("accessibility_requirements")
     if wants_topology and _Service.VOLUME_ACCESSIBILITY_CONSTRAINTS not in advertised.plugin:
         yield _lacking("accessibility_requirements", "VOLUME_ACCESSIBILITY_CONSTRAINTS")
 
 
-def _controller_needs(request: Message) -> Iterator[tuple[str, _Capability.Type]]:
+def _controller_needs(request: Message) -> Iterator[tuple[str, int]]:
     """The fields of a request that need a controller capability, with that capability."""
     for path, capability in _all_capabilities(request):
         if capability.access_mode.mode in _FINE_GRAINED_MODES:
@@ -166,6 +196,15 @@ def _controller_needs(request: Message) -> Iterator[tuple[str, _Capability.Type]
             yield "volume_content_source.volume", _Capability.CLONE_VOLUME
         if request.mutable_parameters:
             yield "mutable_parameters", _Capability.MODIFY_VOLUME
+
+
+def _node_needs(request: Message) -> Iterator[tuple[str, int]]:
+    """The fields of a request to a node that need a capability of the node's."""
+    for path, capability in _all_capabilities(request):
+        if capability.access_mode.mode in _FINE_GRAINED_MODES:
+            yield f"{path}.access_mode.mode", _NodeCapability.SINGLE_NODE_MULTI_WRITER
+        if capability.mount.volume_mount_group:
+            yield f"{path}.mount.volume_mount_group", _NodeCapability.VOLUME_MOUNT_GROUP
 
 
 def _lacking(path: str, capability: str) -> str:

@@ -60,7 +60,7 @@ class _Tree:
     def fill(self, here: int, there: int, path: tuple[str, ...]) -> None:
         """Copies what is in the open folder `here` to the open folder `there`, then makes that look like it."""
         if len(path) > DEPTH_MAX:
-            raise OSError(errno.ELOOP, f"folders lie more than {DEPTH_MAX} deep in each other")
+            raise OSError(errno.ELOOP, f"folders are nested more than {DEPTH_MAX} deep")
         for name in sorted(os.listdir(here)):
             self._check()
             with contextlib.suppress(_Vanished):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from mooring.base.clock import Clock
 from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
@@ -12,6 +14,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.filling import Filling
 from mooring.driver.journal import Journal
 from mooring.driver.layout import Layout, Limits
+from mooring.driver.rules import Rules
 from mooring.driver.state import Snapshot, State, Volume
 from mooring.driver.statefile import StateFolder
 
@@ -27,6 +30,7 @@ class Core:
     limits: Limits
     mutable_names: Collection[str]
     snapshot_delay_s: float
+    rules: Rules
     clock: Clock
     randomness: Random
 
@@ -36,6 +40,33 @@ class Core:
 
     def now_ns(self) -> int:
         return int(self.clock.wall_s() * 1e9)
+
+    def new_snapshot(self, name: str, volume: Volume, now_ns: int, group_id: str = "") -> Snapshot:
+        """The record of a snapshot that is still to be filled."""
+        return Snapshot(
+            f"snap-{self.randomness.uid()}",
+            name,
+            volume.id,
+            volume.capacity_bytes,
+            volume.is_block,
+            now_ns,
+            now_ns + int(self.snapshot_delay_s * 1e9),
+            is_filling=True,
+            is_image=volume.is_image,
+            group_id=group_id,
+        )
+
+    def described_snapshot(self, snapshot: Snapshot) -> csi.Snapshot:
+        taken = Timestamp()
+        taken.FromNanoseconds(snapshot.taken_ns)
+        return csi.Snapshot(
+            snapshot_id=snapshot.id,
+            source_volume_id=snapshot.source_id,
+            size_bytes=snapshot.size_bytes,
+            creation_time=taken,
+            ready_to_use=not snapshot.is_filling and snapshot.ready_ns <= self.now_ns(),
+            group_snapshot_id=snapshot.group_id,
+        )
 
     def known(self, volume_id: str) -> Volume:
         volume = self.state.volumes.get(volume_id)
@@ -64,14 +95,6 @@ class Core:
         elif volume.source_id:
             answer.content_source.volume.volume_id = volume.source_id
         return answer
-
-    def condition(self, volume: Volume) -> csi.VolumeCondition:
-        what = "file" if volume.is_block else "folder"
-        if volume.is_filling:
-            return csi.VolumeCondition(abnormal=False, message="the volume's data is being copied")
-        if self.folder.data(volume.id).exists():
-            return csi.VolumeCondition(abnormal=False, message=f"the volume's {what} is there")
-        return csi.VolumeCondition(abnormal=True, message=f"the volume's {what} is gone")
 
 
 def check_whole(record: Volume | Snapshot) -> None:

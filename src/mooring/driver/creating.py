@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from mooring.base.flagkinds import read_bool
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.layout import Layout, Limits, chosen, left_bytes
@@ -14,7 +15,7 @@ from mooring.driver.state import Snapshot, State, Volume
 SECTOR_BYTES: Final = 512
 KIND: Final = "kind"
 OF_THE_CLUSTER: Final = "csi.storage.k8s.io/"
-"""What provisioners and snapshotters add to the parameters of a class."""
+"""The prefix of the parameters that provisioners and snapshotters add to those of a class."""
 
 
 def check_capabilities(capabilities: Iterable[csi.VolumeCapability]) -> None:
@@ -43,6 +44,22 @@ def check_parameters(parameters: Mapping[str, str], limits: Limits) -> None:
     if kind is not None and kind not in limits.kinds:
         there = ", ".join(sorted(limits.kinds))
         raise DriverError(Code.INVALID_ARGUMENT, f"parameters: there is no {KIND} {kind!r}: take one of {there}")
+
+
+IGNORE_FAILED_READ: Final = "ignoreFailedRead"
+"""Of snapshots, as csi-driver-host-path has it: true or false. No read fails here that could be ignored."""
+
+
+def check_snapshot_parameters(parameters: Mapping[str, str]) -> None:
+    """Raises InvalidArgument for parameters that snapshots of this driver do not have."""
+    unknown = sorted(key for key in parameters if key != IGNORE_FAILED_READ and not key.startswith(OF_THE_CLUSTER))
+    if unknown:
+        what = f"parameters: {unknown[0]!r} is not known: this driver's snapshots have {IGNORE_FAILED_READ!r} alone, take it out"
+        raise DriverError(Code.INVALID_ARGUMENT, what)
+    try:
+        read_bool(parameters.get(IGNORE_FAILED_READ, "false"))
+    except ValueError:
+        raise DriverError(Code.INVALID_ARGUMENT, f"parameters: {IGNORE_FAILED_READ!r} must be true or false") from None
 
 
 def check_mutable(parameters: Mapping[str, str], accepted: Collection[str]) -> None:
@@ -81,14 +98,14 @@ def wants_block(request: csi.CreateVolumeRequest) -> bool:
     return request.volume_capabilities[0].HasField("block")
 
 
-def wanted_bytes(wanted: csi.CapacityRange, limits: Limits, source_bytes: int = 0, *, is_block: bool = False) -> int:
+def wanted_bytes(wanted: csi.CapacityRange, limits: Limits, source_bytes: int = 0, *, is_file: bool = False) -> int:
     """The size of a new volume, that of its source or more. Raises OutOfRange when no size fits, InvalidArgument for a source too large."""
     size = wanted.required_bytes or min(limits.volume_bytes_default, limits.volume_bytes_max, wanted.limit_bytes or limits.volume_bytes_max)
     if source_bytes > (wanted.required_bytes or wanted.limit_bytes or source_bytes):
         what = f"capacity_range: {wanted.required_bytes or wanted.limit_bytes} bytes are less than the {source_bytes} of the source"
         raise DriverError(Code.INVALID_ARGUMENT, f"{what}: ask for as many")
     size = max(size, source_bytes)
-    if is_block:
+    if is_file:
         size = -(-size // SECTOR_BYTES) * SECTOR_BYTES
     if size > limits.volume_bytes_max:
         what = f"{size} bytes are more than the largest volume, {limits.volume_bytes_max} bytes: ask for less"
@@ -99,13 +116,16 @@ def wanted_bytes(wanted: csi.CapacityRange, limits: Limits, source_bytes: int = 
     return size
 
 
-def planned(state: State, request: csi.CreateVolumeRequest, layout: Layout, limits: Limits, volume_id: str, now_ns: int) -> Volume:
-    """The record of the new volume that a request asks for, to be filled if it has a source. Raises DriverError."""
+def planned(
+    state: State, request: csi.CreateVolumeRequest, layout: Layout, limits: Limits, volume_id: str, now_ns: int, *, images: bool = False
+) -> Volume:
+    """The record of the new volume that a request asks for, to be filled if it has a source. images: not folders. Raises DriverError."""
     check_parameters(request.parameters, limits)
     source = found_source(state, request, now_ns)
     is_block = wants_block(request)
-    source_bytes = 0 if source is None else source.size_bytes if isinstance(source, Snapshot) else source.capacity_bytes
-    size = wanted_bytes(request.capacity_range, limits, source_bytes, is_block=is_block)
+    is_image = not is_block and (images if source is None else source.is_image)
+    source_bytes = 0 if source is None else source.size_bytes
+    size = wanted_bytes(request.capacity_range, limits, source_bytes, is_file=is_block or is_image)
     place, kind = chosen(state, limits, layout, request, size)
     return Volume(
         volume_id,
@@ -118,6 +138,7 @@ def planned(state: State, request: csi.CreateVolumeRequest, layout: Layout, limi
         mutable_parameters=dict(request.mutable_parameters),
         source_id=source_of(request),
         is_filling=source is not None,
+        is_image=is_image,
     )
 
 
@@ -148,7 +169,7 @@ def grown_bytes(state: State, volume: Volume, wanted: csi.CapacityRange, limits:
         raise DriverError(Code.OUT_OF_RANGE, f"capacity_range: limit_bytes is {wanted.limit_bytes}, but {what}")
     if wanted.required_bytes <= volume.capacity_bytes:
         return volume.capacity_bytes
-    size = wanted_bytes(wanted, limits, is_block=volume.is_block)
+    size = wanted_bytes(wanted, limits, is_file=volume.is_file)
     left = left_bytes(state, limits, volume.segments, volume.kind)
     if size - volume.capacity_bytes > left:
         what = f"{size - volume.capacity_bytes} bytes more asked for, {left} are left: delete volumes, or ask for less"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Final
 
 from mooring.base.log import logger
@@ -20,16 +24,20 @@ COPIES_MAX: Final = 4
 """At once; others wait for their turn."""
 
 
+Still = Callable[[Path], AbstractContextManager[None]]
+
+
 class _Stopped(Exception):
-    """The driver ends: the next one removes what is there."""
+    """Raised when the driver stops; the next start deletes partial data."""
 
 
 class Filling:
-    """The copies of one driver, from `begin` to their end."""
+    """The copies of one driver, from their beginning to their end. still: keeps others from writing to a file while it is copied."""
 
-    def __init__(self, journal: Journal, folder: StateFolder) -> None:
+    def __init__(self, journal: Journal, folder: StateFolder, still: Still) -> None:
         self._journal = journal
         self._folder = folder
+        self._still = still
         self._running: dict[str, asyncio.Future[None]] = {}
         self._threads = ThreadPoolExecutor(COPIES_MAX, thread_name_prefix="driver/copy")
         self._stop = threading.Event()
@@ -62,8 +70,8 @@ class Filling:
 
     def _copy(self, record: Volume | Snapshot) -> None:
         """In a thread."""
-        size = record.size_bytes if isinstance(record, Snapshot) else record.capacity_bytes
-        self._folder.copy(record.source_id, record.id, size if record.is_block else None, self._check)
+        with self._still(self._folder.data(record.source_id)) if record.is_file else contextlib.nullcontext():
+            self._folder.copy(record.source_id, record.id, record.size_bytes if record.is_file else None, self._check)
 
     def _check(self) -> None:
         if self._stop.is_set():

@@ -15,9 +15,11 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.csi.codes import Code, DriverError
+from mooring.csi.deadlines import ending_in, time_left_s
 from mooring.csi.driver import Rpc
 from mooring.csi.redact import redacted, scrubbed
-from mooring.driver.checks import Advertised, request_fault, response_fault
+from mooring.driver.checks import Advertised, precondition_fault, request_fault
+from mooring.driver.response_checks import response_fault
 
 _log = logger(__name__)
 
@@ -30,6 +32,13 @@ _LOCKED_BY: Final[Mapping[str, tuple[str, str]]] = {
     "controller_modify_volume": ("volume", "volume_id"),
     "create_snapshot": ("snapshot name", "name"),
     "delete_snapshot": ("snapshot", "snapshot_id"),
+    "create_volume_group_snapshot": ("group snapshot name", "name"),
+    "delete_volume_group_snapshot": ("group snapshot", "group_snapshot_id"),
+    "node_stage_volume": ("volume", "volume_id"),
+    "node_unstage_volume": ("volume", "volume_id"),
+    "node_publish_volume": ("volume", "volume_id"),
+    "node_unpublish_volume": ("volume", "volume_id"),
+    "node_expand_volume": ("volume", "volume_id"),
 }
 """The calls that change something: what they lock, and the field that names it."""
 
@@ -86,6 +95,8 @@ class Guard:
             raise DriverError(Code.UNIMPLEMENTED, f"this driver has no {rpc.name}")
         if fault := request_fault(request, advertised):
             raise DriverError(Code.INVALID_ARGUMENT, fault)
+        if fault := precondition_fault(request, advertised):
+            raise DriverError(Code.FAILED_PRECONDITION, fault)
         with self._only_one(rpc, request):
             response: Message = await _carried_out(rpc, method, request)
         fault = response_fault(response) if isinstance(response, rpc.response_type) else f"it is no {rpc.response_type.DESCRIPTOR.name}"
@@ -109,6 +120,20 @@ class Guard:
             yield
         finally:
             del self._running[key]
+
+
+async def patiently(rpc: Rpc[Any, Any], method: Method, limit_s: float | None, request: Message) -> Any:
+    """The method's answer. A caller that waits without end is answered after the limit, so that its volume does not stay locked."""
+    if limit_s is None or time_left_s() is not None:
+        return await method(request)
+    try:
+        async with asyncio.timeout(limit_s) as limit:
+            with ending_in(limit_s):
+                return await method(request)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise DriverError(Code.DEADLINE_EXCEEDED, f"{rpc.name} took longer than {limit_s:g} s") from None
 
 
 async def _carried_out(rpc: Rpc[Any, Any], method: Method, request: Message) -> Any:

@@ -1,15 +1,17 @@
-"""The reference driver: volumes are folders or files on this machine, and attaching is book-keeping with the rules of a real disk.
+"""The reference driver: volumes are folders, files or file systems on this machine, and attaching is book-keeping with a real disk's rules.
 
 It is what `mooring dev` runs, and what drivers can be measured by: every call is idempotent, every answer is on the disk before it
 is given (`driver/journal.py`), and a kill at any moment loses nothing that was answered (`driver/statefile.py`). It serves volumes
-that it has created, and no others: who wants a PersistentVolume made by hand creates the volume with CreateVolume first and takes
-the id as the volume's handle. Identity and controller services; the node's come later.
+that it has created, and pods' own volumes; who wants a PersistentVolume made by hand creates the volume with CreateVolume first and takes
+the id as the volume's handle.
 
-The calls are in `volumes.py`, `attachments.py`, `snapshots.py` and `questions.py`.
+The controller's calls are in `volumes.py`, `attachments.py`, `snapshots.py`, `group_snapshots.py` and `questions.py`; the node's in
+`node/staging.py`, `node/targets.py` and `node/figures.py`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -17,28 +19,49 @@ from typing import Final, Self
 
 import mooring
 from mooring.base.clock import Clock, LoopClock
+from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.driver.attachments import Attachments
-from mooring.driver.capabilities import Capability, Expansion, Service, left_out
+from mooring.driver.capabilities import NODE, Capability, Expansion, NodeCapability, Service, left_out
 from mooring.driver.core import Core
 from mooring.driver.filling import Filling
+from mooring.driver.group_snapshots import GroupSnapshots
 from mooring.driver.journal import Journal
 from mooring.driver.layout import Layout, Limits, Segments
+from mooring.driver.node.figures import Figures
+from mooring.driver.node.part import NodePart
+from mooring.driver.node.staging import Staging
+from mooring.driver.node.targets import Targets
+from mooring.driver.node.volume_locks import VolumeLocks
+from mooring.driver.node.way import Way
 from mooring.driver.questions import Questions
+from mooring.driver.rules import Rules
 from mooring.driver.snapshots import Snapshots
-from mooring.driver.statefile import StateFolder
+from mooring.driver.statefile import StateFolder, encoded
 from mooring.driver.volumes import Volumes
 
 DRIVER_NAME: Final = "hostpath.csi.mooring"
+_GROUP_CALLS: Final = frozenset({"create_volume_group_snapshot", "delete_volume_group_snapshot", "get_volume_group_snapshot"})
 
 
-class HostPath(Volumes, Attachments, Snapshots, Questions):
-    """A driver over one folder; holds the folder until `close`.
+class NodeService(Staging, Targets, Figures):
+    """One node of a host-path driver, on a socket of its own: `HostPath.node` makes it."""
+
+    def __init__(self, part: NodePart, driver: HostPath) -> None:
+        self.name, self.vendor_version = driver.name, driver.vendor_version
+        self.withheld, self.node_flags, self.volume_expansion = driver.withheld, driver.node_flags, driver.volume_expansion
+        self.plugin_flags = driver.plugin_flags
+        self._node = part
+
+
+class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Staging, Targets, Figures):
+    """A driver over one folder, with the first of its nodes; holds the folder until `close`.
 
     node_ids: the nodes that volumes can be published on. attach: False leaves out publishing, for a driver that needs no attach. topology:
-    the segments of each node, all with the same keys; none for a driver without topology. without: numbers of omitted controller
-    capabilities. mutable_names: the accepted mutable parameters, none for all. snapshot_delay_s: until a new snapshot is ready. Raises
-    ConfigError for a nonsensical topology or an unusable folder.
+    the segments of each node, all with the same keys; none for a driver without topology. without, without_on_nodes: numbers of omitted
+    capabilities of the controller and of nodes. group_snapshots: False leaves them out. mutable_names: the accepted mutable parameters,
+    none for all. snapshot_delay_s: until a new snapshot is ready. way: how volumes come to paths. Raises ConfigError for a nonsensical
+    topology or an unusable folder.
     """
 
     controller_flags: Collection[int] = (
@@ -48,6 +71,7 @@ class HostPath(Volumes, Attachments, Snapshots, Questions):
         Capability.SINGLE_NODE_MULTI_WRITER,
         Capability.VOLUME_CONDITION,
     )
+    node_flags: Collection[int] = (NodeCapability.VOLUME_CONDITION, NodeCapability.SINGLE_NODE_MULTI_WRITER)
     volume_expansion: Collection[int] = (Expansion.ONLINE,)
 
     def __init__(
@@ -58,11 +82,15 @@ class HostPath(Volumes, Attachments, Snapshots, Questions):
         randomness: Random,
         name: str = DRIVER_NAME,
         limits: Limits | None = None,
+        rules: Rules | None = None,
         attach: bool = True,
         topology: Mapping[str, Segments] | None = None,
         without: Collection[int] = (),
+        without_on_nodes: Collection[int] = (),
+        group_snapshots: bool = True,
         mutable_names: Collection[str] = (),
         snapshot_delay_s: float = 0.0,
+        way: Way | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.name = name
@@ -71,12 +99,23 @@ class HostPath(Volumes, Attachments, Snapshots, Questions):
         if layout.has_topology:
             self.plugin_flags = (Service.VOLUME_ACCESSIBILITY_CONSTRAINTS,)
         lacking = {*without} if attach else {*without, Capability.PUBLISH_UNPUBLISH_VOLUME}
-        self.withheld, self.controller_flags = left_out(self.controller_flags, lacking)
-        if Capability.EXPAND_VOLUME in lacking:
-            self.volume_expansion = ()
+        rules = rules or Rules()
+        self._leave_out(lacking, {*without_on_nodes}, rules, group_snapshots=group_snapshots)
+        rules = dataclasses.replace(
+            rules,
+            attach="controller_publish_volume" not in self.withheld,
+            stages="node_stage_volume" not in self.withheld,
+            grows_on_nodes="node_expand_volume" not in self.withheld,
+        )
         self._folder, state = StateFolder.opened(folder)
+        self._way = way or Way(self._folder.path)
+        try:
+            self._way.check(rules)
+        except ConfigError:
+            self._folder.close()
+            raise
         self._journal = Journal(state, self._folder.write)
-        self._filling = Filling(self._journal, self._folder)
+        self._filling = Filling(self._journal, self._folder, self._way.held_still)
         self._core = Core(
             self._journal,
             self._folder,
@@ -85,12 +124,42 @@ class HostPath(Volumes, Attachments, Snapshots, Questions):
             limits or Limits(),
             frozenset(mutable_names),
             snapshot_delay_s,
+            rules,
             clock or LoopClock(),
             randomness,
         )
+        self._node = NodePart(self._core, next(iter(node_ids)), self._way, VolumeLocks())
+        self._way.thaw([state.volumes[key] for key in state.volumes])
+
+    def _leave_out(self, lacking: set[int], on_nodes: set[int], rules: Rules, *, group_snapshots: bool) -> None:
+        """Withholds the methods, and drops the flags, of what this driver is to lack."""
+        if Capability.EXPAND_VOLUME in lacking:
+            self.volume_expansion = ()
+        if Capability.SINGLE_NODE_MULTI_WRITER in lacking:
+            on_nodes.add(NodeCapability.SINGLE_NODE_MULTI_WRITER)
+        if rules.mount_group:
+            self.node_flags = (*self.node_flags, NodeCapability.VOLUME_MOUNT_GROUP)
+        withheld, self.controller_flags = left_out(self.controller_flags, lacking)
+        withheld_on_nodes, self.node_flags = left_out(self.node_flags, on_nodes, NODE)
+        no_groups = not group_snapshots or Capability.CREATE_DELETE_SNAPSHOT in lacking
+        self.withheld = withheld | withheld_on_nodes | (_GROUP_CALLS if no_groups else frozenset())
+
+    @property
+    def node_ids(self) -> tuple[str, ...]:
+        return tuple(self._core.layout.nodes)
+
+    def node(self, node_id: str) -> NodeService:
+        """Another node of this driver, to be served on a socket of its own. Raises ConfigError for one that there is not."""
+        if node_id not in self._core.layout.nodes:
+            raise ConfigError(f"there is no node {node_id!r}: name it with node-id too")
+        return NodeService(dataclasses.replace(self._node, node_id=node_id), self)
+
+    def state_dump(self) -> bytes:
+        """What the driver knows, as it stands in its state file."""
+        return encoded(self._journal.state)
 
     def close(self) -> None:
-        """Cancels copies without waiters, and releases the folder. Call it when no call is running any more."""
+        """Cancels copies without waiters, and releases the folder. Mounts stay. Call it when no call is running any more."""
         self._filling.close()
         self._folder.close()
 

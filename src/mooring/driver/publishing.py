@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.layout import Layout, Limits, shown
+from mooring.driver.rules import Rules
 from mooring.driver.state import Publication, State, Volume
+
+_log = logger(__name__)
 
 Mode = csi.VolumeCapability.AccessMode
 
@@ -19,14 +23,14 @@ _MANY_NODES: Final = frozenset({Mode.MULTI_NODE_READER_ONLY, Mode.MULTI_NODE_SIN
 
 
 def unknown_mode(capability: csi.VolumeCapability) -> str:
-    """Why a capability's access mode can't be served, "" when it can."""
+    """The problem with a capability's access mode, "" for none."""
     if capability.access_mode.mode in _ONE_NODE | _MANY_NODES:
         return ""
     return f"access mode {capability.access_mode.mode} is not known to this driver: ask for one of CSI 1.12"
 
 
 def unsupported(volume: Volume, capabilities: Iterable[csi.VolumeCapability]) -> str:
-    """Why the volume can't serve one of these capabilities, "" when it can serve all."""
+    """The problem of the volume with one of these capabilities, "" for none."""
     for capability in capabilities:
         if capability.HasField("block") is not volume.is_block:
             return f"volume {volume.id!r} is of type {'block' if volume.is_block else 'mount'}: ask for that one"
@@ -47,6 +51,29 @@ def check_reach(volume: Volume, node_id: str, layout: Layout) -> None:
     if not layout.reaches(volume, node_id):
         what = f"volume {volume.id!r} is in {shown(volume.segments)}, and node {node_id!r} in {shown(layout.nodes[node_id])}"
         raise DriverError(Code.FAILED_PRECONDITION, f"{what}: publish it on a node that it can be reached from")
+
+
+def check_unused(volume: Volume, rules: Rules) -> None:
+    """May it be deleted? Raises FailedPrecondition, or Internal where the life cycle is checked, as csi-driver-host-path does.
+
+    A node that the volume was taken from by force counts only where the life cycle is checked: nobody waits for a dead node.
+    """
+    published = [one.node_id for one in volume.published]
+    used = [use.node_id for use in volume.uses if rules.check_lifecycle or not rules.attach or use.node_id in published]
+    if nodes := sorted({*published, *used}):
+        code = Code.INTERNAL if rules.check_lifecycle else Code.FAILED_PRECONDITION
+        where = ", ".join(map(repr, nodes))
+        raise DriverError(code, f"volume {volume.id!r} is still used: published or staged on {where}: unpublish it first")
+
+
+def check_left_node(volume: Volume, node_id: str, rules: Rules) -> None:
+    """May it be taken from the node, or from all for ""? Raises Internal where the life cycle is checked, and the node still has it."""
+    used = [use.node_id for use in volume.uses if node_id in ("", use.node_id)]
+    if used and rules.check_lifecycle:
+        where = ", ".join(map(repr, used))
+        raise DriverError(Code.INTERNAL, f"volume {volume.id!r} is still used: staged or published on {where}: unstage it there first")
+    if used:
+        _log.warning("A volume is detached while the node still has it", volume_id=volume.id, node_id=node_id or "all")
 
 
 def check_may_publish(state: State, volume: Volume, request: csi.ControllerPublishVolumeRequest, limits: Limits) -> None:

@@ -8,6 +8,7 @@ from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.core import Core, nodes_of
 from mooring.driver.creating import check_capabilities, check_mutable, check_parameters
+from mooring.driver.health import controller_condition
 from mooring.driver.layout import room
 from mooring.driver.publishing import unsupported
 from mooring.driver.sdk import Plugin
@@ -33,7 +34,7 @@ class Questions(Plugin):
         return csi.ValidateVolumeCapabilitiesResponse(confirmed=confirmed)
 
     def _refusal(self, volume: Volume, request: csi.ValidateVolumeCapabilitiesRequest) -> str:
-        """Why the volume is not what the request says, or ""."""
+        """The difference between volume and request, "" for none."""
         try:
             check_mutable(request.mutable_parameters, self._core.mutable_names)
         except DriverError as error:
@@ -50,21 +51,22 @@ class Questions(Plugin):
             raise DriverError(Code.ABORTED, f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning")
         volumes = self._core.state.volumes
         await self._core.journal.flushed()
-        ids = sorted(one for one in volumes if one > request.starting_token)
+        ids = sorted(one.id for one in volumes.values() if one.id > request.starting_token and not one.inline_id)
         page = ids[: request.max_entries or None]
         entries = [self._entry(volumes[volume_id]) for volume_id in page]
         return csi.ListVolumesResponse(entries=entries, next_token=page[-1] if len(page) < len(ids) else "")
 
     def _entry(self, volume: Volume) -> csi.ListVolumesResponse.Entry:
-        status = csi.ListVolumesResponse.VolumeStatus(published_node_ids=nodes_of(volume), volume_condition=self._core.condition(volume))
+        status = csi.ListVolumesResponse.VolumeStatus(published_node_ids=nodes_of(volume), volume_condition=self._condition(volume))
         return csi.ListVolumesResponse.Entry(volume=self._core.described(volume), status=status)
+
+    def _condition(self, volume: Volume) -> csi.VolumeCondition:
+        return controller_condition(volume, self._core.folder.data(volume.id))
 
     async def controller_get_volume(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
         volume = self._core.known(request.volume_id)
         await self._core.journal.flushed()
-        status = csi.ControllerGetVolumeResponse.VolumeStatus(
-            published_node_ids=nodes_of(volume), volume_condition=self._core.condition(volume)
-        )
+        status = csi.ControllerGetVolumeResponse.VolumeStatus(published_node_ids=nodes_of(volume), volume_condition=self._condition(volume))
         return csi.ControllerGetVolumeResponse(volume=self._core.described(volume), status=status)
 
     async def get_capacity(self, request: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
@@ -79,5 +81,6 @@ class Questions(Plugin):
             return csi.GetCapacityResponse(maximum_volume_size=Int64Value())
         found = room(state, limits, layout.matching(request.accessible_topology.segments), request.parameters.get("kind", ""))
         largest = min(max((left for _, _, left in found), default=0), limits.volume_bytes_max)
-        available = sum(left for _, _, left in found)
+        of_one_kind = not limits.kinds or "kind" in request.parameters
+        available = sum(left for _, _, left in found) if of_one_kind else 0  # as csi-driver-host-path: a volume is of one kind
         return csi.GetCapacityResponse(available_capacity=available, maximum_volume_size=Int64Value(value=largest))

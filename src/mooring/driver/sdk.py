@@ -6,99 +6,70 @@
 
         async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse: ...
         async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse: ...
+        async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse: ...
+        async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse: ...
 
-What the driver advertises follows from the methods it overrides; a call it does not advertise is Unimplemented. Before a method
-runs, the request has passed CSI's rules, and no other changing call for the same volume (name, snapshot) is running. A method
-answers with a response or raises `DriverError(code, message)`; anything else becomes Internal, with a traceback in the log.
-A caller that gives up cancels the method. Serve a driver with `driver.server.serving`, or call it through `csi.in_process`.
+The services and capabilities that the driver advertises follow from the methods it overrides; a call it does not advertise is
+Unimplemented. Before a method runs, the request has passed CSI's rules, and no other changing call for the same volume (name, snapshot) is
+running. A method answers with a response or raises `DriverError(code, message)`; anything else becomes Internal, with a traceback in the
+log. A caller that gives up cancels the method. Serve a driver with `driver.server.serving`, or call it through `csi.in_process`.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
-import inspect
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, ClassVar, Final, NoReturn, Self
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import BoolValue
 
 from mooring.base.clock import Clock
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import RPCS, Rpc
+from mooring.csi.driver import Rpc
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver.capabilities import METHODS, controller_capabilities, missing_partners, plugin_capabilities
+from mooring.driver.capabilities import (
+    CONTROLLER,
+    GROUP_CONTROLLER,
+    METHODS,
+    NODE,
+    missing_partners,
+    plugin_capabilities,
+    serves,
+)
 from mooring.driver.checks import Advertised
-from mooring.driver.guard import Guard, Observer
-
-_CLOSE: Final = 0.85
-"""difflib's ratio. `list_volume` and `create_vol` are as close, `clone_volume` is not."""
-
-
-def _squeezed(name: str) -> str:
-    """The same for `ListVolumes`, `listVolumes` and `list_volumes`."""
-    return name.replace("_", "").lower()
-
-
-_CALLS: Final[Mapping[str, str]] = {_squeezed(name): name for name in RPCS}
-_SHORT: Final[Mapping[str, str]] = {_squeezed(name.removeprefix("controller_")): name for name in RPCS if name.startswith("controller_")}
-
-
-def slip(driver: type, base: type) -> str | None:
-    """The problem of the methods that a driver's class adds to its base class, None for none."""
-    return next(_slips(driver, base), None)
-
-
-def _slips(driver: type, base: type) -> Iterator[str]:
-    own = (name for name in dir(driver) if not name.startswith("_"))
-    for name, value in ((name, getattr(driver, name, None)) for name in own):
-        if value is getattr(base, name, None):
-            continue
-        if name in RPCS and not _is_coroutine(value):
-            yield f"{driver.__name__}.{name} must be a coroutine: async def {name}(self, request), without yield"
-        elif name not in RPCS and (meant := _meant(name, value)):
-            yield f"{driver.__name__}.{name} is no call of CSI: did you mean {meant}? (the name of a helper begins with _)"
-
-
-def _meant(name: str, value: Any) -> str | None:
-    """The call whose name was meant. A plain function is taken for one only where capitals and underscores alone differ."""
-    squeezed = _squeezed(name)
-    if not inspect.isroutine(value):
-        return None
-    if squeezed in _CALLS or not _is_coroutine(value):
-        return _CALLS.get(squeezed)
-    if any(name.startswith(f"{call}_") for call in RPCS):  # create_volume_folder: a step of that call
-        return None
-    close = difflib.get_close_matches(squeezed, _CALLS, n=1, cutoff=_CLOSE)
-    return _SHORT.get(squeezed) or (_CALLS[close[0]] if close else None)
-
-
-def _is_coroutine(value: Any) -> bool:
-    """True for a coroutine function, also behind decorators that say what they wrap (functools.wraps)."""
-    return callable(value) and inspect.iscoroutinefunction(inspect.unwrap(value))
-
+from mooring.driver.guard import Guard, Observer, patiently
+from mooring.driver.services import Services
+from mooring.driver.slips import slip
 
 __all__ = ["Code", "DriverError", "Plugin"]
 
 
-class Plugin:
+class Plugin(Services):
     """A CSI driver: override what it can do.
 
-    name: in domain form. controller_flags, plugin_flags, volume_expansion: capability numbers that no method shows, such as
-    PUBLISH_READONLY, VOLUME_ACCESSIBILITY_CONSTRAINTS and ONLINE. withheld: methods (`controller_publish_volume`) that this driver
-    has but does not offer. All of them stay as they are once the driver is served.
+    name: in domain form. controller_flags, node_flags, plugin_flags, volume_expansion: capability numbers that no method shows, such as
+    PUBLISH_READONLY, VOLUME_MOUNT_GROUP, VOLUME_ACCESSIBILITY_CONSTRAINTS and ONLINE. node_id, node_volumes_max, node_segments: what
+    NodeGetInfo answers unless it is overridden: the node's id to the driver, the volumes it can have (0: no limit is known), its topology.
+    withheld: methods (`controller_publish_volume`) that this driver has but does not offer. patience_s: how long a call may take whose
+    caller gave no deadline. All of them stay as they are once the driver is served.
     """
 
     name: str = ""
     vendor_version: str = ""
     controller_flags: Collection[int] = ()
+    node_flags: Collection[int] = ()
     plugin_flags: Collection[int] = ()
     volume_expansion: Collection[int] = ()
+    node_id: str = ""
+    node_volumes_max: int = 0
+    node_segments: Mapping[str, str] = MappingProxyType({})
     withheld: Collection[str] = ()
+    patience_s: float | None = 600.0
 
     _guard: Guard
-    _defaults: ClassVar[frozenset[str]] = frozenset({"get_plugin_info", "get_plugin_capabilities", "probe", "controller_get_capabilities"})
+    _defaults: ClassVar[frozenset[str]] = frozenset(METHODS.keys() - vars(Services).keys())
 
     def __new__(cls, *_args: Any, **_options: Any) -> Self:
         """Puts the guard before each method of the new object, so that no call bypasses the rules.
@@ -110,7 +81,7 @@ class Plugin:
             raise TypeError(fault)
         absent = missing_partners(cls._overridden())
         if absent:
-            raise TypeError(f"{cls.__name__} must override {' and '.join(absent)} too: CSI has one capability for both")
+            raise TypeError(f"{cls.__name__} must override {' and '.join(absent)} too: CSI has them together or not at all")
         self = super().__new__(cls)
         self._guard = Guard()
         for rpc in METHODS.values():
@@ -132,7 +103,17 @@ class Plugin:
     @functools.cached_property
     def controller_capabilities(self) -> frozenset[int]:
         """The response of ControllerGetCapabilities, as numbers. Raises TypeError for flags that make no sense."""
-        return controller_capabilities(self.offered, self.controller_flags)
+        return CONTROLLER.derived(self.offered, self.controller_flags)
+
+    @functools.cached_property
+    def group_controller_capabilities(self) -> frozenset[int]:
+        """The response of GroupControllerGetCapabilities, as numbers."""
+        return GROUP_CONTROLLER.derived(self.offered, ())
+
+    @functools.cached_property
+    def node_capabilities(self) -> frozenset[int]:
+        """The response of NodeGetCapabilities, as numbers. Raises TypeError for flags that make no sense."""
+        return NODE.derived(self.offered, self.node_flags)
 
     @functools.cached_property
     def plugin_capabilities(self) -> frozenset[int]:
@@ -144,12 +125,14 @@ class Plugin:
         self._guard.observe(observer, clock)
 
     async def _guarded(self, rpc: Rpc[Any, Any], method: Any, request: Message) -> Message:
-        answers = rpc.attribute in self.offered or (rpc.attribute in self._defaults and self._has(rpc.service))
-        advertised = Advertised(self.controller_capabilities, self.plugin_capabilities)
-        return await self._guard.call(rpc, method if answers else None, advertised, request)
+        answers = rpc.attribute in self.offered or (rpc.attribute in self._defaults and self.serves(rpc.service))
+        advertised = Advertised(self.controller_capabilities, self.plugin_capabilities, self.node_capabilities)
+        patient = functools.partial(patiently, rpc, method, self.patience_s) if answers else None
+        return await self._guard.call(rpc, patient, advertised, request)
 
-    def _has(self, service: str) -> bool:
-        return service == "Identity" or csi.PluginCapability.Service.CONTROLLER_SERVICE in self.plugin_capabilities
+    def serves(self, service: str) -> bool:
+        """True for the services that the driver offers: Identity always, the others where it offers a method of theirs."""
+        return service == "Identity" or serves(self.offered, service)
 
     # Identity
 
@@ -165,54 +148,23 @@ class Plugin:
         """Ready at once; override it to say otherwise."""
         return csi.ProbeResponse(ready=BoolValue(value=True))
 
-    # Controller
+    # The capabilities of the other services, and the node
 
     async def controller_get_capabilities(self, request: csi.ControllerGetCapabilitiesRequest) -> csi.ControllerGetCapabilitiesResponse:
         capabilities = [csi.ControllerServiceCapability(rpc={"type": number}) for number in sorted(self.controller_capabilities)]
         return csi.ControllerGetCapabilitiesResponse(capabilities=capabilities)
 
-    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
-        _absent()
+    async def group_controller_get_capabilities(
+        self, request: csi.GroupControllerGetCapabilitiesRequest
+    ) -> csi.GroupControllerGetCapabilitiesResponse:
+        capabilities = [csi.GroupControllerServiceCapability(rpc={"type": number}) for number in sorted(self.group_controller_capabilities)]
+        return csi.GroupControllerGetCapabilitiesResponse(capabilities=capabilities)
 
-    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
-        _absent()
+    async def node_get_capabilities(self, request: csi.NodeGetCapabilitiesRequest) -> csi.NodeGetCapabilitiesResponse:
+        capabilities = [csi.NodeServiceCapability(rpc={"type": number}) for number in sorted(self.node_capabilities)]
+        return csi.NodeGetCapabilitiesResponse(capabilities=capabilities)
 
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
-        _absent()
-
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
-        _absent()
-
-    async def validate_volume_capabilities(self, request: csi.ValidateVolumeCapabilitiesRequest) -> csi.ValidateVolumeCapabilitiesResponse:
-        _absent()
-
-    async def list_volumes(self, request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
-        _absent()
-
-    async def get_capacity(self, request: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
-        _absent()
-
-    async def create_snapshot(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
-        _absent()
-
-    async def delete_snapshot(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
-        _absent()
-
-    async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
-        _absent()
-
-    async def get_snapshot(self, request: csi.GetSnapshotRequest) -> csi.GetSnapshotResponse:
-        _absent()
-
-    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
-        _absent()
-
-    async def controller_get_volume(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
-        _absent()
-
-    async def controller_modify_volume(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
-        _absent()
-
-
-def _absent() -> NoReturn:
-    raise DriverError(Code.UNIMPLEMENTED, "the driver does not override this call")
+    async def node_get_info(self, request: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:
+        """The node as the attributes describe it; override it where they change."""
+        topology = csi.Topology(segments=self.node_segments) if self.node_segments else None
+        return csi.NodeGetInfoResponse(node_id=self.node_id, max_volumes_per_node=self.node_volumes_max, accessible_topology=topology)

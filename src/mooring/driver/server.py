@@ -1,4 +1,4 @@
-"""Serves a driver over gRPC on a unix socket."""
+"""Serves a driver over gRPC on a unix socket, or on TCP for test suites."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from google.protobuf.message import DecodeError, Message
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.codes import DriverError
+from mooring.csi.deadlines import ending_in
 from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.grpc_logging import quiet_core
-from mooring.csi.unix_server import check_length, listening, make_room
+from mooring.csi.unix_server import check_length, listening, listening_on_tcp, make_room
 from mooring.driver.sdk import Plugin
 
 with quiet_core():
@@ -35,15 +36,41 @@ async def serving(plugin: object, endpoint: str, *, socket_mode: int = 0o600, gr
     `unix:///path`, `unix:path` or a path. A socket that nobody answers on is replaced. grace_s: how long calls in flight may take to
     end afterwards; what is left then is cancelled. Raises ConfigError when the endpoint or the driver's name is no good.
     """
-    if isinstance(plugin, Plugin) and not _NAME.fullmatch(plugin.name):
-        if not plugin.name:
-            raise ConfigError(f'{type(plugin).__name__} has no name: set `name = "csi.example.com"` in the class')
-        raise ConfigError(f"driver name {plugin.name!r} is not of the form a domain has, with 63 characters at the most")
+    check_identity(plugin)
     path = socket_path(endpoint)
     make_room(path)
     async with listening(_handlers(plugin), path, mode=socket_mode, grace_s=grace_s):
         _log.info(0, "Serving", driver=getattr(plugin, "name", ""), socket=str(path))
         yield path
+
+
+@asynccontextmanager
+async def serving_at(plugin: object, endpoint: str, *, grace_s: float = 5.0) -> AsyncGenerator[None, None]:
+    """As `serving`, also on `tcp://host:port`: for test suites, since a lost driver can't be told from a slow one there."""
+    scheme, _, address = endpoint.partition("://")
+    if scheme.lower() != "tcp":
+        async with serving(plugin, endpoint, grace_s=grace_s):
+            yield
+        return
+    check_identity(plugin)
+    if not re.fullmatch(r".+:\d+", address):
+        raise ConfigError(f"endpoint {endpoint!r} names no address: give one, as in tcp://127.0.0.1:7654")
+    async with listening_on_tcp(_handlers(plugin), address, grace_s=grace_s):
+        _log.info(0, "Serving", driver=getattr(plugin, "name", ""), address=address)
+        yield
+
+
+def check_identity(plugin: object) -> None:
+    """Raises ConfigError for a driver that no cluster could take. Only a `Plugin` is looked at."""
+    if not isinstance(plugin, Plugin):
+        return
+    kind = type(plugin)
+    if not plugin.name:
+        raise ConfigError(f'{kind.__name__} has no name: set `name = "csi.example.com"` in the class')
+    if not _NAME.fullmatch(plugin.name):
+        raise ConfigError(f"driver name {plugin.name!r} is not of the form a domain has, with 63 characters at the most")
+    if plugin.serves("Node") and kind.node_get_info is Plugin.node_get_info and not plugin.node_id:
+        raise ConfigError(f"{kind.__name__} has no node_id: set it to what the driver calls this node, or override node_get_info")
 
 
 def socket_path(endpoint: str) -> Path:
@@ -77,7 +104,8 @@ def _handler(rpc: Rpc[Any, Any], method: Callable[[Message], Awaitable[Message]]
         except DecodeError:
             await context.abort(grpc.StatusCode.INTERNAL, f"the request is no {rpc.request_type.DESCRIPTOR.name}")
         try:
-            return await method(request)
+            with ending_in(context.time_remaining()):
+                return await method(request)
         except DriverError as error:
             await context.abort(_STATUS.get(error.code, grpc.StatusCode.UNKNOWN), error.message)
 

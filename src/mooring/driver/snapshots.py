@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.core import Core, check_whole
-from mooring.driver.creating import OF_THE_CLUSTER
+from mooring.driver.creating import check_snapshot_parameters
 from mooring.driver.sdk import Plugin
 from mooring.driver.state import Snapshot, is_snapshot_id
 from mooring.driver.volumes import remove_data
@@ -17,28 +15,29 @@ class Snapshots(Plugin):
     _core: Core
 
     async def create_snapshot(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
-        _check_parameters(request)
+        check_snapshot_parameters(request.parameters)
         snapshot = self._core.state.snapshot_named(request.name)
         if snapshot is None:
             snapshot = self._added(request)
-        elif snapshot.source_id != request.source_volume_id:
-            what = f"snapshot {request.name!r} exists, of volume {snapshot.source_id!r}"
+        elif snapshot.source_id != request.source_volume_id or snapshot.group_id:
+            what = f"snapshot {request.name!r} exists, of volume {snapshot.source_id!r}{' in a group' if snapshot.group_id else ''}"
             raise DriverError(Code.ALREADY_EXISTS, f"{what}: take another name, or delete it first")
         await self._core.filling.filled(snapshot.id)
         await self._core.journal.flushed()
-        return csi.CreateSnapshotResponse(snapshot=self._described(self._core.state.snapshots[snapshot.id]))
+        return csi.CreateSnapshotResponse(snapshot=self._core.described_snapshot(self._core.state.snapshots[snapshot.id]))
 
     def _added(self, request: csi.CreateSnapshotRequest) -> Snapshot:
         volume = self._core.whole(request.source_volume_id)
-        snapshot_id, now_ns = f"snap-{self._core.randomness.uid()}", self._core.now_ns()
-        ready_ns = now_ns + int(self._core.snapshot_delay_s * 1e9)
-        snapshot = Snapshot(snapshot_id, request.name, volume.id, volume.capacity_bytes, volume.is_block, now_ns, ready_ns, is_filling=True)
+        snapshot = self._core.new_snapshot(request.name, volume, self._core.now_ns())
         self._core.journal.put(self._core.state.with_snapshot(snapshot))
         return snapshot
 
     async def delete_snapshot(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
         snapshot = self._core.state.snapshots.get(request.snapshot_id)
         if snapshot is not None:
+            if snapshot.group_id:
+                what = f"Snapshot with ID {snapshot.id} is part of groupsnapshot {snapshot.group_id}"
+                raise DriverError(Code.INVALID_ARGUMENT, f"{what}: delete that, and all of its snapshots with it")
             check_whole(snapshot)
             self._core.check_unread(snapshot.id)
             self._core.journal.put(self._core.state.without(snapshot.id))
@@ -51,7 +50,7 @@ class Snapshots(Plugin):
         if snapshot is None:
             raise DriverError(Code.NOT_FOUND, f"there is no snapshot {request.snapshot_id!r}")
         await self._core.journal.flushed()
-        return csi.GetSnapshotResponse(snapshot=self._described(snapshot))
+        return csi.GetSnapshotResponse(snapshot=self._core.described_snapshot(snapshot))
 
     async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
         """Sorted by id; a page's token is the last id on it, as with volumes."""
@@ -61,20 +60,8 @@ class Snapshots(Plugin):
         await self._core.journal.flushed()
         found.sort(key=lambda one: one.id)
         page = found[: request.max_entries or None]
-        entries = [csi.ListSnapshotsResponse.Entry(snapshot=self._described(one)) for one in page]
+        entries = [csi.ListSnapshotsResponse.Entry(snapshot=self._core.described_snapshot(one)) for one in page]
         return csi.ListSnapshotsResponse(entries=entries, next_token=page[-1].id if len(page) < len(found) else "")
-
-    def _described(self, snapshot: Snapshot) -> csi.Snapshot:
-        taken = Timestamp()
-        taken.FromNanoseconds(snapshot.taken_ns)
-        is_ready = not snapshot.is_filling and snapshot.ready_ns <= self._core.now_ns()
-        return csi.Snapshot(
-            snapshot_id=snapshot.id,
-            source_volume_id=snapshot.source_id,
-            size_bytes=snapshot.size_bytes,
-            creation_time=taken,
-            ready_to_use=is_ready,
-        )
 
 
 def _is_asked_for(snapshot: Snapshot, request: csi.ListSnapshotsRequest) -> bool:
@@ -83,10 +70,3 @@ def _is_asked_for(snapshot: Snapshot, request: csi.ListSnapshotsRequest) -> bool
         and request.snapshot_id in ("", snapshot.id)
         and request.source_volume_id in ("", snapshot.source_id)
     )
-
-
-def _check_parameters(request: csi.CreateSnapshotRequest) -> None:
-    """Raises InvalidArgument: this driver's snapshots have none of their own."""
-    unknown = sorted(key for key in request.parameters if not key.startswith(OF_THE_CLUSTER))
-    if unknown:
-        raise DriverError(Code.INVALID_ARGUMENT, f"parameters: {unknown[0]!r} is not known: this driver's snapshots have none, take it out")

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-_ID: Final = re.compile(r"(vol|snap)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID: Final = re.compile(r"(vol|snap|group)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def is_volume_id(text: str) -> bool:
@@ -20,6 +20,10 @@ def is_snapshot_id(text: str) -> bool:
     return text.startswith("snap-") and _ID.fullmatch(text) is not None
 
 
+def is_group_id(text: str) -> bool:
+    return text.startswith("group-") and _ID.fullmatch(text) is not None
+
+
 class Publication(msgspec.Struct, frozen=True):
     """A volume's place on one node. mode: number of the CSI access mode; number: counts publications from 1, never reused."""
 
@@ -29,12 +33,38 @@ class Publication(msgspec.Struct, frozen=True):
     number: int
 
 
+class Target(msgspec.Struct, frozen=True):
+    """A path that a volume is published at on a node. mode: number of the CSI access mode."""
+
+    path: str
+    mode: int
+    readonly: bool
+
+
+class Use(msgspec.Struct, frozen=True):
+    """A volume on one node: what may be mounted there. staging_path: "" where nothing is staged. Written before anything is mounted."""
+
+    node_id: str
+    staging_path: str = ""
+    targets: tuple[Target, ...] = ()
+
+    def at(self, path: str) -> Target | None:
+        return next((one for one in self.targets if one.path == path), None)
+
+    def with_target(self, target: Target) -> Use:
+        return msgspec.structs.replace(self, targets=(*self.without_target(target.path).targets, target))
+
+    def without_target(self, path: str) -> Use:
+        return msgspec.structs.replace(self, targets=tuple(one for one in self.targets if one.path != path))
+
+
 class Volume(msgspec.Struct, frozen=True):
-    """A folder, or a file when it is a block volume.
+    """A folder, or a file when it is a block volume or the image of a file system.
 
     parameters: those it was created with; they are its volume_context. kind: of the storage that it takes room from, "" where there
     is one kind only. segments: the topology it can be reached in, none for everywhere. source_id: the volume or snapshot whose data
-    it began with. is_filling: that data is still on its way, and nobody was told the id. published: sorted by node_id.
+    it began with. is_filling: that data is still on its way, and nobody was told the id. published: sorted by node_id. is_image:
+    a file with a file system in it. uses: what nodes have of it, sorted by node_id. inline_id: a pod's own volume, as its caller knows it.
     """
 
     id: str
@@ -48,6 +78,28 @@ class Volume(msgspec.Struct, frozen=True):
     mutable_parameters: Mapping[str, str] = msgspec.field(default_factory=dict)
     source_id: str = ""
     is_filling: bool = False
+    is_image: bool = False
+    uses: tuple[Use, ...] = ()
+    inline_id: str = ""
+
+    @property
+    def is_file(self) -> bool:
+        return self.is_block or self.is_image
+
+    @property
+    def size_bytes(self) -> int:
+        """The same as a snapshot's."""
+        return self.capacity_bytes
+
+    def use_on(self, node_id: str) -> Use | None:
+        """What the node has of it."""
+        return next((one for one in self.uses if one.node_id == node_id), None)
+
+    def used(self, use: Use) -> Volume:
+        """The volume with this use in place of the node's former one; a use of nothing is left out."""
+        others = [one for one in self.uses if one.node_id != use.node_id]
+        kept = [*others, use] if use.staging_path or use.targets else others
+        return msgspec.structs.replace(self, uses=tuple(sorted(kept, key=lambda one: one.node_id)))
 
     def on(self, node_id: str) -> Publication | None:
         """Its publication on this node."""
@@ -71,7 +123,10 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A copy of a volume's data. source_id: the volume. taken_ns, ready_ns: since the epoch. is_filling: as with volumes."""
+    """A copy of a volume's data.
+
+    source_id: the volume. taken_ns, ready_ns: since the epoch. is_filling, is_image: as with volumes. group_id: "" for one of its own.
+    """
 
     id: str
     name: str
@@ -81,6 +136,22 @@ class Snapshot(msgspec.Struct, frozen=True):
     taken_ns: int
     ready_ns: int
     is_filling: bool = False
+    is_image: bool = False
+    group_id: str = ""
+
+    @property
+    def is_file(self) -> bool:
+        return self.is_block or self.is_image
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Snapshots of several volumes, taken together. source_ids, snapshot_ids: sorted by source."""
+
+    id: str
+    name: str
+    source_ids: tuple[str, ...]
+    snapshot_ids: tuple[str, ...]
+    taken_ns: int
 
 
 class State(msgspec.Struct, frozen=True):
@@ -90,12 +161,20 @@ class State(msgspec.Struct, frozen=True):
     deleting: tuple[str, ...] = ()
     publication_count: int = 0
     snapshots: Mapping[str, Snapshot] = msgspec.field(default_factory=dict)
+    groups: Mapping[str, Group] = msgspec.field(default_factory=dict)
 
     def named(self, name: str) -> Volume | None:
         return next((volume for volume in self.volumes.values() if volume.name == name), None)
 
     def snapshot_named(self, name: str) -> Snapshot | None:
         return next((snapshot for snapshot in self.snapshots.values() if snapshot.name == name), None)
+
+    def group_named(self, name: str) -> Group | None:
+        return next((group for group in self.groups.values() if group.name == name), None)
+
+    def inline(self, inline_id: str) -> Volume | None:
+        """A pod's own volume, by its caller's id."""
+        return next((volume for volume in self.volumes.values() if inline_id and volume.inline_id == inline_id), None)
 
     def owner(self, record_id: str) -> Volume | Snapshot | None:
         """The record that this id belongs to."""
@@ -115,6 +194,24 @@ class State(msgspec.Struct, frozen=True):
 
     def with_snapshot(self, snapshot: Snapshot) -> State:
         return msgspec.structs.replace(self, snapshots={**self.snapshots, snapshot.id: snapshot})
+
+    def with_group(self, group: Group) -> State:
+        return msgspec.structs.replace(self, groups={**self.groups, group.id: group})
+
+    def without_group(self, group_id: str) -> State:
+        """The group's record is gone; its snapshots stay."""
+        return msgspec.structs.replace(self, groups={key: group for key, group in self.groups.items() if key != group_id})
+
+    def dissolved(self, group_id: str) -> State:
+        """Group and snapshots gone, the snapshots' data still to go."""
+        state = self.without_group(group_id)
+        for snapshot_id in self.groups[group_id].snapshot_ids:
+            state = state.without(snapshot_id) if snapshot_id in state.snapshots else state
+        return state
+
+    def broken_groups(self) -> Iterator[str]:
+        """The groups that lack a snapshot: one of their copies failed, or was cut off."""
+        yield from (one.id for one in self.groups.values() if not self.snapshots.keys() >= set(one.snapshot_ids))
 
     def with_publication(self, volume: Volume, node_id: str, mode: int, *, readonly: bool) -> State:
         """The volume published on one node more, under the next number."""

@@ -4,6 +4,7 @@
     FOLDER/state.json      replaced whole: a reader sees the old state or the new one, never a part
     FOLDER/volumes/ID      a volume's data: a folder, or a file when it is a block volume
     FOLDER/snapshots/ID    a snapshot's, likewise
+    FOLDER/mounts/ID-NODE  where a volume is mounted that nobody stages
 
 An empty volume is made before the state that names it, and data is removed after the state that drops it. A copy takes time and is made
 under a record that says so (`is_filling`). So after a kill at any moment everything in the state exists, and `opened` repairs the rest:
@@ -26,14 +27,14 @@ from mooring.base.errors import ConfigError
 from mooring.base.folders import hold, refusal, sync_folder
 from mooring.base.log import logger
 from mooring.driver.copying import copy_file, copy_folder
-from mooring.driver.state import Snapshot, State, Volume, is_snapshot_id, is_volume_id
+from mooring.driver.state import Group, Snapshot, State, Volume, is_group_id, is_snapshot_id, is_volume_id
 
-FORMAT: Final = 2
-"""1 had no snapshots, and of volumes only the first five fields. It is still read."""
+FORMAT: Final = 3
+"""1 had no snapshots, and of volumes only the first five fields; 2 had no groups, images and uses. Both are still read."""
 
 
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    format: Literal[1, 2]
+    format: Literal[1, 2, 3]
     state: State
 
 
@@ -50,8 +51,8 @@ def decoded(text: bytes) -> State:
     """The state of a file. Raises ValueError, saying what is wrong, for anything that this code did not write."""
     try:
         head = msgspec.json.decode(text, type=_Head)
-        if head.format not in (1, FORMAT):
-            raise ValueError(f"it has format {head.format}, and this version reads formats 1 and {FORMAT}")
+        if not 1 <= head.format <= FORMAT:
+            raise ValueError(f"it has format {head.format}, and this version reads formats 1 to {FORMAT}")
         state = msgspec.json.decode(text, type=_Document).state
     except msgspec.DecodeError as error:
         raise ValueError(str(error)) from None
@@ -72,6 +73,10 @@ def _check(state: State) -> None:
             raise ValueError(f"{key!r} is no snapshot id of this driver")
         if snapshot.size_bytes < 0:
             raise ValueError(f"snapshot {key!r} has a negative size")
+    for key, group in state.groups.items():
+        if key != group.id or not is_group_id(key):
+            raise ValueError(f"{key!r} is no group id of this driver")
+    _check_names("groups", state.groups.values())
     _check_names("volumes", state.volumes.values())
     _check_names("snapshots", state.snapshots.values())
     for one in state.deleting:
@@ -79,7 +84,7 @@ def _check(state: State) -> None:
             raise ValueError(f"{one!r} is nothing that could be on its way out")
 
 
-def _check_names(what: str, records: Iterable[Volume | Snapshot]) -> None:
+def _check_names(what: str, records: Iterable[Volume | Snapshot | Group]) -> None:
     names = [one.name for one in records]
     if len(set(names)) < len(names):
         raise ValueError(f"two {what} have one name")
@@ -110,10 +115,11 @@ class StateFolder:
         try:
             for part in _PARTS:
                 (folder / part).mkdir(parents=True, exist_ok=True, mode=0o750)
+            (folder / "mounts").mkdir(exist_ok=True, mode=0o750)
             lock = hold(folder / "lock", "the driver")
         except OSError as error:
             raise refusal(folder, error) from None
-        opened = cls(folder, lock)
+        opened = cls(folder.resolve(), lock)  # as the mount table has it
         try:
             return opened, opened._recovered(opened._read())
         except OSError as error:
@@ -122,6 +128,14 @@ class StateFolder:
         except BaseException:
             opened.close()
             raise
+
+    @property
+    def path(self) -> Path:
+        return self._folder
+
+    def mount_point(self, name: str) -> Path:
+        """A path for mounts of the driver's own. name: of an id of ours."""
+        return self._folder / "mounts" / name
 
     def close(self) -> None:
         """Releases the lock. Idempotent."""
@@ -135,35 +149,35 @@ class StateFolder:
         assert part is not None, "only ids of our own become paths"
         return self._folder / part / record_id
 
-    def make(self, record_id: str, block_bytes: int | None = None) -> None:
-        """An empty folder; with block_bytes a file of that size, all of it a hole. Raises OSError."""
+    def make(self, record_id: str, file_bytes: int | None = None) -> None:
+        """An empty folder; with file_bytes a file of that size, all of it a hole. Raises OSError."""
         path = self.data(record_id)
-        if block_bytes is None:
+        if file_bytes is None:
             path.mkdir(mode=0o777)  # whoever mounts it decides; the folders above keep others out
             return
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            os.ftruncate(descriptor, block_bytes)
+            os.ftruncate(descriptor, file_bytes)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
-    def grow(self, volume_id: str, block_bytes: int) -> None:
-        """Makes a block volume's file as large as this, never smaller. Raises OSError."""
+    def grow(self, volume_id: str, file_bytes: int) -> None:
+        """Makes a volume's file as large as this, never smaller. Raises OSError."""
         path = self.data(volume_id)
-        if path.stat().st_size < block_bytes:
-            os.truncate(path, block_bytes)
+        if path.stat().st_size < file_bytes:
+            os.truncate(path, file_bytes)
 
-    def copy(self, source_id: str, record_id: str, block_bytes: int | None, check: Callable[[], None]) -> None:
+    def copy(self, source_id: str, record_id: str, file_bytes: int | None, check: Callable[[], None]) -> None:
         """Makes the data of a record from that of another, or removes what it has made. Raises OSError, and what check raises."""
         source, target = self.data(source_id), self.data(record_id)
         self.remove(record_id)
         try:
-            if block_bytes is None:
+            if file_bytes is None:
                 target.mkdir(mode=0o777)
                 copy_folder(str(source), str(target), check)
             else:
-                copy_file(str(source), str(target), block_bytes, check)
+                copy_file(str(source), str(target), file_bytes, check)
             sync_folder(target.parent)
         except BaseException:
             self.remove(record_id)
@@ -221,6 +235,9 @@ class StateFolder:
         for record in list(state.filling()):
             _log.info(2, "Removing a copy that was not finished", id=record.id, name=record.name)
             state = state.without(record.id)
+        for group_id in list(state.broken_groups()):
+            _log.info(2, "Removing a group snapshot that was not finished", id=group_id)
+            state = state.dissolved(group_id)
         for record_id in state.deleting:
             self.remove(record_id)
             state = state.forgotten(record_id)
@@ -231,7 +248,7 @@ class StateFolder:
         for volume in state.volumes.values():
             if not self.data(volume.id).exists():
                 _log.warning("The volume's data is gone", volume_id=volume.id)
-            elif volume.is_block:
+            elif volume.is_file:
                 self.grow(volume.id, volume.capacity_bytes)
         return state
 

@@ -9,7 +9,7 @@ from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.core import Core, check_whole
 from mooring.driver.creating import check_capabilities, check_mutable, check_same, grown_bytes, planned
-from mooring.driver.publishing import unsupported
+from mooring.driver.publishing import check_unused, unsupported
 from mooring.driver.sdk import Plugin
 from mooring.driver.state import Volume
 
@@ -28,7 +28,8 @@ class Volumes(Plugin):
             self._modified(volume, request.mutable_parameters)
         else:
             volume_id = f"vol-{self._core.randomness.uid()}"
-            volume = planned(self._core.state, request, self._core.layout, self._core.limits, volume_id, self._core.now_ns())
+            core = self._core
+            volume = planned(core.state, request, core.layout, core.limits, volume_id, core.now_ns(), images=core.rules.images)
             self._add(volume)
         try:
             await self._core.filling.filled(volume.id)
@@ -43,7 +44,7 @@ class Volumes(Plugin):
         assert self._core.state.owner(volume.id) is None, "ids are never given twice"
         if not volume.is_filling:
             try:
-                self._core.folder.make(volume.id, volume.capacity_bytes if volume.is_block else None)
+                self._core.folder.make(volume.id, volume.capacity_bytes if volume.is_file else None)
             except OSError as error:
                 raise DriverError(Code.INTERNAL, f"the volume's data can't be made: {error.strerror}") from None
         self._core.journal.put(self._core.state.with_volume(volume))
@@ -58,10 +59,7 @@ class Volumes(Plugin):
         state, volume_id = self._core.state, request.volume_id
         volume = state.volumes.get(volume_id)
         if volume is not None:
-            if volume.published:
-                nodes = ", ".join(repr(one.node_id) for one in volume.published)
-                what = f"volume {volume_id!r} is in use: published on {nodes}"
-                raise DriverError(Code.FAILED_PRECONDITION, f"{what}: unpublish it first")
+            check_unused(volume, self._core.rules)
             check_whole(volume)
             self._core.check_unread(volume_id)
             self._core.journal.put(state.without(volume_id))
@@ -70,17 +68,17 @@ class Volumes(Plugin):
         return csi.DeleteVolumeResponse()
 
     async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
-        """The file of a block volume first, then the record; the nodes have nothing to do."""
+        """The volume's file first, then the record; its devices and file system grow on the node."""
         volume = self._core.whole(request.volume_id)
         if request.HasField("volume_capability") and (reason := unsupported(volume, [request.volume_capability])):
             raise DriverError(Code.INVALID_ARGUMENT, f"volume_capability: {reason}")
         size = grown_bytes(self._core.state, volume, request.capacity_range, self._core.limits)
         if size > volume.capacity_bytes:
-            if volume.is_block:
+            if volume.is_file:
                 self._grow_file(volume, size)
             self._core.journal.put(self._core.state.with_volume(volume.grown_to(size)))
         await self._core.journal.flushed()
-        return csi.ControllerExpandVolumeResponse(capacity_bytes=size, node_expansion_required=False)
+        return csi.ControllerExpandVolumeResponse(capacity_bytes=size, node_expansion_required=self._core.rules.grows_on_nodes)
 
     def _grow_file(self, volume: Volume, size: int) -> None:
         try:

@@ -45,16 +45,18 @@ class AgentOptions:
     """node_name: of the Node. root: the node's root folder, a kubelet's. watches_health: volumes that are not well become events.
 
     labels_all: every volume of a driver that takes SELinux labels is mounted with its pod's, not only those that one pod alone may use.
+    registry: where registration sockets appear, None for the kubelet's place below the root.
     """
 
     node_name: str
     root: Path
     watches_health: bool = False
     labels_all: bool = False
+    registry: Path | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sockets:
+class AgentSockets:
     """How the agent finds plugins and speaks with them, as a port: over sockets, or in process.
 
     watch: of the folder with registration sockets. plugin: at one of these. driver: at its own endpoint.
@@ -68,11 +70,11 @@ class Sockets:
 class NodeAgent(Manager):
     """run() until cancelled or drained. Raises ConfigError when the root folder can't be used."""
 
-    def __init__(self, runtime: Runtime, options: AgentOptions, caches: Caches | None = None, sockets: Sockets | None = None) -> None:
+    def __init__(self, runtime: Runtime, options: AgentOptions, caches: Caches | None = None, sockets: AgentSockets | None = None) -> None:
         self._cluster, self._clock, self._name = runtime.cluster, runtime.clock, options.node_name
         self.layout = Layout(options.root)
         caches = caches or Caches(runtime, f"node/{options.node_name}")
-        sockets, metrics = sockets or Sockets(), runtime.metrics.once(NodeMetrics)
+        sockets, metrics = sockets or AgentSockets(), runtime.metrics.once(NodeMetrics)
         self.drivers = Drivers()
         self._objects = NodeObjects(runtime.cluster, options.node_name, clock=runtime.clock)
         self._plugins = Plugins(
@@ -83,7 +85,7 @@ class NodeAgent(Manager):
             lambda name, endpoint: sockets.driver(endpoint, clock=runtime.clock, metrics=metrics.calls_of(name)),
             plugin_at=sockets.plugin,
         )
-        self._watcher = sockets.watch(self.layout.registry, self._plugins.changed, clock=runtime.clock)
+        self._watcher = sockets.watch(options.registry or self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
         self._volumes = NodeVolumes(
@@ -111,6 +113,7 @@ class NodeAgent(Manager):
             self._plugins.controller,
             self._allocatable.controller,
             self._volumes.pods.controller,
+            self._volumes.pods.folders,
             self._volumes.controller,
             prepare=self._prepare_node,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,12 @@ def inline_volume_id(pod_uid: str, volume_name: str) -> str:
 def unique_name(driver: str, handle: str) -> str:
     """Of a PersistentVolume's volume, as in node.status.volumesInUse. A driver's name has no ^, a handle may: the first one parts them."""
     return f"{PLUGIN}/{driver}^{handle}"
+
+
+def split_unique_name(name: str) -> tuple[str, str] | None:
+    """Driver and handle, None for a name that is not of a PersistentVolume's CSI volume."""
+    driver, found, handle = name.removeprefix(f"{PLUGIN}/").partition("^")
+    return (driver, handle) if found and name.startswith(f"{PLUGIN}/") else None
 
 
 def inline_unique_name(pod_uid: str, volume_name: str) -> str:
@@ -82,14 +89,14 @@ class Layout:
 
     def target(self, uid: str, spec_name: str) -> Path:
         """The publish path of a volume with a file system. The driver makes it; its record lies beside it."""
-        return self.pod_volumes(uid) / _folder(_escaped(spec_name)) / "mount"
+        return self.pod_volumes(uid) / _folder(escaped(spec_name)) / "mount"
 
     @property
     def block(self) -> Path:
         return self.csi / "volumeDevices"
 
     def block_volume(self, spec_name: str) -> Path:
-        return self.block / _folder(_escaped(spec_name))
+        return self.block / _folder(escaped(spec_name))
 
     def block_record_folder(self, spec_name: str) -> Path:
         return self.block_volume(spec_name) / "data"
@@ -113,12 +120,18 @@ class Layout:
         return self.pod_devices(uid) / _folder(spec_name)
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
+    """The name as a folder's."""
     return name.replace("/", "~")
+
+
+def is_folder_name(name: str) -> bool:
+    """True for the name of exactly one folder."""
+    return bool(name) and name not in (".", "..") and not {"/", "\0"} & set(name) and len(os.fsencode(name)) <= NAME_BYTES_MAX
 
 
 def _folder(name: str) -> str:
     """The name. Raises BadName unless it is that of exactly one folder."""
-    if not name or name in (".", "..") or "/" in name or "\0" in name or len(name.encode()) > NAME_BYTES_MAX:
+    if not is_folder_name(name):
         raise BadName(f"{name!r} can't be the name of a folder: it is empty, has a slash or is longer than {NAME_BYTES_MAX} bytes")
     return name

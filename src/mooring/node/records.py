@@ -100,6 +100,10 @@ def read(folder: Path) -> dict[str, str] | None:
         raise BadRecord(f"{path}: {error}") from None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise BadRecord(f"{path}: not an object of strings")
+    try:
+        encoded(found)
+    except UnicodeEncodeError as error:
+        raise BadRecord(f"{path}: {error}") from None
     if not found.get("driverName") or not found.get("volumeHandle"):
         raise BadRecord(f"{path}: driverName or volumeHandle is missing")
     return found

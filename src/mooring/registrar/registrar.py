@@ -36,11 +36,16 @@ class Registrar:
     """One driver's registration.
 
     driver_name: as the driver gives it. endpoint: the driver's socket on the host. folder: where the kubelet looks for sockets.
-    on_refusal: called when the kubelet refuses; does not return.
+    on_refusal: called when the kubelet refuses; `refusal` is its reason then. socket_name: "" for the one that everybody uses. answered:
+    set once the kubelet has registered or refused the driver.
     """
 
-    def __init__(self, driver_name: str, endpoint: str, folder: Path, *, clock: Clock, on_refusal: Callable[[], None]) -> None:
-        self.socket = folder / f"{driver_name}-reg.sock"
+    def __init__(
+        self, driver_name: str, endpoint: str, folder: Path, *, clock: Clock, on_refusal: Callable[[], None], socket_name: str = ""
+    ) -> None:
+        self.socket = folder / (socket_name or f"{driver_name}-reg.sock")
+        self.refusal = ""
+        self.answered = asyncio.Event()
         self._name, self._endpoint = driver_name, endpoint
         self._clock, self._on_refusal = clock, on_refusal
         self._asked = self._asked_by_us = 0
@@ -93,10 +98,12 @@ class Registrar:
         return registration.PluginInfo(type=CSI_PLUGIN, name=self._name, endpoint=self._endpoint, supported_versions=VERSIONS)
 
     async def _notified(self, status: registration.RegistrationStatus) -> None:
+        self.answered.set()
         if status.plugin_registered:
             self.is_registered = True
             _log.info(0, "The kubelet has registered the driver", name=self._name)
             return
+        self.refusal = status.error
         cause = likely_cause(status.error, self._endpoint)
         log = _log.bind(reason=status.error)
         (log.bind(cause=cause) if cause else log).error("Registration process failed with error, restarting registration container")

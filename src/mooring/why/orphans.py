@@ -9,7 +9,7 @@ from typing import Final
 
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.why.facts import Inventory, Object, Volume
-from mooring.why.placing import HandleMatcher, Placing, placing
+from mooring.why.placing import HandleMatcher, Placement, placing
 from mooring.why.references import Reference, References, references
 
 
@@ -82,7 +82,7 @@ class Report:
         return tuple(dict.fromkeys(way_out for finding in self.deletable_at_all() for way_out in finding.ways_out))
 
     def why_kept(self, handle: str) -> str:
-        """Why a volume that is not deletable must stay."""
+        """The reason that a volume must stay."""
         return next((finding.spared or finding.why for finding in self.findings if finding.handle == handle), "it is no orphan")
 
 
@@ -108,7 +108,7 @@ class _Classifier:
     def __init__(self, inventory: Inventory, prefix: str) -> None:
         matcher = HandleMatcher(volume.handle for volume in inventory.volumes)
         self._inventory, self._prefix = inventory, prefix
-        self.placing: Placing = placing(inventory, matcher)
+        self.placing: Placement = placing(inventory, matcher)
         homeless = [volume for volume in inventory.volumes if volume.handle not in self.placing.owners]
         self._references = References(references(inventory, self.placing.unplaced, matcher), homeless)
         self._used = _used(inventory, matcher)
@@ -117,7 +117,7 @@ class _Classifier:
         return tuple(reference.intent for reference in self._references.loose if reference.intent is not None)
 
     def of_volume(self, volume: Volume) -> Finding | None:
-        """None for a volume that has its object, or its pod."""
+        """The finding about a volume; None if it has its object, or its pod."""
         owner, alike = self.placing.owners.get(volume.handle), self.placing.alike.get(volume.handle)
         if owner is not None:
             return None if owner.driver == self._inventory.driver else _of_object(FindingKind.FOREIGN, volume, owner, "names it")

@@ -42,7 +42,7 @@ class HandleMatcher:
         return [listed for listed in self.alike(handle) if _handle_fits(handle, listed)]
 
     def folded(self, handle: str) -> list[str]:
-        """Those that differ in the case of letters at the most."""
+        """The known handles that differ in the case of letters at most."""
         return self._folded.get(handle.casefold(), [])
 
     def named_by(self, handle: str) -> list[str]:
@@ -50,7 +50,7 @@ class HandleMatcher:
         return self.meant_by(handle) or self.folded(handle)
 
     def alike(self, handle: str) -> list[str]:
-        """Those with the same last part of the path, in any case of letters."""
+        """The handles with the same last part of the path, in any case of letters."""
         tail = _tail(handle)
         return self._tails.get(tail, []) if tail else []
 
@@ -65,7 +65,7 @@ def _handle_fits(handle: str, listed: str) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Placing:
+class Placement:
     """owners: handle -> the object of that volume. alike: handle -> an object that may mean it.
 
     ghosts: objects that have lost their volume. unplaced: objects whose volume may be listed under another name, so that any volume
@@ -78,14 +78,14 @@ class Placing:
     unplaced: tuple[Object, ...]
 
 
-def placing(inventory: Inventory, matcher: HandleMatcher) -> Placing:
+def placing(inventory: Inventory, matcher: HandleMatcher) -> Placement:
     """Takes the objects of both lists: one that has just gone may have been read just before."""
     known = {(found.name, found.handle): found for found in (*inventory.objects_before, *inventory.objects)}
     ours_last = sorted(known.values(), key=lambda found: found.driver == inventory.driver)
     owners = {handle: found for found in ours_last for handle in matcher.meant_by(found.handle)}
     alike = {handle: found for found in ours_last for handle in _alike_handles(found, matcher) if handle not in owners}
     lost = _Lost(inventory, matcher)
-    return Placing(owners, alike, lost.ghosts(alike.values()), lost.unplaced())
+    return Placement(owners, alike, lost.ghosts(alike.values()), lost.unplaced())
 
 
 def _alike_handles(found: Object, matcher: HandleMatcher) -> Iterator[str]:
@@ -114,7 +114,7 @@ class _Lost:
         self._lists_as_made = any(found.provisioned for found in listed)
 
     def ghosts(self, alike: Iterable[Object]) -> tuple[Object, ...]:
-        """Those that were there before the driver was asked, and still are."""
+        """The objects that were there before the driver was asked, and still are."""
         missed = self._before - self._far - {found.name for found in alike}
         return tuple(sorted((found for found in self._lost if found.name in missed), key=lambda found: found.name))
 

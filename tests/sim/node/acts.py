@@ -13,7 +13,7 @@ from mooring.api.storage import CSI_DRIVERS
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from tests.sim.keeper import Keeper
-from tests.sim.node.laws import Json, is_alive
+from tests.sim.node.laws import FINISHED, Json, is_alive
 from tests.sim.node.plan import NAMESPACE, PODS_MAX, RWOP, SECRET_MARK, VolumePlan
 from tests.sim.node.world import NodeWorld
 from tests.support.builders import CONTAINER, a_claim, a_csi_driver, a_pod, a_pv, a_secret
@@ -27,7 +27,7 @@ class Acts:
 
     def __init__(self, world: NodeWorld, agents: dict[str, Keeper]) -> None:
         self._world, self._agents, self._site = world, agents, world.backend
-        self._randomness, self._cluster = world.chances["actor"], world.cluster
+        self._randomness, self._cluster = world.randomness["actor"], world.cluster
         self._count = 0
         self._unbound: list[VolumePlan] = []
 
@@ -102,9 +102,7 @@ class Acts:
     async def force_delete_pod(self) -> None:
         """Without waiting for its node."""
         if pods := list(self._world.laws.pods.values()):
-            pod = self._one_of(pods)
-            self._world.laws.removed_by_force.add(pod["metadata"]["uid"])
-            await self._delete(pod, grace_s=0)
+            await self._delete(self._one_of(pods), grace_s=0)
 
     async def finish_pod(self) -> None:
         """Its containers have ended of their own."""
@@ -142,6 +140,8 @@ class Acts:
 
     async def _delete(self, pod: Json, grace_s: int | None = None) -> None:
         name = pod["metadata"]["name"]
+        if grace_s == 0 or pod["status"].get("phase") in FINISHED:  # then the API server does not wait for the node
+            self._world.laws.removed_by_force.add(pod["metadata"]["uid"])
         self._tell(f"delete pod {name}{'' if grace_s is None else ' by force'}")
         with contextlib.suppress(ApiError):
             await self._cluster.delete(PODS, name, NAMESPACE, grace_period_s=grace_s)

@@ -29,7 +29,7 @@ class NodeService(Backend):
     def __init__(
         self, world: Any, machine: Machine, own: DriverPlan, plan: Plan, clock: Clock, story: Story, group: asyncio.TaskGroup
     ) -> None:
-        super().__init__(plan, clock, world.chances["backend"], story, group)  # type: ignore[arg-type]
+        super().__init__(plan, clock, world.randomness["backend"], story, group)  # type: ignore[arg-type]
         self._world, self._machine, self._nodes_plan, self.own = world, machine, plan, own
         self.restarts = 0
         self.lost = asyncio.Event()
@@ -128,6 +128,12 @@ class NodeService(Backend):
     def _may_lie(self, operation: Operation) -> bool:
         """True where the answer may say that nothing was done: the mount table shows it all the same."""
         return not self._is_block(operation.handle) and self._randomness.happens(self._nodes_plan.lies)
+
+    def _answer(self, operation: Operation, error: DriverError | None) -> None:
+        if operation.answer.done():
+            self._story.tell(self._machine.name, f"nobody waits for the answer to {self._shown(operation)}")
+        else:
+            operation.answer.set_result(error)
 
     def _half(self, operation: Operation) -> None:
         path = operation.node_id

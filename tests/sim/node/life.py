@@ -9,7 +9,7 @@ from typing import Any
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
-from mooring.node.agent import AgentOptions, NodeAgent, Sockets
+from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
 from tests.sim.keeper import Made
 from tests.sim.mortal import Mortal
 from tests.sim.node.disk import DISK, Disk
@@ -38,7 +38,7 @@ def agent_on(machine: Machine) -> Callable[[Any, Mortal], Made]:
     def made(world: Any, mortal: Mortal) -> Made:
         line = NodeLine(world, mortal)
         randomness = Random(world.plan.seed * 3000 + list(world.backend.machines).index(machine.name) * 100 + mortal.number)
-        sockets = Sockets(
+        sockets = AgentSockets(
             watch=lambda _folder, changed, **_ports: Watch(machine, mortal, changed),
             plugin=lambda socket: Plugin(world, machine, mortal, socket),
             driver=lambda endpoint, **options: _connection(world, machine, mortal, endpoint, options),

@@ -127,7 +127,7 @@ def plan_of(seed: int) -> Plan:
     """The plan of a seed."""
     randomness = Random(seed)
     drivers = tuple(_driver(randomness, number) for number in range(1 + randomness.below(2)))
-    chaos_s = randomness.uniform(10.0, 60.0)
+    chaos_s = randomness.uniform(8.0, 40.0)
     faults = _driver_faults(randomness)
     if faults.hung:
         chaos_s *= 5.0
@@ -137,7 +137,7 @@ def plan_of(seed: int) -> Plan:
         volumes=tuple(_volume(randomness, number, drivers) for number in range(1 + randomness.below(4))),
         nodes=tuple(f"node{number}" for number in range(1 + randomness.below(3))),
         chaos_s=chaos_s,
-        pause_s=chaos_s / (10 + randomness.below(25)) / 2,
+        pause_s=chaos_s / (8 + randomness.below(20)) / 2,
         timeout_s=CALL_S,
         history_max=8 + randomness.below(32) if randomness.happens(0.2) else 10_000,
         list_limit=1 + randomness.below(3) if randomness.happens(0.2) else 0,

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Final
+from unittest import mock
 
+from mooring.node.plugins import controller as plugins
+from mooring.node.volumes import controller as volumes
+from mooring.node.volumes import pods
 from tests.sim.checkers import Complaint
 from tests.sim.course import REST_S, Course, Outcome, failures_of, lived
 from tests.sim.keeper import Keeper
@@ -30,7 +35,7 @@ def run_seed(seed: int, *, bug: str | None = None) -> Outcome:
     plan = plan_of(seed)
     life = _Life(plan)
     try:
-        with planted_of(BUGS, bug):
+        with planted_of(BUGS, bug), few_workers():
             return lived(life, seed, bug, "node", make_loop=NodeLoop, verbosity=plan.verbosity)
     finally:
         if life.world is not None:
@@ -39,6 +44,15 @@ def run_seed(seed: int, *, bug: str | None = None) -> Outcome:
 
 def failures(seeds: range, bug: str | None) -> list[tuple[str, str]]:
     return failures_of(run_seed(seed, bug=bug) for seed in seeds)
+
+
+@contextlib.contextmanager
+def few_workers() -> Iterator[None]:
+    """An agent has a hundred idle workers, and a life a dozen agents: fewer do the same work here."""
+    with contextlib.ExitStack() as stack:
+        for module in (volumes, pods, plugins):
+            stack.enter_context(mock.patch.object(module, "WORKERS", 6))
+        yield
 
 
 class _Life(Course[NodeWorld]):
@@ -54,7 +68,7 @@ class _Life(Course[NodeWorld]):
             running = [group.create_task(keeper.run(), name=f"sim/keeper/{name}") for name, keeper in keepers.items()]
             running.append(group.create_task(controller.run(), name="sim/controller"))
             while world.clock.now() < self._plan.chaos_s:
-                await world.clock.sleep(world.chances["actor"].uniform(0.0, 2 * self._plan.pause_s))
+                await world.clock.sleep(world.randomness["actor"].uniform(0.0, 2 * self._plan.pause_s))
                 await acts.disturb()
             world.heal()
             await acts.make_peace()

@@ -25,7 +25,7 @@ _PREFIX = "csi.storage.k8s.io"
 class Acts:
     def __init__(self, world: ClaimWorld, provisioner: Keeper, binder: Keeper) -> None:
         self._world, self._provisioner, self._binder = world, provisioner, binder
-        self._randomness, self._truth, self._cluster = world.chances["actor"], world.truth, world.cluster
+        self._randomness, self._truth, self._cluster = world.randomness["actor"], world.truth, world.cluster
         self._count = 0
         self._flavours = {planned.name: 0 for planned in world.plan.classes}
 

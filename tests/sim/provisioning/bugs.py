@@ -112,7 +112,7 @@ def _ends_are_never_written() -> contextlib.AbstractContextManager[Any]:
 
 
 def _objects_go_before_the_end_is_written() -> contextlib.AbstractContextManager[Any]:
-    """A volume is let go while the journal still says that it is being made: the next process makes it again."""
+    """A volume loses its finalizer while the journal still says that it is being made: the next process makes it again."""
     return _unsettled()
 
 
@@ -143,7 +143,7 @@ def _namesakes_are_ours() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(PvStore, "owner_of_existing", ours)
 
 
-def _doubts_are_not_written() -> contextlib.AbstractContextManager[Any]:
+def _unconfirmed_publishes_are_not_written() -> contextlib.AbstractContextManager[Any]:
     """The next process does not know of what the claim wanted before."""
     return mock.patch.object(IntentTracker, "_with_unknown", lambda self, intent: intent)
 
@@ -177,14 +177,14 @@ BUGS: Final[Mapping[str, Bug]] = {
     "refusals-end-it": Bug(_refusals_end_it, {"leaked"}),
     "intents-end-early": Bug(_intents_end_early, {"leaked"}),
     "names-random": Bug(_names_are_random, {"two-volumes", "leaked"}),
-    "attachments-unseen": Bug(_attachments_are_not_seen, {"deleted-attached"}),
+    "attachments-unseen": Bug(_attachments_are_not_seen, {"deleted-attached"}, first_seed=55),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
     "failures-final": Bug(failures_are_final, {"claim-pending", "volume-left", "claim-left", "intent-left", "leaked"}),
     "ends-unwritten": Bug(_ends_are_never_written, {"intent-left"}),
-    "let-go-too-early": Bug(_objects_go_before_the_end_is_written, {"made-again", "deleted-kept"}),
-    "whose-unasked": Bug(_whose_is_not_asked, {"deleted-in-use", "deleted-wanted"}),
-    "namesakes-ours": Bug(_namesakes_are_ours, {"leaked"}),
-    "unconfirmed_publishes-unwritten": Bug(_doubts_are_not_written, {"leaked"}),
+    "let-go-too-early": Bug(_objects_go_before_the_end_is_written, {"made-again", "deleted-kept"}, first_seed=14),
+    "whose-unasked": Bug(_whose_is_not_asked, {"deleted-in-use", "deleted-wanted"}, first_seed=10),
+    "namesakes-ours": Bug(_namesakes_are_ours, {"leaked"}, first_seed=16),
+    "unconfirmed-publishes-unwritten": Bug(_unconfirmed_publishes_are_not_written, {"leaked"}, first_seed=15),
     "same-intents-unchecked": Bug(_same_intents_are_not_looked_up, {"create-unwritten"}),
     "failed-writes-undone": Bug(_failed_writes_changed_nothing, {"create-unwritten"}),
 }

@@ -44,7 +44,7 @@ class _Life(Course[ClaimWorld]):
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(keeper.run(), name="sim/keeper") for keeper in keepers]
             while world.clock.now() < self._plan.chaos_s:
-                await world.clock.sleep(world.chances["actor"].uniform(0.0, 2 * self._plan.pause_s))
+                await world.clock.sleep(world.randomness["actor"].uniform(0.0, 2 * self._plan.pause_s))
                 await acts.disturb()
                 await acts.tend()
             world.heal()

@@ -12,5 +12,5 @@ from tests.sim.world import SimWorld
 
 class ClaimWorld(SimWorld):
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[VolumeBackend, Laws]:  # type: ignore[override]
-        backend = VolumeBackend(plan, self.clock, self.chances["backend"], self.story, group)
+        backend = VolumeBackend(plan, self.clock, self.randomness["backend"], self.story, group)
         return backend, Laws(self.truth, backend, self.fail)

@@ -9,16 +9,16 @@ import pytest
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.decide import decide_attachment, decide_volume
 from mooring.controllers.attacher.decision import (
-    Claim,
+    AddFinalizer,
+    AddVolumeFinalizer,
     Decision,
-    HoldVolume,
     LoadSecret,
     LookUpNode,
     LookUpVolume,
     MarkAttached,
     Publish,
-    Release,
-    ReleaseVolume,
+    RemoveFinalizer,
+    RemoveVolumeFinalizer,
     Unpublish,
     idle,
 )
@@ -51,7 +51,7 @@ def order_of(decision: Decision) -> Any:
 
 def error_of(decision: Decision) -> str:
     assert decision.problem is not None
-    assert not any(isinstance(action, Claim | Publish | Unpublish) for action in decision.actions)
+    assert not any(isinstance(action, AddFinalizer | Publish | Unpublish) for action in decision.actions)
     return decision.problem.error
 
 
@@ -60,18 +60,18 @@ def error_of(decision: Decision) -> str:
 
 def test_AT01_a_new_attachment_is_claimed_then_published():
     decision = decided(a_va())
-    assert [Claim, Publish] == steps(decision)
-    assert Claim("nodeID1") == decision.actions[0]
+    assert [AddFinalizer, Publish] == steps(decision)
+    assert AddFinalizer("nodeID1") == decision.actions[0]
     assert ("handle1", "nodeID1", False) == (order_of(decision).handle, order_of(decision).node_id, order_of(decision).migrated)
     assert why.Attaching("node1", "nodeID1") == decision.because
 
 
 def test_AT03_the_finalizer_goes_on_the_volume_first():
-    assert Decision(why.Holding("pv1"), (HoldVolume("pv1"),), again=True) == decided(a_va(), [a_held_pv(finalizers=None)])
+    assert Decision(why.Holding("pv1"), (AddVolumeFinalizer("pv1"),), again=True) == decided(a_va(), [a_held_pv(finalizers=None)])
 
 
 def test_the_volume_is_held_even_when_a_later_check_would_fail():
-    assert [HoldVolume] == steps(decided(a_va(), [a_held_pv(finalizers=None)], nodes=[]))
+    assert [AddVolumeFinalizer] == steps(decided(a_va(), [a_held_pv(finalizers=None)], nodes=[]))
 
 
 @pytest.mark.parametrize(("capable", "asked", "sent"), [(True, True, True), (False, True, False), (True, False, False)])
@@ -86,7 +86,7 @@ def test_AT06_attributes_become_the_context():
 
 def test_AT07_the_secret_is_loaded_before_the_claim():
     decision = decided(a_va(), [a_held_pv(**SECRET_REF)])
-    assert [LoadSecret, Claim, Publish] == steps(decision)
+    assert [LoadSecret, AddFinalizer, Publish] == steps(decision)
     ref = decision.actions[0].ref  # type: ignore[union-attr]
     assert ("default", "secret") == (ref.namespace, ref.name)
 
@@ -149,7 +149,7 @@ def test_AT19_a_csinode_without_the_driver_is_named_even_with_annotation(node_id
 
 def test_AT27_an_inline_volume_needs_no_pv():
     decision = decided(a_va(pv=None, inline=INLINE), pvs=[])
-    assert [Claim, Publish] == steps(decision)
+    assert [AddFinalizer, Publish] == steps(decision)
     assert "inline1" == order_of(decision).handle
     assert 1 == order_of(decision).capability.access_mode.mode
 
@@ -157,7 +157,7 @@ def test_AT27_an_inline_volume_needs_no_pv():
 def test_AT28_an_inline_volume_with_everything():
     source = {**INLINE["csi"], "readOnly": True, "volumeAttributes": {"a": "b"}, **SECRET_REF}
     decision = decided(a_va(pv=None, inline={**INLINE, "csi": source}), pvs=[])
-    assert [LoadSecret, Claim, Publish] == steps(decision)
+    assert [LoadSecret, AddFinalizer, Publish] == steps(decision)
     assert (True, {"a": "b"}) == (order_of(decision).read_only, dict(order_of(decision).context))
 
 
@@ -165,7 +165,7 @@ def test_AT29_an_in_tree_volume_is_translated():
     source = {"gcePersistentDisk": {"pdName": "testpd"}}
     pv = a_held_pv(source=source, modes=RWO, labels={"failure-domain.beta.kubernetes.io/zone": "testZone"})
     decision = decided(a_va(), [pv])
-    assert [Claim, Publish] == steps(decision), "nothing is written to the volume"
+    assert [AddFinalizer, Publish] == steps(decision), "nothing is written to the volume"
     order = order_of(decision)
     assert ("projects/UNSPECIFIED/zones/testZone/disks/testpd", {"partition": ""}) == (order.handle, dict(order.context))
     assert (1, True) == (order.capability.access_mode.mode, order.migrated)
@@ -191,7 +191,7 @@ def test_a_claimed_attachment_is_not_claimed_again():
     ids=["no-annotation", "no-finalizer", "another-node-id"],
 )
 def test_what_lacks_is_claimed(va):
-    assert [Claim("nodeID1")] == [action for action in decided(va).actions if isinstance(action, Claim)]
+    assert [AddFinalizer("nodeID1")] == [action for action in decided(va).actions if isinstance(action, AddFinalizer)]
 
 
 # -- one volume, one call, one node
@@ -200,13 +200,13 @@ def test_what_lacks_is_claimed(va):
 def test_a_running_call_for_the_volume_is_waited_for():
     decision = decided(a_va(), in_flight={"handle1": "other-va"})
     assert (why.CallInFlight("handle1", "other-va"), ()) == (decision.because, decision.actions)
-    assert (True, "handle1") == (decision.waits, decision.volume_handle)
+    assert (True, "handle1") == (decision.needs_slot, decision.volume_handle)
 
 
 @pytest.mark.parametrize("va", [a_va(), an_attached_va(deleting=True)], ids=["attach", "detach"])
 def test_with_every_call_taken_any_call_is_waited_for(va):
     decision = decided(va, calls_full=True)
-    assert (why.NoFreeCall(), (), True, None) == (decision.because, decision.actions, decision.waits, decision.volume_handle)
+    assert (why.NoFreeCall(), (), True, None) == (decision.because, decision.actions, decision.needs_slot, decision.volume_handle)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_single_node_volume_waits_until_it_is_detached_elsewhere(modes, waits,
 
 
 def test_an_attachment_that_was_never_claimed_holds_nothing():
-    assert [Claim, Publish] == steps(decided(a_va(), [a_held_pv(modes=RWO)], others=[a_va("pv1-node2", node="node2")]))
+    assert [AddFinalizer, Publish] == steps(decided(a_va(), [a_held_pv(modes=RWO)], others=[a_va("pv1-node2", node="node2")]))
 
 
 def test_an_attachment_that_may_be_claimed_holds_the_volume_too():
@@ -269,7 +269,7 @@ def an_unconfirmed(name: str = "torn", node: str = "node2", handle: str = "handl
 def test_a_publish_that_is_to_be_taken_back_keeps_a_single_node_volume_there(modes, unconfirmed, waits):
     decision = decided(a_va(), [a_held_pv(modes=modes)], others=[a_va("other", node="node2")], unconfirmed_publishes=[unconfirmed])
     assert (why.HeldElsewhere("node2", "torn", True) if waits else None) == decision.problem
-    assert ([] if waits else [Claim, Publish]) == steps(decision)
+    assert ([] if waits else [AddFinalizer, Publish]) == steps(decision)
 
 
 # -- detach
@@ -277,18 +277,18 @@ def test_a_publish_that_is_to_be_taken_back_keeps_a_single_node_volume_there(mod
 
 def test_DT01_unpublish_then_release():
     decision = decided(an_attached_va(deleting=True))
-    assert [Unpublish, Release] == steps(decision)
+    assert [Unpublish, RemoveFinalizer] == steps(decision)
     assert ("handle1", "nodeID1") == (order_of(decision).handle, order_of(decision).node_id)
 
 
 def test_DT02_an_inline_volume_is_detached_without_a_pv():
     decision = decided(an_attached_va(pv=None, inline=INLINE, deleting=True), pvs=[])
-    assert [Unpublish, Release] == steps(decision)
+    assert [Unpublish, RemoveFinalizer] == steps(decision)
     assert "inline1" == order_of(decision).handle
 
 
 def test_DT03_the_secret_is_loaded_for_the_detach():
-    assert [LoadSecret, Unpublish, Release] == steps(decided(an_attached_va(deleting=True), [a_held_pv(**SECRET_REF)]))
+    assert [LoadSecret, Unpublish, RemoveFinalizer] == steps(decided(an_attached_va(deleting=True), [a_held_pv(**SECRET_REF)]))
 
 
 def test_DT07_without_the_finalizer_nothing_is_done():
@@ -298,7 +298,7 @@ def test_DT07_without_the_finalizer_nothing_is_done():
 
 def test_an_attachment_that_may_be_attached_is_detached():
     """attached=false with the finalizer: an earlier publish may have timed out after it took effect."""
-    assert [Unpublish, Release] == steps(decided(a_va(deleting=True, finalizers=[FINALIZER])))
+    assert [Unpublish, RemoveFinalizer] == steps(decided(a_va(deleting=True, finalizers=[FINALIZER])))
 
 
 def test_DT08_a_missing_volume_blocks_the_detach():
@@ -306,7 +306,7 @@ def test_DT08_a_missing_volume_blocks_the_detach():
 
 
 def test_a_deleted_volume_does_not_block_the_detach():
-    assert [Unpublish, Release] == steps(decided(an_attached_va(deleting=True), [a_held_pv(deleting=True)]))
+    assert [Unpublish, RemoveFinalizer] == steps(decided(an_attached_va(deleting=True), [a_held_pv(deleting=True)]))
 
 
 @pytest.mark.parametrize(("source", "error"), [({"pv": None}, NEITHER_SOURCE), ({"inline": INLINE}, BOTH_SOURCES)], ids=["neither", "both"])
@@ -349,7 +349,7 @@ CINDER: dict[str, Any] = {"cinder": {"volumeID": "handle1"}}
 
 @pytest.mark.parametrize("source", [pytest.param(None, id="PV01"), pytest.param(GCE, id="PV02")])
 def test_a_deleted_unused_volume_is_released(source):
-    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(a_held_pv(deleting=True, source=source))
+    assert Decision(why.VolumeReleased(), (RemoveVolumeFinalizer("pv1"),)) == released(a_held_pv(deleting=True, source=source))
 
 
 def test_PV03_a_volume_that_is_not_held_needs_no_release():
@@ -369,7 +369,7 @@ def test_PV05_an_attachment_that_names_the_volume_keeps_it(va):
 def test_a_call_that_runs_keeps_the_volume_whose_attachment_is_gone(source):
     in_use = Decision(why.VolumeInUse((VA,)), waits_for=frozenset({idle("handle1")}))
     assert in_use == released(a_held_pv(deleting=True, source=source), in_flight={"handle1": VA})
-    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(
+    assert Decision(why.VolumeReleased(), (RemoveVolumeFinalizer("pv1"),)) == released(
         a_held_pv(deleting=True, source=source), in_flight={"other": VA}
     )
 
@@ -377,7 +377,7 @@ def test_a_call_that_runs_keeps_the_volume_whose_attachment_is_gone(source):
 def test_a_publish_in_doubt_keeps_the_volume_whose_attachment_is_gone():
     in_use = Decision(why.VolumeInUse(("torn",)), waits_for=frozenset({idle("handle1")}))
     assert in_use == released(a_held_pv(deleting=True), unconfirmed_publishes=[an_unconfirmed()])
-    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(
+    assert Decision(why.VolumeReleased(), (RemoveVolumeFinalizer("pv1"),)) == released(
         a_held_pv(deleting=True), unconfirmed_publishes=[an_unconfirmed(handle="other")]
     )
 
@@ -433,7 +433,7 @@ def test_a_trivially_attached_one_is_left_alone():
 def test_finalizers_of_a_time_with_publish_are_dropped():
     """Else objects would be stuck for ever once a driver stops publishing."""
     decision = decided(an_attached_va(deleting=True), driver=TRIVIAL)
-    assert (why.ReleasedWithoutCall(), (Release(mark=False),)) == (decision.because, decision.actions)
+    assert (why.ReleasedWithoutCall(), (RemoveFinalizer(mark=False),)) == (decision.because, decision.actions)
 
 
 def test_a_deleted_attachment_is_not_marked_attached():

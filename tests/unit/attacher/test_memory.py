@@ -1,4 +1,4 @@
-"""What becomes of a publish in doubt, what a claim writes, and what is remembered of attachments: tables of the pure parts."""
+"""The fate of an unconfirmed publish, the patch that adds a finalizer, and the memory of attachments: tables of the pure parts."""
 
 from __future__ import annotations
 
@@ -9,39 +9,19 @@ import pytest
 from mooring.api.core import SecretReference
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.decide import decide_attachment
-from mooring.controllers.attacher.decide_after import After, Learnt, decide_after
+from mooring.controllers.attacher.decide_after import After, Learnt
 from mooring.controllers.attacher.decision import EndUndo, LoadSecret, Unpublish
 from mooring.controllers.attacher.memory import UNDOS_MAX, UNSURE_MAX, Drift, Memory, UnconfirmedPublish
 from mooring.controllers.attacher.requests import UnpublishOrder
 from mooring.controllers.attacher.view import STATUS_OF_ANNOTATION
-from mooring.controllers.attacher.writes import claim_changes
+from mooring.controllers.attacher.writes import finalizer_changes
 from tests.support.builders import FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va, typed
 from tests.unit.attacher.views import a_view
 
-OVER, UNDO, FREED = After(over=True), After(undo=True), After(over=True, freed=True)
+UNDO, FREED = After(undo=True), After(over=True, freed=True)
 
 
-# -- a publish in doubt
-
-
-@pytest.mark.parametrize(
-    ("learnt", "in_doubt", "orphaned"),
-    [
-        (Learnt.MARKED, OVER, UNDO),
-        (Learnt.UNSENT, After(ask=True), UNDO),
-        (Learnt.UNKNOWN, After(), UNDO),
-        (Learnt.VANISHED, UNDO, UNDO),
-        (Learnt.UNPUBLISHED, FREED, UNDO),
-        (Learnt.RELEASED, OVER, UNDO),
-        (Learnt.UNDONE, FREED, FREED),
-    ],
-)
-def test_a_publish_in_doubt_is_over_or_undone_by_what_is_learnt(learnt, in_doubt, orphaned):
-    assert (in_doubt, orphaned) == (decide_after(learnt, orphaned=False), decide_after(learnt, orphaned=True))
-
-
-def test_every_thing_that_can_be_learnt_has_a_row():
-    assert 7 == len(Learnt)
+# -- an unconfirmed publish
 
 
 def an_unconfirmed(
@@ -57,11 +37,11 @@ def remembering(*unconfirmed_publishes: UnconfirmedPublish) -> Memory:
     return memory
 
 
-def test_only_a_publish_in_doubt_outlives_its_attachment():
+def test_only_an_unconfirmed_publish_outlives_its_attachment():
     unconfirmed = an_unconfirmed()
     memory = remembering(unconfirmed)
     memory.mark_drift("torn", Drift.EXTRA)
-    memory.claim_unanswered("torn", "uid")
+    memory.mark_finalizer_unknown("torn", "uid")
     memory.mark_drift("other", Drift.EXTRA)
     assert memory.orphaned("torn") is None
     assert (True, False, False) == (memory.ended("torn"), memory.ended("other"), memory.ended("unknown"))
@@ -79,11 +59,11 @@ def test_a_mark_that_was_confirmed_too_late_does_not_end_an_undo():
     assert memory.orphaned("torn") is not None
 
 
-def test_where_nothing_is_in_doubt_nothing_follows():
+def test_where_nothing_is_unconfirmed_nothing_follows():
     assert After() == Memory().learn("va", Learnt.VANISHED)
 
 
-def test_doubts_are_found_by_their_volume():
+def test_unconfirmed_publishes_are_found_by_their_volume():
     first, second, other = an_unconfirmed("a"), an_unconfirmed("b"), an_unconfirmed("c", "handle2")
     memory = remembering(first, second, other)
     assert (first, second) == memory.unconfirmed_about("handle1")
@@ -105,12 +85,12 @@ def test_of_too_many_undos_one_that_failed_is_given_up():
     assert memory.orphaned("va8") is not None
 
 
-def test_claims_without_an_answer_are_of_one_object():
+def test_finalizers_without_an_answer_are_of_one_object():
     memory = Memory()
     claimed, of_its_name = ({**a_va("va"), "metadata": {"name": "va", "uid": uid}} for uid in "12")
-    memory.claim_unanswered("va", "1")
+    memory.mark_finalizer_unknown("va", "1")
     assert (True, False) == (memory.finalizer_unknown(typed(claimed)), memory.finalizer_unknown(typed(of_its_name)))
-    memory.claim_answered("va")
+    memory.mark_finalizer_known("va")
     assert (False, 0) == (memory.finalizer_unknown(typed(claimed)), len(memory))
 
 
@@ -131,8 +111,8 @@ def test_from_some_number_on_every_volume_is_unsure():
 SECRET = SecretReference("secret", "default")
 
 
-def undone(doubt: UnconfirmedPublish, **view: Any) -> Any:
-    return decide_attachment(a_view(orphaned=[doubt], pvs=[a_held_pv()], nodes=[a_csi_node()], **view), doubt.name)
+def undone(unconfirmed: UnconfirmedPublish, **view: Any) -> Any:
+    return decide_attachment(a_view(orphaned=[unconfirmed], pvs=[a_held_pv()], nodes=[a_csi_node()], **view), unconfirmed.name)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +143,10 @@ def test_what_another_attachment_holds_there_is_left_to_it():
 )
 def test_taking_back_waits_for_a_call_as_all_others_do(view, volume_handle):
     decision = undone(an_unconfirmed(), vas=[an_attached_va("twin")], **view)
-    assert (True, volume_handle, ()) == (decision.waits, decision.volume_handle, decision.actions)
+    assert (True, volume_handle, ()) == (decision.needs_slot, decision.volume_handle, decision.actions)
 
 
-# -- claims
+# -- the finalizer
 
 
 OTHERS = "kit/other"
@@ -203,4 +183,4 @@ OTHERS = "kit/other"
 )
 def test_a_claim_writes_what_lacks(va, changes):
     va["metadata"]["resourceVersion"] = "7"
-    assert changes == claim_changes(typed(va), "n", FINALIZER)
+    assert changes == finalizer_changes(typed(va), "n", FINALIZER)

@@ -252,7 +252,7 @@ async def test_undos_that_fail_do_not_wake_each_other():
 
 @in_virtual_time
 async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_failed():
-    """The detach was tried, and did not work: the doubt stands until one has."""
+    """The detach was tried, and did not work: the publish stays unconfirmed until one has."""
     world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE))

@@ -16,7 +16,7 @@ from tests.support.builders import DRIVER, typed
 T = TypeVar("T")
 
 
-class Shelf(Generic[T]):
+class ConstantStore(Generic[T]):
     """A cache that never changes."""
 
     def __init__(self, objects: Iterable[T], indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None) -> None:
@@ -65,16 +65,16 @@ def a_view(
     for name, difference in (drift or {}).items():
         memory.mark_drift(name, difference)
     for name, uid in (finalizer_unknown or {}).items():
-        memory.claim_unanswered(name, uid)
+        memory.mark_finalizer_unknown(name, uid)
     for unconfirmed in (*unconfirmed_publishes, *orphaned):
         memory.mark_unconfirmed(unconfirmed)
     for unconfirmed in orphaned:
         memory.learn(unconfirmed.name, Learnt.VANISHED)
     return View(
         driver=driver or facts(),
-        attachments=Shelf(map(typed, vas), ATTACHMENT_INDEXES),
-        volumes=Shelf(map(typed, pvs)),
-        nodes=Shelf(map(typed, nodes)),
+        attachments=ConstantStore(map(typed, vas), ATTACHMENT_INDEXES),
+        volumes=ConstantStore(map(typed, pvs)),
+        nodes=ConstantStore(map(typed, nodes)),
         calls=Running(in_flight or {}, calls_full),
         default_fs_type=default_fs_type,
         memory=memory,

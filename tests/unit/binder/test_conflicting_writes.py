@@ -96,7 +96,7 @@ async def test_B21_a_claim_of_the_same_name_gets_no_node_by_mistake() -> None:
 
 @in_virtual_time
 async def test_B08_a_volume_is_not_given_twice_while_a_write_of_ours_to_it_is_under_way() -> None:
-    """What the cache is shown meanwhile is told later: the shelf still has a volume that is bound by now."""
+    """What the cache is shown meanwhile is told later: the available volumes still have one that is bound by now."""
     held = HeldWrites()
     async with binding(held) as (_, world):
         await world.make_class()

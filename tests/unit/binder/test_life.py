@@ -233,7 +233,7 @@ async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_
 
 @in_virtual_time
 async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
-    """The watch of claims is late: the volume must not be let go."""
+    """The watch of claims is late: the volume must not be released."""
     async with binding(LateWatch("persistentvolumeclaims", seconds=5), parts=WITHOUT_SCHEDULER) as (ours, world):
         claim = await world.make_claim()
         await world.create(a_volume(world("pv"), sc=world("sc"), claim=claim))

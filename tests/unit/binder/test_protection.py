@@ -1,13 +1,11 @@
-"""Who keeps a finalizer: B33 to B37, ephemeral volumes and attributes classes."""
+"""Who keeps a finalizer: B33 to B37, claims, volumes and attributes classes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from mooring.controllers.binder.ephemeral.decide import judge_pod
 from mooring.controllers.binder.protection.decide import Guard, judge_attributes_class, judge_claim, judge_volume
 from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION
 from tests.support.builders import Json, a_claim, a_pod, a_volume, an_ephemeral_volume, typed
@@ -60,7 +58,7 @@ def test_B36_a_cache_that_may_be_behind_lets_nothing_go() -> None:
 def test_B35_it_is_told_which_pod_holds_the_claim() -> None:
     judgement = judge_claim(typed(a_claim(**GOING)), (typed(a_pod("p", "claim", node="n1", phase="Failed")),), pods_are_fresh=True)
     assert judgement.holder_finished
-    assert 'still used by pod "p", which is finished and counts until it is deleted' == str(judgement)
+    assert 'still used by pod "p", which is finished and counts until it is deleted' == str(judgement.because)
 
 
 def _pv(phase: str, **meta: Any) -> Json:
@@ -88,32 +86,3 @@ def test_an_attributes_class_stays_while_somebody_names_it() -> None:
     assert Guard.KEEP is judge_attributes_class(typed(one), (typed(a_claim()),)).guard
     free = {"kind": "VolumeAttributesClass", "metadata": {"name": "gold", "finalizers": [VAC_PROTECTION]}}
     assert Guard.NOTHING is judge_attributes_class(typed(free), ()).guard
-
-
-# -- ephemeral volumes
-
-POD = a_pod("pod", uid="uid-pod", volumes=(SCRATCH,))
-
-
-def test_B38_a_pod_brings_its_claims() -> None:
-    ((_, body),) = judge_pod(typed(POD), lambda _: None).bodies
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": "uid-pod", "controller": True, "blockOwnerDeletion": True}
-    assert ("pod-scratch", [owner]) == (body["metadata"]["name"], body["metadata"]["ownerReferences"])
-    assert ({"l": "1"}, {"a": "2"}) == (body["metadata"]["labels"], body["metadata"]["annotations"])
-    assert SCRATCH["ephemeral"]["volumeClaimTemplate"]["spec"] == msgspec.json.decode(msgspec.json.encode(body["spec"]))
-
-
-def test_B38_a_claim_that_is_there_is_not_made_again() -> None:
-    mine = typed(a_claim("pod-scratch", **OWNED))
-    assert () == judge_pod(typed(POD), lambda _: mine).bodies
-
-
-@pytest.mark.parametrize("pod", [{**POD, "metadata": {**POD["metadata"], **DELETED}}, {**POD, "status": {"phase": "Succeeded"}}])
-def test_B40_a_pod_that_goes_needs_no_claim(pod: Json) -> None:
-    assert () == judge_pod(typed(pod), lambda _: None).bodies
-
-
-def test_B39_a_foreign_claim_of_that_name() -> None:
-    wanted = judge_pod(typed(POD), lambda _: typed(a_claim("pod-scratch")))
-    text = "ephemeral volume scratch: PVC default/pod-scratch was not created for pod default/pod (pod is not owner)"
-    assert ("Warning", "FailedBinding", text) == wanted.event

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -122,7 +123,7 @@ GOOD = ["--endpoint=unix:///nowhere/csi.sock", "--state=/nowhere/state", "--node
     ("argv", "code", "problem"),
     [
         ([], 2, "usage: mooring driver hostpath"),
-        (["nfs"], 2, "mooring driver: 'nfs' is not known: there is hostpath"),
+        (["nfs"], 2, "mooring driver: 'nfs' is not known: there are hostpath, run and new"),
         (["hostpath", "--no-such-flag"], 2, "no-such-flag"),
         (["hostpath", "--capacity=lots"], 2, "no quantity; allowed: bytes as a quantity, as in 10Gi"),
         (["hostpath", "--capacity=1GiB"], 2, 'invalid value "1GiB" for flag -capacity: did you mean 1Gi?; allowed'),
@@ -133,7 +134,13 @@ GOOD = ["--endpoint=unix:///nowhere/csi.sock", "--state=/nowhere/state", "--node
         (["hostpath", *GOOD[:2]], 2, "node-id: required"),
         (["hostpath", *GOOD, "--node-id=a,,b"], 2, "node-id: required"),
         (["hostpath", *GOOD[1:]], 2, "endpoint: required"),
-        (["hostpath", *GOOD, "--attach-limit=-1"], 2, "attach-limit: must not be negative"),
+        (["hostpath", *GOOD, "--attach-limit=-2"], 2, "attach-limit: must not be below -1"),
+        (["hostpath", *GOOD, "--maxvolumespernode=-1"], 2, "max-volumes-per-node: must not be negative"),
+        (["hostpath", *GOOD, "--node-endpoint=b=unix:///nowhere/b.sock"], 2, "node-endpoint: there is no node 'b'"),
+        (["hostpath", *GOOD, "--node-endpoint=b"], 2, "node-2=unix:///run/node-2.sock"),
+        (["hostpath", *GOOD, "--enable-topology", "--topology=node-1:zone=a"], 2, "give either this or topology"),
+        (["hostpath", *GOOD, "--mounts=magic"], 2, "one of auto, mount, link"),
+        (["hostpath", *GOOD, "--without-on-nodes=CLONE_VOLUME"], 2, "GET_VOLUME_STATS"),
         (["hostpath", *GOOD, "--snapshot-delay=-1s"], 2, "snapshot-delay: must not be negative"),
         (["hostpath", *GOOD, "--capacity==1Gi"], 2, "fast=10Gi"),
         (["hostpath", *GOOD, "--capacity=1Gi", "--capacity=fast=1Gi"], 2, "capacity: give each size a kind"),
@@ -155,21 +162,25 @@ def test_a_driver_that_can_not_start_says_why(
 @pytest.mark.parametrize(
     ("flag", "problem"),
     [
-        ("--endpoint=tcp://localhost:1", "is not supported: give a unix socket"),
+        ("--endpoint=http://localhost:1", "is not supported: give a unix socket"),
+        ("--endpoint=tcp://localhost", "names no address: give one, as in tcp://127.0.0.1:7654"),
+        ("--faults=/dev/null", "faults: '/dev/null' can't be read"),
+        ("--call-log=/nowhere/calls", "call-log: '/nowhere/calls' can't be written"),
+        ("--mounts=link --images", "mounting is asked for, and not possible: volumes are to be shown by links"),
         ("--endpoint=unix:///nowhere/csi.sock", "the folder of socket '/nowhere/csi.sock' does not exist"),
         ("--driver-name=-x-", "driver name '-x-'"),
         ("--state=/dev/null/state", "can't be used: Not a directory"),
     ],
 )
 def test_a_driver_that_can_not_serve_says_why(tmp_path: Path, flag: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = [f"--endpoint=unix://{tmp_path}/csi.sock", f"--state={tmp_path / 'state'}", "--node-id=node-1", flag]
+    argv = [f"--endpoint=unix://{tmp_path}/csi.sock", f"--state={tmp_path / 'state'}", "--node-id=node-1", *flag.split()]
     assert 1 == command.run(["driver", "hostpath", *argv])
     assert problem in capsys.readouterr().err
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sign", [15, 2])
-def test_a_driver_runs_until_it_is_told_to_end(tmp_path: Path, sign: int) -> None:
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_a_driver_runs_until_it_is_told_to_end(tmp_path: Path, sign: signal.Signals) -> None:
     socket = tmp_path / "csi.sock"
     flags = ["--endpoint", f"unix://{socket}", "--state", str(tmp_path / "state"), "--node-id", "a,b"]
     program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *flags], tmp_path / "log")

@@ -152,7 +152,7 @@ async def test_forget_begins_anew_and_leaves_the_delayed_add():
     queue = a_queue()
     queue.retry("a")
     queue.retry("a")
-    queue.forget("a")
+    queue.reset_failures("a")
     assert queue.failures("a") == 0
     assert queue.waiting_until("a") == 1
     assert queue.retry("a") == 1

@@ -129,16 +129,16 @@ async def test_what_is_in_the_sockets_place_is_named(socket, make, reason):
 
 
 async def test_somebody_who_does_not_speak_grpc_is_told_from_nobody(socket):
-    greetings = []
+    first_messages = []
 
     def probe_and_identify(reader, writer):
         writer.write(b"220 mail.example.com ESMTP\r\n")
-        greetings.append(writer)
+        first_messages.append(writer)
 
     async with await asyncio.start_unix_server(probe_and_identify, socket):
         with pytest.raises(ConfigError, match="somebody listens there, but does not speak gRPC"):
             await a_driver(socket).connect(0.2)
-        for writer in greetings:
+        for writer in first_messages:
             writer.close()
 
 

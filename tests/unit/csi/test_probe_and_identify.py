@@ -53,7 +53,7 @@ def scripted(*steps):
     return method
 
 
-async def greeted(plugin, **limits):
+async def identified(plugin, **limits):
     clock = LoopClock()
     return await probe_and_identify(InProcessDriver(plugin, clock=clock), clock=clock, limits=Limits(**limits))
 
@@ -62,7 +62,7 @@ async def greeted(plugin, **limits):
 @in_virtual_time
 async def test_PR01_ready_or_absent_is_ready_after_exactly_one_probe(answer):
     probe = scripted(answer)
-    await greeted(Plugin(probe=probe))
+    await identified(Plugin(probe=probe))
     assert probe.times == [0]
 
 
@@ -70,7 +70,7 @@ async def test_PR01_ready_or_absent_is_ready_after_exactly_one_probe(answer):
 async def test_PR02_not_ready_twice_then_ready_takes_three_probes_a_second_apart():
     probe = scripted(NOT_READY, NOT_READY, READY)
     plugin = Plugin(probe=probe)
-    await greeted(plugin)
+    await identified(plugin)
     assert probe.times == [0, 1, 2]
     assert plugin.calls[0] == "GetPluginInfo"
 
@@ -79,7 +79,7 @@ async def test_PR02_not_ready_twice_then_ready_takes_three_probes_a_second_apart
 @in_virtual_time
 async def test_PR03_DeadlineExceeded_then_ok_is_ready(late):
     probe = scripted(late, READY)
-    await greeted(Plugin(probe=probe), probe_timeout_s=15)
+    await identified(Plugin(probe=probe), probe_timeout_s=15)
     assert probe.times == [0, 15 if isinstance(late, Takes) else 1]
 
 
@@ -88,21 +88,21 @@ async def test_PR03_DeadlineExceeded_then_ok_is_ready(late):
 async def test_PR04_a_driver_that_is_not_there_yet_is_asked_again(code):
     """C5. The peer exits."""
     probe = scripted(error(Code.DEADLINE_EXCEEDED), error(code), READY)
-    await greeted(Plugin(probe=probe))
+    await identified(Plugin(probe=probe))
     assert probe.times == [0, 1, 2]
 
 
 @in_virtual_time
 async def test_probing_goes_on_for_as_long_as_the_driver_says_that_it_is_not_ready():
     probe = scripted(*[NOT_READY] * 1000, READY)
-    await greeted(Plugin(probe=probe))
+    await identified(Plugin(probe=probe))
     assert len(probe.times) == 1001
 
 
 @in_virtual_time
 async def test_waiting_is_said_once_per_reason(log):
     kept = log()
-    await greeted(Plugin(probe=scripted(NOT_READY, NOT_READY, NOT_READY, error(Code.UNAVAILABLE, "backend"), NOT_READY, READY)))
+    await identified(Plugin(probe=scripted(NOT_READY, NOT_READY, NOT_READY, error(Code.UNAVAILABLE, "backend"), NOT_READY, READY)))
     reasons = [record["reason"] for record in kept.records("CSI driver is not ready")]
     assert reasons == ["it says so", "rpc error: code = Unavailable desc = backend", "it says so"]
 
@@ -112,7 +112,7 @@ async def test_waiting_is_said_once_per_reason(log):
 async def test_any_other_code_of_Probe_ends_it(code, log):
     kept = log()
     with pytest.raises(DriverError) as failed:
-        await greeted(Plugin(probe=scripted(error(code))))
+        await identified(Plugin(probe=scripted(error(code))))
     assert failed.value.code == code
     assert [record["err"] for record in kept.records("CSI driver probe failed")] == [str(failed.value)]
 
@@ -121,7 +121,7 @@ async def test_any_other_code_of_Probe_ends_it(code, log):
 async def test_a_driver_without_Probe_is_ready_with_a_warning(log):
     kept = log()
     probe = scripted(error(Code.UNIMPLEMENTED))
-    assert (await greeted(Plugin(probe=probe))).name == "csi.test"
+    assert (await identified(Plugin(probe=probe))).name == "csi.test"
     assert len(probe.times) == 1
     assert len(kept.records("CSI driver has no Probe, it is taken as ready")) == 1
 
@@ -132,7 +132,7 @@ async def test_CP01_odd_capability_entries_are_skipped_and_unknown_ones_kept():
         capabilities=[{}, {"service": {"type": 77}}, {"volume_expansion": {"type": 1}}, {"service": {"type": 1}}]
     )
     rpcs = csi.ControllerGetCapabilitiesResponse(capabilities=[{}, {"rpc": {"type": 99}}, {"rpc": {"type": 2}}, {"rpc": {"type": 2}}])
-    info = await greeted(Plugin(get_plugin_capabilities=scripted(plugin), controller_get_capabilities=scripted(rpcs)))
+    info = await identified(Plugin(get_plugin_capabilities=scripted(plugin), controller_get_capabilities=scripted(rpcs)))
     assert info == DriverInfo("csi.test", "1.0", frozenset({1, 77}), frozenset({1}), frozenset({2, 99}))
 
 
@@ -140,7 +140,7 @@ async def test_CP01_odd_capability_entries_are_skipped_and_unknown_ones_kept():
 async def test_CP02_a_driver_without_a_name_is_refused():
     plugin = Plugin(name="")
     with pytest.raises(ConfigError, match=r"^driver name is empty$") as failed:
-        await greeted(plugin)
+        await identified(plugin)
     assert failed.value.exit_code == 1
     assert plugin.calls == ["Probe", "GetPluginInfo"]
 
@@ -148,7 +148,7 @@ async def test_CP02_a_driver_without_a_name_is_refused():
 @in_virtual_time
 async def test_the_controller_is_not_asked_where_there_is_none():
     plugin = Plugin(plugin=())
-    assert (await greeted(plugin)).controller == frozenset()
+    assert (await identified(plugin)).controller == frozenset()
     assert plugin.calls == ["Probe", "GetPluginInfo", "GetPluginCapabilities"]
 
 
@@ -158,16 +158,16 @@ async def test_C6_a_short_call_that_is_late_is_made_again_a_second_later(method)
     """The peer exits after one second; a driver that is slow at boot then loops."""
     good = await getattr(Plugin(), method)(None)
     asked = scripted(Takes(100, good), error(Code.UNAVAILABLE), Takes(0.9, good))
-    info = await greeted(Plugin(**{method: asked}))
+    info = await identified(Plugin(**{method: asked}))
     assert asked.times == [0, 1, 2]
-    assert info == await greeted(Plugin())
+    assert info == await identified(Plugin())
 
 
 @in_virtual_time
 async def test_C6_the_budget_ends_the_asking():
     asked = scripted(Takes(100, NAMED))
     with pytest.raises(DriverError, match="context deadline exceeded"):
-        await greeted(Plugin(get_plugin_info=asked), budget_s=30)
+        await identified(Plugin(get_plugin_info=asked), budget_s=30)
     assert len(asked.times) == 30
     assert now() == 30
 
@@ -178,7 +178,7 @@ async def test_C6_the_budget_is_one_for_all_short_calls_and_begins_when_the_driv
     first = scripted(*[error(Code.UNAVAILABLE)] * 20, NAMED)
     second = scripted(error(Code.UNAVAILABLE))
     with pytest.raises(DriverError):
-        await greeted(Plugin(probe=probe, get_plugin_info=first, get_plugin_capabilities=second), budget_s=30)
+        await identified(Plugin(probe=probe, get_plugin_info=first, get_plugin_capabilities=second), budget_s=30)
     assert now() == 130
 
 
@@ -187,5 +187,5 @@ async def test_C6_the_budget_is_one_for_all_short_calls_and_begins_when_the_driv
 async def test_an_error_that_does_not_pass_ends_the_asking(code):
     asked = scripted(error(code))
     with pytest.raises(DriverError):
-        await greeted(Plugin(controller_get_capabilities=asked))
+        await identified(Plugin(controller_get_capabilities=asked))
     assert len(asked.times) == 1

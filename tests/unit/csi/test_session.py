@@ -91,7 +91,7 @@ async def refusal(session):
 
 
 @in_virtual_time
-async def test_a_session_begins_with_the_greeting():
+async def test_a_session_begins_with_probe_and_identify():
     async with running(Plugin()) as (session, _):
         assert session.info.name == "csi.test"
         assert session.is_up
@@ -99,7 +99,7 @@ async def test_a_session_begins_with_the_greeting():
 
 
 @in_virtual_time
-async def test_what_the_greeting_raises_comes_out_of_start():
+async def test_an_error_of_probe_and_identify_comes_out_of_start():
     with pytest.raises(ConfigError, match="driver name is empty"):
         await Session(Line(Plugin(name="")), clock=LoopClock()).start()
 
@@ -278,8 +278,8 @@ async def test_the_metrics_get_the_name_at_the_start():
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_the_order_of_losses_only_the_greeted_driver_gets_calls(seed):
-    """Random cuts and mends, at random moments of the greetings; at the end the driver that was there from the start."""
+def test_whatever_the_order_of_losses_only_the_identified_driver_gets_calls(seed):
+    """Random cuts and mends, at random moments of probing; at the end the driver that was there from the start."""
 
     async def story():
         randomness, clock = Random(seed), LoopClock()

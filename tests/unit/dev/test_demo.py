@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,24 +15,30 @@ from mooring.base.randomness import Random
 from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.dev import controllers, plane, polling
+from mooring.dev import controllers, drivers, polling
 from mooring.dev.demo import DemoFailed
 from mooring.dev.run import run_demo
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
 from mooring.driver.hostpath import HostPath
+from mooring.driver.node.mounting import Links, Source
+from mooring.mounts.namespace import MountSpace
+from mooring.node.volumes.files import VolumeFiles
+
+NO_MOUNTS = MountSpace("this is a test")
+"""Volumes are links: what is mounted in a test would be seen on the machine."""
 
 
 async def the_demo() -> str:
     """Its output. Raises DemoFailed."""
     shown, clock = io.StringIO(), LoopClock()
-    await run_demo(Story(PlainScreen(shown), clock), clock, Random(3))
+    await run_demo(NO_MOUNTS, Story(PlainScreen(shown), clock), clock, Random(3))
     return shown.getvalue()
 
 
 async def failure_with(monkeypatch: pytest.MonkeyPatch, driver: type[HostPath]) -> str:
-    monkeypatch.setattr(plane, "HostPath", driver)
-    monkeypatch.setattr(polling, "_WAIT_S_MAX", 0.2)
+    monkeypatch.setattr(drivers, "HostPath", driver)
+    monkeypatch.setattr(polling, "_WAIT_S_MAX", 1.0)
     with pytest.raises(DemoFailed) as caught:
         await the_demo()
     return str(caught.value)
@@ -45,7 +53,9 @@ async def test_a_driver_that_only_says_that_it_published_is_found_out(monkeypatc
         async def controller_publish_volume(self, request: Any) -> csi.ControllerPublishVolumeResponse:
             return csi.ControllerPublishVolumeResponse(publish_context={"publication": "1"})
 
-    assert "nodes that the driver names: expected ['demo-node'], found []" == await failure_with(monkeypatch, Lying)
+    told = await failure_with(monkeypatch, Lying)
+    assert told.startswith('Pod demo-pod runs: not within 1 s; its status: {"phase": "Pending"')
+    assert "is not attached to node 'demo-node'" in told
 
 
 async def test_a_driver_that_only_says_that_it_unpublished_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,8 +126,32 @@ async def test_what_the_attacher_reports_is_in_the_failure(monkeypatch: pytest.M
             raise DriverError(Code.PERMISSION_DENIED, "the backend is closed today")
 
     told = await failure_with(monkeypatch, Refusing)
-    assert told.startswith(f"{VOLUME_ATTACHMENTS.name} demo-attachment is attached: not within 0.2 s; its status: ")
+    assert re.match(rf"{VOLUME_ATTACHMENTS.name} csi-[0-9a-f]{{64}} is attached: not within 1 s; its status: ", told), told
     assert "the backend is closed today" in told
+
+
+async def test_a_driver_that_forgets_what_a_pod_wrote_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wiping(HostPath):
+        async def controller_unpublish_volume(self, request: Any) -> csi.ControllerUnpublishVolumeResponse:
+            for path in self._folder.data(request.volume_id).iterdir():
+                path.unlink()
+            return await super().controller_unpublish_volume(request)
+
+    told = await failure_with(monkeypatch, Wiping)
+    assert told.startswith("greeting.txt of the first pod can't be read by the next one: ")
+
+
+async def test_a_node_that_keeps_a_volumes_folder_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(VolumeFiles, "end", lambda *_: None)
+    assert (await failure_with(monkeypatch, HostPath)).startswith("folders of pods and volumes: expected [], found [")
+
+
+async def test_a_volume_that_is_no_link_where_nothing_can_be_mounted_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def publish(_links: Links, _source: Source, _staging: Path, target: Path) -> None:
+        target.mkdir()
+
+    monkeypatch.setattr(Links, "publish", publish)
+    assert "a link at the pod's path: expected True, found False" == await failure_with(monkeypatch, HostPath)
 
 
 async def test_a_driver_that_fails_the_demos_own_call_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,4 +168,7 @@ async def test_what_the_claim_says_is_in_the_failure(monkeypatch: pytest.MonkeyP
             raise DriverError(Code.RESOURCE_EXHAUSTED, "no room")
 
     told = await failure_with(monkeypatch, Full)
-    assert told == 'PersistentVolumeClaim demo-claim is bound: not within 0.2 s; its status: {"phase": "Pending"}'
+    assert told.startswith(
+        'PersistentVolumeClaim demo-claim is bound: not within 1 s; its status: {"phase": "Pending"}; its last warning: '
+    )
+    assert "no room" in told

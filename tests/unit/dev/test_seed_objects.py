@@ -1,51 +1,97 @@
-"""What `mooring dev` tells the API server of its nodes, at the first start and at later ones."""
+"""What `mooring dev` tells the API server before its nodes begin, at the first start and at later ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from mooring.api.core import NODES
-from mooring.api.storage import CSI_NODES
+from mooring.api.meta import Kind
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.dev.seed_objects import register
 from mooring.kube.cluster import Cluster
 
-DRIVER = "csi.test"
+NAME = "csi.test"
+ATTACHES, DOES_NOT_ATTACH = DriverCapabilities(NAME, publishes=True), DriverCapabilities(NAME)
+ALL: tuple[Kind[Any], ...] = (NODES, CSI_NODES, CSI_DRIVERS, STORAGE_CLASSES)
 
 
 def a_cluster() -> Cluster:
     return LocalCluster(new_store(Random(1), 0.0), clock=LoopClock(), randomness=Random(1))
 
 
-async def shown(cluster: Cluster) -> tuple[Mapping[str, str], list[str]]:
-    """The node's labels, and the topology keys that the driver has there."""
-    node, csi_node = await cluster.get(NODES.whole(), "n"), await cluster.get(CSI_NODES.whole(), "n")
-    return node["metadata"]["labels"], csi_node["spec"]["drivers"][0].get("topologyKeys") or []
+async def registered(
+    cluster: Cluster,
+    driver: DriverCapabilities = ATTACHES,
+    topology: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    reference: bool = False,
+    has_agents: bool = True,
+) -> None:
+    await register(cluster, driver, ["n"], topology or {}, reference=reference, has_agents=has_agents)
 
 
-async def test_a_node_has_its_segments_as_labels() -> None:
-    cluster = a_cluster()
-    await register(cluster, DRIVER, ["n"], {"n": {"zone": "a"}})
-    assert ({"kubernetes.io/hostname": "n", "zone": "a"}, ["zone"]) == await shown(cluster)
+async def labels(cluster: Cluster) -> Mapping[str, str]:
+    found: Mapping[str, str] = (await cluster.get(NODES.whole(), "n"))["metadata"]["labels"]
+    return found
+
+
+async def everything(cluster: Cluster) -> list[list[Any]]:
+    return [list((await cluster.list(kind.whole())).items) for kind in ALL]
 
 
 @pytest.mark.parametrize("before", [{}, {"n": {"zone": "b"}}, {"n": {"zone": "a"}}], ids=["without", "elsewhere", "the same"])
 async def test_a_kept_node_gets_the_segments_that_it_has_by_now(before: Mapping[str, Mapping[str, str]]) -> None:
     """Who tries zones keeps the folder."""
     cluster = a_cluster()
-    await register(cluster, DRIVER, ["n"], before)
-    await register(cluster, DRIVER, ["n"], {"n": {"zone": "a"}})
-    assert ({"kubernetes.io/hostname": "n", "zone": "a"}, ["zone"]) == await shown(cluster)
+    await registered(cluster, topology=before)
+    await registered(cluster, topology={"n": {"zone": "a"}})
+    assert {"kubernetes.io/hostname": "n", "zone": "a"} == await labels(cluster)
 
 
 async def test_a_second_start_writes_nothing() -> None:
     cluster = a_cluster()
-    await register(cluster, DRIVER, ["n"], {"n": {"zone": "a"}})
-    before = [(await cluster.list(kind.whole())).items for kind in (NODES, CSI_NODES)]
-    await register(cluster, DRIVER, ["n"], {"n": {"zone": "a"}})
-    assert before == [(await cluster.list(kind.whole())).items for kind in (NODES, CSI_NODES)]
+    await registered(cluster, topology={"n": {"zone": "a"}}, has_agents=False)
+    before = await everything(cluster)
+    await registered(cluster, topology={"n": {"zone": "a"}}, has_agents=False)
+    assert before == await everything(cluster)
+
+
+async def test_a_driver_is_attached_only_if_it_attaches_also_when_it_learns_it_later() -> None:
+    cluster = a_cluster()
+    await registered(cluster, DOES_NOT_ATTACH)
+    assert (await cluster.get(CSI_DRIVERS, NAME)).spec.attach_required is False
+    await registered(cluster, ATTACHES)
+    assert (await cluster.get(CSI_DRIVERS, NAME)).spec.attach_required is True
+
+
+async def test_a_kept_class_follows_another_driver() -> None:
+    cluster = a_cluster()
+    await registered(cluster)
+    await registered(cluster, DriverCapabilities("other.test"))
+    assert {"dev": "other.test", "dev-wait": "other.test"} == {
+        one.metadata.name: one.provisioner for one in (await cluster.list(STORAGE_CLASSES)).items
+    }
+
+
+async def test_the_reference_driver_has_a_class_of_its_name_and_volumes_of_pods_own() -> None:
+    cluster = a_cluster()
+    await registered(cluster, reference=True)
+    assert {"hostpath", "hostpath-wait"} == {one.metadata.name for one in (await cluster.list(STORAGE_CLASSES)).items}
+    assert ("Persistent", "Ephemeral") == (await cluster.get(CSI_DRIVERS, NAME)).spec.volume_lifecycle_modes
+
+
+async def test_nodes_are_entered_by_their_names_for_a_driver_without_a_node_service_alone() -> None:
+    cluster = a_cluster()
+    await registered(cluster)
+    assert [] == list((await cluster.list(CSI_NODES)).items)
+    await registered(cluster, has_agents=False)
+    (driver,) = (await cluster.get(CSI_NODES, "n")).spec.drivers or ()
+    assert (NAME, "n") == (driver.name, driver.node_id)

@@ -59,6 +59,9 @@ ALL = {
 }
 
 
+SERVICES = {Service.CONTROLLER_SERVICE, Service.GROUP_CONTROLLER_SERVICE}
+
+
 async def advertised(driver: HostPath) -> tuple[set[int], set[int], set[int]]:
     """Its services, the ways it expands volumes, and what its controller can do."""
     answer = await driver.get_plugin_capabilities(csi.GetPluginCapabilitiesRequest())
@@ -70,7 +73,7 @@ async def advertised(driver: HostPath) -> tuple[set[int], set[int], set[int]]:
 
 async def test_it_advertises_what_it_does(tmp_path: Path) -> None:
     with a_driver(tmp_path) as driver:
-        assert ({Service.CONTROLLER_SERVICE}, {Expansion.ONLINE}, ALL) == await advertised(driver)
+        assert (SERVICES, {Expansion.ONLINE}, ALL) == await advertised(driver)
 
 
 PUBLISHING = {Capability.PUBLISH_UNPUBLISH_VOLUME, Capability.PUBLISH_READONLY, Capability.LIST_VOLUMES_PUBLISHED_NODES}
@@ -88,7 +91,8 @@ PUBLISHING = {Capability.PUBLISH_UNPUBLISH_VOLUME, Capability.PUBLISH_READONLY, 
 async def test_what_is_left_out_is_not_advertised_and_takes_along_what_needs_it(tmp_path: Path, left_out: int, gone: set[int]) -> None:
     with a_driver(tmp_path, without=[left_out]) as driver:
         expansion = set() if left_out == Capability.EXPAND_VOLUME else {Expansion.ONLINE}
-        assert ({Service.CONTROLLER_SERVICE}, expansion, ALL - gone) == await advertised(driver)
+        groups = set() if left_out == Capability.CREATE_DELETE_SNAPSHOT else {Service.GROUP_CONTROLLER_SERVICE}
+        assert ({Service.CONTROLLER_SERVICE, *groups}, expansion, ALL - gone) == await advertised(driver)
 
 
 async def test_what_is_left_out_is_refused(tmp_path: Path) -> None:
@@ -344,7 +348,7 @@ async def test_the_list_tells_where_volumes_are(tmp_path: Path) -> None:
         assert (["node-1"], False) == (list(entry.status.published_node_ids), entry.status.volume_condition.abnormal)
         (tmp_path / "volumes" / volume_id).rmdir()
         entry = (await driver.list_volumes(csi.ListVolumesRequest())).entries[0]
-        assert "the volume's folder is gone" == entry.status.volume_condition.message
+        assert "The source path of the volume doesn't exist" == entry.status.volume_condition.message
 
 
 async def test_an_unknown_volume_is_not_found_by_questions(tmp_path: Path) -> None:

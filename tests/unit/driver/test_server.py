@@ -14,9 +14,11 @@ import pytest
 
 from mooring.base.errors import ConfigError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.capabilities import methods_of
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving, socket_path
 from tests.unit.driver.calls import a_creation, a_driver, a_publication
+from tests.unit.driver.test_node_service import Publishing
 from tests.unit.driver.test_sdk import Creating, OnlyIdentity
 
 
@@ -144,6 +146,15 @@ async def test_a_driver_needs_a_name(tmp_path: Path, name: str) -> None:
     plugin.name = name
     wrong = "driver name" if name else 'OnlyIdentity has no name: set `name = "csi.example.com"`'
     assert wrong in await refused(plugin, str(tmp_path / "csi.sock"))
+
+
+async def test_a_node_needs_an_id(tmp_path: Path) -> None:
+    plugin = Publishing()
+    plugin.node_id = ""
+    assert "Publishing has no node_id: set it to what the driver calls this node" in await refused(plugin, str(tmp_path / "csi.sock"))
+    plugin.withheld = methods_of("Node")
+    async with serving(plugin, str(tmp_path / "csi.sock")):
+        pass
 
 
 async def test_somebody_elses_socket_is_not_removed_at_the_end(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_second_driver_is_kept_out(tmp_path: Path) -> None:
         (b'{"format":1,"state":{"volumes":{', "truncated"),
         (b"\xff\xfe", "malformed"),
         (b"[]", "Expected `object`"),
-        (b'{"format":3,"state":{}}', "it has format 3, and this version reads formats 1 and 2"),
+        (b'{"format":4,"state":{}}', "it has format 4, and this version reads formats 1 to 3"),
         (b'{"format":1,"state":{},"more":1}', "more"),
         (b'{"format":1,"state":{"volumes":{"../x":{"id":"../x","name":"n","capacity_bytes":1,"parameters":{}}}}}', "is no volume id"),
         (b'{"format":1,"state":{"deleting":["../../etc"]}}', "is nothing that could be on its way out"),

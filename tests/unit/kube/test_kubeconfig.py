@@ -301,16 +301,16 @@ def test_an_endless_file_is_refused() -> None:
         ("- a\n- b", "is a list, must be a mapping"),
         ("kind: Deployment\nspec: {}", 'its kind is "Deployment"'),
         ("a: b", "neither clusters nor contexts"),
-        (f"users:\n- name: {SECRET}\n  user: {{token: {SECRET}", "is no YAML at line 3"),
+        (f"users:\n- name: {SECRET}\n  user: {{token: {SECRET}", "is not valid YAML at line 3"),
         (f"users: {{token: {SECRET}", "while parsing a flow mapping, expected ',' or '}', but got '<stream end>'"),
-        ("users:\n\t- x", "is no YAML at line 2, column 1: while scanning for the next token, found character '\\t'"),
-        (f"users: *{SECRET}", "is no YAML at line 1, column 8: found undefined alias …"),
-        (f"users: !!int {SECRET}", "is no YAML: invalid literal for int() with base 10: …"),
-        (f"users: !!bool {SECRET}", "is no YAML: a value is not what its tag says"),
-        (f"users: !!timestamp {SECRET}", "is no YAML: a value is not what its tag says"),
-        ("a: !!python/object:os.system x", "is no YAML"),
-        ("a: 2024-13-45", "is no YAML: month must be in 1..12"),
-        ("a: \x01", "is no YAML at character 4: special characters are not allowed"),
+        ("users:\n\t- x", "is not valid YAML at line 2, column 1: while scanning for the next token, found character '\\t'"),
+        (f"users: *{SECRET}", "is not valid YAML at line 1, column 8: found undefined alias …"),
+        (f"users: !!int {SECRET}", "is not valid YAML: invalid literal for int() with base 10: …"),
+        (f"users: !!bool {SECRET}", "is not valid YAML: a value is not what its tag says"),
+        (f"users: !!timestamp {SECRET}", "is not valid YAML: a value is not what its tag says"),
+        ("a: !!python/object:os.system x", "is not valid YAML"),
+        ("a: 2024-13-45", "is not valid YAML: month must be in 1..12"),
+        ("a: \x01", "is not valid YAML at character 4: special characters are not allowed"),
         ("clusters: x", "clusters is text, must be a list"),
         ("clusters: [x]", "clusters[0] is text, must be a mapping"),
         ("clusters: [{cluster: {}}]", "clusters[0] has no name"),
@@ -327,12 +327,12 @@ def test_a_file_that_is_no_kubeconfig_is_refused(tmp_path: Path, text: str, told
 
 @pytest.mark.slow
 def test_a_file_nested_beyond_reason_is_refused(tmp_path: Path) -> None:
-    assert "is no YAML" in refused(written(tmp_path, "[" * 5_000))
+    assert "is not valid YAML" in refused(written(tmp_path, "[" * 5_000))
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(b"\x80\x81\x82" * 10)
-    assert "is no YAML" in refused(str(tmp_path / "config"))
+    assert "is not valid YAML" in refused(str(tmp_path / "config"))
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -187,3 +187,15 @@ async def test_the_csinode_is_waited_for_until_the_server_answers() -> None:
     world.cluster.refuse("get nodes", times=30, error=ServerError("starting"))
     await world.objects.prepare()
     assert [] == await world.drivers()
+
+
+@in_virtual_time
+async def test_CSN13_a_server_that_is_away_is_asked_every_second_and_the_csinode_made_then() -> None:
+    world = await a_world()
+    rule = world.cluster.refuse("get nodes", times=None, error=ServerError("starting"))
+    async with world.running(world.objects.prepare()):
+        await world.settle(10.0)
+        assert 10 <= rule.hits <= 4 * 11, "a second apart, with the tries of one write in each"
+        assert await world.find(CSI_NODES, "n") is None
+        rule.times = 0
+        await world.shown(CSI_NODES, "n", lambda csinode: True)

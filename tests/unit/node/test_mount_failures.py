@@ -98,7 +98,7 @@ async def test_MNT9_a_publish_that_did_not_happen_leaves_nothing_to_take_back(wo
 
 @in_virtual_time
 async def test_a_publish_that_failed_for_good_after_one_that_may_have_happened_is_still_taken_back(world: VolumesWorld) -> None:
-    """The kubelet drops the volume here (W9): the last error says nothing about the call before it."""
+    """The kubelet drops the volume here: the last error says nothing about the call before it."""
     world.driver.script(PUBLISH, Lose(Code.UNAVAILABLE))
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
     async with world.agent():

@@ -166,7 +166,7 @@ async def test_an_agent_killed_during_a_call_finishes_or_undoes_it(world: Volume
 
 @in_virtual_time
 async def test_a_found_volume_whose_publish_fails_for_good_keeps_its_record(world: VolumesWorld) -> None:
-    """What is known of it comes from the disk: an error of today says nothing about the mount of yesterday (W11)."""
+    """What is known of it comes from the disk: an error of today says nothing about the mount of yesterday."""
     async with world.agent():
         pod = await world.running_pod(await world.volume())
     world.driver.always(STAGE, Fail(Code.INTERNAL))

@@ -38,22 +38,22 @@ def volume(**changes: Any) -> Volume:
         ("Other", Mode.UNKNOWN, Mode.UNKNOWN),
     ],
 )
-def test_MNT_15_access_modes(mode: str, plain: int, telling: int) -> None:
+def test_MNT15_access_modes(mode: str, plain: int, telling: int) -> None:
     found = [requests.capability(volume(access_modes=(mode,)), able, None).access_mode.mode for able in ((), (MULTI_WRITER,))]
     assert [plain, telling] == found
 
 
-def test_MNT_14_mount_options_and_the_file_system_go_along() -> None:
+def test_MNT14_mount_options_and_the_file_system_go_along() -> None:
     mount = requests.capability(VOLUME, (), None).mount
     assert (["a", "b"], "ext4", "") == (list(mount.mount_flags), mount.fs_type, mount.volume_mount_group)
 
 
 @pytest.mark.parametrize(("able", "group"), [((), ""), ((MOUNT_GROUP,), "3000")])
-def test_MNT_23_the_group_goes_to_drivers_that_set_it(able: tuple[int, ...], group: str) -> None:
+def test_MNT23_the_group_goes_to_drivers_that_set_it(able: tuple[int, ...], group: str) -> None:
     assert group == requests.capability(VOLUME, able, 3000).mount.volume_mount_group
 
 
-def test_MNT_16_what_is_injected_is_in_no_other_call() -> None:
+def test_MNT16_what_is_injected_is_in_no_other_call() -> None:
     request = requests.publish(VOLUME, USE, Path("/t"), Path("/s"), (), {}, {}, {**USE.info, "foo": "mine"})
     assert "mine" == request.volume_context["foo"]
     assert "someone" == request.volume_context["csi.storage.k8s.io/serviceAccount.name"]
@@ -75,11 +75,11 @@ def test_MNT_16_what_is_injected_is_in_no_other_call() -> None:
         pytest.param("File", {}, {}, (MOUNT_GROUP,), False, id="MNT-23-the-driver-does"),
     ],
 )
-def test_MNT_22_who_gets_the_group(policy: str, changes: dict[str, Any], use: dict[str, Any], able: tuple[int, ...], sets: bool) -> None:
+def test_MNT22_who_gets_the_group(policy: str, changes: dict[str, Any], use: dict[str, Any], able: tuple[int, ...], sets: bool) -> None:
     assert sets == sets_group(volume(**changes), dataclasses.replace(USE, **{"fs_group": 3000, **use}), policy, able)
 
 
-def test_MNT_22_the_walk_counts_and_skips_links(tmp_path: Path) -> None:
+def test_MNT22_the_walk_counts_and_skips_links(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "file").write_text("x")
     (tmp_path / "out").symlink_to("/etc/passwd")
@@ -92,7 +92,7 @@ def test_MNT_22_the_walk_counts_and_skips_links(tmp_path: Path) -> None:
     assert before.st_mode == Path("/etc/passwd").stat().st_mode
 
 
-def test_MNT_22_a_root_that_is_right_is_not_walked_on_mismatch_alone(tmp_path: Path) -> None:
+def test_MNT22_a_root_that_is_right_is_not_walked_on_mismatch_alone(tmp_path: Path) -> None:
     tmp_path.chmod(0o2770)
     (tmp_path / "file").write_text("x")
     walk = Walk(tmp_path, tmp_path.stat().st_gid, "OnRootMismatch")
@@ -145,7 +145,7 @@ def test_growth_that_is_due(claim: PersistentVolumeClaim, pv: str, growth: Growt
         (Code.INTERNAL, "1500Mi", False, False),
     ],
 )
-def test_EXP_2_a_refusal_is_the_controller_s_when_it_can_t_be_done(
+def test_EXP2_a_refusal_is_the_controller_s_when_it_can_t_be_done(
     code: Code, requested: str, failed_before: bool, infeasible: bool
 ) -> None:
     patch = expansion.failed_patch(
@@ -170,7 +170,7 @@ def test_usage_of_an_answer() -> None:
     assert Usage(3, 1, 2, 9, 8, 1) == usage_of(answer)
 
 
-def test_STA_2_an_answer_without_anything_is_an_error() -> None:
+def test_STA2_an_answer_without_anything_is_an_error() -> None:
     with pytest.raises(NoStats):
         usage_of(csi.NodeGetVolumeStatsResponse())
     condition = csi.VolumeCondition(abnormal=True, message="smoke")

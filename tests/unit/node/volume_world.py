@@ -231,7 +231,8 @@ class VolumesWorld(ClusterWorld):
 
 def _is_frame(path: Path) -> bool:
     """Folders that stay: of a driver, and of all raw devices."""
-    return path.name in ("d1", "volumeDevices", "staging", "publish") and path.is_dir() and not any(path.iterdir())
+    frames = ("csi/d1", "csi/volumeDevices", "volumeDevices/staging", "volumeDevices/publish")
+    return path.is_dir() and "/".join(path.parts[-2:]) in frames
 
 
 @pytest.fixture

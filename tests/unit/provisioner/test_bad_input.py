@@ -185,7 +185,7 @@ def answering(*answers: csi.CreateVolumeResponse, topology: bool = False, contro
         (csi.CreateVolumeResponse(), "has no volume", 0),
         (an_answer(volume_id=""), "has no volume_id", 0),
         (an_answer(capacity_bytes=GiB - 1), f"created volume capacity {GiB - 1} less than requested capacity {GiB}", 1),
-        (an_answer(capacity_bytes=-5), "the API server refused the PersistentVolume", 1),
+        (an_answer(capacity_bytes=-5), "must be greater than zero]. Volume pvc-", 1),
     ],
     ids=["nil", "no-id", "smaller", "negative"],
 )

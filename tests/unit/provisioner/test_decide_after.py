@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mooring.api.core import PersistentVolumeClaim
+from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.decide_after import (
     RESCHEDULES_MAX,
     After,
@@ -17,14 +18,15 @@ from mooring.controllers.provisioner.claims.decide_after import (
     Then,
     Verdict,
     after_deletion,
-    after_refused,
-    after_unusable,
-    decide_after,
+    decide_claim_after_failure,
+    decide_unusable_volume,
+    decide_volume_after_pv_refused,
     depends_on_claim,
     reported_failure,
 )
 from mooring.controllers.provisioner.claims.outcomes import Failure, ProvesAbsent, Save, State
 from mooring.controllers.provisioner.claims.requests import Order
+from mooring.controllers.provisioner.claims.store_pending import ending
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
@@ -74,43 +76,62 @@ ORDER, FORMER, KEPT, UNATTENDED = an_order(), an_order(former=True), an_order(po
     ],
 )
 def test_a_volume_that_can_not_be_used(order: Order, owner: Save | None, verdict: Verdict):
-    assert verdict == after_unusable(order, ODD, owner, "why")
+    assert verdict == decide_unusable_volume(order, ODD, owner, "why")
+
+
+REFUSED = "the API server refused the PersistentVolume: why"
+UNCLAIMED = f"{REFUSED}. Volume pvc-u is left alone: its claim may be gone, and its class retains volumes"
+MAY_BE_KEPT = f"{REFUSED}. Volume pvc-u is left alone: it may have been kept on purpose"
 
 
 @pytest.mark.parametrize(
-    ("order", "saved", "is_awaited", "fate", "state"),
+    ("order", "saved", "is_awaited", "fate", "state", "error"),
     [
-        pytest.param(ORDER, Save.REFUSED, True, Fate.DELETED, State.FINISHED, id="P46-refused-for-good"),
-        pytest.param(ORDER, Save.REFUSED, False, Fate.DELETED, State.FINISHED, id="its-class-deletes-volumes"),
-        pytest.param(KEPT, Save.REFUSED, True, Fate.DELETED, State.FINISHED, id="its-claim-has-not-had-it-yet"),
-        pytest.param(KEPT, Save.REFUSED, False, Fate.LEFT, State.BACKGROUND, id="its-user-may-have-taken-it"),
-        pytest.param(ORDER, Save.TAKEN, True, Fate.LEFT, State.FINISHED, id="somebody-elses-object-may-be-about-it"),
-        pytest.param(KEPT, Save.TAKEN, False, Fate.LEFT, State.FINISHED, id="whatever-became-of-the-claim"),
-        pytest.param(UNATTENDED, Save.REFUSED, True, Fate.LEFT, State.FINISHED, id="it-may-have-been-kept"),
+        pytest.param(ORDER, Save.REFUSED, True, Fate.DELETED, State.FINISHED, REFUSED, id="P46-refused-for-good"),
+        pytest.param(ORDER, Save.REFUSED, False, Fate.DELETED, State.FINISHED, REFUSED, id="its-class-deletes-volumes"),
+        pytest.param(KEPT, Save.REFUSED, True, Fate.DELETED, State.FINISHED, REFUSED, id="its-claim-has-not-had-it-yet"),
+        pytest.param(KEPT, Save.REFUSED, False, Fate.LEFT, State.BACKGROUND, UNCLAIMED, id="its-user-may-have-taken-it"),
+        pytest.param(ORDER, Save.TAKEN, True, Fate.LEFT, State.FINISHED, "why", id="somebody-elses-object-may-be-about-it"),
+        pytest.param(KEPT, Save.TAKEN, False, Fate.LEFT, State.FINISHED, "why", id="whatever-became-of-the-claim"),
+        pytest.param(UNATTENDED, Save.REFUSED, True, Fate.LEFT, State.FINISHED, MAY_BE_KEPT, id="it-may-have-been-kept"),
     ],
 )
-def test_a_volume_whose_object_is_refused(order: Order, saved: Save, is_awaited: bool, fate: Fate, state: State):
-    verdict = after_refused(order, saved, "why", is_awaited=is_awaited)
+def test_a_volume_whose_object_is_refused(order: Order, saved: Save, is_awaited: bool, fate: Fate, state: State, error: str):
+    verdict = decide_volume_after_pv_refused(order, saved, "why", is_awaited=is_awaited)
     assert (fate, state) == (verdict.fate, verdict.failure.state)
-    assert "why" in verdict.failure.error
+    assert error == verdict.failure.error
     assert (fate is Fate.DELETED) == verdict.failure.infeasible
 
 
 @pytest.mark.parametrize(("order", "depends"), [(ORDER, False), (KEPT, True), (an_order(policy="Retain", unattended=True), False)])
 def test_whether_the_claim_is_there_matters_for_volumes_that_are_retained(order: Order, depends: bool):
     assert depends == depends_on_claim(order)
-    refused = [after_refused(order, Save.REFUSED, "why", is_awaited=is_awaited) for is_awaited in (True, False)]
+    refused = [decide_volume_after_pv_refused(order, Save.REFUSED, "why", is_awaited=is_awaited) for is_awaited in (True, False)]
     assert depends == (refused[0] != refused[1])
 
 
 def test_a_volume_that_was_deleted_is_ruled_out():
-    assert Failure("odd", from_driver=True, **GONE) == after_deletion(ORDER, ODD, None)
+    assert Failure("odd", from_driver=True, **GONE) == after_deletion(ORDER, Verdict(Fate.DELETED, ODD), None)
+
+
+def test_users_learn_whether_a_volume_was_deleted_whose_object_was_refused():
+    verdict = decide_volume_after_pv_refused(ORDER, Save.REFUSED, "why", is_awaited=True)
+    assert f"{REFUSED}. Volume pvc-u was deleted" == after_deletion(ORDER, verdict, None).error
+    kept = after_deletion(ORDER, verdict, DriverError(Code.INTERNAL, "no")).error
+    assert kept.startswith(f"{REFUSED}. Cleanup of volume pvc-u failed, volume is orphaned: ")
 
 
 def test_a_volume_that_could_not_be_deleted_may_be_there():
-    failure = after_deletion(ORDER, dataclasses.replace(ODD, infeasible=True), DriverError(Code.INTERNAL, "no"))
+    verdict = Verdict(Fate.DELETED, dataclasses.replace(ODD, infeasible=True))
+    failure = after_deletion(ORDER, verdict, DriverError(Code.INTERNAL, "no"))
     assert (State.BACKGROUND, ProvesAbsent.NOTHING, False) == (failure.state, failure.proves_absent, failure.infeasible)
     assert failure.error.startswith("odd. Cleanup of volume pvc-u failed, volume is orphaned: ")
+
+
+@pytest.mark.parametrize("saved", [Save.STORED, Save.REFUSED, Save.TAKEN])
+def test_the_reason_that_nothing_is_left_to_store_says_whether_the_object_is_stored(saved: Save):
+    because = ending("pvc-u", saved, "why")
+    assert (why.Provisioned("pvc-u") if saved is Save.STORED else why.NotStorable("pvc-u", "why")) == because
 
 
 # -- a claim whose attempt has failed
@@ -132,7 +153,7 @@ AWAITED = {
     "P33-not-asked": (attempted(UNCHANGED, None), After(Then.RETRY)),
     "P12-wrong-claim": (attempted(FINISHED, None), After(Then.RETRY)),
     "P45-infeasible": (attempted(INFEASIBLE), After(Then.REST, fingerprint=WANTED)),
-    "P42-refused-and-in-doubt": (attempted(FINISHED, is_open=True), After(Then.RETRY)),
+    "P42-refused-and-unknown": (attempted(FINISHED, is_open=True), After(Then.RETRY)),
     "refused-as-it-was-wanted-before": (attempted(FINISHED, FORMER), After(Then.AT_ONCE)),
     "infeasible-as-it-was-wanted-before": (attempted(INFEASIBLE, FORMER), After(Then.AT_ONCE)),
     "in-the-making-as-it-was-wanted-before": (attempted(BACKGROUND, FORMER), After(Then.RETRY)),
@@ -142,9 +163,9 @@ UNAWAITED = {
     "gone-and-infeasible": (attempted(INFEASIBLE, claim=None), After(Then.FORGET, releases_source=True)),
     "P41-gone-and-may-be-made": (attempted(BACKGROUND, claim=None), After(Then.RETRY)),
     "P44-gone-and-not-asked": (attempted(UNCHANGED, FORMER, None, is_open=True), After(Then.RETRY)),
-    "P42-gone-and-in-doubt": (attempted(FINISHED, FORMER, None, is_open=True), After(Then.REST, releases_source=True)),
+    "P42-gone-and-unknown": (attempted(FINISHED, FORMER, None, is_open=True), After(Then.REST, releases_source=True)),
     "P42-has-another-volume": (attempted(FINISHED, FORMER, BOUND, is_open=True), After(Then.REST, releases_source=True)),
-    "infeasible-and-in-doubt": (
+    "infeasible-and-unknown": (
         attempted(INFEASIBLE, ORDER, None, is_open=True),
         After(Then.REST, releases_source=True, fingerprint=WANTED),
     ),
@@ -168,11 +189,13 @@ RESCHEDULED = {
     ("answer", "after"), [pytest.param(*row, id=name) for name, row in {**AWAITED, **UNAWAITED, **RESCHEDULED}.items()]
 )
 def test_when_a_claim_comes_again(answer: Attempted, after: After):
-    assert after == decide_after(answer)
+    assert after == decide_claim_after_failure(answer)
 
 
 def test_many_nodes_in_a_row_make_every_other_one_wait():
-    asked = [decide_after(attempted(FULL, ON_N1, node_tried="n1", reschedules=n)).other_node for n in range(RESCHEDULES_MAX + 4)]
+    asked = [
+        decide_claim_after_failure(attempted(FULL, ON_N1, node_tried="n1", reschedules=n)).other_node for n in range(RESCHEDULES_MAX + 4)
+    ]
     assert [True] * RESCHEDULES_MAX + [True, False, True, False] == asked
 
 
@@ -191,7 +214,7 @@ ALL = tuple(
 
 @pytest.mark.parametrize("answer", ALL)
 def test_nothing_that_may_exist_is_forgotten_and_no_source_of_it_released_while_it_is_waited_for(answer: Attempted):
-    after = decide_after(answer)
+    after = decide_claim_after_failure(answer)
     if answer.is_open or not answer.failure.is_over or answer.claim is WAITS:
         assert after.then is not Then.FORGET
     if not answer.failure.is_over or answer.claim is WAITS:

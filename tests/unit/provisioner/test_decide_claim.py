@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -291,7 +290,7 @@ def test_P46_a_volume_that_is_to_be_stored_is_not_asked_for(claim: PersistentVol
     assert Decision(why.Saving(NAME)) == decided(a_view(claim, class_with(), intent=OPEN, state=IntentState.PENDING, pending=pending))
 
 
-UNATTENDED = dataclasses.replace(OPEN, unattended=True)
+UNATTENDED = msgspec.structs.replace(OPEN, unattended=True)
 
 
 def test_a_volume_that_may_have_been_kept_is_retained_once_its_claim_is_gone():

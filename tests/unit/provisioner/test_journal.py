@@ -11,6 +11,7 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from mooring.api.coordination import LEASES
@@ -92,10 +93,24 @@ def test_an_intent_that_an_earlier_version_wrote_can_be_read():
     assert (Intent("u1", "ns", "c", "pvc-u1", "{}", "{}"),) == lease_codec.entries_of(lease)
 
 
+def test_former_requests_keep_the_name_that_journals_have_had_from_the_beginning():
+    former, now = (
+        f'{{"uid":"u1","namespace":"ns","claim_name":"c","volume_name":"pvc-u1","request":"{n}","volume":"{{}}"%s}}' for n in "12"
+    )
+    written = (now % f',"doubts":[{former % ""}]').encode()
+    packed = base64.b64encode(zlib.compress(b"[" + written + b"]")).decode()
+    lease = {"metadata": {"annotations": {lease_codec.ENTRIES: f"1:{packed}"}}}
+    (intent,) = lease_codec.entries_of(lease)
+    assert (Intent("u1", "ns", "c", "pvc-u1", "1", "{}"),) == intent.unknown_requests
+    stored = msgspec.json.decode(lease_codec.encoded(intent))
+    assert ["1"] == [one["request"] for one in stored["doubts"]]
+    assert "unknown_requests" not in stored
+
+
 @in_virtual_time
 async def test_what_the_claim_wanted_before_is_found_with_what_it_wants_now():
     world = await JournalWorld().base()
-    intent = an_intent(doubts=(an_intent(node_name="n1"), an_intent(request="{}", secret=None)))
+    intent = an_intent(unknown_requests=(an_intent(node_name="n1"), an_intent(request="{}", secret=None)))
     async with world.journal("first") as journal:
         await journal.begin(intent)
     async with world.journal("second") as journal:
@@ -326,7 +341,7 @@ async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(cap
     async with world.journal("second") as journal:
         found: list[str] = []
         journal.on_found(found.extend)
-        assert re.search("what an earlier provisioner left open is not ended.* count=1", capsys.readouterr().err)
+        assert re.search("volumes begun by an earlier provisioner cannot be finished without that right.* count=1", capsys.readouterr().err)
         await asyncio.sleep(2 * REFRESH_S)
         await journal.begin(an_intent("u2"))
         await asyncio.sleep(2 * REFRESH_S)

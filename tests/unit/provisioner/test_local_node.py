@@ -142,7 +142,7 @@ async def make_elsewhere(world: ProvisioningWorld, uid: str) -> None:
     await world.create(a_pv(f"pvc-{uid}", "there", claimRef=a_reference("c", uid), affinity={HOST: "other"}))
 
 
-# -- bidding
+# -- becoming the owner
 
 
 @in_virtual_time
@@ -339,7 +339,7 @@ async def test_P89_another_error_is_told_and_tried_again():
 
 @in_virtual_time
 async def test_P89_no_room_after_all_begins_the_race_anew():
-    """The peer then bids with conflicts for ever."""
+    """The peer then writes with conflicts for ever."""
     world = a_world()
     world.driver.script(CREATE, Fail(Code.RESOURCE_EXHAUSTED))
     await world.base()

@@ -168,7 +168,7 @@ def _fresh(value: Any) -> Any:
 
 
 def _path(operation: Mapping[str, Any], member: str) -> list[str]:
-    """The steps to the place. The whole document is no place: the API server refuses that."""
+    """The JSON pointer as a list of keys. A pointer to the whole document is refused."""
     text = operation.get(member)
     if not isinstance(text, str) or not text.startswith("/"):
         raise PatchFailed(f"{member} {text!r} does not begin with a slash")

@@ -251,4 +251,4 @@ NUMBERS: Final = ("b", "i32", "i64")
 """Types of which several may be packed into one field."""
 
 EMPTY: Final[Mapping[str, Any]] = {"q": "0", "b": False, "i32": 0, "i64": 0}
-"""What a map has where an entry names no value, if that is not empty text."""
+"""The value of a map's entry that names none, where it is not the empty text."""

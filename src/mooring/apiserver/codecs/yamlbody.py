@@ -25,7 +25,7 @@ _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _TAG: Final = "tag:yaml.org,2002:"
 _READ_HERE: Final = tuple(f"{_TAG}{name}" for name in ("bool", "float", "int", "timestamp"))
 _BAD_TAG: Final = (KeyError, IndexError, AttributeError)
-"""What the loader itself runs into at `!!timestamp x` and the like."""
+"""Errors that the loader itself raises for `!!timestamp x` and similar tags."""
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _OCTAL: Final = re.compile(r"([-+]?)0([0-7]+)")
 _DIGITS_MAX: Final = 70
@@ -128,7 +128,7 @@ def _check_bounds(body: bytes) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         elif isinstance(event, yaml.AliasEvent):
-            raise ValueError("YAML aliases are not taken; write the value out")
+            raise ValueError("YAML aliases are not supported; write the value out")
         if depth > DEPTH_MAX:
             raise ValueError(TOO_DEEP)
         if number > _EVENTS_MAX:

@@ -219,10 +219,10 @@ class Emptier:
             return
         self._store.patch(namespaces, key, lambda obj: _with_conditions(obj, remains, now), now, subresource="status")
         if not remains.counts and not remains.failures:
-            self._store.patch(namespaces, key, _let_go, now, subresource="finalize")
+            self._store.patch(namespaces, key, _without_finalizer, now, subresource="finalize")
 
 
-def _let_go(obj: Json) -> Json:
+def _without_finalizer(obj: Json) -> Json:
     finalizers = [name for name in obj["spec"].pop("finalizers", []) if name != CONTENT]
     if finalizers:
         obj["spec"]["finalizers"] = finalizers

@@ -38,7 +38,7 @@ class Housekeeping:
         self._plan()
 
     def close(self) -> None:
-        """No further turn."""
+        """Stops the periodic run."""
         self._loop = None
         if self._next is not None:
             self._next.cancel()

@@ -81,7 +81,7 @@ def compiled_rule(spec: Json, structure: Structure, *, root: bool) -> Rule:
 
 
 def wrong_rule(spec: Json, structure: Structure, *, root: bool) -> str:
-    """Why the rule can't be one; "" if it can."""
+    """The error in the rule; "" if it is valid."""
     try:
         _, kind = checked(spec["rule"], names_of(spec, structure, root=root))
     except CompileError as error:
@@ -90,7 +90,7 @@ def wrong_rule(spec: Json, structure: Structure, *, root: bool) -> str:
 
 
 def wrong_message(spec: Json, structure: Structure, *, root: bool) -> str:
-    """Why its messageExpression can't be one; "" if it can."""
+    """The error in the rule's messageExpression; "" if it is valid."""
     try:
         _, kind = checked(spec["messageExpression"], names_of(spec, structure, root=root))
     except CompileError as error:
@@ -156,7 +156,7 @@ class Rules:
 
 
 def rules_of(structure: Structure, *, root: bool = True) -> Rules | None:
-    """None for a schema without rules. They must have been checked: what can't be compiled is an error of the server's."""
+    """The compiled rules of a schema; None without any. They have been checked, so one that can't be compiled is an error of the server."""
     below = {name: found for name, inner in structure.properties.items() if (found := rules_of(inner, root=False)) is not None}
     items = None if structure.items is None else rules_of(structure.items, root=False)
     others = rules_of(structure.additional, root=False) if isinstance(structure.additional, Structure) else None

@@ -22,7 +22,7 @@ _UNSUPPORTED: Final = ("id", "$schema", "$ref", "definitions", "dependencies", "
 _SLOW: Final = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
 _JOINED: Final = ("allOf", "anyOf", "oneOf")
 _EMPTY_WITHIN: Final = {"type": "empty", "description": "empty", "title": "empty", "default": "undefined", "nullable": "false"}
-"""What may not stand in schemas below allOf, anyOf, oneOf and not, and what it must be instead."""
+"""Keywords that schemas below allOf, anyOf, oneOf and not must not have, and their replacements."""
 
 _EXTENSIONS_WITHIN: Final = ("embedded-resource", "preserve-unknown-fields", "list-type", "list-map-keys", "map-type")
 _WHOLE: Final = {"apiVersion": "string", "kind": "string", "metadata": "object"}

@@ -22,7 +22,7 @@ _OTHERS: Final = "set x-kubernetes-preserve-unknown-fields to true in spec.versi
 _WARNING_BYTES_MAX: Final = 256
 _RULES_BYTES_MAX: Final = 128 * 1024
 _RULE_BYTES: Final = 128
-"""What a rule counts at least. Differs from kube-apiserver, which estimates what they cost later."""
+"""Bytes that a rule counts for at least. Differs from kube-apiserver, which estimates the cost of rules."""
 
 
 def validate(new: Json) -> list[Cause]:

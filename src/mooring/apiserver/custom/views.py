@@ -18,7 +18,7 @@ def columns_of(version: Json) -> tuple[Column, ...]:
 
 
 def scale_of(version: Json) -> ScalePaths | None:
-    """None for a version without that sub-resource."""
+    """The sub-resource of a version; None if the version lacks it."""
     scale = (version.get("subresources") or {}).get("scale")
     if scale is None:
         return None

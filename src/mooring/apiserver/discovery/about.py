@@ -36,7 +36,7 @@ class About:
         store.kinds.on_change(self._kept.clear)
 
     def answer(self, request: Request) -> Reply | None:
-        """None for a path that is not about the server."""
+        """The answer at a path about the server; None for any other path."""
         path, accept = request.path, request.headers.get("accept", "")
         if path[0] in _OWN:
             return None

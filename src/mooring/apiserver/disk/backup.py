@@ -82,7 +82,7 @@ def _made(new: Path, backup: Path, saved: Saved, version: int) -> Saved:
 
 
 def _moved_aside(folder: Path) -> Path | None:
-    """The objects that were there, under another name. The database goes first: a journal alone is refused, never taken for anything."""
+    """Renames the present database files; None if there are none. The database is moved before its journal."""
     aside = folder / _REPLACED
     if not any((folder / f"{NAME}{ending}").exists() for ending in _ASIDE):
         return None

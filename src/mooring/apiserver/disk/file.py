@@ -55,7 +55,7 @@ _FREE_PAGES_KEPT: Final = 1024
 _PAGES_FREED: Final = 256
 _BUSY_S_MAX: Final = 5.0
 _WRONG: Final = (sqlite3.Error, ValueError, TypeError, struct.error, msgspec.MsgspecError)
-"""What a damaged file can do to who reads it."""
+"""Errors that reading a damaged file can raise."""
 
 _SCHEMA: Final = """
 PRAGMA auto_vacuum = INCREMENTAL;

@@ -120,7 +120,7 @@ class Log:
             self._loop.call_soon_threadsafe(self._give_up, error, trace)
 
     def _next_batch(self) -> list[Written]:
-        """Waits for the first turn; takes with it what is there. Empty at the end."""
+        """Waits for a change and returns it with all that are queued; [] once the log is closed."""
         batch: list[Written] = []
         try:
             while len(batch) < _CHANGES_MAX:

@@ -10,7 +10,7 @@ from mooring.apiserver.resource import Json, Objects
 from mooring.kube.errors import NotFound
 
 ISSUER: Final = "https://kubernetes.default.svc"
-"""Who signs, and whom a token is for when nothing else is asked."""
+"""The issuer of tokens, and their audience when no other is requested."""
 
 _PRIVATE: Final = "kubernetes.io"
 _EXTRA: Final = "authentication.kubernetes.io"

@@ -115,4 +115,4 @@ CREATED: Final = Column("Age", age, "How long ago the object was created.", type
 _CREATED_AT: Final = Column("Created At", at("metadata", "creationTimestamp"), "When the object was created.", type="date")
 
 DEFAULT: Final = (NAME, _CREATED_AT)
-"""What a kind without columns of its own shows."""
+"""The columns of a kind without any of its own."""

@@ -15,7 +15,7 @@ _OVER: Final = ("Succeeded", "Failed")
 
 @dataclasses.dataclass(slots=True)
 class _Restarts:
-    """How often containers began anew, and when one of them ended last."""
+    """The number of container restarts, and the time of the last termination."""
 
     count: int = 0
     last: str = ""

@@ -103,7 +103,7 @@ _CORE_NAMES: Final = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
-"""What core/v1 calls the fields that it calls otherwise."""
+"""The names in core/v1 of the fields that have another name there."""
 
 _NEW_NAMES: Final = {old: new for new, old in _CORE_NAMES.items()}
 _ALWAYS: Final[Json] = {"reportingComponent": "", "reportingInstance": ""}

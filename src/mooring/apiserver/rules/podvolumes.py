@@ -46,7 +46,7 @@ def validate(spec: Json, pod_name: str) -> Iterator[Cause]:
 
 
 def relative_path(path: str, field: str) -> list[Cause]:
-    """It leads nowhere but down."""
+    """The errors of a path that is absolute or has a '..'."""
     if path.startswith("/"):
         return [field_errors.invalid(field, path, "must be a relative path")]
     return [field_errors.invalid(field, path, "must not contain '..'")] if ".." in path.split("/") else []

@@ -181,7 +181,7 @@ class Writer:
 
 
 SERVER: Final = Writer("mooring")
-"""What the server does by itself."""
+"""The manager of the server's own writes."""
 
 
 @functools.lru_cache(maxsize=256)

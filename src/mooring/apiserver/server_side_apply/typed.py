@@ -168,7 +168,7 @@ def _wrong_list(shape: Shape, value: Any, path: Path) -> Iterator[str]:
 
 
 def _no_element(shape: Shape, item: Any) -> str:
-    """Why an item can't be told from the others; nothing if it can."""
+    """The reasons that an item can't be told from the others."""
     if not shape.keys:
         match item:
             case dict():

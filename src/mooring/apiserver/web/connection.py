@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from mooring.apiserver.web.http1 import HEAD_BYTES_MAX, Body, Head, Malformed, parse_head, rendered, status_line
 from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request
-from mooring.apiserver.web.tls_transport import Link
+from mooring.apiserver.web.tls_transport import TlsTransport
 
 _AHEAD_BYTES_MAX: Final = 64 * 1024
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -92,7 +92,7 @@ class Connection:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._link: Link | None = None
+        self._link: TlsTransport | None = None
         self._state = _State.HEAD
         self._buffer = bytearray()
         self._head: Head | None = None
@@ -172,7 +172,7 @@ class Connection:
 
     # what the link says
 
-    def connected(self, link: Link) -> None:
+    def connected(self, link: TlsTransport) -> None:
         self._link = link
         self._host.connected(self)
 

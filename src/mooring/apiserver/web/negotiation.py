@@ -59,7 +59,7 @@ def wanted(accept: str, include: str = "", *, watch: bool = False) -> Wanted:
 
 
 def _rendering(parameters: Mapping[str, str], include: str) -> Rendering | None:
-    """None for what can't be made."""
+    """The rendering that the parameters of a media type ask for; None if it is not supported."""
     if parameters.get("stream", "watch") != "watch":
         return None
     if not _TRANSFORMED.intersection(parameters):

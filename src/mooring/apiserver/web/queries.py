@@ -31,7 +31,7 @@ class Route:
 
 
 def route_of(path: tuple[str, ...], store: ObjectStore) -> Route | None:
-    """None for a URL that no kind has. A slash at its end means nothing."""
+    """The kind and place that a URL names; None if no kind has that URL. A slash at the end is ignored."""
     while path and not path[-1]:
         path = path[:-1]
     match path:

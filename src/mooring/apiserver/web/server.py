@@ -28,7 +28,7 @@ from mooring.apiserver.web.dispatch import Dispatcher
 from mooring.apiserver.web.metrics import ServerMetrics
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Streams
-from mooring.apiserver.web.tls_transport import READ_BYTES, Link
+from mooring.apiserver.web.tls_transport import READ_BYTES, TlsTransport
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
@@ -97,8 +97,8 @@ class ApiServer:
         assert self._server is None, "a server starts once"
         context, buffer = self._identity.context(), memoryview(bytearray(READ_BYTES))
 
-        def link() -> Link:
-            return Link(context, Connection(self._dispatcher), buffer)
+        def link() -> TlsTransport:
+            return TlsTransport(context, Connection(self._dispatcher), buffer)
 
         try:
             self._server = await asyncio.get_running_loop().create_server(link, self._host, self._port, backlog=_BACKLOG)

@@ -125,7 +125,7 @@ class _Verbs:
         self._store, self._request, self._route, self._now, self._tokens = store, request, route, now, tokens
         self._rendering = rendering
         self.warnings: list[str] = []
-        """What is odd about the body. The client hears it with a refusal, too."""
+        """Warnings about the body. They are sent with a refusal, too."""
         self._resource: Resource = route.resource
         self._key = Key(route.namespace or "", route.name)
 

@@ -145,7 +145,7 @@ class Streams:
         return sum(map(len, self._at.values()))
 
     def prepare(self, reply: WatchReply, outlet: Outlet, *, is_chunked: bool) -> Stream:
-        """A stream that has told nothing yet. Raises what `start_of` raises."""
+        """A stream that has told nothing yet. Raises what `watch_start_of` raises."""
         cursor = self._hub.cursor(reply.resource, reply.scope, reply.options)
         lines = self._lines if reply.rendering is WHOLE else _RenderedLines(reply.rendering, self._hub.clock)
         return Stream(reply, cursor, outlet, lines, is_chunked=is_chunked)

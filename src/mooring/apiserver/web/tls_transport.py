@@ -14,13 +14,13 @@ READ_BYTES: Final = 64 * 1024
 """Read from a socket at once, and from TLS."""
 _RECORD: Final = 16 * 1024
 WRITE_BYTES_HIGH: Final = 256 * 1024
-"""What may wait to be sent to a client before it counts as one that reads slowly."""
+"""Bytes waiting to be sent from which on a client counts as reading slowly."""
 
 
 class Receiver(Protocol):
     """The receiver of a connection's bytes."""
 
-    def connected(self, link: Link) -> None:
+    def connected(self, link: TlsTransport) -> None:
         """Always the first call."""
 
     def secured(self) -> None:
@@ -35,7 +35,7 @@ class Receiver(Protocol):
         """The connection has gone. Always the last call."""
 
 
-class Link(asyncio.BufferedProtocol):
+class TlsTransport(asyncio.BufferedProtocol):
     """One client's connection. buffer: shared by all links of a loop, since each is done with it before the next turn."""
 
     __slots__ = ("_buffer", "_incoming", "_is_closing", "_outgoing", "_receiver", "_tcp", "_tls", "is_secured")

@@ -74,7 +74,7 @@ class LeaseLock:
         return observed(record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now())
 
     def runs_out_at(self) -> Instant | None:
-        """When the Lease of whom we know to hold it runs out; None when nobody does."""
+        """The time when the known holder's Lease expires; None without a holder."""
         if self._sighting is None or not self._sighting.record.holder:
             return None
         return self._sighting.expires_at(self._me.times.lease_s)

@@ -49,13 +49,15 @@ ERROR_BYTES_MAX: Final = 1024
 
 
 class Attacher(Manager):
-    """The controllers for one driver, as a program starts them. shared: caches of others in this process.
+    """The controllers for one driver, as a program starts them, on caches of their own.
 
+    Not on those of others in the process: an informer counts each write through it as the attacher's own, which wakes no attachment, and
+    `mooring dev` shows the requests of each program by its name.
     They read VolumeAttachments, PersistentVolumes and (for drivers that publish) CSINodes.
     """
 
-    def __init__(self, runtime: Runtime, driver: Driver, info: DriverInfo, options: AttacherOptions, shared: Caches | None = None) -> None:
-        caches = shared or Caches(runtime, "informer")
+    def __init__(self, runtime: Runtime, driver: Driver, info: DriverInfo, options: AttacherOptions) -> None:
+        caches = Caches(runtime, "informer")
         back_off = retry_backoff(options.retry_interval_start_s, options.retry_interval_max_s)
         calls_max = options.worker_threads
         self._attachments: Controller[str] = Controller(
@@ -116,7 +118,7 @@ class Attacher(Manager):
         try:
             decision = decide_attachment(self._view, name)  # no await between this and the slot
             self._attachments.explain(name, decision.because)
-            if decision.waits:
+            if decision.needs_slot:
                 self._slots.wait(decision.volume_handle, name)
                 return Result(decision.because, keeps_backoff=True)
             target = Target(name, decision.uid)

@@ -16,27 +16,27 @@ from mooring.control.result import Problem
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.decision import (
     Action,
-    Claim,
+    AddFinalizer,
+    AddVolumeFinalizer,
     ClearError,
     ConfirmStatus,
     Decision,
     EndUndo,
-    HoldVolume,
     LoadSecret,
     LookUpNode,
     LookUpVolume,
     MarkAttached,
     MarkDetached,
     Publish,
-    Release,
-    ReleaseVolume,
+    RemoveFinalizer,
+    RemoveVolumeFinalizer,
     Unpublish,
     idle,
 )
 from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
 from mooring.controllers.attacher.requests import PublishOrder, RequestError, UnpublishOrder, capability, is_single_node
 from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, volume_of
-from mooring.controllers.attacher.volume import Volume, handle_of, resolve_volume
+from mooring.controllers.attacher.volume import Volume, handle_of, missing_volume, named_volume, resolve_volume
 
 # -- VolumeAttachments
 
@@ -67,7 +67,7 @@ def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision:
     """
     if is_deleting(attachment):
         if view.holds(attachment):
-            return Decision(why.ReleasedWithoutCall(), (Release(mark=False),))
+            return Decision(why.ReleasedWithoutCall(), (RemoveFinalizer(mark=False),))
         return Decision(why.Detached())
     if attachment.status.attached:
         return Decision(why.Attached(attachment.spec.node_name))
@@ -83,15 +83,16 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
         left = attachment.status.attach_error is not None
         return Decision(why.Attached(node_name), (ClearError(),) if left else ())
 
-    pv_name = attachment.spec.source.persistent_volume_name
-    if pv_name is not None and attachment.spec.source.inline_volume_spec is None:
-        pv = view.volume(pv_name)
-        if pv is None:
-            return _missing(attachment, why.VolumeMissing(pv_name), LookUpVolume(pv_name))
+    missing = missing_volume(view, attachment)
+    if missing:
+        return _missing(attachment, why.VolumeMissing(missing), LookUpVolume(missing))
+    pv_name = named_volume(attachment)
+    pv = view.volume(pv_name) if pv_name else None
+    if pv is not None:
         if is_deleting(pv):
             return _stuck(why.VolumeDeleting(pv_name))
         if not view.holds(pv):
-            return Decision(why.Holding(pv_name), (HoldVolume(pv_name),), again=True)
+            return Decision(why.Holding(pv_name), (AddVolumeFinalizer(pv_name),), again=True)
 
     volume = resolve_volume(view, attachment)
     if not isinstance(volume, Volume):
@@ -109,10 +110,10 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     waiting = _wait_for_call(view, volume.handle)
     if waiting is not None:
         return waiting
-    claimed = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
-    claim: tuple[Action, ...] = () if claimed else (Claim(order.node_id),)
+    has_finalizer = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
+    finalizer: tuple[Action, ...] = () if has_finalizer else (AddFinalizer(order.node_id),)
     confirm: tuple[Action, ...] = (ConfirmStatus(),) if view.tells_of_another(attachment, order.node_id) else ()
-    actions = (*_load(volume.secret), *claim, Publish(order), *confirm)
+    actions = (*_load(volume.secret), *finalizer, Publish(order), *confirm)
     because = why.Attaching(node_name, order.node_id, again)
     return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=order.node_id)
 
@@ -121,8 +122,8 @@ def _wait_for_call(view: View, volume_handle: str) -> Decision | None:
     """Waits for a call that has to end first; None when this one may begin."""
     holder = view.calls.in_flight.get(volume_handle)
     if holder is not None:
-        return Decision(why.CallInFlight(volume_handle, holder), volume_handle=volume_handle, waits=True)
-    return Decision(why.NoFreeCall(), waits=True) if view.calls.calls_full else None
+        return Decision(why.CallInFlight(volume_handle, holder), volume_handle=volume_handle, needs_slot=True)
+    return Decision(why.NoFreeCall(), needs_slot=True) if view.calls.calls_full else None
 
 
 def _stuck(problem: Problem, actions: tuple[Action, ...] = ()) -> Decision:
@@ -189,10 +190,11 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
         return Decision(why.Detached(), (MarkDetached(),) if _is_marked_attached(attachment) else ())
     other = view.other_attachment_on_node(attachment)
     if other is not None:  # Differs from external-attacher, which detaches the volume that the other one uses.
-        return Decision(why.HeldByAnother(other), (Release(),) if ours else ())
+        return Decision(why.HeldByAnother(other), (RemoveFinalizer(),) if ours else ())
+    pv_name = missing_volume(view, attachment)
+    if pv_name:
+        return _missing(attachment, why.VolumeMissing(pv_name), LookUpVolume(pv_name))
     volume = resolve_volume(view, attachment)
-    if isinstance(volume, why.VolumeMissing):
-        return _missing(attachment, volume, LookUpVolume(volume.pv_name))
     if not isinstance(volume, Volume):
         return _stuck(volume)
     node_id = view.node_id(node_name) or annotation(attachment, NODE_ID_ANNOTATION)
@@ -202,7 +204,7 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     if waiting is not None:
         return waiting
     order = UnpublishOrder(volume.handle, node_id, volume.secret, volume.migrated)
-    release: tuple[Action, ...] = (Release(),) if ours else ()
+    release: tuple[Action, ...] = (RemoveFinalizer(),) if ours else ()
     because = why.Detaching(node_name, node_id)
     actions: tuple[Action, ...] = (*_load(volume.secret), Unpublish(order), *release)
     return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=node_id)
@@ -251,4 +253,4 @@ def decide_volume(view: View, pv_name: str) -> Decision:
     worker = view.caller_for(handle)
     if worker is not None:  # its attachment was removed by force, or made anew, during the call
         return Decision(why.VolumeInUse((worker,)), waits_for=frozenset({idle(handle)}))
-    return Decision(why.VolumeReleased(), (ReleaseVolume(pv_name),))
+    return Decision(why.VolumeReleased(), (RemoveVolumeFinalizer(pv_name),))

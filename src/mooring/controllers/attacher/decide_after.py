@@ -30,7 +30,7 @@ class Learnt(enum.Enum):
     UNKNOWN = "the API server does not say whether its attachment is there"
     VANISHED = "its attachment is no more"
     UNPUBLISHED = "a detach by its attachment has worked"
-    RELEASED = "its attachment is let go knowingly: detached, or another attachment's business"
+    RELEASED = "its finalizer is removed knowingly: detached, or another attachment's business"
     UNDONE = "it was taken back, or left to another attachment"
 
 

@@ -14,8 +14,8 @@ from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HoldVolume:
-    """Put the finalizer on the PersistentVolume, so that it stays for the detach."""
+class AddVolumeFinalizer:
+    """Add the finalizer to the PersistentVolume, so that it stays for the detach."""
 
     pv_name: str
 
@@ -42,8 +42,8 @@ class LoadSecret:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Claim:
-    """Write finalizer and node id to the attachment: from now on it can't vanish without a detach."""
+class AddFinalizer:
+    """Add finalizer and node id to the attachment: from now on it can't vanish without a detach."""
 
     node_id: str
 
@@ -57,7 +57,7 @@ class Publish:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConfirmStatus:
-    """Save that the status is that of the claimed machine, after it was that of a machine which was replaced."""
+    """Save that the status is that of the machine whose node id it carries, after it was that of one which was replaced."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class Unpublish:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Release:
-    """Take the finalizer off the attachment, then, if it is still there, mark it detached. mark: False leaves the status alone."""
+class RemoveFinalizer:
+    """Remove the finalizer from the attachment, then, if it is still there, mark it detached. mark: False leaves the status alone."""
 
     mark: bool = True
 
@@ -80,15 +80,15 @@ class MarkAttached:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ReleaseVolume:
-    """Take the finalizer off the PersistentVolume."""
+class RemoveVolumeFinalizer:
+    """Remove the finalizer from the PersistentVolume."""
 
     pv_name: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClearError:
-    """Take the attachError off an attachment that is attached."""
+    """Remove the attachError from an attachment that is attached."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,17 +102,17 @@ class EndUndo:
 
 
 Action = (
-    HoldVolume
+    AddVolumeFinalizer
     | LookUpVolume
     | LookUpNode
     | LoadSecret
-    | Claim
+    | AddFinalizer
     | Publish
     | ConfirmStatus
     | Unpublish
-    | Release
+    | RemoveFinalizer
     | MarkAttached
-    | ReleaseVolume
+    | RemoveVolumeFinalizer
     | ClearError
     | MarkDetached
     | EndUndo
@@ -130,7 +130,7 @@ class Decision:
 
     again: after these actions there is more to decide at once.
     volume_handle: the volume of the driver's call, for which the actions have a slot; None for no call.
-    waits: a call has to end first, the one about volume_handle, or any for None.
+    needs_slot: a call has to end first, the one about volume_handle, or any for None.
     waits_for: topics, one of which has to be told first.
     detaching: the attachment is being deleted. undoing: an orphaned publish is undone.
     uid: of the object that was decided on; the decision is not about another one under its name.
@@ -142,7 +142,7 @@ class Decision:
     problem: Problem | None = None
     again: bool = False
     volume_handle: str | None = None
-    waits: bool = False
+    needs_slot: bool = False
     waits_for: frozenset[Topic] = frozenset()
     detaching: bool = False
     undoing: bool = False

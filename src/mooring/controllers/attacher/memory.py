@@ -46,13 +46,13 @@ class UnconfirmedPublish:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """drift: the last report of the backend, where it differs. claim_uid: of the attachment whose claim was left without an answer.
+    """drift: the last report of the backend, where it differs. finalizer_unknown_uid: of the attachment whose patch had no answer.
 
     orphaned: the attachment of the unconfirmed publish is gone, so the publish is to be undone.
     """
 
     drift: Drift | None = None
-    claim_uid: str | None = None
+    finalizer_unknown_uid: str | None = None
     unconfirmed: UnconfirmedPublish | None = None
     orphaned: bool = False
 
@@ -77,7 +77,7 @@ class Memory:
         if name not in self._records:
             return False
         self.learn(name, Learnt.VANISHED)
-        self._change(name, drift=None, claim_uid=None)
+        self._change(name, drift=None, finalizer_unknown_uid=None)
         return self.orphaned(name) is not None
 
     # -- reports of the backend
@@ -94,19 +94,19 @@ class Memory:
         if self.drift(name) is not drift:
             self._change(name, drift=drift)
 
-    # -- claims without an answer
+    # -- finalizers whose patch had no answer
 
     def finalizer_unknown(self, attachment: VolumeAttachment) -> bool:
-        """True where the answer to our claim was lost: the finalizer may be there."""
-        return self._records.get(attachment.metadata.name, _NOTHING).claim_uid == attachment.metadata.uid
+        """True where the answer to our patch was lost: the finalizer may be there."""
+        return self._records.get(attachment.metadata.name, _NOTHING).finalizer_unknown_uid == attachment.metadata.uid
 
-    def claim_unanswered(self, name: str, uid: str) -> None:
-        self._change(name, claim_uid=uid)
+    def mark_finalizer_unknown(self, name: str, uid: str) -> None:
+        self._change(name, finalizer_unknown_uid=uid)
 
-    def claim_answered(self, name: str) -> None:
+    def mark_finalizer_known(self, name: str) -> None:
         """The finalizer of this attachment is known."""
         if name in self._records:
-            self._change(name, claim_uid=None)
+            self._change(name, finalizer_unknown_uid=None)
 
     # -- unconfirmed publishes
 

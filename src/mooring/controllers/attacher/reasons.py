@@ -32,7 +32,7 @@ class Holding:
     pv_name: str
 
 
-@reason('being attached to node "{node_name}" (node id "{node_id}"){lost}: the driver\'s move')
+@reason('being attached to node "{node_name}" (node id "{node_id}"){lost}: waiting for the driver')
 class Attaching:
     """again: it was attached, but the backend reports it is not."""
 
@@ -60,7 +60,7 @@ class Detached:
     pass
 
 
-@reason('being detached from node "{node_name}" (node id "{node_id}"): the driver\'s move')
+@reason('being detached from node "{node_name}" (node id "{node_id}"): waiting for the driver')
 class Detaching:
     node_name: str
     node_id: str
@@ -88,7 +88,7 @@ class NoFreeCall:
     pass
 
 
-@reason('let go without a call: "{holder}" holds the same volume on the same node')
+@reason('its finalizer is removed without a call: "{holder}" has the same volume on the same node')
 class HeldByAnother:
     """Another attachment holds the same volume on the same node, so this one's end is no detach."""
 

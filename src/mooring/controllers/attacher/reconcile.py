@@ -59,8 +59,8 @@ class Reconciler:
         secrets: Mapping[str, str] = {}
         for action in actions:
             match action:
-                case d.HoldVolume(pv_name):
-                    await writes.hold_volume(pv_name)
+                case d.AddVolumeFinalizer(pv_name):
+                    await writes.add_volume_finalizer(pv_name)
                 case d.LookUpVolume(pv_name):
                     await self._look_up(PERSISTENT_VOLUMES, pv_name, self._volumes)
                 case d.LookUpNode(node_name):
@@ -68,8 +68,8 @@ class Reconciler:
                     await self._look_up(CSI_NODES, node_name, self._nodes)
                 case d.LoadSecret(ref):
                     secrets = await self._load_secret(ref)
-                case d.Claim(node_id):
-                    await writes.claim(target, node_id)
+                case d.AddFinalizer(node_id):
+                    await writes.add_finalizer(target, node_id)
                 case d.Publish(order):
                     await self._publish(target, order, secrets, call_over)
                 case d.ConfirmStatus():
@@ -80,17 +80,17 @@ class Reconciler:
                     call_over()
                 case d.EndUndo():
                     self._learn(target.name, Learnt.UNDONE)
-                case d.Release(mark):
+                case d.RemoveFinalizer(mark):
                     self._learn(target.name, Learnt.RELEASED)
-                    await writes.release(target, mark)
+                    await writes.remove_finalizer(target, mark)
                 case d.MarkAttached():
                     await writes.mark_attached(target, {})
                 case d.MarkDetached():
                     await writes.mark_detached(target)
                 case d.ClearError():
                     await writes.clear_error(target)
-                case d.ReleaseVolume(pv_name):
-                    await writes.release_volume(pv_name)
+                case d.RemoveVolumeFinalizer(pv_name):
+                    await writes.remove_volume_finalizer(pv_name)
 
     async def _look_up(self, kind: Kind[Looked], name: str, cache: Informer[Looked]) -> None:
         """One GET before an error is shown, since the watches of different kinds are not in step. Raises Stale.

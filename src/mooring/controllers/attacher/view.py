@@ -108,8 +108,8 @@ class View:
 
     def caller_for(self, volume_handle: str) -> str | None:
         """The attachment for which the driver is called about this volume, or may have to be, to undo a publish."""
-        doubted = (unconfirmed.name for unconfirmed in self.unconfirmed_about(volume_handle))
-        return self.calls.in_flight.get(volume_handle) or next(doubted, None)
+        publishing = (unconfirmed.name for unconfirmed in self.unconfirmed_about(volume_handle))
+        return self.calls.in_flight.get(volume_handle) or next(publishing, None)
 
     def unconfirmed_about(self, volume_handle: str) -> tuple[UnconfirmedPublish, ...]:
         """The publishes of this volume that may have happened and that no attachment shows."""

@@ -1,7 +1,7 @@
 """The attacher's writes to the API server, each one request.
 
 An answer enters the caches at once, and its event counts as our own, so that no decision is taken on a state from before our own
-write and no write wakes its own key. The uid distinguishes an attachment from a later one of the same name. Its finalizer is claimed with
+write and no write wakes its own key. The uid distinguishes an attachment from a later one of the same name. Its finalizer is added with
 a merge patch, as audit rules know it from external-attacher; it carries a resourceVersion where the list that was read holds others'
 finalizers, which it could undo.
 """
@@ -68,7 +68,7 @@ class Writes:
 
     # -- PersistentVolumes
 
-    async def hold_volume(self, pv_name: str) -> None:
+    async def add_volume_finalizer(self, pv_name: str) -> None:
         """Adds the finalizer, unless it is there. Raises also Stale, for a volume that can't be held any more."""
         async with self._holding.of(pv_name):  # attachments to several nodes come at once
             pv = self._view.volume(pv_name)
@@ -86,16 +86,16 @@ class Writes:
                 raise Failed(f"could not add PersistentVolume finalizer: {error}") from error
             self._memory.volume_sure(pv_name)
 
-    async def release_volume(self, pv_name: str) -> None:
+    async def remove_volume_finalizer(self, pv_name: str) -> None:
         """Removes the finalizer, unless it is gone."""
         pv = self._view.volume(pv_name)
         if pv is None or not self._view.holds(pv):
             return
         with _failing("could not remove PersistentVolume finalizer", reported=False):
-            await self._take_off(pv)
+            await self._remove_by_place_or_name(pv)
 
-    async def _take_off(self, pv: PersistentVolume) -> None:
-        """By its position, or by its name where the position has changed: others remove their finalizers in the same moment."""
+    async def _remove_by_place_or_name(self, pv: PersistentVolume) -> None:
+        """Removes the finalizer by its position, or by name if the position has changed: others may remove theirs at the same moment."""
         name, finalizer = pv.metadata.name, self._view.finalizer
         try:
             await self._patch_volume(name, remove_finalizer(pv, finalizer, strictly=False))
@@ -111,12 +111,12 @@ class Writes:
 
     # -- VolumeAttachments: the finalizer
 
-    async def claim(self, target: Target, node_id: str) -> None:
+    async def add_finalizer(self, target: Target, node_id: str) -> None:
         """Writes finalizer and node id, as far as they lack."""
         attachment = target.find(self._view)
         if attachment is None or is_deleting(attachment):
             raise Failed("deleted before it could be attached", reported=False)
-        changes = claim_changes(attachment, node_id, self._view.finalizer)
+        changes = finalizer_changes(attachment, node_id, self._view.finalizer)
         if not changes:
             return
         try:
@@ -125,28 +125,28 @@ class Writes:
             raise Failed(f"could not save VolumeAttachment: {error}", reported=False) from error
         except ApiError as error:
             if isinstance(error, ServerError | Unreachable):
-                self._memory.claim_unanswered(target.name, target.uid)
+                self._memory.mark_finalizer_unknown(target.name, target.uid)
             raise Failed(f"could not save VolumeAttachment: {error}") from error
-        self._memory.claim_answered(target.name)
+        self._memory.mark_finalizer_known(target.name)
         if answer.metadata.uid != target.uid:
             raise Failed("deleted and made anew before it could be attached", reported=False)
 
     async def confirm_status(self, target: Target) -> None:
-        """The status is that of the claimed machine: removes the annotation with the former one's node id."""
+        """The status is that of the machine whose node id it carries: removes the annotation with the former one's node id."""
         attachment = target.find(self._view)
         if attachment is None or not annotation(attachment, STATUS_OF_ANNOTATION):
             return
         with _failing("could not save VolumeAttachment", reported=False):
             await self._patch_attachment(target.name, {"metadata": {"annotations": {STATUS_OF_ANNOTATION: None}}})
 
-    async def release(self, target: Target, mark: bool) -> None:
+    async def remove_finalizer(self, target: Target, mark: bool) -> None:
         """Removes the finalizer; then, if the attachment is still there and `mark`, marks it detached."""
         attachment = target.find(self._view)
         with _failing("could not mark as detached"):
             if attachment is not None and self._view.holds(attachment):
                 removal = remove_finalizer(attachment, self._view.finalizer, strictly=False)
                 await self._attachments.write(Key("", target.name), self._cluster.patch(VOLUME_ATTACHMENTS, target.name, removal))
-                self._memory.claim_answered(target.name)
+                self._memory.mark_finalizer_known(target.name)
             if mark:
                 await self.mark_detached(target)
 
@@ -229,17 +229,17 @@ class Writes:
         return await self._attachments.write(Key("", name), request)
 
 
-def claim_changes(attachment: VolumeAttachment, node_id: str, finalizer: str) -> Mapping[str, Any]:
-    """The changes of the attachment's metadata by a claim, none for one that is claimed so.
+def finalizer_changes(attachment: VolumeAttachment, node_id: str, finalizer: str) -> Mapping[str, Any]:
+    """The changes of the attachment's metadata that add finalizer and node id, none where both are there.
 
     Beside others' finalizers it carries a resourceVersion: a merge patch writes the whole list, as it was seen (docs/decisions/0008).
     """
     changes: dict[str, Any] = {}
-    claimed = annotation(attachment, NODE_ID_ANNOTATION)
-    if claimed != node_id:
+    present = annotation(attachment, NODE_ID_ANNOTATION)
+    if present != node_id:
         changes["annotations"] = {NODE_ID_ANNOTATION: node_id}
-        if claimed and attachment.status.attached and not annotation(attachment, STATUS_OF_ANNOTATION):
-            changes["annotations"][STATUS_OF_ANNOTATION] = claimed
+        if present and attachment.status.attached and not annotation(attachment, STATUS_OF_ANNOTATION):
+            changes["annotations"][STATUS_OF_ANNOTATION] = present
     others = finalizers_of(attachment)
     if finalizer not in others:
         changes["finalizers"] = [*others, finalizer]

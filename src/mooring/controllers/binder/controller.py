@@ -1,4 +1,7 @@
-"""The binder: controllers on common caches. Each can be switched off, where kube-controller-manager or kube-scheduler has it."""
+"""The binder: controllers on common caches, the scheduler among them.
+
+Each can be switched off, where kube-controller-manager or kube-scheduler has it. This is the one place that joins two rooms of controllers.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ from mooring.controllers.scheduler.controller import Scheduler
 CLAIM_PROTECTION_COMPONENT = "pvc-protection-controller"
 
 
-def make_binder(runtime: Runtime, given: BinderOptions, shared: Caches | None = None) -> Manager:
-    """The controllers that the options name, for one cluster. shared: caches of others in this process."""
-    shared = shared or Caches(runtime, "binder")
+def make_binder(runtime: Runtime, given: BinderOptions) -> Manager:
+    """The controllers that the options name, for one cluster: all on one `Caches`, but not on that of another program in the process."""
+    shared = Caches(runtime, "binder")
     caches = BindingCaches(runtime, shared)
     recorders: dict[str, EventRecorder] = {}
 

@@ -76,7 +76,7 @@ class WaitsForFirstConsumer:
         return EventText("Normal", "WaitForPodScheduled", f"waiting for pod{several} {','.join(self.pods)} to be scheduled")
 
 
-@reason('the external provisioner "{provisioner}" has been asked for a volume: its move')
+@reason('the external provisioner "{provisioner}" has been asked for a volume: waiting for the driver')
 class WaitsForProvisioner:
     """asked: False when the asking is still to be written."""
 
@@ -224,7 +224,7 @@ class Locked(_Quiet):
     pv_name: str
 
 
-@reason('the claim "{claim}" is not in the cache: the API server is asked before the volume is let go')
+@reason('the claim "{claim}" is not in the cache: the API server is asked before the volume is released')
 class LooksForClaim(_Quiet):
     claim: str
 

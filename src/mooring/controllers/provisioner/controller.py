@@ -62,9 +62,9 @@ class Provisioner(Manager):
         env = Environment(runtime, driver, capabilities, options, caches, events, secrets)
         self._clock, self._provisioner_caches = clock, caches
         self._intents = _IntentsRunner(intents or Intents())
-        kept, places = self._intents.intents, ClusterTopology(caches.csi_nodes.store, caches.nodes.store)
+        intents, places = self._intents.intents, ClusterTopology(caches.csi_nodes.store, caches.nodes.store)
         self._records = ClaimRecords()
-        self._tracker = IntentTracker(kept, self._records, clock, self._intent_ended)
+        self._tracker = IntentTracker(intents, self._records, clock, self._intent_ended)
         self._intent_metrics = runtime.metrics.once(IntentMetrics)
         self._view = View(
             driver=capabilities,
@@ -76,11 +76,11 @@ class Provisioner(Manager):
             nodes=caches.nodes.store,
             grants=caches.grants.store,
             places=places,
-            intents=kept.open(),
+            intents=intents.open(),
             records=self._records,
             node_name=options.node.node_name if options.node else "",
         )
-        self._others = Subcontrollers(env, self._view, kept)
+        self._others = Subcontrollers(env, self._view, intents)
         protection = self._others.protection
         pv_store = PvStore(cluster, caches.volumes, driver_name=capabilities.name, per_node=options.node is not None)
         identity = identity_of(capabilities.name, options, clock, runtime.randomness)
@@ -100,7 +100,7 @@ class Provisioner(Manager):
         self._claims = claims.controller
         self._handlers = ClaimEventHandlers(self._view, caches, places, self._claims, self._claim_ended)
         protection.on_snapshot(self._handlers.snapshot_changed)
-        kept.on_found(self._intents_found)
+        intents.on_found(self._intents_found)
         super().__init__(caches.shared, *self._others.workers, self._claims, claims.pending.controller, prepare=self._ready)
         for name, one in {**caches.beside, **self._others.beside}.items():
             self.beside(name, one)

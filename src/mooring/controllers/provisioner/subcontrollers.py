@@ -38,7 +38,7 @@ class Subcontrollers:
 
     @property
     def workers(self) -> tuple[Worker, ...]:
-        """Those that work on the filled caches; `beside` runs as long as the caches do."""
+        """The controllers that work on the filled caches; `beside` runs as long as the caches do."""
         ownership = None if self._ownership is None else self._ownership.controller
         return tuple(one for one in (self._deletion, self.protection.controller, self._capacity, ownership) if one is not None)
 

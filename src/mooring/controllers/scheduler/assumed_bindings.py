@@ -9,7 +9,7 @@ from mooring.base.clock import Instant
 
 
 @dataclasses.dataclass(slots=True)
-class Plan:
+class AssumedBinding:
     """One pod's. static: volumes with the claims that they are for. provision: claims that a volume is to be made for.
 
     claims: all that the pod names. written: the choice is stored. bound: the pod has its node, which only the watch does not show yet.
@@ -26,17 +26,17 @@ class Plan:
     bound: bool = False
 
 
-class Plans:
+class AssumedBindings:
     """All plans, by pod, node, volume and claim."""
 
     def __init__(self) -> None:
-        self._plans: dict[Key, Plan] = {}
+        self._plans: dict[Key, AssumedBinding] = {}
         self._on_node: dict[str, dict[Key, None]] = {}
         self._volume_of: dict[Key, tuple[str, Key]] = {}
         self._claim_of: dict[str, Key] = {}
         self._node_of: dict[Key, tuple[str, Key]] = {}
 
-    def get(self, pod: Key) -> Plan | None:
+    def get(self, pod: Key) -> AssumedBinding | None:
         return self._plans.get(pod)
 
     def on_node(self, node_name: str) -> tuple[Key, ...]:
@@ -58,7 +58,7 @@ class Plans:
         """The claims that a volume is to be made for."""
         return tuple(self._node_of)
 
-    def add(self, plan: Plan) -> None:
+    def add(self, plan: AssumedBinding) -> None:
         assert plan.pod not in self._plans, "one plan a pod"
         self._plans[plan.pod] = plan
         self._on_node.setdefault(plan.node_name, {})[plan.pod] = None
@@ -68,7 +68,7 @@ class Plans:
         for claim in plan.provision:
             self._node_of.setdefault(claim, (plan.node_name, plan.pod))
 
-    def drop(self, pod: Key) -> Plan | None:
+    def drop(self, pod: Key) -> AssumedBinding | None:
         plan = self._plans.pop(pod, None)
         if plan is None:
             return None

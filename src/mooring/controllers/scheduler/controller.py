@@ -31,7 +31,7 @@ from mooring.controllers.binding.view import LABELLED
 from mooring.controllers.scheduler import event_handlers as handlers
 from mooring.controllers.scheduler import reasons as why
 from mooring.controllers.scheduler import wake_topics
-from mooring.controllers.scheduler.assumed_bindings import Plan, Plans
+from mooring.controllers.scheduler.assumed_bindings import AssumedBinding, AssumedBindings
 from mooring.controllers.scheduler.decide import decide_pod
 from mooring.controllers.scheduler.metrics import SchedulerMetrics
 from mooring.controllers.scheduler.stale_node_selection import StaleNodeSelection
@@ -53,7 +53,7 @@ class Scheduler:
         self._claims, self._volumes = caches.whole_claims, caches.whole_volumes
         self._events, self._announcer = events, Announcer(events, runtime.clock)
         self._metrics = runtime.metrics.once(SchedulerMetrics)
-        self._plans = Plans()
+        self._plans = AssumedBindings()
         self._pods: Controller[Key] = Controller(
             runtime, "scheduler", self._reconcile, workers=options.workers, backoff=BACK_OFF, label="Pod", log=log
         )
@@ -123,7 +123,7 @@ class Scheduler:
         if plan is not None and not handlers.has_its_node(self.view.pods.get(key), plan):
             self._pods.tell(*handlers.of_dropped_plan(self.view, plan))
 
-    async def _carry_out(self, plan: Plan) -> None:
+    async def _carry_out(self, plan: AssumedBinding) -> None:
         """Writes the choice, on exactly the states that it was made from; nothing is undone when a later write fails.
 
         Raises ApiError, Stale.

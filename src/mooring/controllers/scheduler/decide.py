@@ -18,12 +18,12 @@ from mooring.control.result import Because
 from mooring.controllers.binding.names import claims_of, is_finished, is_fully_bound
 from mooring.controllers.scheduler import reasons as why
 from mooring.controllers.scheduler import wake_topics
-from mooring.controllers.scheduler.assumed_bindings import Plan
+from mooring.controllers.scheduler.assumed_bindings import AssumedBinding
 from mooring.controllers.scheduler.claims import PodClaims, check_claims
 from mooring.controllers.scheduler.node_filters import exceeds_limits, why_not_here
 from mooring.controllers.scheduler.prebind import PlanFailed, missing_claims
 from mooring.controllers.scheduler.view import View
-from mooring.controllers.scheduler.volume_filters import Fit, Fitting
+from mooring.controllers.scheduler.volume_filters import VolumeFilters, VolumeVerdict
 
 TIMED_OUT = "context deadline exceeded"
 
@@ -39,7 +39,7 @@ class Decision:
     because: Because
     refusal: why.Refusal | None = None
     failed: bool = False
-    plan: Plan | None = None
+    plan: AssumedBinding | None = None
     bind: bool = False
     over: bool = False
     again: bool = False
@@ -59,10 +59,10 @@ def decide_pod(view: View, key: Key, now: Instant, *, scheduler_name: str, bind_
     plan = view.plans.get(key)
     if plan is not None and plan.uid != pod.metadata.uid:
         return Decision(why.NothingToDo("its name was another pod's"), over=True, again=True)
-    return _place(view, pod, now + bind_timeout_s) if plan is None else _go_on(view, plan, now)
+    return _place(view, pod, now + bind_timeout_s) if plan is None else _continue(view, plan, now)
 
 
-def _go_on(view: View, plan: Plan, now: Instant) -> Decision:
+def _continue(view: View, plan: AssumedBinding, now: Instant) -> Decision:
     if plan.bound or not plan.written:
         return Decision(why.GoesTo(plan.node_name))
     try:
@@ -102,7 +102,7 @@ def _place(view: View, pod: Pod, deadline: Instant) -> Decision:
     if not fits:
         return _rejected(why.Rejected(len(nodes), reasons=tuple(reasons)), _healed_by(view, pod, claims, reasons))
     node, fit = min(fits, key=lambda one: (view.pod_count(one[0].metadata.name), one[0].metadata.name))
-    plan = Plan(key, pod.metadata.uid, node.metadata.name, fit.static, fit.provision, claims_of(pod), deadline)
+    plan = AssumedBinding(key, pod.metadata.uid, node.metadata.name, fit.static, fit.provision, claims_of(pod), deadline)
     return Decision(why.GoesTo(node.metadata.name), plan=plan)
 
 
@@ -115,10 +115,10 @@ def _waits_for_claims(view: View, pod: Pod) -> Iterator[str]:
             yield wake_topics.storage_class(class_of(claim))
 
 
-def _filter(view: View, pod: Pod, claims: PodClaims, nodes: Iterable[Node]) -> tuple[list[tuple[Node, Fit]], list[str]]:
+def _filter(view: View, pod: Pod, claims: PodClaims, nodes: Iterable[Node]) -> tuple[list[tuple[Node, VolumeVerdict]], list[str]]:
     """The suitable nodes, and the reasons of the others."""
-    fitting = Fitting(view, claims)
-    fits: list[tuple[Node, Fit]] = []
+    fitting = VolumeFilters(view, claims)
+    fits: list[tuple[Node, VolumeVerdict]] = []
     reasons: list[str] = []
     for node in nodes:
         reason = why_not_here(pod, node) or (why.RWOP if claims.in_use else "")

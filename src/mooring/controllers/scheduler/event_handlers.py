@@ -12,7 +12,7 @@ from mooring.api.storage import CSIStorageCapacity, VolumeAttachment
 from mooring.control.topics import Topic
 from mooring.controllers.binding.names import BOUND, SELECTED_NODE, claims_of, is_finished
 from mooring.controllers.scheduler import wake_topics
-from mooring.controllers.scheduler.assumed_bindings import Plan
+from mooring.controllers.scheduler.assumed_bindings import AssumedBinding
 from mooring.controllers.scheduler.view import View
 from mooring.kube.cache.informer import Change
 
@@ -57,12 +57,12 @@ def of_attachment(change: Change[VolumeAttachment]) -> Iterator[Topic]:
         yield wake_topics.LIMITS
 
 
-def has_its_node(pod: Pod | None, plan: Plan) -> bool:
+def has_its_node(pod: Pod | None, plan: AssumedBinding) -> bool:
     """True when the plan has come true: its volumes and claims are the pod's."""
     return pod is not None and (pod.metadata.uid, pod.spec.node_name) == (plan.uid, plan.node_name) and not is_finished(pod)
 
 
-def of_dropped_plan(view: View, plan: Plan) -> Iterator[Topic]:
+def of_dropped_plan(view: View, plan: AssumedBinding) -> Iterator[Topic]:
     """Pods can have waited for these because of a plan that is no more."""
     yield wake_topics.LIMITS
     for key in plan.claims:

@@ -6,7 +6,7 @@ from mooring.api.core import Node, PersistentVolume
 from mooring.api.matching import fits_node
 from mooring.api.meta import Key, annotation
 from mooring.controllers.binding.names import SELECTED_NODE, is_fully_bound
-from mooring.controllers.scheduler.assumed_bindings import Plan
+from mooring.controllers.scheduler.assumed_bindings import AssumedBinding
 from mooring.controllers.scheduler.view import View
 
 
@@ -14,7 +14,7 @@ class PlanFailed(Exception):
     """The volumes can't be bound for the node any more; str() is the reason, in kube-scheduler's words."""
 
 
-def missing_claims(view: View, plan: Plan) -> tuple[str, ...]:
+def missing_claims(view: View, plan: AssumedBinding) -> tuple[str, ...]:
     """The claims that are not bound yet, by name. Raises PlanFailed."""
     node = view.node(plan.node_name)
     if node is None:

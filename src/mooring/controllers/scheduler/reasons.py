@@ -27,7 +27,7 @@ NO_NODES: Final = "no nodes available to schedule pods"
 
 
 class Refusal(Because, Protocol):
-    """Why a pod gets no node now. condition: the reason of its condition PodScheduled."""
+    """The reason that a pod gets no node now. condition: the reason of its condition PodScheduled."""
 
     @property
     def condition(self) -> str: ...

@@ -13,7 +13,7 @@ from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageC
 from mooring.control.slim import items, slim, slimmed
 from mooring.controllers.binding.names import SELECTED_NODE, has_annotation
 from mooring.controllers.binding.view import BY_CLASS, BY_NODE, Volumes
-from mooring.controllers.scheduler.assumed_bindings import Plans
+from mooring.controllers.scheduler.assumed_bindings import AssumedBindings
 from mooring.kube.cache.reader import Reader
 
 
@@ -30,7 +30,7 @@ class View:
     drivers: Reader[CSIDriver]
     capacities: Reader[CSIStorageCapacity]
     attachments: Reader[VolumeAttachment]
-    plans: Plans
+    plans: AssumedBindings
 
     def storage_class(self, name: str) -> StorageClass | None:
         return self.classes.get(Key("", name)) if name else None
@@ -45,7 +45,7 @@ class View:
         return self.plans.node_of(key_of(claim)) or None
 
     def pods_on(self, node_name: str) -> list[Pod]:
-        """Those that are there and not over, and those that are planned there."""
+        """The pods on the node that have not ended, and the pods that are assumed there."""
         there = {key_of(pod): pod for pod in self.pods.by(BY_NODE, node_name)}
         for key in self.plans.on_node(node_name):
             pod = self.pods.get(key)

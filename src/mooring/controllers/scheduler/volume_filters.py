@@ -26,7 +26,7 @@ ZONE_LABELS = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Fit:
+class VolumeVerdict:
     """reasons: why not, () when it fits. static: volumes with the claims that they are for. provision: claims to be made volumes for."""
 
     reasons: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Fit:
     provision: tuple[Key, ...] = ()
 
 
-class Fitting:
+class VolumeFilters:
     """One pod's claims against node after node."""
 
     def __init__(self, view: View, claims: PodClaims) -> None:
@@ -42,7 +42,7 @@ class Fitting:
         self._own = frozenset(key_of(claim) for claim in claims.delayed)
         self._promised: dict[str, Promised] = {}
 
-    def on(self, node: Node) -> Fit:
+    def on(self, node: Node) -> VolumeVerdict:
         """The reasons why the volumes can't be used on this node, all together; or the volumes and claims to bind."""
         reasons = dict.fromkeys(self._bound_reasons(node))
         static: list[tuple[str, Key]] = []
@@ -63,7 +63,7 @@ class Fitting:
         reasons.update(dict.fromkeys(self._provision_reasons(node, provision)))
         if not reasons:
             reasons.update(dict.fromkeys(self._zone_reasons(node)))
-        return Fit(tuple(reasons), tuple(static), tuple(key_of(claim) for claim in provision))
+        return VolumeVerdict(tuple(reasons), tuple(static), tuple(key_of(claim) for claim in provision))
 
     def _bound_reasons(self, node: Node) -> list[str]:
         reasons = []

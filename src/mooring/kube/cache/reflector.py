@@ -88,7 +88,7 @@ class Reflector(Generic[T]):
         self._log = _log.bind(reflector=name or kind.plural)
         self._log_once = LogOnce(self._log, over="The API server answers again")
         self.trouble: ApiError | None = None
-        """What list or watch failed with last, until one has told something again."""
+        """The last error of list or watch, until one of them works again."""
 
     async def run(self) -> None:
         while True:

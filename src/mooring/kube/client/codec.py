@@ -19,7 +19,7 @@ _log = logger(__name__)
 T = TypeVar("T")
 
 UNDECODABLE: Final = (ValueError, RecursionError)
-"""What msgspec raises for hostile input: its own errors and UnicodeDecodeError are ValueErrors, deep nesting is the other."""
+"""Errors of msgspec for hostile input: its own and UnicodeDecodeError are ValueErrors, deep nesting raises the other."""
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 

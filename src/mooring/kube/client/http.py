@@ -1,6 +1,6 @@
 """`Cluster` over HTTP: the client that controllers run on in production. The only door to aiohttp in this room.
 
-    async with HttpCluster(load("", os.environ), clock=LoopClock(), chance=Random(), user_agent="me/1.0") as cluster:
+    async with HttpCluster(load("", os.environ), clock=LoopClock(), randomness=Random(), user_agent="me/1.0") as cluster:
         page = await cluster.list(VOLUME_ATTACHMENTS, limit=500)
         async with contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, resource_version=page.resource_version)) as events:
             async for event in events:
@@ -280,7 +280,7 @@ def _place(config: ClusterConfig) -> str:
 
 
 def _stranger(config: ClusterConfig) -> str:
-    """Why the server does not know us, and what to look at next. Names credentials, shows none."""
+    """The reason that the server rejects our credentials, and the next thing to check. Names credentials, shows none."""
     user = config.user
     if user.token_file:
         shown = f'the token in "{user.token_file}"'

@@ -20,7 +20,7 @@ from mooring.kube.client.config import Pem, read_file
 
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 _BAD_TAG: Final = (KeyError, IndexError, AttributeError)
-"""What the loader itself runs into at `!!bool x`, `!!int ""` and `!!timestamp x`."""
+"""Errors that the loader itself raises for `!!bool x`, `!!int ""` and `!!timestamp x`."""
 _GRAMMAR: Final = re.compile(r"'(<[a-z ]+>|[^\w\s]|\\[a-z])'")
 """Quoted words that are YAML's own: '<stream end>', ',', '\\t'."""
 
@@ -100,7 +100,7 @@ class KubeFile:
 
 
 def read_kube_file(path: str, *, alone: bool = True) -> KubeFile:
-    """Raises ConfigError when the file can't be read, is no YAML, or is no kubeconfig. alone: then an empty one is none, too."""
+    """Raises ConfigError when the file can't be read, is not valid YAML, or is no kubeconfig. alone: then an empty one is none, too."""
     where = f'kubeconfig "{path}"'
     top = Entry(_parsed(read_file(path, "kubeconfig"), where), where, Path(path).absolute().parent)
     if top.text("kind") not in ("", "Config"):
@@ -148,7 +148,7 @@ def _parsed(content: bytes, where: str) -> dict[str, Any]:
     try:
         values = yaml.safe_load(content)
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError, *_BAD_TAG) as error:
-        raise ConfigError(f"{where}: is no YAML{_in_words(error)}") from None
+        raise ConfigError(f"{where}: is not valid YAML{_in_words(error)}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):

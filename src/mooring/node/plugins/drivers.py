@@ -24,13 +24,17 @@ class NotRegistered(MooringError):
 
 @dataclasses.dataclass(eq=False, slots=True)
 class NodeDriver:
-    """One registered driver. socket: its registration's. endpoint: its own. version: of CSI, the highest that both speak."""
+    """One registered driver. socket: its registration's. endpoint: its own. version: of CSI, the highest that both speak.
+
+    known_capabilities: as it gave them last, also while they are asked for anew; none before the first call.
+    """
 
     name: str
     socket: Path
     endpoint: str
     version: Version
     client: GrpcDriver
+    known_capabilities: frozenset[int] = frozenset()
     _capabilities: frozenset[int] | None = None
 
     @property
@@ -42,7 +46,7 @@ class NodeDriver:
         """Of its node service, as numbers. Raises DriverError."""
         if self._capabilities is None:
             answer = await self.client.node_get_capabilities(csi.NodeGetCapabilitiesRequest(), Call(CALL_S))
-            self._capabilities = frozenset(capability.rpc.type for capability in answer.capabilities)
+            self._capabilities = self.known_capabilities = frozenset(capability.rpc.type for capability in answer.capabilities)
         return self._capabilities
 
     async def mind(self, returned: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from mooring.control.caches import Caches
 from mooring.control.events import EventRecorder
 from mooring.kube.cluster import Selection
 from mooring.node.volumes.desired import DesiredState
+from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Stand, VolumeState
 from mooring.node.volumes.volume import Volume
@@ -73,7 +74,7 @@ class ActualState:
         """The volumes of which something is, or may be, in the pod's folder."""
         for state in self.states.values():
             one = state.publications.get(uid)
-            if one is not None and one.stand is not Stand.ABSENT:
+            if state.at_work == uid or (one is not None and one.stand is not Stand.ABSENT):
                 yield state
 
     def states_of_driver(self, driver: str) -> list[VolumeState]:
@@ -105,6 +106,11 @@ class ActualState:
         """An event for the pod, each time. type: Normal or Warning."""
         if (pod := self.pod(use.uid)) is not None:
             self._events.event(_reference(pod), type, reason, text)
+
+    def tell_claim(self, growth: Growth, type: str, reason: str, text: str) -> None:
+        """The same for a claim that grows."""
+        claim = ObjectReference("v1", "PersistentVolumeClaim", growth.namespace, growth.claim, growth.claim_uid, growth.claim_version)
+        self._events.event(claim, type, reason, text)
 
     def forget_pod(self, uid: str) -> None:
         """Neither the pod nor anything of its volumes is here."""

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.base.folders import sync_folder
+from mooring.mounts import system
+from mooring.mounts.mountinfo import MountTable
 from mooring.node import records
 from mooring.node.layout import Layout
-from mooring.node.mounts import system
-from mooring.node.mounts.mountinfo import MountTable
 from mooring.node.volumes.files import LeftOver, read_mount_table, remove_folder
 
 _MODE: Final = 0o750

@@ -7,7 +7,7 @@ Source: kubelet 1.36, pkg/kubelet/volumemanager. Differs: nothing is polled, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from mooring.api.core import Node
@@ -19,7 +19,7 @@ from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.kube.cache.informer import Change
-from mooring.node.layout import Layout
+from mooring.node.layout import BadName, Layout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import reasons as why
@@ -27,13 +27,14 @@ from mooring.node.volumes.actual import ActualState, attached_to
 from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
 from mooring.node.volumes.desired import DesiredState
-from mooring.node.volumes.found import find_volumes
+from mooring.node.volumes.found import find_volumes, remove_unrecorded
 from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.injected import Injector
 from mooring.node.volumes.pods import NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.reconcile_growth import GrowthSteps
+from mooring.node.volumes.requests import EXPANDS
 from mooring.node.volumes.selinux import Labels, default_context
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.stats import Asked
@@ -49,8 +50,6 @@ REPORTED: Final = "in-use-report"
 PODS_KNOWN: Final = "pods-known"
 COMPONENT: Final = "kubelet"
 """Of events, as the kubelet's."""
-
-_TOPICS: Final[Mapping[Waits | None, frozenset[str]]] = {Waits.REPORT: frozenset({REPORTED}), Waits.PODS: frozenset({PODS_KNOWN})}
 
 
 class NodeVolumes:
@@ -84,6 +83,7 @@ class NodeVolumes:
             Injector(runtime.cluster, actual.csi_drivers, runtime.clock),
             actual.csi_drivers,
             actual.tell,
+            actual.tell_claim,
             runtime.clock,
             runtime.randomness,
         )
@@ -93,7 +93,7 @@ class NodeVolumes:
         self._growth = GrowthSteps(around, runtime.cluster)
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
-        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add)
+        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow)
         actual.nodes.on_change(self._node_changed)
         actual.csi_drivers.on_change(lambda change: self._wake(actual.states_of_driver(change.key.name)))
         drivers.on_change(self._driver_changed)
@@ -101,10 +101,11 @@ class NodeVolumes:
     # -- the start and the end
 
     async def prepare(self, node: Node) -> None:
-        """Finds what an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
+        """Finds the volumes that an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
         known_names = {*attached_to(node), *(node.status.volumes_in_use or ())}
         self._labels.default = await asyncio.to_thread(default_context)
-        found = await asyncio.to_thread(find_volumes, self._layout)
+        await asyncio.to_thread(remove_unrecorded, self._layout)
+        found = await asyncio.to_thread(find_volumes, self._layout, known_names)
         self._metrics.reconstructed(found.records_count, found.unread_count)
         self._metrics.count_volumes(self._node_name, lambda: len(self._desired.volumes), lambda: len(self._actual.states))
         for state in found.states:
@@ -166,6 +167,10 @@ class NodeVolumes:
     def _reported(self) -> None:
         self.controller.tell(REPORTED)
 
+    def _may_grow(self, driver: str) -> bool:
+        found = self._drivers.find(driver)
+        return found is not None and EXPANDS in found.known_capabilities
+
     def _pods_known(self) -> None:
         self.in_use.changed()
         self.controller.tell(PODS_KNOWN)
@@ -187,21 +192,28 @@ class NodeVolumes:
         self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
         for uid, because in decision.refused.items():
             self._announce(state, uid, f"MountVolume.{decision.refused_at}", str(because))
+        pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
             attachment_s = await self._attachments.wait(state)
-            return Result(decision.because, after_s=min(attachment_s, decision.after_s if decision.after_s is not None else attachment_s))
+            after_s = min(attachment_s, decision.after_s if decision.after_s is not None else attachment_s)
+            return Result(decision.because, waits_for=pods_known, after_s=after_s)
         state.unattached_since = None
         if decision.step is Step.NOTHING:
-            return Result(decision.because, waits_for=_TOPICS.get(decision.waits, frozenset()), after_s=decision.after_s)
+            waits_for = pods_known | ({REPORTED} if decision.waits is Waits.REPORT else set())
+            return Result(decision.because, waits_for=waits_for, after_s=decision.after_s)
         self.controller.explain(unique, decision.because)
-        state.is_at_work = True  # so it stays reported in use also where its last pod goes meanwhile
+        state.at_work = decision.pod  # so it stays reported in use, and the pod's object stays, also where the pod goes meanwhile
         try:
             async with self._watch.around(state, decision):
                 await self._carry_out(state, decision)
         except StepFailed as error:
             self._failed(state, decision, error)
+        except BadName as error:
+            self._failed(state, decision, StepFailed("NewMounter initialization", str(error)))
         finally:
-            state.is_at_work = False
+            state.at_work = None
+        if decision.pod:
+            await self.pods.step_ended(decision.pod)
         self.in_use.changed()
         return Result(decision.because, again=decision.step is not Step.FORGET)
 
@@ -251,10 +263,8 @@ class NodeVolumes:
                 await steps.publish(state, use)
                 state.publications[uid].failure = None
                 self._actual.announced_no_more(uid, state.volume.unique)
-                self.pods.wake(uid)
             case Step.UNPUBLISH:
                 await steps.unpublish(state, uid)
-                await self.pods.unpublished(uid)
             case Step.UNSTAGE:
                 await steps.unstage(state)
                 state.device_failure = state.context = None

@@ -19,21 +19,22 @@ class DesiredState:
         self._volumes: dict[str, Volume] = {}
         self._uses: dict[str, dict[str, PodUse]] = {}  # by volume, then by pod
         self._of_pod: dict[str, frozenset[str]] = {}  # the volumes of each pod that was looked at
-        self._alive: set[str] = set()
-        self._incomplete: set[str] = set()
+        self._unseen: set[str] = set()  # pods that are there, and were not looked at yet
+        self._incomplete: set[str] = set()  # pods of which not every volume could be found out
 
     def appeared(self, pod_uid: str) -> None:
         """The pod is there, and is going to be looked at: what it has stays as it is until then."""
-        self._alive.add(pod_uid)
+        if pod_uid not in self._of_pod:
+            self._unseen.add(pod_uid)
 
     def set(self, pod_uid: str, wanted: Mapping[str, tuple[Volume, PodUse]], *, is_complete: bool = True) -> None:
         """What the pod wants, by unique name. is_complete: False while it may want more."""
         was_looked_at, was_unsure = pod_uid in self._of_pod, self.is_unsure(pod_uid)
-        self._alive.add(pod_uid)
+        self._unseen.discard(pod_uid)
         (self._incomplete.discard if is_complete else self._incomplete.add)(pod_uid)
         before = self._of_pod.get(pod_uid, frozenset())
         self._of_pod[pod_uid] = frozenset(wanted)
-        for unique in before - wanted.keys():
+        for unique in sorted(before - wanted.keys()):
             self._drop(unique, pod_uid)
         for unique, (volume, use) in wanted.items():
             uses = self._uses.setdefault(unique, {})
@@ -41,18 +42,16 @@ class DesiredState:
                 uses[pod_uid] = use
                 self._volumes[unique] = volume
                 self._changed(unique)
-        if not was_looked_at or (was_unsure and is_complete):
-            self._known()
+        self._learnt(not was_looked_at or (was_unsure and is_complete))
 
     def gone(self, pod_uid: str) -> None:
         """The pod wants nothing any more."""
         was_unsure = self.is_unsure(pod_uid)
-        self._alive.discard(pod_uid)
+        self._unseen.discard(pod_uid)
         self._incomplete.discard(pod_uid)
-        for unique in self._of_pod.pop(pod_uid, frozenset()):
+        for unique in sorted(self._of_pod.pop(pod_uid, frozenset())):
             self._drop(unique, pod_uid)
-        if was_unsure:
-            self._known()
+        self._learnt(was_unsure)
 
     def volume(self, unique: str) -> Volume | None:
         """What a pod says of it, None when no pod wants it."""
@@ -68,12 +67,12 @@ class DesiredState:
 
     def is_unsure(self, pod_uid: str) -> bool:
         """True for a pod that is alive and of which it is not known yet, or not wholly, what it wants."""
-        return pod_uid in self._incomplete or (pod_uid in self._alive and pod_uid not in self._of_pod)
+        return pod_uid in self._incomplete or pod_uid in self._unseen
 
     @property
     def has_unsure(self) -> bool:
         """True while a pod was not looked at at all."""
-        return any(uid not in self._of_pod for uid in self._alive)
+        return bool(self._unseen)
 
     @property
     def is_known(self) -> bool:
@@ -83,6 +82,10 @@ class DesiredState:
     @property
     def volumes(self) -> tuple[Volume, ...]:
         return tuple(self._volumes.values())
+
+    def _learnt(self, has_become_known: bool) -> None:
+        if has_become_known and not self._unseen:
+            self._known()
 
     def _drop(self, unique: str, pod_uid: str) -> None:
         uses = self._uses.get(unique, {})

@@ -26,7 +26,7 @@ class Growth:
     """What the node is to do for one claim.
 
     size: a quantity as text, as it is going to stand in the claim. in_progress: the claim says already that the node is at work.
-    is_old: from a resizer that sets no status. requested: what the claim asks for by now.
+    is_old: from a resizer that sets no status. requested: what the claim asks for by now. claim_uid: of the claim.
     """
 
     namespace: str
@@ -36,6 +36,7 @@ class Growth:
     in_progress: bool = False
     is_old: bool = False
     requested: str = ""
+    claim_uid: str = ""
 
     @property
     def size_bytes(self) -> int:
@@ -53,12 +54,14 @@ def decide_growth(claim: PersistentVolumeClaim, pv: PersistentVolume) -> Growth 
     requested = (claim.spec.resources.requests or {}).get("storage", "")
     meta = claim.metadata
     if step in (PENDING, IN_PROGRESS) and allocated:
-        return Growth(meta.namespace, meta.name, meta.resource_version, allocated, step == IN_PROGRESS, requested=requested)
+        return Growth(
+            meta.namespace, meta.name, meta.resource_version, allocated, step == IN_PROGRESS, requested=requested, claim_uid=meta.uid
+        )
     if allocated or step:
         return None
     has, is_given = (status.capacity or {}).get("storage"), (pv.spec.capacity or {}).get("storage")
     if has and is_given and parse_quantity(has).value < parse_quantity(is_given).value:
-        return Growth(meta.namespace, meta.name, meta.resource_version, is_given, is_old=True, requested=requested)
+        return Growth(meta.namespace, meta.name, meta.resource_version, is_given, is_old=True, requested=requested, claim_uid=meta.uid)
     return None
 
 

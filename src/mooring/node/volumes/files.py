@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from mooring.base.errors import MooringError
+from mooring.mounts.mountinfo import MountTable, parse
 from mooring.node import records
-from mooring.node.mounts.mountinfo import MountTable, parse
 
 _MOUNTINFO: Final = Path("/proc/self/mountinfo")
 _MODE: Final = 0o750
@@ -26,7 +27,9 @@ class LeftOver(MooringError):
 
 
 def read_mount_table() -> MountTable:
-    """What is mounted now, in this process' mount namespace."""
+    """What is mounted now, in this process' mount namespace; nothing on systems without that table, where no driver mounts for us."""
+    if sys.platform != "linux":
+        return MountTable(())
     return MountTable(parse(_MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape")))
 
 
@@ -37,9 +40,10 @@ class VolumeFiles:
         self._mount_table = mount_table
 
     def begin(self, folder: Path, record: Mapping[str, str], own: str = "") -> None:
-        """Makes the volume's folder and its record, durably. own: a folder in it that is made, too. Raises OSError."""
-        (folder / own).mkdir(mode=_MODE, parents=True, exist_ok=True)
-        (folder / own).chmod(_MODE)
+        """Makes the volume's folder and its record, durably. own: a folder in it, made where it is not mounted. Raises OSError."""
+        if not self.is_mounted(folder / own):
+            (folder / own).mkdir(mode=_MODE, parents=True, exist_ok=True)
+            (folder / own).chmod(_MODE)
         records.write(folder, record)
 
     def is_mounted(self, path: Path) -> bool:

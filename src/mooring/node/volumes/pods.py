@@ -20,6 +20,8 @@ from mooring.kube.cache.informer import Change
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NotFound
 from mooring.node.layout import Layout
+from mooring.node.metrics import NodeMetrics
+from mooring.node.records import BadRecord
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.found import remove_pod_folder
@@ -30,22 +32,36 @@ _log = logger(__name__)
 
 WORKERS: Final = 16
 BACK_OFF: Final = BackOff(0.5, 10.0)
-REPUBLISH_S: Final = 75.0
-"""Between two publications of a volume whose driver wants to be asked again; the kubelet takes 60 to 90 s."""
+AGAIN_S: Final = 75.0
+"""Between two looks at a running pod whose volumes may have grown, or are to be published again; the kubelet takes 60 to 90 s."""
+FOLDER_BACK_OFF: Final = BackOff(5.0, 600.0)
 
 _CONDITIONS: Final = tuple({"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready"))
 
 
 class NodePods:
-    """wake: called with the name of a volume that is to be looked at."""
+    """wake: called with the name of a volume that is to be looked at. may_grow: whether a driver grows volumes on the node, by its name."""
 
-    def __init__(self, runtime: Runtime, actual: ActualState, layout: Layout, labels: Labels, wake: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        actual: ActualState,
+        layout: Layout,
+        labels: Labels,
+        wake: Callable[[str], None],
+        may_grow: Callable[[str], bool],
+    ) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
+        self._metrics = runtime.metrics.once(NodeMetrics)
         self._actual, self._desired, self._layout, self._wake = actual, actual.desired, layout, wake
+        self._may_grow = may_grow
         self._resolver = Resolver(runtime.cluster, labels)
         self._looked_at: dict[str, tuple[str, float]] = {}  # by uid: the resource version that was resolved, and when
         self.controller: Controller[Key] = Controller(
             runtime, "node-pods", self._reconcile, workers=WORKERS, backoff=BACK_OFF, label="pod", log=_log
+        )
+        self.folders: Controller[str] = Controller(
+            runtime, "node-pod-folders", self._clean_up, workers=1, backoff=FOLDER_BACK_OFF, label="pod_uid", log=_log
         )
         actual.pods.on_change(self._changed)
 
@@ -59,8 +75,8 @@ class NodePods:
         if (key := self._actual.keys.get(uid)) is not None:
             self.controller.add(key)
 
-    async def unpublished(self, uid: str) -> None:
-        """A volume was taken from the pod; with the last one of a pod that is gone its folder goes, too."""
+    async def step_ended(self, uid: str) -> None:
+        """Something was done with a volume of the pod, or has failed; with the last volume of a pod that is gone its folder goes, too."""
         if self._actual.pod(uid) is not None:
             self.wake(uid)
         elif not any(self._actual.states_of_pod(uid)):
@@ -69,9 +85,13 @@ class NodePods:
 
     async def remove_orphans(self) -> None:
         """Removes the folders of pods that are no more, as far as nothing is in them. The pods are known."""
-        for uid in await asyncio.to_thread(_folders, self._layout):
-            if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid)):
-                await self._remove_folder(uid)
+        orphans = [
+            uid
+            for uid in await asyncio.to_thread(_folders, self._layout)
+            if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid))
+        ]
+        left = [uid for uid in orphans if not await self._remove_folder(uid)]
+        self._metrics.orphans(len(orphans), len(left))
 
     def _changed(self, change: Change[Pod]) -> None:
         uid = change.object.metadata.uid
@@ -108,18 +128,20 @@ class NodePods:
         if pod.status.phase != "Running":
             await self._set_running(pod)
             done = "All volumes of the pod are there"
-        return Result(why.PodRuns(), done=done, after_s=REPUBLISH_S if self._republishes(uid) else None)
+        return Result(why.PodRuns(), done=done, after_s=AGAIN_S if self._is_looked_at_again(uid) else None)
 
     def _is_up_to_date(self, pod: Pod) -> bool:
         version, at = self._looked_at.get(pod.metadata.uid, ("", 0.0))
         if version != pod.metadata.resource_version:
             return False
-        return not self._republishes(pod.metadata.uid) or self._clock.now() - at < REPUBLISH_S
+        return not self._is_looked_at_again(pod.metadata.uid) or self._clock.now() - at < AGAIN_S
 
     async def _look_at(self, pod: Pod) -> None:
         """Finds out what the pod wants. What was known before stays wanted as long as something can't be found out. Raises Retry."""
         uid = pod.metadata.uid
         wanted, problems = await self._resolver.resolve(pod)
+        if self._actual.pod(uid) is None:
+            return  # it has gone meanwhile, and wants nothing
         if problems:
             before = {unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()}
             self._desired.set(uid, {**before, **wanted}, is_complete=False)
@@ -137,11 +159,16 @@ class NodePods:
         """Volumes of drivers that want to be asked again are published again."""
         for state in self._actual.states_of_pod(uid):
             if self._actual.driver_spec(state.volume.driver).requires_republish:
-                state.publications[uid].is_outdated = True
+                if (publication := state.publications.get(uid)) is not None:
+                    publication.is_outdated = True
                 self._wake(state.volume.unique)
 
-    def _republishes(self, uid: str) -> bool:
-        return any(self._actual.driver_spec(volume.driver).requires_republish for volume in self._desired.of_pod(uid).values())
+    def _is_looked_at_again(self, uid: str) -> bool:
+        """A node may get claims, and not watch them: that one has grown shows itself at the next look only."""
+        return any(
+            self._actual.driver_spec(volume.driver).requires_republish or (not volume.is_inline and self._may_grow(volume.driver))
+            for volume in self._desired.of_pod(uid).values()
+        )
 
     async def _set_running(self, pod: Pod) -> None:
         patch = Patch(
@@ -171,11 +198,23 @@ class NodePods:
             pass
         return Result(why.PodGone(), done="The pod's volumes are taken away, the pod is removed")
 
-    async def _remove_folder(self, uid: str) -> None:
+    async def _remove_folder(self, uid: str) -> bool:
+        """True when it is gone."""
         try:
-            await asyncio.to_thread(remove_pod_folder, self._layout, uid)
-        except OSError as error:
+            return await asyncio.to_thread(remove_pod_folder, self._layout, uid)
+        except (OSError, BadRecord) as error:
             _log.error("The folder of a pod that is gone can't be removed; look what is in it", error=error, pod_uid=uid)
+            self.folders.add_after(uid, FOLDER_BACK_OFF.base_s)
+            return False
+
+    async def _clean_up(self, uid: str) -> Result:
+        """Tries once more to remove the folder of a pod that is gone. Raises Retry."""
+        if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid)):
+            try:
+                await asyncio.to_thread(remove_pod_folder, self._layout, uid)
+            except (OSError, BadRecord) as error:
+                raise Retry(f"the folder of a pod that is gone can't be removed; look what is in it: {error}") from None
+        return Result(why.PodGone())
 
 
 def _folders(layout: Layout) -> list[str]:

@@ -50,8 +50,8 @@ class FileSystemSteps(StepTools):
         staging = self._layout.staging(volume.driver, volume.handle)
         before = state.device
         record = records.staging_record(volume.driver, volume.handle, use.label)
+        state.device, state.label = Stand.UNCERTAIN, use.label  # a folder without a record is left to be removed, too
         await self._on_disk(volume, step, self._files.begin, staging.parent, record, staging.name)
-        state.device, state.label = Stand.UNCERTAIN, use.label
         request = requests.stage(volume.labelled(use.label), staging, able, use.fs_group, state.context or {}, secrets)
         try:
             await driver.rpc.node_stage_volume(request, Call(CALL_S))
@@ -75,8 +75,8 @@ class FileSystemSteps(StepTools):
         publication = state.publications.setdefault(use.uid, Publication(volume.spec_name, Stand.ABSENT))
         before = publication.stand
         mode = records.EPHEMERAL if volume.is_inline else records.PERSISTENT
-        await self._on_disk(volume, step, self._files.begin, target.parent, self._publish_record(volume, mode, use.label))
         publication.stand, state.label = Stand.UNCERTAIN, use.label
+        await self._on_disk(volume, step, self._files.begin, target.parent, self._publish_record(volume, mode, use.label))
         all_secrets = {**secrets, **injected.secrets}
         request = requests.publish(
             volume.labelled(use.label), use, target, staging, able, state.context or {}, all_secrets, injected.context
@@ -119,6 +119,7 @@ class FileSystemSteps(StepTools):
         record = await self._on_disk(volume, step, records.read, staging.parent)
         foreign = await self._on_disk(volume, step, self._files.foreign_references, staging, self._layout.root)
         if record is None:
+            await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
             state.device = Stand.ABSENT
             return
         if foreign:

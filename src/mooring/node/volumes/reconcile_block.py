@@ -28,8 +28,8 @@ class BlockSteps(StepTools):
         driver, able = await self._able(volume, step)
         stages = requests.STAGES in able
         secrets = await self._secret(volume.stage_secret, step) if stages else {}
-        await self._on_disk(volume, step, lambda: self._files.begin(volume.spec_name, self._publish_record(volume, ""), stages=stages))
         state.device = Stand.UNCERTAIN
+        await self._on_disk(volume, step, lambda: self._files.begin(volume.spec_name, self._publish_record(volume, ""), stages=stages))
         if stages:
             staging = self._layout.block_staging(volume.spec_name)
             try:
@@ -52,14 +52,16 @@ class BlockSteps(StepTools):
         target, staging = self._layout.block_publish(volume.spec_name, use.uid), self._layout.block_staging(volume.spec_name)
         publication = state.publications.setdefault(use.uid, Publication(volume.spec_name, Stand.ABSENT))
         before = publication.stand
-        await self._on_disk(volume, step, self._files.begin_publish, volume.spec_name, use.uid)
         publication.stand = Stand.UNCERTAIN
+        await self._on_disk(volume, step, self._files.begin_publish, volume.spec_name, use.uid)
         request = requests.publish(volume, use, target, staging, able, state.context or {}, secrets, injected.context)
         try:
             await driver.rpc.node_publish_volume(request, Call(CALL_S))
         except DriverError as error:
             self._forget_secret(volume.publish_secret)
-            if error.final and before is Stand.ABSENT:
+            if before is Stand.DONE:  # what the pod has is as it was
+                publication.stand = Stand.DONE
+            elif error.final and before is Stand.ABSENT:
                 await self._on_disk(volume, step, self._files.end_publish, volume.spec_name, use.uid)
                 publication.stand = Stand.ABSENT
             raise self._failed(step, str(error), uncertain=not error.final) from None

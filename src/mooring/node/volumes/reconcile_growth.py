@@ -56,6 +56,7 @@ class GrowthSteps(StepTools):
         state.grown, state.growth_failure = growth.claim_version, None
         text = f'MountVolume.NodeExpandVolume succeeded for volume "{volume.spec_name}" {self._around.node_name}'
         self._around.tell(use, "Normal", "FileSystemResizeSuccessful", text)
+        self._around.tell_claim(growth, "Normal", "FileSystemResizeSuccessful", text)
 
     async def _refused(self, state: VolumeState, growth: Growth, error: DriverError) -> None:
         if error.final:

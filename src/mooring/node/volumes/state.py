@@ -44,7 +44,8 @@ class VolumeState:
     label: the SELinux label that it is mounted with, "" for none. attachable: it needs an attachment.
     context: what the attacher noted for this node. grown: the version of the claim whose growth is
     done with. may_not_grow: the driver says that it is in use; not asked again until the volume has left the node.
-    unattached_since: monotonic seconds, while pods wait for its attachment. is_at_work: a step is being carried out.
+    unattached_since: monotonic seconds, while pods wait for its attachment. at_work: whom a step is being
+    carried out for: a pod's uid, "" for all of them, None while there is none.
     """
 
     volume: Volume
@@ -58,13 +59,13 @@ class VolumeState:
     grown: str = ""
     may_not_grow: bool = False
     unattached_since: float | None = None
-    is_at_work: bool = False
+    at_work: str | None = None
     publications: dict[str, Publication] = dataclasses.field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """True when nothing of the volume is on this node, or about to be."""
-        return not self.is_at_work and self.device is Stand.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
+        return self.at_work is None and self.device is Stand.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
 
     def has(self, pod_uid: str) -> bool:
         """True when the volume is published to the pod."""

@@ -16,10 +16,11 @@ from mooring.control.secrets import SecretCache, SecretError
 from mooring.csi.codes import DriverError
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError
+from mooring.mounts.system import ToolFailed
 from mooring.node import records
 from mooring.node.layout import Layout, attachment_name
-from mooring.node.mounts.system import ToolFailed
 from mooring.node.plugins.drivers import Drivers, NodeDriver, NotRegistered
+from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.injected import Injected, Injector
 from mooring.node.volumes.requests import PodUse
@@ -47,7 +48,7 @@ class StepFailed(MooringError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What every step may need. tell: an event for a pod, with its type, reason and text."""
+    """What every step may need. tell: an event for a pod, with its type, reason and text. tell_claim: the same for a claim."""
 
     node_name: str
     layout: Layout
@@ -56,6 +57,7 @@ class Surroundings:
     injector: Injector
     csi_drivers: Informer[CSIDriver]
     tell: Callable[[PodUse, str, str, str], None]
+    tell_claim: Callable[[Growth, str, str, str], None]
     clock: Clock
     randomness: Random
     threads: Threads = dataclasses.field(default_factory=Threads)
@@ -123,8 +125,11 @@ class StepTools:
     async def _on_disk(self, volume: Volume, step: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S) -> T:
         """Work on files and mounts, on a thread of the driver's. Raises StepFailed: what was begun may be half done."""
         try:
-            return await self._around.threads.run(volume.driver, work, *args, limit_s=limit_s)
+            return await self._around.threads.run(volume.driver, work, *args, limit_s=limit_s, about=volume.unique)
         except TimeoutError:
             raise self._failed(step, "the file system does not answer", uncertain=True) from None
-        except (LeftOver, ToolFailed, OSError, records.BadRecord) as error:
+        except records.BadRecord as error:
+            text = f"{error}; put the record right, or remove it and what is mounted beside it"
+            raise self._failed(step, text, uncertain=True) from None
+        except (LeftOver, ToolFailed, OSError) as error:
             raise self._failed(step, str(error), uncertain=True) from None

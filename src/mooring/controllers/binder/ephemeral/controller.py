@@ -59,7 +59,7 @@ class EphemeralVolumes:
         if wanted.event is not None:
             self._announcer.tell(reference_to(pod, "Pod"), wanted.event)
             raise Retry(wanted.problem)
-        return Result(wanted, done="made the claims of ephemeral volumes" if wanted.bodies else "")
+        return Result(wanted.because, done="made the claims of ephemeral volumes" if wanted.bodies else "")
 
     async def _make(self, pod: Pod, volume_name: str, body: dict[str, object]) -> None:
         """Raises ApiError; Retry when the claim is there, and the cache behind."""

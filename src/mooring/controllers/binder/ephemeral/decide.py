@@ -11,6 +11,7 @@ import msgspec
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import Pod, Volume
+from mooring.controllers.binder.ephemeral import reasons as why
 from mooring.controllers.binding.names import claim_name_of, is_finished, not_owner_text, owns
 from mooring.controllers.binding.reasons import EventText
 
@@ -26,8 +27,9 @@ class Wanted:
     def event(self) -> EventText | None:
         return failed_binding(self.problem) if self.problem else None
 
-    def __str__(self) -> str:
-        return self.problem or f"{len(self.bodies)} claims are to be made"
+    @property
+    def because(self) -> why.ClaimsNeeded | why.ForeignClaim:
+        return why.ForeignClaim(self.problem) if self.problem else why.ClaimsNeeded(len(self.bodies))
 
 
 def judge_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None]) -> Wanted:

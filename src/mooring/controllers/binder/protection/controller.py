@@ -47,7 +47,7 @@ class LivePods:
         self._listed: tuple[str, str, tuple[Pod, ...]] = ("", "", ())
 
     async def of(self, namespace: str, version: str) -> tuple[Pod, ...]:
-        """Those with claims, as they were at this version or later."""
+        """The namespace's pods that name claims, read at this version or a later one."""
         async with self._lock:
             known, at, pods = self._listed
             if known != namespace or order(at, version) < 0:
@@ -97,7 +97,7 @@ class ClaimProtection:
             judgement = judge_claim(claim, live, pods_are_fresh=True)
         after_s = None
         if judgement.holder_finished:
-            event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement}")
+            event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement.because}")
             after_s = None if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event) else CROWDED_S
         return await _carry_out(self._writes, claim, judgement, PVC_PROTECTION, after_s)
 
@@ -160,6 +160,6 @@ async def _carry_out(writes: Whole[T], obj: T, judgement: Judgement, finalizer: 
     """Raises ApiError, Stale."""
     edit = _EDITS.get(judgement.guard)
     if edit is None:
-        return Result(judgement, after_s=after_s)
+        return Result(judgement.because, after_s=after_s)
     await writes.put(obj, edit(finalizer))
-    return Result(judgement, done=f"{_DONE[judgement.guard]} {finalizer}", after_s=after_s)
+    return Result(judgement.because, done=f"{_DONE[judgement.guard]} {finalizer}", after_s=after_s)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
 from mooring.api.pods import Pod
+from mooring.controllers.binder.protection import reasons as why
 from mooring.controllers.binding.names import BOUND, PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claim_name_of, is_finished, owns
 
 
@@ -24,30 +25,32 @@ class Guard(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Judgement:
-    """holder: the user that keeps the object from being deleted, "" for none."""
+    """holder_finished: the user that keeps the object from being deleted is a pod that has ended."""
 
     guard: Guard
-    holder: str = ""
+    because: why.Protection | why.InUse
     holder_finished: bool = False
 
-    def __str__(self) -> str:
-        if not self.holder:
-            return f"protection: {self.guard.value}"
-        over = ", which is finished and counts until it is deleted" if self.holder_finished else ""
-        return f"still used by {self.holder}{over}"
+
+def _judged(guard: Guard) -> Judgement:
+    return Judgement(guard, why.Protection(guard.value))
+
+
+def _in_use(holder: str, *, finished: bool = False) -> Judgement:
+    return Judgement(Guard.KEEP, why.InUse(holder, finished), finished)
 
 
 def judge_claim(claim: PersistentVolumeClaim, pods: Iterable[Pod], *, pods_are_fresh: bool) -> Judgement:
     """pods: those that name the claim. pods_are_fresh: none can be missing."""
     held = PVC_PROTECTION in finalizers_of(claim)
     if not is_deleting(claim):
-        return Judgement(Guard.NOTHING if held else Guard.ADD)
+        return _judged(Guard.NOTHING if held else Guard.ADD)
     if not held:
-        return Judgement(Guard.NOTHING)
+        return _judged(Guard.NOTHING)
     user = next((pod for pod in pods if uses(pod, claim)), None)
     if user is not None:
-        return Judgement(Guard.KEEP, f'pod "{user.metadata.name}"', is_finished(user))
-    return Judgement(Guard.REMOVE if pods_are_fresh else Guard.ASK)
+        return _in_use(f'pod "{user.metadata.name}"', finished=is_finished(user))
+    return _judged(Guard.REMOVE if pods_are_fresh else Guard.ASK)
 
 
 def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
@@ -65,21 +68,21 @@ def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
 def judge_volume(pv: PersistentVolume) -> Judgement:
     held = PV_PROTECTION in finalizers_of(pv)
     if not is_deleting(pv):
-        return Judgement(Guard.NOTHING if held else Guard.ADD)
+        return _judged(Guard.NOTHING if held else Guard.ADD)
     if not held:
-        return Judgement(Guard.NOTHING)
+        return _judged(Guard.NOTHING)
     if pv.status.phase == BOUND:
         ref = pv.spec.claim_ref
-        return Judgement(Guard.KEEP, f'claim "{Key(ref.namespace, ref.name)}"' if ref else "a claim")
-    return Judgement(Guard.REMOVE)
+        return _in_use(f'claim "{Key(ref.namespace, ref.name)}"' if ref else "a claim")
+    return _judged(Guard.REMOVE)
 
 
 def judge_attributes_class(one: Object, holders: Iterable[Object]) -> Judgement:
     """holders: the claims and volumes that name it. The API server has put the finalizer on."""
     if not is_deleting(one) or VAC_PROTECTION not in finalizers_of(one):
-        return Judgement(Guard.NOTHING)
+        return _judged(Guard.NOTHING)
     holder = next(iter(holders), None)
-    return Judgement(Guard.REMOVE) if holder is None else Judgement(Guard.KEEP, f'"{key_of(holder)}"')
+    return _judged(Guard.REMOVE) if holder is None else _in_use(f'"{key_of(holder)}"')
 
 
 def _is_shut_down(pod: Pod) -> bool:

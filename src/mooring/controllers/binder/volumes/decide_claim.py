@@ -137,7 +137,7 @@ def _bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> Decision:
 
 
 def steps_to_bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> tuple[Step, ...]:
-    """Those of the four writes that are not done yet, in order."""
+    """The missing ones of the four writes, in order."""
     ref = pv.spec.claim_ref
     claimed = ref is not None and names_claim(pv, claim) and ref.uid == claim.metadata.uid
     named = claim.spec.volume_name == pv.metadata.name and has_annotation(claim, BIND_COMPLETED)

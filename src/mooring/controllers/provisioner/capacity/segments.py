@@ -47,7 +47,7 @@ class Segments:
                 self._changed(before)
 
     def _place_of(self, name: str) -> Segment | None:
-        """None for a node without the driver, or without the labels that the driver counts on."""
+        """The node's segment; None if the node lacks the driver, or a label that the driver names."""
         csi_node, node = self._csi_nodes.get(Key("", name)), self._nodes.get(Key("", name))
         driver = next((d for d in (csi_node.spec.drivers if csi_node else None) or () if d.name == self._driver_name), None)
         if driver is None or node is None:

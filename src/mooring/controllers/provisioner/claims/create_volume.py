@@ -17,8 +17,8 @@ from mooring.controllers.provisioner.claims.decide_after import (
     Fate,
     Verdict,
     after_deletion,
-    after_refused,
-    after_unusable,
+    decide_unusable_volume,
+    decide_volume_after_pv_refused,
     depends_on_claim,
 )
 from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, ProvesAbsent, Save, State
@@ -100,7 +100,7 @@ class VolumeCreation:
     async def _reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> None:
         """The volume can't be used. Returns when its object is stored all the same, as the claim's own. Raises Failed."""
         owner, error = await self._pv_store.owner_of_existing(order.intent, volume_id, why.error) if volume_id else (None, "")
-        verdict = after_unusable(order, why, owner, error)
+        verdict = decide_unusable_volume(order, why, owner, error)
         if verdict.fate is not Fate.STORED:
             raise Failed(await self._carried_out(order, secrets, verdict, volume_id))
 
@@ -171,7 +171,9 @@ class VolumeCreation:
     async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
         """The API server will never take this object: the failure to report, once the volume is deleted, if it has to be."""
         is_awaited = saved is Save.TAKEN or not depends_on_claim(order) or await self._is_awaited(order.intent)
-        return await self._carried_out(order, secrets, after_refused(order, saved, error, is_awaited=is_awaited), volume_id)
+        return await self._carried_out(
+            order, secrets, decide_volume_after_pv_refused(order, saved, error, is_awaited=is_awaited), volume_id
+        )
 
     async def _is_awaited(self, intent: Intent) -> bool:
         """False also when the API server does not answer."""
@@ -182,7 +184,7 @@ class VolumeCreation:
 
     async def _carried_out(self, order: Order, secrets: Mapping[str, str], verdict: Verdict, volume_id: str) -> Failure:
         if verdict.fate is Fate.DELETED:
-            return after_deletion(order, verdict.failure, await self._delete(order, secrets, volume_id))
+            return after_deletion(order, verdict, await self._delete(order, secrets, volume_id))
         return verdict.failure
 
     async def _delete(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> MooringError | None:

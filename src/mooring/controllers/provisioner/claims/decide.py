@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 
 import msgspec
+from msgspec import structs
 
 from mooring.api.classes import class_of
 from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
@@ -181,7 +182,7 @@ def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
 
 def _attended(intent: Intent) -> Intent:
     """The intent of a claim that is there: its volume has not been taken out of it."""
-    return dataclasses.replace(intent, unattended=False) if intent.unattended else intent
+    return structs.replace(intent, unattended=False) if intent.unattended else intent
 
 
 def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[MooringError]) -> bool:
@@ -218,11 +219,11 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
     try:
         if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):
             volume = volumes.with_secrets_of(intent.volume, wanted.volume)
-            intent = dataclasses.replace(intent, secret=wanted.secret, volume=volume)
+            intent = structs.replace(intent, secret=wanted.secret, volume=volume)
         if view.claim(uid) is not None:
             intent = _attended(intent)
         elif intent.unattended:
-            intent = dataclasses.replace(intent, volume=volumes.retained(intent.volume))
+            intent = structs.replace(intent, volume=volumes.retained(intent.volume))
         order = requests.ordered_again(intent)
         if record.is_unresolved:  # if there is a volume, it needs its source no more
             order = dataclasses.replace(order, source=None)

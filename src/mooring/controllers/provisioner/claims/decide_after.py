@@ -1,7 +1,22 @@
 """The provisioner's second decision: the consequences of an answer. Pure.
 
-a volume that can't be used, or whose object is refused    is it deleted, or left alone?
-a claim whose attempt has failed                           when does it come again, and is another node asked for?
+A volume that the driver has made, by the API server's answer about its PersistentVolume:
+
+    answer     the volume can't be used     the PersistentVolume was refused
+    STORED     stored, as it is             -
+    LATER      left alone                   -
+    TAKEN      left alone                   left alone
+    REFUSED    deleted, unless kept         deleted, unless kept, or retained by its class while its claim may be gone
+
+A volume without an id is left alone; it can't be named. Unless kept: somebody may have kept it on purpose (`Order.is_retained`).
+
+A claim whose attempt has failed, the first row that fits:
+
+    over, nobody waits for the volume, no call is unknown      FORGET
+    the selected node can't have the volume                    the scheduler is asked for another one
+    over, it was a former request                              AT_ONCE, with the present one
+    infeasible, or nobody waits and a call is unknown          REST
+    else                                                       RETRY
 """
 
 from __future__ import annotations
@@ -34,13 +49,14 @@ class Fate(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """failure: of the attempt; for DELETED the one to report once the volume is deleted (`after_deletion`)."""
+    """failure: of the attempt; for DELETED `after_deletion` adds the result. reports_deletion: users are told of a deletion that works."""
 
     fate: Fate
     failure: Failure
+    reports_deletion: bool = False
 
 
-def after_unusable(order: Order, failure: Failure, owner: Save | None, error: str) -> Verdict:
+def decide_unusable_volume(order: Order, failure: Failure, owner: Save | None, error: str) -> Verdict:
     """The volume does not match the request. It is deleted unless an object names it: a volume in use is not deleted for one odd answer.
 
     owner: the API server's answer about an object of that name; None where the driver named no volume. error: of that.
@@ -55,10 +71,10 @@ def after_unusable(order: Order, failure: Failure, owner: Save | None, error: st
             return Verdict(Fate.LEFT, Failure(why, State.BACKGROUND))
         case Save.TAKEN:
             return _taken(error)
-    return _deleted(order, failure)
+    return _delete_unless_kept(order, failure)
 
 
-def after_refused(order: Order, saved: Save, error: str, *, is_awaited: bool) -> Verdict:
+def decide_volume_after_pv_refused(order: Order, saved: Save, error: str, *, is_awaited: bool) -> Verdict:
     """The API server will never take this object: the volume is deleted, unless another's object may be about this very volume.
 
     is_awaited: the claim is there; looked up only where it matters (`depends_on_claim`).
@@ -66,11 +82,11 @@ def after_refused(order: Order, saved: Save, error: str, *, is_awaited: bool) ->
     """
     if saved is Save.TAKEN:
         return _taken(error)
+    why = f"the API server refused the PersistentVolume: {error}"
     if depends_on_claim(order) and not is_awaited:
-        left = "its volume is left alone: its claim may be gone, and its class retains volumes"
-        return Verdict(Fate.LEFT, Failure(f"the API server refused the PersistentVolume; {left}: {error}", State.BACKGROUND))
-    why = f"the API server refused the PersistentVolume, so its volume was deleted: {error}"
-    return _deleted(order, Failure(why, State.FINISHED, infeasible=True))
+        left = _left_alone(order, "its claim may be gone, and its class retains volumes")
+        return Verdict(Fate.LEFT, Failure(f"{why}{left}", State.BACKGROUND))
+    return _delete_unless_kept(order, Failure(why, State.FINISHED, infeasible=True), reports_deletion=True)
 
 
 def depends_on_claim(order: Order) -> bool:
@@ -78,10 +94,12 @@ def depends_on_claim(order: Order) -> bool:
     return not order.is_retained and volumes.retains(order.intent.volume)
 
 
-def after_deletion(order: Order, failure: Failure, problem: MooringError | None) -> Failure:
-    """An unusable volume was deleted, or could not be. problem: of the last try, None when the volume is gone."""
+def after_deletion(order: Order, verdict: Verdict, problem: MooringError | None) -> Failure:
+    """The failure to report once the volume was deleted, or could not be. problem: of the last try, None when the volume is gone."""
+    failure = verdict.failure
     if problem is None:
-        return dataclasses.replace(failure, state=State.FINISHED, proves_absent=ProvesAbsent.VOLUME)
+        error = f"{failure.error}. Volume {order.intent.volume_name} was deleted" if verdict.reports_deletion else failure.error
+        return dataclasses.replace(failure, error=error, state=State.FINISHED, proves_absent=ProvesAbsent.VOLUME)
     error = f"{failure.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
     return Failure(error, State.BACKGROUND, from_driver=True)
 
@@ -90,11 +108,15 @@ def _taken(error: str) -> Verdict:
     return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=ProvesAbsent.VOLUME))
 
 
-def _deleted(order: Order, failure: Failure) -> Verdict:
+def _delete_unless_kept(order: Order, failure: Failure, *, reports_deletion: bool = False) -> Verdict:
     if not order.is_retained:
-        return Verdict(Fate.DELETED, failure)
-    error = f"{failure.error}. Volume {order.intent.volume_name} is left alone: it may have been kept on purpose"
+        return Verdict(Fate.DELETED, failure, reports_deletion)
+    error = f"{failure.error}{_left_alone(order, 'it may have been kept on purpose')}"
     return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=ProvesAbsent.VOLUME))
+
+
+def _left_alone(order: Order, because: str) -> str:
+    return f". Volume {order.intent.volume_name} is left alone: {because}"
 
 
 # -- the claim
@@ -145,7 +167,7 @@ def reported_failure(failure: Failure, order: Order | None) -> Failure:
     return dataclasses.replace(failure, infeasible=False) if order is not None and order.is_former else failure
 
 
-def decide_after(answer: Attempted) -> After:
+def decide_claim_after_failure(answer: Attempted) -> After:
     """The consequences of a failed attempt at a claim. The failure is the one of `reported_failure`."""
     failure, order, claim = answer.failure, answer.order, answer.claim
     is_awaited = claim is not None and not claim.spec.volume_name

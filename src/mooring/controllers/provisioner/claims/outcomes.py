@@ -62,7 +62,7 @@ class Failure:
 
     @property
     def topics(self) -> frozenset[Topic]:
-        """Those that may heal it."""
+        """The topics that may heal it."""
         return self.heals | {topics.DRIVER} if self.from_driver else self.heals
 
     @property

@@ -109,7 +109,7 @@ def fs_type(parameters: Mapping[str, str], default: str) -> str:
     return (found[0] if found else "") or default
 
 
-def secret_of(kind: SecretKind, parameters: Mapping[str, str], places: TemplateValues) -> SecretReference | None:
+def secret_of(kind: SecretKind, parameters: Mapping[str, str], values: TemplateValues) -> SecretReference | None:
     """The secret of that kind, or the default one; None without. Raises ParameterError."""
     templates = _templates(kind, parameters)
     if templates is None and kind is not SecretKind.DEFAULT:
@@ -117,13 +117,13 @@ def secret_of(kind: SecretKind, parameters: Mapping[str, str], places: TemplateV
     if templates is None:
         return None
     name, namespace = templates
-    known = {"pv.name": places.pv_name, "pvc.namespace": places.claim_namespace}
+    known = {"pv.name": values.pv_name, "pvc.namespace": values.claim_namespace}
     in_namespace = _resolved(namespace, known)
     if dns_label(in_namespace):
         raise ParameterError(_unusable(namespace, in_namespace, "namespace name"))
-    if places.claim_name is not None:
-        known["pvc.name"] = places.claim_name
-        known.update({f"pvc.annotations['{key}']": value for key, value in (places.claim_annotations or {}).items()})
+    if values.claim_name is not None:
+        known["pvc.name"] = values.claim_name
+        known.update({f"pvc.annotations['{key}']": value for key, value in (values.claim_annotations or {}).items()})
     named = _resolved(name, known)
     if dns_subdomain(named):
         raise ParameterError(_unusable(name, named, "secret name"))

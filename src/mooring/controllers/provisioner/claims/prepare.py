@@ -212,13 +212,13 @@ def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass
 def _secrets(claim: PersistentVolumeClaim, name: str, given: Mapping[str, str], looked: Looked) -> dict[SecretKind, SecretReference | None]:
     """All secrets that the class names. The provisioner's own is read at once, too, so that nothing is begun without it."""
     meta = claim.metadata
-    places = TemplateValues(name, meta.namespace, meta.name, meta.annotations or {})
+    values = TemplateValues(name, meta.namespace, meta.name, meta.annotations or {})
     found: dict[SecretKind, SecretReference | None] = {}
     for kind in SecretKind:
         if kind is SecretKind.DEFAULT:
             continue
         try:
-            found[kind] = parameters.secret_of(kind, given, places)
+            found[kind] = parameters.secret_of(kind, given, values)
         except ParameterError as error:
             raise unchanged(str(error)) from error
         if kind is SecretKind.PROVISIONER:

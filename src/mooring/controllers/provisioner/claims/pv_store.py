@@ -6,9 +6,9 @@ from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import Key
-from mooring.api.migration import csi_driver_of
 from mooring.base.log import logger
 from mooring.controllers.provisioner.claims.outcomes import Save
+from mooring.controllers.provisioner.claims.owner import owner_of
 from mooring.controllers.provisioner.claims.record import PendingVolume
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.kube.cache.informer import Informer
@@ -57,20 +57,10 @@ class PvStore:
         try:
             found = await self._volumes.write(Key("", name), self._cluster.get(PERSISTENT_VOLUMES, name))
         except NotFound:
-            return (Save.REFUSED, refused) if refused else (Save.LATER, "it was there, and is gone again")
+            found = None
         except ApiError as error:
             return Save.LATER, str(error)
-        ref, source = found.spec.claim_ref, found.spec.csi
-        is_own = ref is not None and ref.uid == intent.uid
-        is_foreign = self._driver_name != (csi_driver_of(found.spec) if source is None else source.driver)
-        if is_foreign or (source is not None and source.volume_handle != volume_id):
-            other = f'PersistentVolume "{name}" is there already, and is about another volume'
-            if is_foreign or not is_own or self._per_node:
-                return Save.REFUSED, other
+        owner = owner_of(found, intent, volume_id, driver_name=self._driver_name, per_node=self._per_node, refused=refused)
+        if owner.second_volume:
             log.error("the driver has made two volumes of one name, neither is deleted", PersistentVolume=name, volume=volume_id)
-            return Save.TAKEN, other
-        if is_own:
-            return Save.STORED, ""
-        if ref is None or not ref.uid:
-            return Save.STORED, ""
-        return Save.TAKEN, f'PersistentVolume "{name}" belongs to claim "{ref.namespace}/{ref.name}" already'
+        return owner.saved, owner.error

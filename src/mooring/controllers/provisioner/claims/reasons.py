@@ -64,6 +64,12 @@ class Saving:
     pv_name: str
 
 
+@reason('PersistentVolume "{pv_name}" was made for it, and will never be stored: {error}')
+class NotStorable:
+    pv_name: str
+    error: str
+
+
 @reason("it can't be served as it is, next try in {wait_s:.0f} s or when claim or class change: {error}")
 class NotYetAgain:
     """An infeasible claim. wait_s: until the next try."""

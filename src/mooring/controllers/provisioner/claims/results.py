@@ -15,7 +15,14 @@ from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.claim import selected_node
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
-from mooring.controllers.provisioner.claims.decide_after import RESCHEDULES_MAX, After, Attempted, Then, decide_after, reported_failure
+from mooring.controllers.provisioner.claims.decide_after import (
+    RESCHEDULES_MAX,
+    After,
+    Attempted,
+    Then,
+    decide_claim_after_failure,
+    reported_failure,
+)
 from mooring.controllers.provisioner.claims.outcomes import Failure, State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, Rest
 from mooring.controllers.provisioner.claims.requests import Order
@@ -78,7 +85,7 @@ class AttemptResults:
         return Result(because)
 
     async def succeeded(self, ref: ObjectReference, order: Order, began: Instant) -> None:
-        """The PersistentVolume is stored."""
+        """Reports success, closes the intent, releases the source."""
         intent = order.intent
         self.metrics.succeeded(intent.class_name, intent.source_kind, self._clock.now() - began)
         log.info(2, "provisioned", PVC=f"{ref.namespace}/{ref.name}", PersistentVolume=intent.volume_name)
@@ -102,7 +109,7 @@ class AttemptResults:
             self._tracker.mark_unknown(order.intent)
         claim = self._view.claim(uid)  # perhaps it has gone meanwhile
         node_tried, is_open = _node_tried(attempt, order), uid in self._tracker
-        after = decide_after(Attempted(failure, order, claim, node_tried, is_open, self._records.get(uid).reschedules))
+        after = decide_claim_after_failure(Attempted(failure, order, claim, node_tried, is_open, self._records.get(uid).reschedules))
         if after.releases_source:
             self._creation.release(uid)
         if after.then is Then.FORGET:

@@ -47,7 +47,14 @@ class PendingVolumes:
         self._secrets, self._view, self._records, self._creation = env.secrets, view, records, creation
         self._pv_store, self._events, self._results, self._apply = pv_store, events, results, apply
         self.controller: Controller[str] = Controller(
-            env.runtime, "unsavedpvs", self._store, workers=WORKERS, backoff=BACK_OFF, log=log, about=self._about
+            # The name is a label of metrics, and stays.
+            env.runtime,
+            "unsavedpvs",
+            self._store,
+            workers=WORKERS,
+            backoff=BACK_OFF,
+            log=log,
+            about=self._about,
         )
 
     def add(self, uid: str, error: str) -> None:
@@ -75,7 +82,7 @@ class PendingVolumes:
         await self._finish(volume, saved, error)
         self._records.of(uid).pending = None
         self._records.tidy(uid)
-        return Result(why.Saving(volume.name))
+        return Result(ending(volume.name, saved, error))
 
     async def _finish(self, volume: PendingVolume, saved: Save, error: str) -> None:
         """It has been stored, or never will be: then the claim comes again as after any failure."""
@@ -100,6 +107,11 @@ class PendingVolumes:
         except (ApiError, SecretError) as error:
             log.error("could not read a secret, going on without", error=error, secret=f"{ref.namespace}/{ref.name}")
             return {}
+
+
+def ending(pv_name: str, saved: Save, error: str) -> why.Provisioned | why.NotStorable:
+    """The reason that there is nothing left to store. error: of the API server, where it stored nothing."""
+    return why.Provisioned(pv_name) if saved is Save.STORED else why.NotStorable(pv_name, error)
 
 
 def _not_stored(error: str) -> Retry:

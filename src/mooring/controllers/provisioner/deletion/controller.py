@@ -16,7 +16,7 @@ from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.result import Problem, Result, Retry
 from mooring.control.topics import Topic
-from mooring.controllers.provisioner.deletion.decide import decide_deletion
+from mooring.controllers.provisioner.deletion.decide import Obstacle, decide_deletion
 from mooring.controllers.provisioner.deletion.reconcile import Actions, Attachments, Failed
 from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed
 from mooring.controllers.provisioner.environment import Environment
@@ -53,7 +53,7 @@ class VolumeDeletion:
         runtime, caches, options = env.runtime, env.caches, env.options
         self._clock, self._events, self._metrics = runtime.clock, env.events, runtime.metrics.once(DeletionMetrics)
         self._progress: dict[str, Progress] = {}
-        self._reported: dict[str, tuple[str, type, Instant]] = {}  # of volumes that wait: uid, kind of problem, and when it was reported
+        self._reported: dict[str, tuple[str, Obstacle | None, Instant]] = {}  # of volumes that wait: uid, and when it was reported
         self.controller: Controller[str] = Controller(
             runtime,
             "volumes",
@@ -126,7 +126,7 @@ class VolumeDeletion:
             self._forget(name)
             return Result(decision.because)
         if decision.problem is not None:
-            self._wait(pv, decision.problem)
+            self._wait(pv, decision.problem, decision.obstacle)
             return Result(decision.because, waits_for=decision.waits_for, keeps_backoff=True)
         self._reported.pop(name, None)
         try:
@@ -139,9 +139,9 @@ class VolumeDeletion:
             self._forget(name)
         return Result(decision.because, done="done" if decision.actions else "")
 
-    def _wait(self, pv: PersistentVolume, problem: Problem) -> None:
+    def _wait(self, pv: PersistentVolume, problem: Problem, obstacle: Obstacle | None) -> None:
         """Reported once while the event lasts: the volume comes again when the obstacle has changed."""
-        news, now = (pv.metadata.uid, type(problem)), self._clock.now()
+        news, now = (pv.metadata.uid, obstacle), self._clock.now()
         before = self._reported.get(pv.metadata.name)
         if before is not None and before[:2] == news and now - before[2] < EVENT_LASTS_S:
             return

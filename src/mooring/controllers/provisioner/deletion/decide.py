@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from typing import Final
 
 from mooring.api.class_migration import class_as_csi
 from mooring.api.classes import volume_class_of
-from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, SecretReference
+from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.control.result import Because, Problem
@@ -58,17 +59,28 @@ class DeleteObject:
 Action = Hold | Release | LoadSecret | DeleteVolume | DeleteObject
 
 
+class Obstacle(enum.Enum):
+    """The thing that keeps a volume from being deleted."""
+
+    SOURCE = "its source names no volume of a CSI driver"
+    DRIVER = "the driver can't delete volumes"
+    SECRET = "the secret for the call can't be named"
+    ATTACHED = "it is attached"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
     """actions: in order, the first failure stops the rest. problem: it must change before there is anything to do; reported to users.
 
     waits_for: the events that could change it, beside those of the PersistentVolume itself.
+    obstacle: of a problem; users hear of another one at once, and of the same one seldom, whatever its text.
     """
 
     because: Because
     actions: tuple[Action, ...] = ()
     problem: Problem | None = None
     waits_for: frozenset[Topic] = frozenset()
+    obstacle: Obstacle | None = None
 
 
 def decide_deletion(view: View, pv_name: str) -> Decision:
@@ -100,27 +112,27 @@ def _delete(view: View, pv: PersistentVolume) -> Decision:
     try:
         source = translated(pv).csi if migrated else pv.spec.csi
     except TranslationError as error:
-        return _stuck(why.Untranslatable(str(error)))
-    problem = _cannot_delete(view, source)
-    if problem is not None:
-        return _stuck(problem)
-    assert source is not None
+        return _stuck(Obstacle.SOURCE, why.Untranslatable(str(error)))
+    if source is None:
+        return _stuck(Obstacle.SOURCE, why.NotCSI())
+    if not view.driver.creates or not view.driver.has_controller:
+        return _stuck(Obstacle.DRIVER, why.NoCapability(_NO_RPC if view.driver.has_controller else _NO_SERVICE))
     try:
         secret = _secret(view, pv, migrated)
     except ParameterError as error:
-        return _stuck(why.NoSecret(pv.metadata.name, str(error)), class_changed(volume_class_of(pv)))
+        return _stuck(Obstacle.SECRET, why.NoSecret(pv.metadata.name, str(error)), class_changed(volume_class_of(pv)))
     except TranslationError as error:
-        return _stuck(why.UntranslatableClass(str(error)), class_changed(volume_class_of(pv)))
+        return _stuck(Obstacle.SECRET, why.UntranslatableClass(str(error)), class_changed(volume_class_of(pv)))
     node_names = view.nodes_of(pv)
     if node_names:
-        return _stuck(why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name))
+        return _stuck(Obstacle.ATTACHED, why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name))
     load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret),)
     call = DeleteVolume(source.volume_handle, migrated)
     return Decision(why.Deleting(call.handle), (*load, call, *_after_the_volume(view, pv)))
 
 
-def _stuck(problem: Problem, *waits_for: Topic) -> Decision:
-    return Decision(problem, problem=problem, waits_for=frozenset(waits_for))
+def _stuck(obstacle: Obstacle, problem: Problem, *waits_for: Topic) -> Decision:
+    return Decision(problem, problem=problem, waits_for=frozenset(waits_for), obstacle=obstacle)
 
 
 def _after_the_volume(view: View, pv: PersistentVolume) -> tuple[Action, ...]:
@@ -128,14 +140,6 @@ def _after_the_volume(view: View, pv: PersistentVolume) -> tuple[Action, ...]:
     progress = view.progress_of(pv)
     is_asked_for = is_deleting(pv) or (progress is not None and progress.object_deleted)
     return (*(() if is_asked_for else (DeleteObject(),)), *((Release(),) if holds(pv) else ()))
-
-
-def _cannot_delete(view: View, source: CSIPersistentVolumeSource | None) -> Problem | None:
-    if source is None:
-        return why.NotCSI()
-    if not view.driver.has_controller:
-        return why.NoCapability(_NO_SERVICE)
-    return None if view.driver.creates else why.NoCapability(_NO_RPC)
 
 
 def _secret(view: View, pv: PersistentVolume, migrated: bool) -> SecretReference | None:
@@ -150,5 +154,5 @@ def _secret(view: View, pv: PersistentVolume, migrated: bool) -> SecretReference
         return None
     if migrated and storage_class.provisioner == view.driver.in_tree_name:
         storage_class = class_as_csi(storage_class)
-    places = TemplateValues(pv_name=pv.metadata.name, claim_namespace=claim.namespace, claim_name=claim.name)
-    return secret_of(SecretKind.PROVISIONER, storage_class.parameters or {}, places)
+    values = TemplateValues(pv_name=pv.metadata.name, claim_namespace=claim.namespace, claim_name=claim.name)
+    return secret_of(SecretKind.PROVISIONER, storage_class.parameters or {}, values)

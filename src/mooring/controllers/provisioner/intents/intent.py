@@ -5,9 +5,10 @@ An intent is open from before CreateVolume until its volume is stored as a Persi
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
+
+import msgspec
 
 from mooring.api.core import SecretReference
 from mooring.controllers.provisioner.claims.claim import Source
@@ -16,15 +17,14 @@ from mooring.kube.errors import Conflict
 STILL_OPEN: Final = "the volume's creation is not over yet: it is once the CSI driver has said for sure whether there is a volume"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(msgspec.Struct, frozen=True):
     """Everything that is needed to repeat a call and to make the volume's object, even if the claim and its class are gone.
 
     uid: of the claim, the intent's key. request: the CreateVolumeRequest without secrets, JSON text as protobuf has it.
     volume: the PersistentVolume as far as it is known before the answer, JSON text. node_name: the selected node, "" for none.
     migrated: the class is an in-tree one. class_name, source_kind: for metrics. source: of the volume's data, to be held.
     unattended: it was found after so long a time that somebody else may have made the volume, and kept it on purpose.
-    doubts: former requests of the claim, the oldest first, which may have made the volume. They have none themselves.
+    unknown_requests: former requests of the claim, the oldest first, which may have made the volume. They have none themselves.
     """
 
     uid: str
@@ -40,7 +40,8 @@ class Intent:
     source_kind: str = ""
     source: Source | None = None
     unattended: bool = False
-    doubts: tuple[Intent, ...] = ()
+    unknown_requests: tuple[Intent, ...] = msgspec.field(name="doubts", default=())
+    """Stored under the name that journals have had from the beginning."""
 
 
 Found: TypeAlias = Callable[[Mapping[str, "Intent"]], None]

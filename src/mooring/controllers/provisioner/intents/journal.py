@@ -135,7 +135,7 @@ class Journal(Intents):
     def _rest_s(self) -> float | None:
         """The time without anything to do, unless a begin or an end comes."""
         if not self._store.held and not self._in_memory:
-            return self._store.take_in_s
+            return self._store.takeover_in_s
         return REFRESH_S if self._open and not self._in_memory else None
 
     async def _hold(self) -> None:
@@ -143,7 +143,7 @@ class Journal(Intents):
         if not self._store.held and not self._in_memory:
             await self._store.hold()
             self._was_held = True
-            self._take_in()
+            self._adopt_found()
 
     async def _try_to_hold(self) -> None:
         try:
@@ -169,9 +169,9 @@ class Journal(Intents):
             namespace=self._location.namespace,
         )
         if self._store.found:
-            log.error("what an earlier provisioner left open is not ended without that right", count=len(self._store.found))
+            log.error("volumes begun by an earlier provisioner cannot be finished without that right", count=len(self._store.found))
 
-    def _take_in(self) -> None:
+    def _adopt_found(self) -> None:
         """The intents that others left are open from now on."""
         found, self._store.found = self._store.found, {}
         if found:
@@ -203,7 +203,7 @@ class Journal(Intents):
                 if not waiter.done():
                     waiter.set_result(None)
         if self._store.held:
-            self._take_in()
+            self._adopt_found()
 
     def _tidy_soon(self) -> None:
         if self._tidy_timer is None:

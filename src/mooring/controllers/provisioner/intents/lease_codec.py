@@ -41,7 +41,7 @@ _decoder: Final = msgspec.json.Decoder(tuple[Intent, ...])
 
 
 class UnreadablePage(Exception):
-    """Somebody else's, a later version's, or damaged."""
+    """The page cannot be decoded: foreign, of a later version, or damaged."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

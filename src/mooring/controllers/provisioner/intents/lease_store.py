@@ -19,7 +19,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.controllers.provisioner.intents.lease_codec import PAGES_MAX, JournalLocation
-from mooring.controllers.provisioner.intents.pages import UNKNOWN, JournalLease, JournalPages
+from mooring.controllers.provisioner.intents.pages import UNKNOWN, JournalEntries, JournalLease
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 
@@ -43,7 +43,7 @@ class Superseded(Conflict):
     """Another provisioner has taken the journal over."""
 
 
-class LeaseStore(JournalPages):
+class LeaseStore(JournalEntries):
     """The pages as Leases. identity: of this process."""
 
     def __init__(self, cluster: Cluster, place: JournalLocation, identity: str, clock: Clock) -> None:
@@ -56,7 +56,7 @@ class LeaseStore(JournalPages):
         self.held = False
 
     @property
-    def take_in_s(self) -> float:
+    def takeover_in_s(self) -> float:
         """Until the journal may be taken over."""
         return max(0.0, self._take_at - self._clock.now())
 
@@ -163,7 +163,7 @@ class LeaseStore(JournalPages):
         async with self._taking:
             if self.held:
                 return
-            if self.take_in_s > 0:
+            if self.takeover_in_s > 0:
                 raise self._not_held()
             try:
                 await self._take_over()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
+from msgspec import structs
+
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.controllers.provisioner.intents import lease_codec
@@ -54,7 +56,7 @@ class JournalLease:
             self.stale = True
 
 
-class JournalPages:
+class JournalEntries:
     """found: entries that others left, until the journal takes them from here."""
 
     def __init__(self, clock: Clock) -> None:
@@ -133,7 +135,7 @@ class JournalPages:
             if intent.uid not in self._lease_of and not self.saying(intent.uid):
                 assert lease is not None, "it has intents"
                 is_unattended = self._clock.wall_s() - lease_codec.written_wall_s(lease) > UNATTENDED_S
-                found = dataclasses.replace(intent, unattended=intent.unattended or is_unattended)
+                found = structs.replace(intent, unattended=intent.unattended or is_unattended)
                 self.found[intent.uid] = found
                 self._lease_of[intent.uid] = page
                 page.put(intent.uid, lease_codec.encoded(found))

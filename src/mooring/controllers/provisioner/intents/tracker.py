@@ -11,9 +11,10 @@ them, since a volume of that name exists, says nothing about the others. They ar
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Final
+
+from msgspec import structs
 
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
@@ -66,8 +67,8 @@ class IntentTracker:
     def found(self, intents: Mapping[str, Intent]) -> None:
         """An earlier process, or another one, has left these open."""
         for uid, intent in intents.items():
-            for former in intent.doubts:
-                self._add_unknown(dataclasses.replace(former, unattended=intent.unattended))
+            for former in intent.unknown_requests:
+                self._add_unknown(structs.replace(former, unattended=intent.unattended))
             self._add_unknown(intent)
             self._happened(uid, IntentEvent.FOUND)
             self._uid_of.setdefault(intent.volume_name, uid)
@@ -98,7 +99,7 @@ class IntentTracker:
     def _add_unknown(self, intent: Intent) -> None:
         unknown = self._records.of(intent.uid).unknown
         if not _is_among(unknown, intent):
-            unknown.append(dataclasses.replace(intent, doubts=()))
+            unknown.append(structs.replace(intent, unknown_requests=()))
         if len(unknown) > UNKNOWN_MAX:
             log.error(
                 "so many requests of one claim ended unknown that the oldest is given up", PersistentVolume=unknown.pop(0).volume_name
@@ -135,7 +136,7 @@ class IntentTracker:
     def _with_unknown(self, intent: Intent) -> Intent:
         """As it is stored, so that a new process knows the former requests."""
         others = (one for one in self._records.get(intent.uid).unknown if not is_same_call(one, intent))
-        return dataclasses.replace(intent, doubts=tuple(others))
+        return structs.replace(intent, unknown_requests=tuple(others))
 
 
 def still_unknown(unknown: list[Intent], refused: Intent, proves_absent: ProvesAbsent) -> list[Intent]:
@@ -148,5 +149,5 @@ def still_unknown(unknown: list[Intent], refused: Intent, proves_absent: ProvesA
     return unknown
 
 
-def _is_among(doubts: list[Intent], intent: Intent) -> bool:
-    return any(is_same_call(one, intent) for one in doubts)
+def _is_among(unknown: list[Intent], intent: Intent) -> bool:
+    return any(is_same_call(one, intent) for one in unknown)

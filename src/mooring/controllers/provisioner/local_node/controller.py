@@ -52,7 +52,7 @@ class ClaimOwnership:
         self._races: dict[str, Race] = {}
         self.controller: Controller[str] = Controller(
             runtime,
-            "bids",
+            "bids",  # a metric's label, kept
             self._reconcile,
             workers=min(WORKERS_MAX, options.worker_threads),
             backoff=options.backoff,
@@ -122,7 +122,7 @@ class ClaimOwnership:
                 if ask.is_enough(await self._driver.get_capacity(request, Call(self._timeout_s))):
                     return True
         except DriverError as error:
-            log.error("could not ask for room, the node becomes the owner all the same", error=error)
+            log.error("GetCapacity failed; the node becomes the owner anyway", error=error)
             return True
         return False
 

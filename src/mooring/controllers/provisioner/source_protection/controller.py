@@ -164,7 +164,7 @@ class SourceProtection:
             except NotServed:
                 break
             except Forbidden as error:
-                log.error("not allowed to list snapshots, finalizers that others left stay", error=error)
+                log.error("not allowed to list snapshots, finalizers left by other processes are not removed", error=error)
                 return
             except ApiError as error:
                 log.info(2, "could not list snapshots, trying again", why=str(error))

@@ -15,7 +15,7 @@ class OfAnother:
     pass
 
 
-@reason("nobody deletes it: its finalizer is in nobody's way, and serves the next clone")
+@reason("it is not being deleted: the finalizer stays for the next clone")
 class NotDeleted:
     pass
 

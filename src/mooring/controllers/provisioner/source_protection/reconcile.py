@@ -22,7 +22,7 @@ CONFLICTS_MAX: Final = 5
 
 
 class Finalizers:
-    """snapshots: takes in answers while it runs."""
+    """Adds and removes the finalizers of sources. snapshots: its cache gets the answers to writes while it runs."""
 
     def __init__(self, cluster: Cluster, claims: Informer[PersistentVolumeClaim], snapshots: Informer[VolumeSnapshot]) -> None:
         self._cluster, self._claims, self._snapshots = cluster, claims, snapshots

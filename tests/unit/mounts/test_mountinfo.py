@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.node.mounts.mountinfo import Mount, MountTable, is_within, parse
+from mooring.mounts.mountinfo import Mount, MountTable, is_within, parse
 
 ROOT = "25 1 253:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,discard"
 PROC = "26 25 0:22 / /proc rw,nosuid,nodev,noexec,relatime shared:13 - proc proc rw"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from mooring.base.errors import MooringError
 TOOL_S: Final = 60.0
 _BLOCK: Final = Path("/sys/block")
 _TRIES: Final = 3
+_PACKAGE: Final = dict.fromkeys(("mount", "umount", "losetup", "blkid", "fsfreeze"), " (util-linux)")
 
 
 class ToolFailed(MooringError):
@@ -30,24 +31,32 @@ def missing_tools(names: Sequence[str] = ("mount", "umount", "losetup")) -> tupl
 
 def bind(source: Path, target: Path) -> None:
     """Mounts a file or folder on another. Raises ToolFailed."""
-    _run("mount", "--bind", str(source), str(target))
+    run("mount", "--bind", str(source), str(target))
 
 
 def unmount(target: Path) -> None:
     """Raises ToolFailed."""
-    _run("umount", str(target))
+    run("umount", str(target))
 
 
 def loop_devices_of(backing: Path) -> tuple[Path, ...]:
-    """The loop devices over this file, as /dev/loopN. Raises OSError."""
-    found = []
+    """The loop devices over this file, as /dev/loopN. Raises OSError.
+
+    A loop device outlives the mount namespace in which its file had this path: its path is `/` then, and only the file itself tells.
+    """
+    found, strays = [], set[str]()
     for entry in sorted(_BLOCK.glob("loop*/loop/backing_file")):
         try:
             name = entry.read_text(encoding="utf-8", errors="surrogateescape").strip()
         except OSError:  # it was given back just now
             continue
         if name.removesuffix(" (deleted)").removesuffix("(deleted)").rstrip() == str(backing):
-            found.append(Path("/dev") / entry.parts[3])
+            found.append(Path("/dev") / entry.parent.parent.name)
+        elif name == "/":
+            strays.add(f"/dev/{entry.parent.parent.name}")
+    if strays:
+        same = run("losetup", "--associated", str(backing), "--noheadings", "--output", "NAME", allowed=(0, 1)).split()
+        found += [Path(device) for device in sorted(strays.intersection(same))]
     return tuple(found)
 
 
@@ -57,7 +66,7 @@ def attach_loop(backing: Path) -> None:
         return
     for tries_left in reversed(range(_TRIES)):
         try:
-            _run("losetup", "-f", str(backing))
+            run("losetup", "-f", str(backing))
             return
         except ToolFailed:  # two who look for a free device at once may find the same one
             if not tries_left:
@@ -67,15 +76,17 @@ def attach_loop(backing: Path) -> None:
 def detach_loops(backing: Path) -> None:
     """Gives back every loop device over the file. Raises ToolFailed."""
     for device in loop_devices_of(backing):
-        _run("losetup", "-d", str(device))
+        run("losetup", "-d", str(device))
 
 
-def _run(*command: str) -> None:
+def run(*command: str, allowed: Container[int] = (0,), timeout_s: float = TOOL_S) -> str:
+    """What a tool prints. allowed: exit codes that are no failure. Raises ToolFailed."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TOOL_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False)
     except FileNotFoundError:
-        raise ToolFailed(f"{command[0]} is not on this machine; install the package that has it (util-linux)") from None
+        raise ToolFailed(f"{command[0]} is not on this machine; install the package that has it{_PACKAGE.get(command[0], '')}") from None
     except subprocess.TimeoutExpired:
-        raise ToolFailed(f"{' '.join(command)}: no end after {TOOL_S:g} s") from None
-    if done.returncode != 0:
+        raise ToolFailed(f"{' '.join(command)}: no end after {timeout_s:g} s") from None
+    if done.returncode not in allowed:
         raise ToolFailed(f"{' '.join(command)}: {(done.stderr or done.stdout).strip() or f'exit code {done.returncode}'}")
+    return done.stdout

@@ -9,7 +9,7 @@ import pytest
 from mooring.api.meta import Key
 from mooring.controllers.binding.names import NO_PROVISIONER, SELECTED_NODE
 from mooring.controllers.scheduler import reasons as why
-from mooring.controllers.scheduler.assumed_bindings import Plan, Plans
+from mooring.controllers.scheduler.assumed_bindings import AssumedBinding, AssumedBindings
 from mooring.controllers.scheduler.decide import Decision, decide_pod
 from mooring.controllers.scheduler.reasons import BindingFailed, Rejected, WaitsForVolumes
 from tests.support.builders import (
@@ -38,7 +38,7 @@ GOES = [a_pod("pod", "claim")]
 LATER = a_class(wffc=True)
 
 
-def decided(*bodies: Json, plans: Plans | None = None, now: float = 0.0, key: Key = POD) -> Decision:
+def decided(*bodies: Json, plans: AssumedBindings | None = None, now: float = 0.0, key: Key = POD) -> Decision:
     return decide_pod(Stores(*bodies).scheduler(plans), key, now, scheduler_name="default-scheduler", bind_timeout_s=600)
 
 
@@ -260,8 +260,8 @@ def test_B46_room_is_promised_once() -> None:
 
 
 def test_B46_room_that_a_plan_counts_on_is_taken() -> None:
-    plans = Plans()
-    plans.add(Plan(Key(NS, "first"), "uid-first", "n1", provision=(Key(NS, "other"),)))
+    plans = AssumedBindings()
+    plans.add(AssumedBinding(Key(NS, "first"), "uid-first", "n1", provision=(Key(NS, "other"),)))
     bodies = [*GOES, *HOSTS, LATER, a_csi_driver(), a_capacity("c", "n1", "100Gi"), a_claim(size="60Gi"), a_claim("other", size="60Gi")]
     assert why.FULL in rejection(decided(*bodies, plans=plans))
     plans.drop(Key(NS, "first"))
@@ -299,8 +299,8 @@ def test_B52_claims_without_a_volume_count() -> None:
 
 
 def test_B52_pods_on_their_way_count() -> None:
-    plans = Plans()
-    plans.add(Plan(Key(NS, "first"), "uid-first", "n1"))
+    plans = AssumedBindings()
+    plans.add(AssumedBinding(Key(NS, "first"), "uid-first", "n1"))
     bodies = [a_pod("first", "c1"), a_pod("pod", "c3"), *bound("c1"), *bound("c3"), a_ready_node(), a_csi_node("n1", count=1)]
     assert why.LIMIT in rejection(decided(*bodies, plans=plans))
 
@@ -340,9 +340,9 @@ SELECTED = {SELECTED_NODE: "n1"}
 
 
 def going_on(*bodies: Json, static: bool = False, now: float = 0.0, written: bool = True) -> Decision:
-    plans = Plans()
+    plans = AssumedBindings()
     volumes = {"static": (("pv", CLAIM),)} if static else {"provision": (CLAIM,)}
-    plans.add(Plan(POD, "uid-pod", "n1", deadline=600.0, written=written, **volumes))
+    plans.add(AssumedBinding(POD, "uid-pod", "n1", deadline=600.0, written=written, **volumes))
     return decided(*GOES, LATER, *bodies, plans=plans, now=now)
 
 
@@ -403,15 +403,15 @@ def test_B57_waiting_has_an_end() -> None:
 
 
 def test_a_plan_ends_with_its_pod() -> None:
-    plans = Plans()
-    plans.add(Plan(POD, "uid-another", "n1", provision=(CLAIM,)))
+    plans = AssumedBindings()
+    plans.add(AssumedBinding(POD, "uid-another", "n1", provision=(CLAIM,)))
     assert decided(*GOES, a_ready_node(), plans=plans).over
     assert decided(plans=plans).over
 
 
 def test_two_pods_of_one_claim_plan_the_same() -> None:
-    plans = Plans()
-    plans.add(Plan(Key(NS, "first"), "u", "n1", static=(("pv", CLAIM),)))
+    plans = AssumedBindings()
+    plans.add(AssumedBinding(Key(NS, "first"), "u", "n1", static=(("pv", CLAIM),)))
     bodies = [*GOES, a_ready_node(), a_claim(), a_claim("other"), a_class(wffc=True, provisioner=NO_PROVISIONER), a_volume()]
     plan = decided(*bodies, plans=plans).plan
     assert plan is not None

@@ -1,0 +1,196 @@
+"""`mooring driver run module:Class`: a driver of one's own with its registrar and its liveness probe, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mooring.base.backoff import BackOff
+from mooring.base.clock import LoopClock
+from mooring.base.diagnostics import HEALTHZ, READYZ, Diagnostics, Reply, split_address
+from mooring.base.errors import ConfigError, first_of
+from mooring.base.flagkinds import DURATION, STRING, FlagKind
+from mooring.base.flags import Parsed, Section, UsageError, flag
+from mooring.base.log import logger
+from mooring.base.randomness import Random
+from mooring.base.units import format_duration
+from mooring.cli.people import run_for_people
+from mooring.cli.process import Command
+from mooring.cli.tables import ProcessFlags
+
+if TYPE_CHECKING:
+    from mooring.driver.sdk import Plugin
+    from mooring.registrar.registrar import Registrar
+
+_log = logger(__name__)
+
+_AGAIN: Final = BackOff(1.0, 60.0)
+
+
+def _read_option(text: str) -> dict[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError("parse error")
+    return {name: value}
+
+
+_OPTIONS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
+    "name=value", _read_option, "a name and a value, as in folder=/data", lambda _: "", merge=lambda one, more: {**one, **more}
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunFlags(ProcessFlags):
+    """The flags of `mooring driver run`; those of registrar and probe have the names that they have there."""
+
+    endpoint: str = flag("endpoint", STRING, "", "The unix socket to serve on, as in unix:///csi/csi.sock. Empty: $CSI_ENDPOINT.")
+    options: Mapping[str, str] = flag(
+        "option", _OPTIONS, {}, "An argument for the driver's constructor, as in folder=/data; may be given more than once."
+    )
+    plugin_registration_path: str = flag(
+        "plugin-registration-path",
+        STRING,
+        "",
+        "The kubelet's folder plugins_registry, as it is mounted here. Empty: the driver is not registered.",
+    )
+    kubelet_registration_path: str = flag(
+        "kubelet-registration-path",
+        STRING,
+        "",
+        "The driver's socket as the host sees it: where the kubelet calls the driver. Empty: as the endpoint.",
+    )
+    grace_s: float = flag("grace-period", DURATION, 20.0, "How long calls in flight may take to end after SIGTERM.")
+    http_endpoint: str = flag(
+        "http-endpoint",
+        STRING,
+        "",
+        "Where /healthz (the driver's Probe) and /readyz (the kubelet has registered it) are served, as in :9808. Empty: nowhere.",
+        Section.DIAGNOSTICS,
+    )
+    probe_timeout_s: float = flag("probe-timeout", DURATION, 3.0, "How long the driver may take to answer its Probe.", Section.DIAGNOSTICS)
+
+
+def run(argv: Sequence[str], prog: str) -> int:
+    """argv: the words after `mooring driver run`, the driver first. Gives the exit code."""
+    words = [] if not argv or argv[0].startswith("-") else [argv[0]]
+    return run_for_people(COMMAND, argv[len(words) :], prog, lambda flags: asyncio.run(_serve(flags, *words)))
+
+
+def _check(parsed: Parsed[RunFlags]) -> None:
+    flags = parsed.flags
+    if not (flags.endpoint or os.environ.get("CSI_ENDPOINT")):
+        raise ConfigError("endpoint: required, as in --endpoint=unix:///csi/csi.sock or CSI_ENDPOINT=unix:///csi/csi.sock")
+    if flags.kubelet_registration_path and not flags.plugin_registration_path:
+        raise ConfigError("kubelet-registration-path: of no use without --plugin-registration-path, the kubelet's folder plugins_registry")
+    for name, value in (("grace-period", flags.grace_s), ("probe-timeout", flags.probe_timeout_s)):
+        if value < 0 or (value == 0 and name == "probe-timeout"):
+            raise ConfigError(f"{name}: must be greater than zero, as in 3s; got {format_duration(value)}")
+    if flags.http_endpoint:
+        try:
+            split_address(flags.http_endpoint)
+        except ConfigError as error:
+            raise ConfigError(f"http-endpoint: {error}") from None
+
+
+COMMAND: Final[Command[RunFlags]] = Command(
+    RunFlags,
+    check=_check,
+    about="Serves a driver that is a Python class, registers it with the kubelet, and answers liveness probes, all in one process.",
+    example="mooring driver run shelf:Shelf --endpoint unix:///csi/csi.sock \\\n"
+    "  --option shelf=/data --plugin-registration-path /registration \\\n  --http-endpoint :9808",
+)
+
+
+async def _serve(flags: RunFlags, words: str = "") -> int:
+    from mooring.base.stopping import unless_stopped
+    from mooring.driver.loading import load
+    from mooring.driver.server import serving
+
+    if not words:
+        raise UsageError("the driver is missing: mooring driver run module:Class [flags]")
+    plugin = load(words, flags.options)
+    if flags.plugin_registration_path and not plugin.serves("Node"):
+        raise ConfigError(f"{words} has no node service, and the kubelet registers no driver without: drop --plugin-registration-path")
+    async with serving(plugin, flags.endpoint or os.environ["CSI_ENDPOINT"], grace_s=flags.grace_s) as socket:
+        await unless_stopped(_beside(flags, plugin, socket))
+    return 0
+
+
+async def _beside(flags: RunFlags, plugin: Plugin, socket: Path) -> None:
+    """Registrar and probe, until cancelled. Raises ConfigError."""
+    registration = _Registration(plugin.name, flags.kubelet_registration_path or str(socket), flags.plugin_registration_path)
+    try:
+        async with asyncio.TaskGroup() as group:
+            if flags.plugin_registration_path:
+                group.create_task(registration.run(), name="driver/registrar")
+            if flags.http_endpoint:
+                group.create_task(_answer_probes(flags, socket, registration), name="driver/probe")
+            await asyncio.get_running_loop().create_future()
+    except BaseExceptionGroup as errors:
+        raise first_of(errors) from None
+
+
+async def _answer_probes(flags: RunFlags, socket: Path, registration: _Registration) -> None:
+    """The probe asks over the socket, as the kubelet's calls come: it tells of a server that answers no more, too."""
+    from mooring.csi.grpc import GrpcDriver
+    from mooring.probe.probe import Prober
+
+    clock = LoopClock()
+    prober = Prober(str(socket), lambda: GrpcDriver(str(socket), clock=clock), clock=clock, timeout_s=flags.probe_timeout_s)
+
+    async def live() -> Reply:
+        return Reply(*await prober.health())
+
+    async def ready() -> Reply:
+        obstacle = registration.obstacle if flags.plugin_registration_path else ""
+        return Reply(503, f"not ready: {obstacle}\n") if obstacle else Reply(200, "ok")
+
+    server = Diagnostics({HEALTHZ: live, READYZ: ready}, any_method=True)
+    await server.start(flags.http_endpoint)
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        await server.close()
+        await prober.close()
+
+
+class _Registration:
+    """The driver's registration with the kubelet, made anew after each refusal: the driver goes on meanwhile.
+
+    Differs from node-driver-registrar, which ends its container: in this process that would cut off the driver's calls.
+    """
+
+    def __init__(self, driver_name: str, endpoint: str, folder: str) -> None:
+        self._driver_name, self._endpoint, self._folder = driver_name, endpoint, Path(folder)
+        self._clock, self._randomness = LoopClock(), Random()
+        self._registrar: Registrar | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps the driver from being registered, "" when it is."""
+        return self._registrar.obstacle if self._registrar is not None else "the registration has not begun, or was refused: see the log"
+
+    async def run(self) -> None:
+        """Until cancelled. Raises ConfigError."""
+        refusals = 0
+        while True:
+            await self._until_refused()
+            refusals += 1
+            await self._clock.sleep(_AGAIN.jittered_s(refusals, self._randomness))
+
+    async def _until_refused(self) -> None:
+        from mooring.registrar.registrar import Registrar
+
+        refused = asyncio.Event()
+        self._registrar = Registrar(self._driver_name, self._endpoint, self._folder, clock=self._clock, on_refusal=refused.set)
+        try:
+            async with asyncio.TaskGroup() as group:
+                serving = group.create_task(self._registrar.run(), name="driver/registration")
+                await refused.wait()
+                serving.cancel()
+        finally:
+            self._registrar = None

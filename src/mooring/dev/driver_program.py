@@ -1,0 +1,103 @@
+"""A driver as a program of somebody's: started, its output told, started again when it ends, ended with the plane."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from mooring.base.clock import Clock
+from mooring.base.errors import ConfigError
+from mooring.dev import keeper
+from mooring.dev.story import Story
+
+GRACE_S: Final = 5.0
+"""From SIGTERM to SIGKILL, at the end."""
+
+AGAIN_S: Final = 1.0
+AGAIN_S_MAX: Final = 30.0
+HEALTHY_S: Final = 10.0
+"""A program that ran so long is started again without a growing delay."""
+
+LAST_LINES: Final = 5
+_CHUNK_BYTES: Final = 65536
+
+
+class DriverProgram:
+    """start() once, then mind() until cancelled; close() ends the program."""
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str], story: Story, clock: Clock) -> None:
+        self._words, self._environment, self._story, self._clock = tuple(words), dict(environment), story, clock
+        self._process: asyncio.subprocess.Process | None = None
+        self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self.is_up = False
+        """Set by who has met the driver: an end before that is a failed start."""
+
+    async def start(self) -> None:
+        """Starts the program, in a process group that ends with this process (`keeper.py`)."""
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", str(Path(keeper.__file__)), *self._words),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=self._environment,
+            start_new_session=True,
+        )
+
+    async def mind(self) -> None:
+        """Tells the output, and starts the program again when it has ended. Raises ConfigError when it ends before it was up."""
+        delay_s = AGAIN_S
+        while True:
+            began_s = self._clock.now()
+            code = await self._ended()
+            if not self.is_up:
+                raise ConfigError(f"driver: {self._words[0]} ended with exit code {code} before it answered{self._words_of_it()}")
+            delay_s = AGAIN_S if self._clock.now() - began_s > HEALTHY_S else min(2 * delay_s, AGAIN_S_MAX)
+            self._story.happened("warning", f"the driver ended with exit code {code}: started again in {delay_s:g} s")
+            await self._clock.sleep(delay_s)
+            await self.start()
+
+    async def close(self) -> None:
+        """Asks the program to end; after GRACE_S it is killed, with all that it has started."""
+        process = self._process
+        if process is None:
+            return
+        if process.returncode is None:
+            process.terminate()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GRACE_S):
+                    await self._ended()
+        assert process.stdin is not None
+        process.stdin.close()  # kills what is left
+        await process.wait()
+
+    async def _ended(self) -> int:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        async for line in _lines(self._process.stdout):
+            self._last.append(line)
+            self._story.happened("output", line)
+        return await self._process.wait()
+
+    def _words_of_it(self) -> str:
+        return "".join(f"\n  {line}" for line in self._last) if self._last else "; it said nothing"
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncGenerator[str, None]:
+    """Of any length; what is no UTF-8, and control characters that could upset a terminal, are made visible."""
+    rest = b""
+    while data := await stream.read(_CHUNK_BYTES):
+        *whole, rest = (rest + data).split(b"\n")
+        for line in whole:
+            yield _shown(line)
+    if rest:
+        yield _shown(rest)
+
+
+def _shown(line: bytes) -> str:
+    text = line.decode(errors="backslashreplace").rstrip("\r").expandtabs(4)
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)

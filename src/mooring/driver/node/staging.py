@@ -1,0 +1,75 @@
+"""The host-path driver's volumes are staged on a node: recorded first, mounted then; unmounted first, forgotten then."""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+
+from mooring.csi.codes import DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.node.checks import check_fits, check_may_stage, check_may_unstage, is_readonly
+from mooring.driver.node.part import NodePart
+from mooring.driver.publishing import check_reach
+from mooring.driver.sdk import Plugin
+from mooring.driver.state import Volume
+from mooring.mounts import targets
+
+
+class Staging(Plugin):
+    _node: NodePart
+
+    async def node_stage_volume(self, request: csi.NodeStageVolumeRequest) -> csi.NodeStageVolumeResponse:
+        node, path = self._node, targets.plain(request.staging_target_path)
+        async with node.alone_with(request.volume_id):
+            volume = node.known(request.volume_id)
+            check_may_stage(volume, node.node_id, str(path), node.core.rules)
+            check_fits(volume, request.volume_capability)
+            check_reach(volume, node.node_id, node.core.layout)
+            use = node.use_of(volume)
+            node.put_use(volume.id, msgspec.structs.replace(use, staging_path=str(path)))
+            await node.core.journal.flushed()
+            readonly = is_readonly(volume, node.node_id, request.volume_capability)
+            source = node.source(volume, request.volume_capability, readonly=readonly)
+            try:
+                await node.run(lambda: node.mounts.stage(source, path))
+            except DriverError:
+                if not use.staging_path:
+                    with contextlib.suppress(DriverError):
+                        await self._forget_staging(volume)
+                raise
+        return csi.NodeStageVolumeResponse()
+
+    async def _forget_staging(self, volume: Volume) -> None:
+        """Nothing came of it: the record goes, and what was half made."""
+        use = self._node.use_of(self._node.known(volume.id))
+        source, path = self._node.source(volume), targets.plain(use.staging_path)
+        if not await self._node.run(lambda: self._node.mounts.holds(source, path)):
+            self._node.put_use(volume.id, msgspec.structs.replace(use, staging_path=""))
+        await self._node.core.journal.flushed()
+
+    async def node_unstage_volume(self, request: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
+        node, path = self._node, targets.plain(request.staging_target_path)
+        async with node.alone_with(request.volume_id):
+            if node.find(request.volume_id) is None and await node.run(lambda: node.mounts.is_from(node.core.folder.path, path)):
+                await node.run(lambda: targets.clear(path))  # the record of it is lost, or its volume was deleted
+                return csi.NodeUnstageVolumeResponse()
+            volume = node.known(request.volume_id)
+            use = node.use_of(volume)
+            check_may_unstage(volume, use)
+            source = node.source(volume)
+            if use.staging_path == str(path) or await node.run(lambda: node.mounts.holds(source, path)):
+                await node.run(lambda: targets.clear(path))
+            if use.staging_path == str(path):
+                node.put_use(volume.id, msgspec.structs.replace(use, staging_path=""))
+                await release_unused(node, volume)
+            await node.core.journal.flushed()
+        return csi.NodeUnstageVolumeResponse()
+
+
+async def release_unused(node: NodePart, volume: Volume) -> None:
+    """Gives back the loop devices of a volume that no node has any more."""
+    newest = node.find(volume.id)
+    if newest is None or not newest.uses:
+        source = node.source(volume)
+        await node.run(lambda: node.mounts.release(source))

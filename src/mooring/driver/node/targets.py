@@ -1,0 +1,108 @@
+"""The host-path driver's volumes are published at paths: recorded first, mounted then; unmounted and removed first, forgotten then."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.node import checks
+from mooring.driver.node.groups import give_to_group
+from mooring.driver.node.inline import InlineVolumes
+from mooring.driver.node.staging import release_unused
+from mooring.driver.publishing import check_reach
+from mooring.driver.state import Target, Use, Volume
+from mooring.mounts import targets
+
+
+class Targets(InlineVolumes):
+    async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
+        target = targets.plain(request.target_path)
+        async with self._node.alone_with(request.volume_id):
+            if checks.is_inline(request) and self._node.find(request.volume_id) is None:
+                await self._created_inline(request)
+            volume = self._node.known(request.volume_id)
+            self._check_publish(volume, request, target)
+            await self._put_at(volume, request, target)
+        return csi.NodePublishVolumeResponse()
+
+    def _check_publish(self, volume: Volume, request: csi.NodePublishVolumeRequest, target: Path) -> None:
+        node, capability = self._node, request.volume_capability
+        use = volume.use_on(node.node_id)
+        checks.check_single_writer(volume, use, str(target), capability.access_mode.mode)
+        if not volume.inline_id and node.core.rules.stages:
+            checks.check_staged(volume, use, str(targets.plain(request.staging_target_path)))
+        checks.check_fits(volume, capability)
+        check_reach(volume, node.node_id, node.core.layout)
+        if not volume.inline_id and node.core.rules.attach and volume.on(node.node_id) is None:
+            raise DriverError(Code.FAILED_PRECONDITION, f"volume {volume.id!r} is no longer attached to node {node.node_id!r}")
+        checks.check_same_target(volume, use, str(target), readonly=self._readonly(volume, request))
+
+    def _readonly(self, volume: Volume, request: csi.NodePublishVolumeRequest) -> bool:
+        return checks.is_readonly(volume, self._node.node_id, request.volume_capability, wanted=request.readonly)
+
+    async def _put_at(self, volume: Volume, request: csi.NodePublishVolumeRequest, path: Path) -> None:
+        node, readonly, group = (
+            self._node,
+            self._readonly(volume, request),
+            checks.group_of(request.volume_capability, self._node.core.rules),
+        )
+        source = node.source(volume, request.volume_capability, readonly=readonly)
+        staging = targets.plain(node.use_of(volume).staging_path or str(node.own_staging(volume)))
+        was_there = node.use_of(volume).at(str(path)) is not None
+        node.put_use(volume.id, node.use_of(volume).with_target(Target(str(path), request.volume_capability.access_mode.mode, readonly)))
+        await node.core.journal.flushed()
+        try:
+            await node.run(lambda: node.mounts.publish(source, staging, path))
+            if group is not None and not readonly and not volume.is_block:
+                await node.run(lambda: give_to_group(path, group))
+        except DriverError:
+            if not was_there:
+                with contextlib.suppress(DriverError):  # what can't be undone stays recorded: the caller unpublishes it
+                    await self._undo_target(volume, path)
+            raise
+
+    async def _undo_target(self, volume: Volume, path: Path) -> None:
+        """Nothing came of it. What is at the path may be somebody else's: it goes only where it is the volume."""
+        node = self._node
+        source, use = node.source(volume), node.use_of(node.known(volume.id))
+        if await node.run(lambda: node.mounts.holds(source, path)):
+            await node.run(lambda: targets.withdraw(path))
+        await self._forget_target(volume, use.without_target(str(path)))
+        await self._end(volume)
+
+    async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
+        node, target = self._node, targets.plain(request.target_path)
+        async with node.alone_with(request.volume_id):
+            if node.find(request.volume_id) is None and await node.run(lambda: node.mounts.is_from(node.core.folder.path, target)):
+                await node.run(lambda: targets.withdraw(target))  # the record of it is lost, or its volume was deleted
+                return csi.NodeUnpublishVolumeResponse()
+            volume = node.known(request.volume_id)
+            await self._withdraw_from(volume, target)
+        return csi.NodeUnpublishVolumeResponse()
+
+    async def _withdraw_from(self, volume: Volume, target: Path) -> None:
+        """The volume is no longer at the path, and nobody says that it is."""
+        node, use = self._node, self._node.use_of(self._node.known(volume.id))
+        source = node.source(volume)
+        left = use.without_target(str(target))
+        if left != use or await node.run(lambda: node.mounts.holds(source, target)):
+            await node.run(lambda: targets.withdraw(target))
+            await self._forget_target(volume, left)
+        await self._end(volume)
+
+    async def _end(self, volume: Volume) -> None:
+        """The records are saved; a pod's own volume that is nowhere any more is deleted."""
+        await self._node.core.journal.flushed()
+        if volume.inline_id and not self._node.use_of(self._node.known(volume.id)).targets:
+            await self._delete_inline(volume)
+
+    async def _forget_target(self, volume: Volume, left: Use) -> None:
+        """A target less: with the last one goes the staging path of the driver's own."""
+        node = self._node
+        if not left.targets and not left.staging_path:
+            own = targets.plain(str(node.own_staging(volume)))
+            await node.run(lambda: targets.withdraw(own))
+        node.put_use(volume.id, left)
+        await release_unused(node, volume)

@@ -1,0 +1,71 @@
+"""The way in which volumes come to paths: by real mounts, or by links where this process may not mount."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from mooring.base.errors import ConfigError
+from mooring.base.log import logger
+from mooring.driver.node import images
+from mooring.driver.node.mounting import Links, Mounts, RealMounts
+from mooring.driver.rules import Rules
+from mooring.driver.state import Volume
+from mooring.mounts import filesystems, system
+from mooring.mounts.targets import mount_table, mounting_refusal
+
+_log = logger(__name__)
+
+AUTO, MOUNT, LINK = "auto", "mount", "link"
+WAYS: Final = (AUTO, MOUNT, LINK)
+
+
+class Way:
+    """folder: for a trial. choice: of WAYS; with `auto` a trial decides when the first volume comes to a path. Threads may enter it."""
+
+    def __init__(self, folder: Path, choice: str = AUTO) -> None:
+        self._folder, self._choice = folder, choice
+        self._lock = threading.Lock()
+        self._mounts: Mounts | None = {MOUNT: RealMounts(), LINK: Links()}.get(choice)
+
+    def mounts(self) -> Mounts:
+        """Blocks while it tries."""
+        with self._lock:
+            if self._mounts is None:
+                refusal = mounting_refusal(self._folder)
+                if refusal:
+                    _log.warning("This process may not mount: volumes are shown by links", reason=refusal)
+                self._mounts = Links() if refusal else RealMounts()
+            return self._mounts
+
+    def check(self, rules: Rules) -> None:
+        """Raises ConfigError for rules that this way can't keep."""
+        refusal = ""
+        if rules.images and self._choice == LINK:
+            refusal = "volumes are to be shown by links"
+        elif rules.images or self._choice == MOUNT:
+            refusal = mounting_refusal(self._folder)
+        if refusal:
+            raise ConfigError(f"mounting is asked for, and not possible: {refusal}")
+        missing = system.missing_tools((*filesystems.tools_for(filesystems.FS_TYPE), images.FREEZER)) if rules.images else ()
+        if missing:
+            raise ConfigError(f"file systems are asked for, and {', '.join(missing)} not found on this machine: install e2fsprogs")
+
+    @contextlib.contextmanager
+    def held_still(self, file: Path) -> Iterator[None]:
+        """Nothing is written to the volume in this file while the block runs."""
+        if isinstance(self.mounts(), RealMounts):
+            with images.held_still(file, mount_table()):
+                yield
+        else:
+            yield
+
+    def thaw(self, volumes: Iterable[Volume]) -> None:
+        """Lets the file systems go on that a driver has left frozen that was killed while it took a snapshot."""
+        for volume in volumes:
+            if volume.is_image:
+                for use in volume.uses:
+                    images.thaw(use.staging_path)

@@ -1,0 +1,109 @@
+"""File systems on devices: made, checked, mounted, grown, and measured. Everything here blocks, and may be repeated.
+
+The tools are the system's: blkid(8), mkfs.TYPE(8), e2fsck(8), resize2fs(8), xfs_growfs(8). Which are needed: `tools_for`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from mooring.mounts import system
+from mooring.mounts.targets import Occupied, mount_table
+
+FS_TYPE: Final = "ext4"
+"""Where the caller names none."""
+
+_EXT: Final = frozenset({"ext2", "ext3", "ext4"})
+_FORMAT_OPTIONS: Final = {**dict.fromkeys(_EXT, ("-q", "-F", "-m0")), "xfs": ("-q", "-f")}
+FS_TYPES: Final = frozenset(_FORMAT_OPTIONS)
+_REPAIRED_MAX: Final = 1
+"""e2fsck's highest exit code that leaves a sound file system."""
+_LONG_S: Final = 300.0
+
+
+def tools_for(fs_type: str) -> tuple[str, ...]:
+    """The programs that volumes with such a file system need."""
+    grower = ("e2fsck", "resize2fs") if fs_type in _EXT else ("xfs_growfs",)
+    return ("blkid", f"mkfs.{fs_type}", *grower)
+
+
+def type_on(device: Path) -> str:
+    """The type of the file system on the device, "" for none. Raises ToolFailed."""
+    return system.run("blkid", "-p", "-o", "value", "-s", "TYPE", str(device), allowed=(0, 2)).strip()
+
+
+def prepare(device: Path, wanted: str = "") -> str:
+    """The device's file system, made where there is none yet, and checked where it was there. Nothing is formatted over.
+
+    wanted: its type, "" for any. Raises ToolFailed, Occupied for a file system of another type.
+    """
+    there = type_on(device)
+    if not there:
+        fs_type = wanted or FS_TYPE
+        system.run(f"mkfs.{fs_type}", *_FORMAT_OPTIONS.get(fs_type, ()), str(device), timeout_s=_LONG_S)
+        return fs_type
+    if wanted and wanted != there:
+        raise Occupied(f"{device} has the file system {there}, and {wanted} is asked for: nothing is formatted over it")
+    if there in _EXT:
+        system.run("e2fsck", "-p", str(device), allowed=range(_REPAIRED_MAX + 1), timeout_s=_LONG_S)
+    return there
+
+
+def mount(device: Path, point: Path, wanted: str = "", flags: Sequence[str] = (), *, readonly: bool = False) -> None:
+    """The device's file system on the point, a folder, which is made; formatted where it has none. Does nothing where it is mounted there.
+
+    Raises ToolFailed, OSError, Occupied for anything else that is mounted there.
+    """
+    over = mount_table().at(str(point))
+    if over is not None:
+        if over.source != str(device):
+            raise Occupied(f"something else is mounted on {str(point)!r} ({over.source}, {over.fs_type}): unmount it first")
+        return
+    point.mkdir(mode=0o750, exist_ok=True)
+    fs_type = prepare(device, wanted)
+    same_twice = ["nouuid"] if fs_type == "xfs" else []  # a restored xfs has the identity of its origin: both may be mounted
+    options = [*flags, *same_twice, *(["ro"] if readonly else [])]
+    system.run("mount", "-t", fs_type, *(["-o", ",".join(options)] if options else []), str(device), str(point))
+
+
+def grow(device: Path) -> None:
+    """The file system takes the whole device, mounted or not; xfs grows only while it is mounted. Raises ToolFailed."""
+    point = next((mount.point for mount in mount_table() if mount.source == str(device)), "")
+    fs_type = type_on(device)
+    if fs_type in _EXT:
+        if not point:
+            system.run("e2fsck", "-fp", str(device), allowed=range(_REPAIRED_MAX + 1), timeout_s=_LONG_S)
+        system.run("resize2fs", str(device), timeout_s=_LONG_S)
+    elif fs_type == "xfs" and point:
+        system.run("xfs_growfs", point, timeout_s=_LONG_S)
+
+
+def fit(device: Path) -> None:
+    """As `grow`, for a file system that is mounted next: quick where it has the whole device already. Raises ToolFailed."""
+    if type_on(device) not in _EXT:
+        return
+    try:
+        system.run("resize2fs", str(device), timeout_s=_LONG_S)
+    except system.ToolFailed:  # it wants a whole check first
+        grow(device)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Usage:
+    """What is in a file system: bytes or inodes."""
+
+    total: int
+    available: int
+    used: int
+
+
+def usage(path: Path) -> tuple[Usage, Usage]:
+    """Bytes and inodes of the file system that the path lies on. Raises OSError."""
+    found = os.statvfs(path)
+    size = found.f_frsize
+    in_bytes = Usage(found.f_blocks * size, found.f_bavail * size, (found.f_blocks - found.f_bfree) * size)
+    return in_bytes, Usage(found.f_files, found.f_favail, found.f_files - found.f_ffree)

@@ -1,0 +1,68 @@
+"""Loop devices over files: one for all who write, one for all who only read. Everything here blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final
+
+from mooring.mounts import system
+
+_BLOCK: Final = Path("/sys/block")
+_TRIES: Final = 5
+
+
+def devices(file: Path) -> tuple[Path, ...]:
+    """The devices over this file."""
+    return system.loop_devices_of(file)
+
+
+def device(file: Path, *, readonly: bool = False) -> Path:
+    """The device over this file, made where there is none: after a reboot, for example. Raises ToolFailed."""
+    for tries_left in reversed(range(_TRIES)):
+        if found := _of_kind(file, readonly=readonly):
+            return found
+        try:
+            system.run("losetup", *(["--read-only"] if readonly else []), "--find", str(file))
+        except system.ToolFailed:  # two who look for a free device at once may find the same one
+            if not tries_left:
+                raise
+    raise system.ToolFailed(f"losetup made no device for {str(file)!r}")
+
+
+def backing_of(name: str) -> Path:
+    """The file of the loop device with this name, as in loop7; `/` for any other."""
+    try:
+        return Path((_BLOCK / name / "loop" / "backing_file").read_text(encoding="utf-8", errors="surrogateescape").strip())
+    except OSError:
+        return Path("/")
+
+
+def grow(file: Path) -> None:
+    """Lets every device over the file see its new size. Raises ToolFailed."""
+    for one in devices(file):
+        system.run("losetup", "--set-capacity", str(one))
+
+
+def release(file: Path) -> None:
+    """Gives back all devices over the file. Raises ToolFailed."""
+    system.detach_loops(file)
+
+
+def flush(file: Path) -> None:
+    """What was written to the devices is in the file. Raises OSError."""
+    for one in devices(file):
+        descriptor = os.open(one, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _of_kind(file: Path, *, readonly: bool) -> Path | None:
+    for one in devices(file):
+        with contextlib.suppress(OSError):  # it was given back just now
+            if (_BLOCK / one.name / "ro").read_text().strip() == str(int(readonly)):
+                return one
+    return None

@@ -1,0 +1,113 @@
+"""Folders and devices on the paths of volumes: bound there, and taken away. Everything here blocks, and may be repeated.
+
+What is mounted is asked of the mount table, never of the paths themselves: a mount that is dead would hang or fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from mooring.base.errors import MooringError
+from mooring.mounts import system
+from mooring.mounts.mountinfo import Mount, MountTable, parse
+
+OF_ANY_MOUNT: Final = frozenset({"ro", "rw", "noexec", "exec", "nosuid", "suid", "nodev", "dev", "noatime", "nodiratime", "relatime"})
+"""Mount flags that a bind mount can have; the others are for file systems, and a folder has none of its own."""
+
+
+class Occupied(MooringError):
+    """Something else is at a path, or a path is not what it must be. The text says it all."""
+
+
+def plain(path: str | Path) -> Path:
+    """The path as the mount table has it: links above its last part followed."""
+    whole = Path(os.path.abspath(path))
+    return Path(os.path.realpath(whole.parent)) / whole.name
+
+
+def mount_table() -> MountTable:
+    """The mounts that this process sees now."""
+    return MountTable(parse(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")))
+
+
+def holds(source: Path, target: Path) -> bool:
+    """True where the source, a folder or device, is mounted on the target."""
+    return mount_table().at(str(target)) is not None and _is_of(mount_table(), source, target)
+
+
+def bind(source: Path, target: Path, flags: Sequence[str] = (), *, readonly: bool = False) -> None:
+    """The source on the target, which is made as a folder or a file like it. Does nothing where it is there already.
+
+    flags: of mount(8); those that only a file system can have are left out. Raises ToolFailed, OSError, Occupied for anything else that is
+    mounted on the target, or a mount that is read-only where this one shall not be, or the reverse.
+    """
+    options = [flag for flag in flags if flag in OF_ANY_MOUNT] + (["ro"] if readonly else [])
+    table = mount_table()
+    there = table.at(str(target))
+    if there is None:
+        _make_like(source, target)
+        system.run("mount", "-o", ",".join(("bind", *options)), str(source), str(target))
+        return
+    if not _is_of(table, source, target):
+        raise Occupied(f"something else is mounted on {str(target)!r} ({there.source}, {there.fs_type}): unmount it first")
+    _check_writable(table, there, source, readonly="ro" in options)
+
+
+def withdraw(target: Path) -> None:
+    """Unmounts the target and removes it: a folder or file that is empty, or a link. Raises ToolFailed, OSError, Occupied."""
+    clear(target)
+    with contextlib.suppress(FileNotFoundError):
+        mode = target.lstat()
+        if stat.S_ISDIR(mode.st_mode):
+            target.rmdir()
+        elif stat.S_ISREG(mode.st_mode) and mode.st_size:
+            raise Occupied(f"{str(target)!r} is a file with content, and not of this driver: move it away")
+        else:
+            target.unlink()
+
+
+def clear(path: Path) -> None:
+    """Unmounts whatever is mounted on the path, and leaves the path. Raises ToolFailed."""
+    while mount_table().at(str(path)) is not None:
+        system.unmount(path)
+
+
+def mounting_refusal(folder: Path) -> str:
+    """Why this process can't mount, "" where it can: tries it on a folder of its own in this one."""
+    if missing := system.missing_tools():
+        return f"{', '.join(missing)} not found on this machine"
+    trial = folder / "mount-trial"
+    try:
+        trial.mkdir(exist_ok=True)
+        system.bind(trial, trial)
+        system.unmount(trial)
+    except (OSError, system.ToolFailed) as error:
+        return str(error)
+    finally:
+        with contextlib.suppress(OSError):
+            trial.rmdir()
+    return ""
+
+
+def _is_of(table: MountTable, source: Path, target: Path) -> bool:
+    return str(target) in table.references(str(plain(source)))
+
+
+def _check_writable(table: MountTable, there: Mount, source: Path, *, readonly: bool) -> None:
+    over = table.holding(str(plain(source)))
+    expected = readonly or (over is not None and "ro" in over.options.split(","))
+    if ("ro" in there.options.split(",")) != expected:
+        raise Occupied(f"{there.point!r} has the volume with options {there.options}, and readonly={readonly} is asked for")
+
+
+def _make_like(source: Path, target: Path) -> None:
+    """A folder for a folder, an empty file for anything else. Raises OSError."""
+    if source.is_dir():
+        target.mkdir(mode=0o750, exist_ok=True)
+    else:
+        os.close(os.open(target, os.O_CREAT | os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))

@@ -1,0 +1,51 @@
+"""A mount namespace of the test process' own: drivers that run in this process mount for real, and nobody else sees it.
+
+A thread that is made later is in it too, and so is every program that is started. Entered once, and never left: a kernel lets no thread go
+back that others share their folder with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from mooring.mounts.targets import mount_table, mounting_refusal
+from tests.support.layers import REAL_MOUNTS, not_tested
+
+_NEW_MOUNTS: Final = 0x00020000
+_RECURSIVE: Final = 0x4000
+_PRIVATE: Final = 0x40000
+
+
+def enter_private_mounts(tmp_path: Path) -> None:
+    """Lets the running test mount in its folder. Without root on Linux the test is not tested."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        not_tested(REAL_MOUNTS, "not root on Linux")
+    if problem := _entered():
+        not_tested(REAL_MOUNTS, problem)
+    if refusal := mounting_refusal(tmp_path):
+        not_tested(REAL_MOUNTS, refusal)
+
+
+@functools.cache
+def _entered() -> str:
+    """Why this process has no namespace of its own, "" where it has."""
+    kernel = ctypes.CDLL(None, use_errno=True)
+    if kernel.unshare(_NEW_MOUNTS) or kernel.mount(b"none", b"/", None, ctypes.c_ulong(_RECURSIVE | _PRIVATE), None):
+        return f"no mount namespace: {os.strerror(ctypes.get_errno())}"
+    return ""
+
+
+def mounted_below(folder: Path) -> list[str]:
+    """The mount points in a folder."""
+    return [mount.point for mount in mount_table().below(str(folder))]
+
+
+def loops_below(folder: Path) -> list[str]:
+    """The files in a folder that loop devices are over."""
+    files = (one.read_text().strip() for one in Path("/sys/block").glob("loop*/loop/backing_file"))
+    return [file for file in files if file.startswith(f"{folder}/")]

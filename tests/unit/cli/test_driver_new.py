@@ -1,0 +1,71 @@
+"""`mooring driver new`: the files of a new driver, under its own names."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from mooring.cli.driver import run
+from mooring.cli.driver_new import class_name
+from mooring.driver.testing import sanity_obstacle
+
+
+def begin(*argv: str) -> int:
+    return run(["new", *argv], "mooring driver")
+
+
+def test_a_new_driver_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert 0 == begin("shelf-driver")
+    assert "cd shelf-driver\n  pytest\n  mooring driver run driver:ShelfDriver" in capsys.readouterr().out
+    folder = tmp_path / "shelf-driver"
+    assert ["README.md", "driver.py", "pyproject.toml", "test_driver.py"] == sorted(path.name for path in folder.iterdir())
+    texts = {path.name: path.read_text() for path in folder.iterdir()}
+    assert "skeleton" not in "".join(texts.values()).lower()
+    assert 'name = "shelf-driver.example.com"' in texts["driver.py"]
+    for name in ("driver.py", "test_driver.py"):
+        ast.parse(texts[name])
+
+
+def test_names_of_ones_own(tmp_path: Path) -> None:
+    assert 0 == begin("My_Shelf", f"--folder={tmp_path / 'a' / 'b'}", "--driver-name=csi.shelf.example.org")
+    text = (tmp_path / "a" / "b" / "driver.py").read_text()
+    assert "class MyShelf(Plugin):" in text
+    assert 'name = "csi.shelf.example.org"' in text
+
+
+@pytest.mark.parametrize(("name", "expected"), [("shelf", "Shelf"), ("nfs4_x-y", "Nfs4XY"), ("SHELF", "SHELF")])
+def test_the_class_has_the_drivers_name(name: str, expected: str) -> None:
+    assert expected == class_name(name)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "text"),
+    [
+        (["--help"], 0, "mooring driver new shelf --driver-name shelf.example.com"),
+        ([], 2, "the name is missing: mooring driver new NAME"),
+        (["../x"], 2, "'../x' is no name for a driver"),
+        (["class"], 2, "'class' is no name for a driver"),
+        (["5x"], 2, "a letter first"),
+        (["x", "--driver-name=x1"], 2, "driver-name: 'x1' is not of the form a domain has"),
+        (["x", "y"], 2, "'y' is no flag"),
+        (["x", "--folder=FOLDER"], 1, "is there, and not empty"),
+        (["x", "--folder=FOLDER/file/x"], 1, "can't be used: Not a directory"),
+    ],
+)
+def test_words_that_do_not_work(argv: list[str], code: int, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("precious")
+    assert code == begin(*(word.replace("FOLDER", str(tmp_path)) for word in argv))
+    out, err = capsys.readouterr()
+    assert text in out + err
+    assert ["file"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_without_csi_sanity_it_is_told_where_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CSI_SANITY", raising=False)
+    assert "go install github.com/kubernetes-csi/csi-test" in sanity_obstacle()
+    monkeypatch.setenv("CSI_SANITY", "/somewhere/csi-sanity")
+    assert "no mount namespaces here" in sanity_obstacle()

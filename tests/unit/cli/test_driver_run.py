@@ -1,0 +1,171 @@
+"""`mooring driver run`: a driver of one's own, its registrar and its probe in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from mooring.cli.driver import run
+from mooring.csi.registration import Registration
+from tests.support.programs import Program, free_ports
+from tests.support.waiting import eventually
+
+DRIVER = """
+import asyncio
+from pathlib import Path
+from google.protobuf.wrappers_pb2 import BoolValue
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.sdk import Plugin
+
+
+class Controller(Plugin):
+    name = "controller.example.com"
+
+
+class Mine(Plugin):
+    name = "mine.example.com"
+
+    def __init__(self, folder: Path, node_id: str = "node-1") -> None:
+        self.folder, self.node_id = folder, node_id
+
+    async def probe(self, request):
+        return csi.ProbeResponse(ready=BoolValue(value=not (self.folder / "ill").exists()))
+
+    async def node_publish_volume(self, request):
+        (self.folder / "begun").touch()
+        while not (self.folder / "go").exists():
+            await asyncio.sleep(0.01)
+        return csi.NodePublishVolumeResponse()
+
+    async def node_unpublish_volume(self, request):
+        return csi.NodeUnpublishVolumeResponse()
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "text"),
+    [
+        (["--help"], 0, "usage: mooring driver hostpath"),
+        (["run", "--help"], 0, "mooring driver run shelf:Shelf"),
+        (["run"], 2, "endpoint: required"),
+        (["run", "--endpoint=FOLDER/none/csi.sock"], 2, "the driver is missing: mooring driver run module:Class"),
+        (["run", "nothing:Here", "--endpoint=FOLDER/none/csi.sock"], 1, "there is no module 'nothing' here"),
+        (["run", "a:B", "c", "--endpoint=FOLDER/none/csi.sock"], 2, "'c' is no flag"),
+        (["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--option=folder"], 2, "a name and a value, as in folder=/data"),
+        (
+            ["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--kubelet-registration-path=/k"],
+            2,
+            "of no use without --plugin-registration-path",
+        ),
+        (["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--grace-period=-1s"], 2, "grace-period: must be greater than zero"),
+        (["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--http-endpoint=here"], 2, "http-endpoint: "),
+        (["run", "./DRIVER:Controller", "--endpoint=FOLDER/none/csi.sock", "--plugin-registration-path=/r"], 1, "has no node service"),
+        (["run", "./DRIVER:Mine", "--endpoint=FOLDER/none/csi.sock", "--option=folder=/d"], 1, "the folder of socket"),
+        (["run", "./DRIVER:Mine", "--endpoint=FOLDER/csi.sock", "--option=folder=/d", "--option=node_id="], 1, "Mine has no node_id"),
+    ],
+)
+def test_words_that_do_not_work(
+    argv: list[str], code: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(DRIVER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CSI_ENDPOINT", raising=False)
+    assert code == run([word.replace("DRIVER", "mine.py").replace("FOLDER", str(tmp_path)) for word in argv], "mooring driver")
+    out, err = capsys.readouterr()
+    assert text in out + err
+    assert "Traceback" not in err
+
+
+@asynccontextmanager
+async def the_driver(tmp_path: Path, *flags: str) -> AsyncIterator[tuple[Program, Path]]:
+    """The running program, and its socket."""
+    (tmp_path / "mine.py").write_text(DRIVER)
+    (tmp_path / "registry").mkdir()
+    socket = tmp_path / "csi.sock"
+    command = [sys.executable, "-m", "mooring.cli.mooring", "driver", "run", f"{tmp_path}/mine.py:Mine", f"--endpoint=unix://{socket}"]
+    program = Program(
+        [*command, f"--option=folder={tmp_path}", f"--plugin-registration-path={tmp_path / 'registry'}", *flags], tmp_path / "log"
+    )
+    try:
+        registration = tmp_path / "registry" / "mine.example.com-reg.sock"
+        await asyncio.to_thread(eventually, lambda: program.assert_alive() or registration.exists(), 30, "it registers")
+        yield program, socket
+    finally:
+        program.kill()
+
+
+def asked(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.mark.slow
+async def test_driver_registrar_and_probe_are_one_process(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    async with the_driver(tmp_path, "--kubelet-registration-path=/host/csi.sock", f"--http-endpoint=127.0.0.1:{port}") as (program, socket):
+        registration = Registration(tmp_path / "registry" / "mine.example.com-reg.sock")
+        info = await registration.get_info(10)
+        assert ("CSIPlugin", "mine.example.com", "/host/csi.sock") == (info.type, info.name, info.endpoint)
+        await asyncio.to_thread(eventually, lambda: asked(port, "/healthz") == (200, "ok"), 20, "it is healthy")
+        code, text = await asyncio.to_thread(asked, port, "/readyz")
+        assert (503, True) == (code, "has asked, and has not said yet" in text)
+        await registration.notify(registered=True, timeout_s=10)
+        assert (200, "ok") == await asyncio.to_thread(asked, port, "/readyz")
+        (tmp_path / "ill").touch()
+        assert (500, "driver responded but is not ready") == await asyncio.to_thread(asked, port, "/healthz")
+        await registration.close()
+        program.send(signal.SIGTERM)
+        assert 0 == await asyncio.to_thread(program.wait_exit, 20), program.log_tail()
+        assert not socket.exists()
+        assert [] == list((tmp_path / "registry").iterdir())
+        assert "Traceback" not in program.output()
+
+
+@pytest.mark.slow
+async def test_a_refused_driver_goes_on_and_is_registered_anew(tmp_path: Path) -> None:
+    async with the_driver(tmp_path) as (program, _):
+        path = tmp_path / "registry" / "mine.example.com-reg.sock"
+        first = path.stat().st_ino
+        registration = Registration(path)
+        assert str(tmp_path / "csi.sock") == (await registration.get_info(10)).endpoint
+        try:
+            await registration.notify(registered=False, error="NodeGetInfo: code = Unavailable", timeout_s=10)
+        finally:
+            await registration.close()
+        await asyncio.to_thread(eventually, lambda: path.exists() and path.stat().st_ino != first, 20, "a new socket")
+        program.assert_alive()
+        assert "can't reach the driver" in program.output()
+
+
+@pytest.mark.slow
+async def test_a_call_in_flight_ends_before_the_process_does(tmp_path: Path) -> None:
+    from mooring.base.clock import LoopClock
+    from mooring.csi.driver import Call
+    from mooring.csi.grpc import GrpcDriver
+    from mooring.csi.proto import csi_pb2 as csi
+    from tests.unit.driver.calls import a_capability
+
+    async with the_driver(tmp_path) as (program, socket):
+        driver = GrpcDriver(str(socket), clock=LoopClock())
+        await driver.connect(10)
+        request = csi.NodePublishVolumeRequest(volume_id="v", target_path="/t", volume_capability=a_capability())
+        call = asyncio.ensure_future(driver.node_publish_volume(request, Call(timeout_s=60)))
+        await asyncio.to_thread(eventually, (tmp_path / "begun").exists, 20, "the call runs")
+        program.send(signal.SIGTERM)
+        await asyncio.to_thread(eventually, lambda: not list((tmp_path / "registry").iterdir()), 20, "the kubelet is told first")
+        program.assert_alive()
+        (tmp_path / "go").touch()
+        await call
+        assert 0 == await asyncio.to_thread(program.wait_exit, 20)
+        await driver.close()

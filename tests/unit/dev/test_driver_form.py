@@ -1,0 +1,49 @@
+"""What `--driver` may say."""
+
+from __future__ import annotations
+
+import pytest
+
+from mooring.base.errors import ConfigError
+from mooring.dev.driver_form import CommandLine, Form, PythonClass, Reference, Socket, parse_form
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("", Reference()),
+        ("unix:///run/csi.sock", Socket("/run/csi.sock")),
+        ("driver:Mine", PythonClass("driver", "Mine")),
+        ("my.package.driver:Mine", PythonClass("my.package.driver", "Mine")),
+        ("./cmd --endpoint {socket}", CommandLine(("./cmd", "--endpoint", "{socket}"))),
+        ("./cmd --endpoint=unix://{socket} --id {node}", CommandLine(("./cmd", "--endpoint=unix://{socket}", "--id", "{node}"))),
+        ("sh -c 'exec ./cmd {socket}'", CommandLine(("sh", "-c", "exec ./cmd {socket}"))),
+    ],
+)
+def test_the_forms(text: str, form: Form) -> None:
+    assert form == parse_form(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("./cmd", "is none of the three forms: unix:///path/of.sock, module:Class, or a command with {socket} in it"),
+        ("/run/csi.sock", "is none of the three forms"),
+        ("module", "is none of the three forms"),
+        ("tcp://1.2.3.4:5", "is none of the three forms"),
+        ("unix://", "is not the path of a unix socket"),
+        ("unix://relative.sock", "is not the path of a unix socket"),
+        (f"unix:///{'x' * 120}", "the path has 121 bytes, a socket's may have 107"),
+        ("./cmd '{socket}", "can't be read as a command: No closing quotation"),
+    ],
+)
+def test_anything_else_is_refused_with_what_there_is(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_form(text)
+    assert str(caught.value).startswith("driver: ")
+    assert problem in str(caught.value)
+
+
+def test_a_command_gets_its_socket_and_its_node_wherever_they_stand() -> None:
+    form = CommandLine(("./cmd", "--e=unix://{socket}", "{node}-{node}", "{other}"))
+    assert ("./cmd", "--e=unix:///s", "n-n", "{other}") == form.for_node("/s", "n")

@@ -1,0 +1,120 @@
+"""A driver as a program: its output, its ends, and that nothing of it outlives who started it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mooring.base.clock import LoopClock
+from mooring.base.errors import ConfigError
+from mooring.dev import driver_program, keeper
+from mooring.dev.driver_program import DriverProgram
+from mooring.dev.screen import PlainScreen
+from mooring.dev.story import Story
+from tests.support.waiting import eventually
+
+
+class Telling:
+    """A program, and what is told of it."""
+
+    def __init__(self, *words: str) -> None:
+        self.shown = io.StringIO()
+        self.program = DriverProgram(words, dict(os.environ), Story(PlainScreen(self.shown), LoopClock()), LoopClock())
+
+    async def minded_until(self, text: str) -> None:
+        """Until this was told."""
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            minding = group.create_task(self.program.mind(), name="mind")
+            await asyncio.to_thread(eventually, lambda: text in self.shown.getvalue(), 9, text)
+            minding.cancel()
+
+
+def children_of(group: int) -> list[int]:
+    """The processes of a group."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                fields = (folder / "stat").read_text().rpartition(") ")[2].split()
+            except OSError:
+                continue
+            if int(fields[2]) == group and fields[0] != "Z":
+                found.append(int(folder.name))
+    return found
+
+
+async def test_its_lines_are_told_whatever_is_in_them() -> None:
+    telling = Telling("printf", r"one\r\ntwo \033[2J\377\nthree")
+    await telling.program.start()
+    with pytest.raises(ConfigError):
+        async with asyncio.timeout(10):
+            await telling.program.mind()
+    lines = [line.split("output")[1].strip() for line in telling.shown.getvalue().splitlines()]
+    assert ["one", r"two \x1b[2J\xff", "three"] == lines
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("sh", "-c", "echo broken >&2; exit 3"), "driver: sh ended with exit code 3 before it answered\n  broken"),
+        (("false",), "driver: false ended with exit code 1 before it answered; it said nothing"),
+        (
+            ("./nowhere",),
+            "driver: ./nowhere ended with exit code 127 before it answered\n  ./nowhere: No such file",
+        ),
+    ],
+)
+async def test_an_end_before_it_answered_is_told_with_its_last_words(words: tuple[str, ...], problem: str) -> None:
+    telling = Telling(*words)
+    await telling.program.start()
+    with pytest.raises(ConfigError) as caught:
+        async with asyncio.timeout(10):
+            await telling.program.mind()
+    assert str(caught.value).startswith(problem)
+    await telling.program.close()
+
+
+async def test_one_that_was_up_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(driver_program, "AGAIN_S", 0.01)
+    count = tmp_path / "count"
+    telling = Telling("sh", "-c", f"echo x >> {count}; echo run $(wc -l < {count}); test $(wc -l < {count}) -gt 1 && exec sleep 60; exit 5")
+    telling.program.is_up = True
+    await telling.program.start()
+    await telling.minded_until("run 2")
+    assert "the driver ended with exit code 5: started again in 0.02 s" in telling.shown.getvalue()
+    await telling.program.close()
+
+
+async def test_its_end_is_asked_for_and_then_enforced_with_all_that_it_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(driver_program, "GRACE_S", 0.3)
+    pid = tmp_path / "pid"
+    telling = Telling("sh", "-c", f"trap 'echo told' TERM; sleep 1000 & sleep 1000 & echo $$ > {pid}; echo ready; while :; do wait; done")
+    await telling.program.start()
+    await telling.minded_until("ready")
+    group = int(pid.read_text())
+    assert 3 == len(children_of(group))
+    await telling.program.close()
+    assert "told" in telling.shown.getvalue()
+    assert [] == children_of(group)
+
+
+def test_nothing_of_it_outlives_who_started_it_even_by_kill_9(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    inner = f"sleep 1000 & echo $$ > {pid}; wait"
+    starter = (
+        "import subprocess, sys; p = subprocess.Popen([sys.executable, '-I', '-S', *sys.argv[1:]], stdin=subprocess.PIPE,"
+        " start_new_session=True); p.wait()"
+    )
+    with subprocess.Popen([sys.executable, "-c", starter, keeper.__file__, "sh", "-c", inner]) as parent:
+        eventually(lambda: pid.exists() and pid.read_text().strip(), 10, "it runs")
+        group = int(pid.read_text())
+        assert 2 == len(children_of(group))
+        parent.send_signal(signal.SIGKILL)
+    eventually(lambda: not children_of(group), 10, "all of it is gone")

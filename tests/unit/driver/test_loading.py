@@ -1,0 +1,119 @@
+"""A driver is found by the words of a command line; a slip is told in a line, an error of the author's own as it is."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.base.errors import ConfigError
+from mooring.driver.loading import load
+
+MODULE = """
+from pathlib import Path
+from mooring.driver.sdk import Plugin
+
+
+class Shelf(Plugin):
+    name = "shelf.example.com"
+
+    def __init__(self, folder: Path, size: int = 5, *, fast: bool = False, place: Path | None = None, label="") -> None:
+        self.given = (folder, size, fast, place, label)
+
+
+class Plain(Plugin):
+    name = "plain.example.com"
+
+
+class Half(Plugin):
+    async def list_volume(self, request): ...
+
+
+class Broken(Plugin):
+    def __init__(self) -> None:
+        len(5)
+
+
+class Strange(Plugin):
+    def __init__(self, pair: tuple[int, int]) -> None: ...
+
+
+def made(label: str) -> Plain:
+    plain = Plain()
+    plain.name = label
+    return plain
+
+
+def nothing():
+    return 5
+
+
+constant = 5
+"""
+
+numbers = itertools.count()
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of its own name in the working folder."""
+    name = f"author_{next(numbers)}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+def test_options_become_what_the_constructor_says(module: str) -> None:
+    options = {"folder": "/data", "size": "7", "fast": "true", "place": "/there", "label": "x"}
+    driver: Any = load(f"{module}:Shelf", options)
+    assert (Path("/data"), 7, True, Path("/there"), "x") == driver.given
+    driver = load(f"{module}:Shelf", {"folder": "/data"})
+    assert (Path("/data"), 5, False, None, "") == driver.given
+
+
+def test_a_file_is_as_good_as_a_module(module: str) -> None:
+    assert "plain.example.com" == load(f"./{module}.py:Plain", {}).name
+    assert "plain.example.com" == load(f"{Path.cwd()}/{module}.py:Plain", {}).name
+
+
+def test_a_function_may_make_the_driver(module: str) -> None:
+    assert "mine.example.com" == load(f"{module}:made", {"label": "mine.example.com"}).name
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "text"),
+    [
+        ("Plain", {}, "'Plain' names no driver: give module:Class or ./file.py:Class"),
+        (":Plain", {}, "names no driver"),
+        ("MODULE:", {}, "names no driver"),
+        ("no_such_module:Plain", {}, "there is no module 'no_such_module' here"),
+        ("no.such.module:Plain", {}, "there is no module 'no' here"),
+        ("./no_file.py:Plain", {}, "there is no file 'no_file.py'"),
+        ("MODULE:Shelve", {}, "MODULE has no class 'Shelve': did you mean Shelf?"),
+        ("MODULE:Zzz", {}, "MODULE has no class 'Zzz'; there is Shelf, Plain, Half, Broken, Strange"),
+        ("MODULE:constant", {}, "has no class 'constant'"),
+        ("MODULE:nothing", {}, "gives a int, which is no driver: derive it from mooring.driver.sdk.Plugin"),
+        ("MODULE:Half", {}, "Half.list_volume is no call of CSI: did you mean list_volumes?"),
+        ("MODULE:Shelf", {}, "MODULE:Shelf needs the option folder: give --option folder=..."),
+        ("MODULE:Shelf", {"folder": "/d", "sise": "5"}, "has no option 'sise': did you mean size?"),
+        ("MODULE:Plain", {"x": "5"}, "has no option 'x': there is none"),
+        ("MODULE:Shelf", {"folder": "/d", "size": "big"}, "option size must be a int, got 'big'"),
+        ("MODULE:Shelf", {"folder": "/d", "fast": "yes"}, "option fast must be a bool, got 'yes'"),
+        ("MODULE:Strange", {"pair": "5"}, "option pair is a tuple[int, int], which can't be given as text"),
+    ],
+)
+def test_a_slip_is_told_in_a_line(module: str, words: str, options: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(words.replace("MODULE", module), options)
+    assert text.replace("MODULE", module) in str(caught.value)
+
+
+def test_an_error_of_the_authors_passes(module: str, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"has no len\(\)"):
+        load(f"{module}:Broken", {})
+    (tmp_path / f"{module}_importing.py").write_text("import no_such_thing")
+    with pytest.raises(ModuleNotFoundError, match="no_such_thing"):
+        load(f"{module}_importing:Plain", {})

@@ -1,0 +1,405 @@
+"""The host-path driver on a node that mounts: what is mounted where, after kills and reboots, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.csi.codes import Code
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.capabilities import NodeCapability
+from mooring.driver.rules import Rules
+from mooring.mounts import loops, system
+from mooring.mounts.targets import mount_table
+from tests.support.private_mounts import loops_below, mounted_below
+from tests.unit.driver.calls import a_capability, a_deletion, a_publication, an_expansion, created, refused, snapshotted
+from tests.unit.driver.node_calls import MIB, OnNode, a_target, a_withdrawal, an_inline, mounting
+
+pytestmark = pytest.mark.slow
+
+SIZE = {"capacity_range": {"required_bytes": 32 * MIB}}
+KINDS = pytest.mark.parametrize(("block", "images"), [(False, False), (False, True), (True, False)], ids=["folder", "image", "block"])
+
+
+def data_of(driver: Any, on_node: OnNode) -> Path:
+    path: Path = driver._folder.data(on_node.volume_id)
+    return path
+
+
+def nothing_left(folder: Path) -> None:
+    assert [] == mounted_below(folder)
+    assert [] == loops_below(folder)
+    assert [] == [path for part in ("volumes", "snapshots", "mounts") for path in (folder / "state" / part).iterdir()]
+
+
+@KINDS
+async def test_nothing_is_left_of_a_volumes_life(private_mounts: Path, block: bool, images: bool) -> None:
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node = OnNode(driver, private_mounts, block=block)
+        await on_node.up(**SIZE)
+        await on_node.stage()
+        await on_node.publish()
+        assert (not block, True) == (
+            str(on_node.staging) in mounted_below(private_mounts),
+            str(on_node.target) in mounted_below(private_mounts),
+        )
+        assert (block or images) is bool(loops_below(private_mounts))
+        await on_node.down()
+        assert not on_node.target.exists()
+        assert on_node.staging.is_dir()
+        nothing_left(private_mounts)
+
+
+@KINDS
+async def test_mounts_and_devices_that_a_reboot_took_are_made_again(private_mounts: Path, block: bool, images: bool) -> None:
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node = OnNode(driver, private_mounts, block=block)
+        target = await on_node.up(**SIZE)
+        mark(target, block=block)
+        for point in reversed(mounted_below(private_mounts)):
+            system.unmount(Path(point))
+        system.detach_loops(data_of(driver, on_node))
+        assert [] == loops_below(private_mounts)
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node.driver = on_node.node = driver
+        await on_node.publish()
+        assert is_marked(target, block=block)
+        await on_node.down()
+        nothing_left(private_mounts)
+
+
+def mark(target: Path, *, block: bool) -> None:
+    if block:
+        with target.open("r+b") as device:
+            device.write(b"marked")
+            device.flush()
+            os.fsync(device.fileno())
+    else:
+        (target / "mark").write_text("marked")
+
+
+def is_marked(target: Path, *, block: bool) -> bool:
+    if block:
+        with target.open("rb") as device:
+            return device.read(6) == b"marked"
+    return (target / "mark").read_text() == "marked"
+
+
+@KINDS
+async def test_a_mount_whose_record_is_lost_is_found_and_undone(private_mounts: Path, block: bool, images: bool) -> None:
+    """The state file is an old copy: it knows the volume, and nothing of what its node has."""
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node = OnNode(driver, private_mounts, block=block)
+        await on_node.create(**SIZE)
+        await on_node.attach()
+        old = (private_mounts / "state" / "state.json").read_bytes()
+        await on_node.stage()
+        await on_node.publish()
+    (private_mounts / "state" / "state.json").write_bytes(old)
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node.driver = on_node.node = driver
+        await on_node.unpublish()
+        assert not on_node.target.exists()
+        await on_node.stage()
+        await on_node.down()
+        nothing_left(private_mounts)
+
+
+@pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
+async def test_what_is_mounted_of_a_deleted_volume_is_undone(private_mounts: Path, images: bool) -> None:
+    """Its node was given up: detached by force, the volume deleted. Then the node comes back."""
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        await on_node.up(**SIZE)
+        await on_node.detach()
+        await driver.delete_volume(a_deletion(on_node.volume_id))
+        assert 2 == len(mounted_below(private_mounts))
+        await on_node.unpublish()
+        await on_node.unstage()
+        assert [] == mounted_below(private_mounts)
+        await refused(on_node.unpublish(), Code.NOT_FOUND)
+
+
+async def test_what_others_mounted_is_left_alone(private_mounts: Path) -> None:
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts)
+        await on_node.create()
+        await on_node.attach()
+        await on_node.stage()
+        (private_mounts / "foreign").mkdir()
+        on_node.target.mkdir()
+        system.bind(private_mounts / "foreign", on_node.target)
+        await refused(on_node.publish(), Code.ALREADY_EXISTS, "something else is mounted")
+        await on_node.unpublish()
+        await refused(driver.node_unpublish_volume(a_withdrawal("vol-1", on_node.target)), Code.NOT_FOUND)
+        assert str(on_node.target) in mounted_below(private_mounts)
+        system.unmount(on_node.target)
+        (on_node.target / "file").touch()
+        await refused(on_node.publish(), Code.ALREADY_EXISTS, "is no empty folder")
+        assert (on_node.target / "file").exists()
+        await on_node.unstage()
+
+
+@KINDS
+async def test_a_failed_publish_leaves_nothing_at_the_target(private_mounts: Path, block: bool, images: bool, monkeypatch: Any) -> None:
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node = OnNode(driver, private_mounts, block=block)
+        await on_node.create(**SIZE)
+        await on_node.attach()
+        await on_node.stage()
+        run = system.run
+
+        def refusing(*words: str, **options: Any) -> str:
+            if words[-1] == str(on_node.target):
+                raise system.ToolFailed("mount: No space left on device")
+            return run(*words, **options)
+
+        monkeypatch.setattr(system, "run", refusing)
+        await refused(on_node.publish(), Code.RESOURCE_EXHAUSTED)
+        monkeypatch.undo()
+        assert not on_node.target.exists()
+        assert () == driver._core.state.volumes[on_node.volume_id].uses[0].targets
+        await on_node.publish()
+        await on_node.down()
+        nothing_left(private_mounts)
+
+
+# File systems of their size
+
+
+def may_grow_mounted() -> bool:
+    """Whether the kernel lets this process grow a mounted ext4: some sandboxes' root lacks CAP_SYS_RESOURCE, which is bit 24."""
+    (mask,) = (line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff"))
+    return bool(int(mask, 16) >> 24 & 1)
+
+
+async def test_an_image_is_full_when_it_is_full_and_grows_while_it_is_used(private_mounts: Path) -> None:
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        target = await on_node.up(**SIZE)
+        with pytest.raises(OSError) as caught:
+            (target / "large").write_bytes(bytes(40 * MIB))
+        assert errno.ENOSPC == caught.value.errno
+        await driver.controller_expand_volume(an_expansion(on_node.volume_id, 64 * MIB))
+        growth = csi.NodeExpandVolumeRequest(
+            volume_id=on_node.volume_id, volume_path=str(target), capacity_range={"required_bytes": 64 * MIB}
+        )
+        if may_grow_mounted():
+            await driver.node_expand_volume(growth)
+        else:
+            await refused(driver.node_expand_volume(growth), Code.INTERNAL, "CAP_SYS_RESOURCE; this one grows when it is staged again")
+            await on_node.unpublish()
+            await on_node.unstage()
+            await on_node.stage()
+            await on_node.publish()
+            await driver.node_expand_volume(growth)
+        (target / "large").write_bytes(bytes(40 * MIB))
+        stats = await driver.node_get_volume_stats(csi.NodeGetVolumeStatsRequest(volume_id=on_node.volume_id, volume_path=str(target)))
+        (in_bytes,) = (usage for usage in stats.usage if usage.unit == csi.VolumeUsage.BYTES)
+        assert 40 * MIB < in_bytes.used < in_bytes.total < 64 * MIB
+        await on_node.down()
+        nothing_left(private_mounts)
+
+
+async def test_a_block_device_grows_while_it_is_used(private_mounts: Path) -> None:
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts, block=True)
+        target = await on_node.up(**SIZE)
+        await driver.controller_expand_volume(an_expansion(on_node.volume_id, 64 * MIB))
+        request = csi.NodeExpandVolumeRequest(
+            volume_id=on_node.volume_id, volume_path=str(target), capacity_range={"required_bytes": 64 * MIB}
+        )
+        await driver.node_expand_volume(request)
+        with target.open("rb") as device:
+            assert 64 * MIB == device.seek(0, os.SEEK_END)
+        await on_node.down()
+
+
+async def test_flags_and_type_are_of_the_mount(private_mounts: Path) -> None:
+    capability = csi.VolumeCapability(
+        access_mode=a_capability().access_mode, mount={"fs_type": "ext2", "mount_flags": ["noexec", "noatime"]}
+    )
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        on_node.capability = capability
+        target = await on_node.up(**SIZE)
+        mount = mount_table().at(str(target))
+        assert mount is not None
+        assert ("ext2", {"noexec", "noatime"}) == (mount.fs_type, {"noexec", "noatime"} & set(mount.options.split(",")))
+        await on_node.unpublish()
+        await on_node.unstage()
+        other = csi.VolumeCapability(access_mode=a_capability().access_mode, mount={"fs_type": "ext4"})
+        await refused(on_node.stage(volume_capability=other), Code.ALREADY_EXISTS, "nothing is formatted over it")
+        assert () == driver._core.state.volumes[on_node.volume_id].uses, "what failed is not recorded"
+        assert [] == mounted_below(private_mounts)
+
+
+async def test_folders_take_the_flags_that_any_mount_can_have(private_mounts: Path) -> None:
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts)
+        on_node.capability = csi.VolumeCapability(access_mode=a_capability().access_mode, mount={"mount_flags": ["noexec", "data=ordered"]})
+        target = await on_node.up()
+        (target / "program").write_text("#!/bin/sh\n")
+        (target / "program").chmod(0o755)
+        with pytest.raises(PermissionError):
+            await asyncio.create_subprocess_exec(target / "program")
+        await on_node.down()
+
+
+async def test_a_larger_volume_from_a_snapshot_has_a_larger_file_system(private_mounts: Path) -> None:
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        target = await on_node.up(**SIZE)
+        (target / "file").write_text("data")
+        snapshot_id = await snapshotted(driver, on_node.volume_id)
+        (target / "file").write_text("changed")
+        restored = OnNode(driver, private_mounts, node=driver.node("node-2"), node_id="node-2")
+        source = {"volume_content_source": {"snapshot": {"snapshot_id": snapshot_id}}}
+        shown = await restored.up("restored", capacity_range={"required_bytes": 96 * MIB}, **source)
+        assert "data" == (shown / "file").read_text()
+        found = os.statvfs(shown)
+        assert found.f_blocks * found.f_frsize > 80 * MIB
+        await restored.down()
+        await driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=snapshot_id))
+        await on_node.down()
+        nothing_left(private_mounts)
+
+
+async def test_a_file_system_that_a_killed_driver_left_frozen_goes_on(private_mounts: Path) -> None:
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        target = await on_node.up(**SIZE)
+        system.run("fsfreeze", "--freeze", str(on_node.staging))
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        async with asyncio.timeout(20):
+            touch = await asyncio.create_subprocess_exec("touch", target / "file")
+            assert 0 == await touch.wait()
+        on_node.driver = on_node.node = driver
+        await on_node.down()
+
+
+# Several nodes, several paths
+
+
+async def test_nodes_share_a_volumes_device_and_the_last_gives_it_back(private_mounts: Path) -> None:
+    with mounting(private_mounts, attach=False) as driver:
+        first = OnNode(driver, private_mounts, block=True)
+        await first.create(**SIZE)
+        await first.stage()
+        await first.publish()
+        second = OnNode(driver, private_mounts, node=driver.node("node-2"), node_id="node-2", block=True)
+        second.volume_id = first.volume_id
+        await second.stage()
+        await second.publish()
+        assert 1 == len(loops.devices(data_of(driver, first)))
+        mark(first.target, block=True)
+        assert is_marked(second.target, block=True)
+        await first.unpublish()
+        await first.unstage()
+        assert is_marked(second.target, block=True)
+        await second.unpublish()
+        await second.unstage()
+        assert [] == loops_below(private_mounts)
+
+
+async def test_a_device_that_is_published_read_only_takes_no_writes(private_mounts: Path) -> None:
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts, block=True)
+        await on_node.create(**SIZE)
+        await on_node.attach()
+        await on_node.stage()
+        await on_node.publish(readonly=True)
+        with pytest.raises(OSError):
+            mark(on_node.target, block=True)
+        other = await on_node.publish(private_mounts / "other")
+        mark(other, block=True)
+        await on_node.unpublish(other)
+        await on_node.down()
+        assert [] == loops_below(private_mounts)
+
+
+@pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
+async def test_an_attachment_that_is_read_only_is_so_on_the_node(private_mounts: Path, images: bool) -> None:
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        await on_node.up(**SIZE)
+        await on_node.unpublish()
+        await on_node.unstage()
+        await on_node.detach()
+        await driver.controller_publish_volume(a_publication(on_node.volume_id, readonly=True))
+        await on_node.stage()
+        await on_node.publish()
+        with pytest.raises(OSError) as caught:
+            (on_node.target / "file").touch()
+        assert errno.EROFS == caught.value.errno
+        await on_node.down()
+
+
+async def test_statistics_tell_that_a_volume_is_not_mounted(private_mounts: Path) -> None:
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts)
+        target = await on_node.up()
+        request = csi.NodeGetVolumeStatsRequest(volume_id=on_node.volume_id, volume_path=str(target))
+        assert not (await driver.node_get_volume_stats(request)).volume_condition.abnormal
+        system.unmount(target)
+        condition = (await driver.node_get_volume_stats(request)).volume_condition
+        assert (True, "The volume isn't mounted") == (condition.abnormal, condition.message)
+        await on_node.down()
+
+
+@pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
+@pytest.mark.parametrize("stages", [True, False])
+async def test_a_pods_own_volume_is_mounted_and_gone_afterwards(private_mounts: Path, images: bool, stages: bool) -> None:
+    without = [] if stages else [NodeCapability.STAGE_UNSTAGE_VOLUME]
+    with mounting(private_mounts, rules=Rules(images=images), without_on_nodes=without) as driver:
+        target = private_mounts / "target"
+        for _ in range(2):
+            await driver.node_publish_volume(an_inline("csi-1", target))
+        (target / "file").write_text("data")
+        assert str(target) in mounted_below(private_mounts)
+        await driver.node_unpublish_volume(a_withdrawal("csi-1", target))
+        nothing_left(private_mounts)
+
+
+async def test_a_driver_that_stages_nothing_mounts_when_it_publishes(private_mounts: Path) -> None:
+    with mounting(private_mounts, rules=Rules(images=True), without_on_nodes=[NodeCapability.STAGE_UNSTAGE_VOLUME]) as driver:
+        volume_id = await created(driver, **SIZE)
+        await driver.controller_publish_volume(a_publication(volume_id))
+        one, two = private_mounts / "one", private_mounts / "two"
+        for target in (one, two):
+            await driver.node_publish_volume(a_target(volume_id, "", target))
+        (one / "file").write_text("data")
+        assert "data" == (two / "file").read_text()
+        for target in (one, two):
+            await driver.node_unpublish_volume(a_withdrawal(volume_id, target))
+        assert [] == mounted_below(private_mounts)
+        assert [] == loops_below(private_mounts)
+
+
+async def test_the_files_of_a_volume_are_given_to_the_group_that_is_asked_for(private_mounts: Path) -> None:
+    of_group = a_capability()
+    of_group.mount.volume_mount_group = "4321"
+    with mounting(private_mounts, rules=Rules(mount_group=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        await on_node.up()
+        (on_node.target / "inner").mkdir()
+        (on_node.target / "inner" / "file").write_text("data")
+        (on_node.target / "inner" / "file").chmod(0o600)
+        (on_node.target / "link").symlink_to("/etc/passwd")
+        before = os.stat("/etc/passwd").st_gid
+        await on_node.unpublish()
+        on_node.capability = of_group
+        await on_node.publish()
+        inner, file = (on_node.target / "inner").stat(), (on_node.target / "inner" / "file").stat()
+        assert (4321, 0o2770) == (inner.st_gid, inner.st_mode & 0o2770)
+        assert (4321, 0o660) == (file.st_gid, file.st_mode & 0o777)
+        assert before == os.stat("/etc/passwd").st_gid
+        on_node.capability = a_capability()
+        on_node.capability.mount.volume_mount_group = "staff"
+        await refused(on_node.publish(private_mounts / "other"), Code.INVALID_ARGUMENT, "is no number of a group")
+        await on_node.down()

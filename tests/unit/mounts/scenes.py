@@ -1,0 +1,238 @@
+"""Scenes that are played in a mount namespace of their own: python -m tests.unit.mounts.scenes NAME FOLDER
+
+Each is a function of a folder; it asserts what must hold, and cleans up its loop devices.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mooring.mounts import filesystems, loops, system, targets
+from mooring.mounts.system import ToolFailed
+from mooring.mounts.targets import Occupied, mount_table
+
+MIB = 1 << 20
+
+
+def options_at(path: Path) -> list[str]:
+    mount = mount_table().at(str(path))
+    return [] if mount is None else mount.options.split(",")
+
+
+def a_folder(parent: Path, name: str) -> Path:
+    (parent / name).mkdir()
+    (parent / name / "file").write_text(name)
+    return parent / name
+
+
+@contextmanager
+def an_image(folder: Path, size: int = 16 * MIB) -> Iterator[Path]:
+    image = folder / "image"
+    image.touch()
+    os.truncate(image, size)
+    try:
+        yield image
+    finally:
+        loops.release(image)
+        assert () == loops.devices(image)
+
+
+def a_folder_is_bound_once(folder: Path) -> None:
+    source, target = a_folder(folder, "source"), folder / "target"
+    for _ in range(3):
+        targets.bind(source, target)
+    assert "source" == (target / "file").read_text()
+    assert 1 == len(mount_table().below(str(target)))
+    assert targets.holds(source, target)
+    assert not targets.holds(target, source)
+
+
+def a_target_is_withdrawn_with_all_that_is_mounted_on_it(folder: Path) -> None:
+    source, target = a_folder(folder, "source"), folder / "target"
+    targets.bind(source, target)
+    system.bind(source, target)
+    for _ in range(2):
+        targets.withdraw(target)
+        assert not target.exists()
+    assert () == mount_table().below(str(target))
+    assert "source" == (source / "file").read_text()
+
+
+def a_clear_path_stays(folder: Path) -> None:
+    source, target = a_folder(folder, "source"), folder / "target"
+    targets.bind(source, target)
+    targets.clear(target)
+    assert [] == list(target.iterdir())
+
+
+def what_else_is_mounted_is_left_alone(folder: Path) -> None:
+    source, other, target = a_folder(folder, "source"), a_folder(folder, "other"), folder / "target"
+    targets.bind(other, target)
+    with pytest.raises(Occupied, match="something else is mounted on"):
+        targets.bind(source, target)
+    assert "other" == (target / "file").read_text()
+
+
+def read_only_is_read_only(folder: Path) -> None:
+    source, target = a_folder(folder, "source"), folder / "target"
+    for _ in range(2):
+        targets.bind(source, target, ("noatime", "data=ordered"), readonly=True)
+    assert {"ro", "noatime"} <= set(options_at(target))
+    with pytest.raises(OSError, match="Read-only"):
+        (target / "new").touch()
+    with pytest.raises(Occupied, match="readonly=False is asked for"):
+        targets.bind(source, target)
+    (source / "new").touch()
+
+
+def below_a_read_only_mount_all_is_read_only(folder: Path) -> None:
+    """The kernel gives a bind mount the flags of the mount that it is made from: no conflict of the second call with the first."""
+    source, staging, target = a_folder(folder, "source"), folder / "staging", folder / "target"
+    targets.bind(source, staging, readonly=True)
+    for _ in range(2):
+        targets.bind(staging, target)
+    assert "ro" in options_at(target)
+
+
+def a_link_above_the_target_is_followed(folder: Path) -> None:
+    source = a_folder(folder, "source")
+    (folder / "real").mkdir()
+    (folder / "link").symlink_to("real")
+    target = targets.plain(folder / "link" / "target")
+    assert folder / "real" / "target" == target
+    for _ in range(2):
+        targets.bind(source, target)
+    targets.withdraw(target)
+    assert [] == list((folder / "real").iterdir())
+
+
+def a_device_is_bound_on_a_file(folder: Path) -> None:
+    target = folder / "target"
+    with an_image(folder) as image:
+        device = loops.device(image)
+        assert device == loops.device(image)
+        assert image == loops.backing_of(device.name)
+        for _ in range(2):
+            targets.bind(device, target)
+        assert target.is_block_device()
+        with target.open("wb", buffering=0) as opened:
+            opened.write(b"x" * 4096)
+        loops.flush(image)
+        assert b"x" * 4096 == image.read_bytes()[:4096]
+        targets.withdraw(target)
+        assert not target.exists()
+
+
+def readers_have_a_device_of_their_own(folder: Path) -> None:
+    with an_image(folder) as image:
+        writing, reading = loops.device(image), loops.device(image, readonly=True)
+        assert writing != reading
+        assert {writing, reading} == set(loops.devices(image))
+        with pytest.raises(OSError), reading.open("wb", buffering=0) as opened:
+            opened.write(b"x" * 4096)
+
+
+def a_file_system_is_made_once(folder: Path) -> None:
+    staging = folder / "staging"
+    with an_image(folder) as image:
+        device = loops.device(image)
+        filesystems.mount(device, staging, "ext4", ("noatime",))
+        (staging / "file").write_text("kept")
+        assert "noatime" in options_at(staging)
+        in_bytes, inodes = filesystems.usage(staging)
+        assert in_bytes.total > in_bytes.available > 0 < inodes.total
+        targets.clear(staging)
+        for _ in range(2):
+            filesystems.mount(device, staging)
+        assert "kept" == (staging / "file").read_text()
+        assert "ext4" == filesystems.type_on(device)
+        targets.clear(staging)
+        with pytest.raises(Occupied, match="nothing is formatted over it"):
+            filesystems.mount(device, staging, "xfs")
+        filesystems.mount(device, staging, readonly=True)
+        assert "ro" in options_at(staging)
+        targets.withdraw(staging)
+
+
+def a_file_system_grows_with_its_device(folder: Path) -> None:
+    staging = folder / "staging"
+    with an_image(folder) as image:
+        device = loops.device(image)
+        filesystems.mount(device, staging)
+        before = filesystems.usage(staging)[0].total
+        targets.clear(staging)
+        os.truncate(image, 32 * MIB)
+        for _ in range(2):
+            loops.grow(image)
+            filesystems.grow(device)
+        filesystems.mount(device, staging)
+        assert filesystems.usage(staging)[0].total > before + 8 * MIB
+        targets.withdraw(staging)
+
+
+def a_mounted_file_system_grows_where_the_kernel_allows_it(folder: Path) -> None:
+    """ext4 asks for CAP_SYS_RESOURCE, which a container's root may lack: then the tool's own words come through."""
+    staging = folder / "staging"
+    with an_image(folder) as image:
+        device = loops.device(image)
+        filesystems.mount(device, staging)
+        before = filesystems.usage(staging)[0].total
+        os.truncate(image, 32 * MIB)
+        loops.grow(image)
+        try:
+            if may_use_resources():
+                filesystems.grow(device)
+                assert filesystems.usage(staging)[0].total > before + 8 * MIB
+            else:
+                with pytest.raises(ToolFailed, match="Permission denied to resize filesystem"):
+                    filesystems.grow(device)
+        finally:
+            targets.withdraw(staging)
+
+
+def may_use_resources() -> bool:
+    """True for a process with CAP_SYS_RESOURCE."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff:"))
+    return bool(int(line.split()[1], 16) >> 24 & 1)
+
+
+def another_device_is_not_mounted_over(folder: Path) -> None:
+    staging, source = folder / "staging", a_folder(folder, "source")
+    targets.bind(source, staging)
+    with an_image(folder) as image, pytest.raises(Occupied, match="something else is mounted"):
+        filesystems.mount(loops.device(image), staging)
+
+
+def mounting_is_possible_here(folder: Path) -> None:
+    assert "" == targets.mounting_refusal(folder)
+    assert [] == list(folder.iterdir())
+
+
+SCENES: dict[str, Callable[[Path], None]] = {
+    scene.__name__: scene
+    for scene in (
+        a_folder_is_bound_once,
+        a_target_is_withdrawn_with_all_that_is_mounted_on_it,
+        a_clear_path_stays,
+        what_else_is_mounted_is_left_alone,
+        read_only_is_read_only,
+        below_a_read_only_mount_all_is_read_only,
+        a_link_above_the_target_is_followed,
+        a_device_is_bound_on_a_file,
+        readers_have_a_device_of_their_own,
+        a_file_system_is_made_once,
+        a_file_system_grows_with_its_device,
+        a_mounted_file_system_grows_where_the_kernel_allows_it,
+        another_device_is_not_mounted_over,
+        mounting_is_possible_here,
+    )
+}
+
+if __name__ == "__main__":
+    SCENES[sys.argv[1]](Path(sys.argv[2]))

@@ -1,0 +1,179 @@
+"""Records and names on the disk that nobody would write: the agent starts, says what is wrong, and every other volume goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mooring.api.pods import PODS
+from mooring.node import records
+from mooring.node.layout import BadName, Layout, attachment_name, digest
+from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.node.volume_world import Bound, VolumesWorld
+
+HOSTILE = ["..", "../..", "../../../../outside", "a/../../b", "/etc", "x" * 256, "ä" * 128, "a\0b", "."]
+BROKEN = ["", "{", "[]", "null", '{"driverName":"d1"}', "\0", '{"driverName":1,"volumeHandle":"x"}', '{"a":' * 5000]
+FOREIGN = ['{"driverName":"d1","volumeHandle":"\\ud800","specVolID":"x"}', '{"driverName":"\\udfff","volumeHandle":"h","specVolID":"x"}']
+
+
+def put(folder: Path, text: str) -> None:
+    folder.mkdir(parents=True)
+    (folder / records.NAME).write_text(text)
+
+
+def a_record(spec_name: str, driver: str = "d1", handle: str = "h", mode: str = "Persistent") -> str:
+    name = attachment_name(driver, handle, "n")
+    return json.dumps(records.publish_record(driver, handle, spec_name=spec_name, node="n", attachment=name, mode=mode))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_leads_out_of_its_folder(name: str) -> None:
+    """Slashes become tildes, as in the kubelet; what is still no single folder is refused."""
+    layout = Layout(Path("/r"))
+    try:
+        found = layout.target("uid", name)
+    except BadName:
+        pass
+    else:
+        assert (Path("/r/pods/uid/volumes/kubernetes.io~csi"), "..") == (found.parent.parent, "..")
+        assert found.parent.name not in ("..", ".")
+    with pytest.raises(BadName):
+        layout.pod(name if "/" in name or name in ("..", ".") or "\0" in name or len(name) > 127 else "")
+
+
+async def goes_on(world: VolumesWorld, volume: Bound) -> None:
+    """Another pod gets its volume, and gives it back."""
+    async with world.agent():
+        pod = await world.running_pod(volume)
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.until_called(UNSTAGE)
+
+
+@pytest.mark.parametrize("text", BROKEN + FOREIGN)
+@pytest.mark.parametrize("place", ["pods/uid-old/volumes/kubernetes.io~csi/x", "plugins/kubernetes.io/csi/d1/aa", "block"])
+@in_virtual_time
+async def test_a_broken_record_is_named_and_left_as_it_is(
+    world: VolumesWorld, caplog: pytest.LogCaptureFixture, place: str, text: str
+) -> None:
+    folder = world.layout.block_record_folder("x") if place == "block" else world.layout.root / place
+    put(folder, text)
+    await goes_on(world, await world.volume())
+    assert text == (folder / records.NAME).read_text()
+    assert "put it right" in caplog.text
+    assert str(folder) in caplog.text
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("place", ["pods", "block"])
+@in_virtual_time
+async def test_a_record_with_another_volume_s_name_leads_nowhere(world: VolumesWorld, place: str, name: str) -> None:
+    mode = "Persistent" if place == "pods" else ""
+    if place == "pods":
+        put(world.layout.target("uid-old", "x").parent, a_record(name))
+    else:
+        put(world.layout.block_record_folder("x"), a_record(name, mode=mode))
+    await goes_on(world, await world.volume())
+    assert {"handle-vol"} == {call.request.volume_id for call in world.driver.calls if call.method != "NodeGetCapabilities"}
+
+
+@pytest.mark.parametrize("driver", ["..", "../../..", "/", "x" * 256, "d2"])
+@in_virtual_time
+async def test_a_staging_record_of_another_driver_s_folder_is_not_believed(world: VolumesWorld, driver: str) -> None:
+    folder = world.layout.csi / "d1" / digest("h")
+    put(folder, json.dumps(records.staging_record(driver, "h")))
+    await goes_on(world, await world.volume())
+    assert (folder / records.NAME).is_file()
+    assert {"handle-vol"} == {call.request.volume_id for call in world.driver.calls if call.method != "NodeGetCapabilities"}
+
+
+@pytest.mark.parametrize("driver", ["..", "../../..", "/", "x" * 256, ""])
+@in_virtual_time
+async def test_a_publish_record_with_no_driver_s_name_ends_nothing(world: VolumesWorld, driver: str) -> None:
+    put(world.layout.target("uid-old", "x").parent, a_record("x", driver))
+    await goes_on(world, await world.volume())
+
+
+@in_virtual_time
+async def test_folders_with_names_that_are_no_text_end_nothing(world: VolumesWorld) -> None:
+    world.layout.pods.mkdir(parents=True)
+    for name in (b"\xff\xfe", b"a\nb", b" ", "\u202e".encode(), b"\xc3" * 255):
+        os.makedirs(os.path.join(os.fsencode(world.layout.pods), name, b"volumes", b"kubernetes.io~csi", b"\xff"))
+    await goes_on(world, await world.volume())
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "pipe", "socket", "folder"])
+@in_virtual_time
+async def test_things_in_the_place_of_folders_and_records_are_passed_over(world: VolumesWorld, kind: str) -> None:
+    outside = world.layout.root.parent / "outside"
+    put(outside / "kubernetes.io~csi" / "x", a_record("x"))
+    folder = world.layout.target("uid-old", "x").parent
+    folder.mkdir(parents=True)
+    for path in (folder / records.NAME, world.layout.csi / "d1" / "aa", world.layout.pods / "uid-b"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        match kind:
+            case "file":
+                path.write_text("")
+            case "link":
+                path.symlink_to(outside)
+            case "pipe":
+                os.mkfifo(path)
+            case "socket":
+                os.mknod(path, 0o140600)
+            case "folder":
+                path.mkdir()
+    await goes_on(world, await world.volume())
+    assert (outside / "kubernetes.io~csi" / "x" / records.NAME).is_file()
+
+
+@in_virtual_time
+async def test_a_broken_publish_record_of_a_pod_that_is_there_is_written_anew(world: VolumesWorld) -> None:
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+    folder = world.target(pod, "vol").parent
+    (folder / records.NAME).write_text("{")
+    world.driver.calls.clear()
+    async with world.agent():
+        await world.until_calls(STAGE, PUBLISH)
+        assert "vol" == (world.record(folder) or {})["specVolID"]
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        assert [] == world.left()
+
+
+@pytest.mark.parametrize("text", BROKEN)
+@in_virtual_time
+async def test_a_volume_whose_staging_record_broke_stays_in_use_until_it_is_put_right(world: VolumesWorld, text: str) -> None:
+    """The pod went while the agent was away. Whoever forgets the volume here lets it be detached under its mount."""
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.running_pod(volume)
+    folder = world.staging(volume).parent
+    (folder / records.NAME).write_text(text)
+    await world.users.delete(PODS, pod["metadata"]["name"], "default", grace_period_s=0)
+    world.driver.calls.clear()
+    async with world.agent():
+        await world.until_calls(UNPUBLISH)
+        await world.settle(30.0)
+        assert ([UNPUBLISH], [volume.unique]) == (world.driver.calls_for_volumes(), await world.in_use())
+    world.driver.calls.clear()
+    async with world.agent():  # now the pod's record is gone, too: the Node's own list tells whose folder it is
+        await world.settle(30.0)
+        assert ([], [volume.unique]) == (world.driver.calls_for_volumes(), await world.in_use())
+        records.write(folder, records.staging_record("d1", volume.handle))
+        await world.until_calls(UNSTAGE)
+        await world.settle()
+        assert ([], []) == (world.left(), await world.in_use())
+
+
+@in_virtual_time
+async def test_a_temporary_file_of_a_record_that_was_cut_off_is_removed(world: VolumesWorld) -> None:
+    folder = world.layout.target("uid-old", "x").parent
+    folder.mkdir(parents=True)
+    (folder / f".{records.NAME}.tmp").write_text('{"driver')
+    await goes_on(world, await world.volume())
+    assert not world.layout.pod("uid-old").exists()

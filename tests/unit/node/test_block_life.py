@@ -1,0 +1,195 @@
+"""Raw devices: the files, links and locks around a driver's device come with the pod and go with it. Their mode is a fake; see the real
+mounts for the rest."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+
+import pytest
+
+from mooring.api.pods import PODS
+from mooring.csi.codes import Code
+from mooring.mounts import system
+from mooring.node.volumes import block_files
+from tests.support.fake_mounts import FakeTools
+from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.scripted_driver import Fail, Lose
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.node.volume_world import METADATA, NODE, Bound, VolumesWorld
+
+
+@pytest.fixture
+def tools(world: VolumesWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTools:
+    tools = FakeTools(world.mounts, tmp_path / "block")
+    monkeypatch.setattr(system, "run", tools.run)
+    monkeypatch.setattr(system, "_BLOCK", tools.block)
+    monkeypatch.setattr(block_files, "stat", types.SimpleNamespace(S_ISBLK=lambda mode: True))
+    return tools
+
+
+async def running(world: VolumesWorld) -> tuple[Bound, dict[str, object]]:
+    volume = await world.volume(mode="Block", modes=("ReadWriteMany",))
+    return volume, await world.running_pod(volume, devices=True)
+
+
+@in_virtual_time
+async def test_BLK1_the_life_of_a_raw_device(world: VolumesWorld, tools: FakeTools) -> None:
+    async with world.agent():
+        volume = await world.volume(mode="Block")
+        pod = await world.running_pod(volume, devices=True)
+        uid, layout = pod["metadata"]["uid"], world.layout
+        stage, publish = world.request(STAGE), world.request(PUBLISH)
+        top = layout.csi / "volumeDevices"
+        assert (str(top / "staging" / "vol"), str(top / "staging" / "vol"), str(top / "publish" / "vol" / uid)) == (
+            stage.staging_target_path,
+            publish.staging_target_path,
+            publish.target_path,
+        )
+        assert METADATA == dict(stage.publish_context) == dict(publish.publish_context)
+        assert stage.volume_capability.HasField("block")
+        assert publish.volume_capability.HasField("block")
+        assert {
+            "attachmentID": volume.attachment,
+            "driverName": "d1",
+            "nodeName": NODE,
+            "specVolID": "vol",
+            "volumeHandle": volume.handle,
+        } == world.record(top / "vol" / "data")
+        link = layout.pods / uid / "volumeDevices" / "kubernetes.io~csi" / "vol"
+        assert top / "publish" / "vol" / uid == link.readlink()
+        assert [str(top / "vol" / "dev" / uid)] == world.mounts.points == tools.backing_files
+        told = [message for _, reason, message, _ in await world.events(pod["metadata"]["name"]) if reason == "SuccessfulMountVolume"]
+        assert [
+            f'MapVolume.MapPodDevice succeeded for volume "vol" globalMapPath "{top / "vol" / "dev"}"',
+            f'MapVolume.MapPodDevice succeeded for volume "vol" volumeMapPath "{link.parent}"',
+        ] == sorted(told)
+        await world.delete_pod(pod)
+        await world.until_calls(STAGE, PUBLISH, UNPUBLISH, UNSTAGE)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.settle()
+        assert ([], [], []) == (world.left(), world.mounts.points, tools.backing_files)
+        assert [] == await world.in_use()
+
+
+@in_virtual_time
+async def test_BLK1_two_pods_share_a_device(world: VolumesWorld, tools: FakeTools) -> None:
+    async with world.agent():
+        volume, first = await running(world)
+        second = await world.running_pod(volume, devices=True)
+        assert 2 == len(tools.backing_files)
+        await world.delete_pod(first)  # type: ignore[arg-type]
+        await world.until_calls(STAGE, PUBLISH, PUBLISH, UNPUBLISH)
+        assert [str(world.layout.block_map("vol") / second["metadata"]["uid"])] == world.mounts.points
+        await world.delete_pod(second)
+        await world.until_calls(STAGE, PUBLISH, PUBLISH, UNPUBLISH, UNPUBLISH, UNSTAGE)
+        await world.settle()
+        assert ([], []) == (world.left(), tools.backing_files)
+
+
+@in_virtual_time
+async def test_BLK1_a_restart_finds_the_device_again(world: VolumesWorld, tools: FakeTools) -> None:
+    async with world.agent():
+        volume, pod = await running(world)
+    world.driver.calls.clear()
+    async with world.agent():
+        await world.until_calls(STAGE, PUBLISH)
+        await world.settle(5.0)
+        assert (1, 1) == (len(tools.backing_files), len(world.mounts.points))
+    await world.users.delete(PODS, "pod1", "default", grace_period_s=0)
+    world.driver.calls.clear()
+    async with world.agent():
+        await world.until_calls(UNPUBLISH, UNSTAGE)
+        await world.settle()
+        assert ([], [], [], []) == (world.left(), world.mounts.points, tools.backing_files, await world.in_use())
+    assert (volume.name, "pod1") == ("vol", pod["metadata"]["name"])  # type: ignore[index]
+
+
+@in_virtual_time
+async def test_BLK1_a_driver_that_does_not_stage(world: VolumesWorld, tools: FakeTools) -> None:
+    world.driver.able = ()
+    async with world.agent():
+        _, pod = await running(world)
+        await world.delete_pod(pod)  # type: ignore[arg-type]
+        await world.until_calls(PUBLISH, UNPUBLISH)
+        await world.settle()
+        assert ([], [], await world.in_use()) == (world.left(), tools.backing_files, [])
+
+
+@in_virtual_time
+async def test_BLK3_a_stage_that_failed_for_good_leaves_no_folder(world: VolumesWorld, tools: FakeTools) -> None:
+    world.driver.always(STAGE, Fail(Code.INTERNAL))
+    async with world.agent():
+        pod = await world.pod(await world.volume(mode="Block"), devices=True)
+        message = await world.until_told(pod, "MapVolume.SetUpDevice failed", "FailedMapVolume")
+        assert 'for volume "vol"' in message
+        await world.settle()
+        assert [] == world.left()
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        assert {STAGE} == set(world.driver.calls_for_volumes())
+
+
+@in_virtual_time
+async def test_a_stage_of_a_device_that_may_have_happened_is_taken_back(world: VolumesWorld, tools: FakeTools) -> None:
+    world.driver.always(STAGE, Lose(Code.UNAVAILABLE))
+    async with world.agent():
+        pod = await world.pod(await world.volume(mode="Block"), devices=True)
+        await world.until_called(STAGE, 2)
+        await world.delete_pod(pod)
+        await world.until_called(UNSTAGE)
+        await world.settle()
+        assert [] == world.left()
+
+
+@pytest.mark.parametrize("tool", ["mount", "losetup"])
+@in_virtual_time
+async def test_a_device_that_can_t_be_mapped_is_told_and_taken_back(world: VolumesWorld, tools: FakeTools, tool: str) -> None:
+    tools.fails.add(tool)
+    async with world.agent():
+        pod = await world.pod(await world.volume(mode="Block"), devices=True)
+        await world.until_told(pod, f"{tool} ", "FailedMapVolume")
+        assert "Pending" == (await world.get(PODS, pod["metadata"]["name"]))["status"]["phase"]
+        tools.fails.clear()
+        await world.shown(PODS, pod["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running")
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.settle()
+        assert ([], [], []) == (world.left(), world.mounts.points, tools.backing_files)
+
+
+@in_virtual_time
+async def test_a_device_that_can_t_be_unmapped_stays_known(world: VolumesWorld, tools: FakeTools) -> None:
+    async with world.agent():
+        volume, pod = await running(world)
+        tools.fails.add("umount")
+        await world.delete_pod(pod)  # type: ignore[arg-type]
+        await world.settle(10.0)
+        assert (UNPUBLISH in world.driver.calls_for_volumes(), [volume.unique]) == (False, await world.in_use())
+        tools.fails.clear()
+        await world.until_calls(STAGE, PUBLISH, UNPUBLISH, UNSTAGE)
+        await world.settle()
+        assert [] == world.left()
+
+
+@in_virtual_time
+async def test_a_republished_device_stays_the_pod_s_when_the_driver_refuses(world: VolumesWorld, tools: FakeTools) -> None:
+    await world.no_attach(requiresRepublish=True)
+    async with world.agent():
+        volume = await world.volume(mode="Block", attached=False)
+        pod = await world.running_pod(volume, devices=True)
+        world.driver.always(PUBLISH, Fail(Code.INTERNAL))
+        await world.until_told(pod, "MapVolume.MapPodDevice failed", "FailedMapVolume")
+        assert [1] == [len(list(world.node.published()))]
+
+
+@in_virtual_time
+async def test_something_that_is_no_device_is_not_mapped(world: VolumesWorld, tools: FakeTools, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_files, "stat", types.SimpleNamespace(S_ISBLK=lambda mode: False))
+    async with world.agent():
+        pod = await world.pod(await world.volume(mode="Block"), devices=True)
+        await world.until_told(pod, "it is no block device", "FailedMapVolume")
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.settle()
+        assert ([], []) == (world.left(), tools.backing_files)

@@ -1,0 +1,217 @@
+"""The node's part in growing a volume that pods use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.pods import PODS
+from mooring.csi.codes import Code
+from mooring.kube.errors import Conflict
+from tests.support.builders import a_secret
+from tests.support.node_driver import EXPAND, NODE_RPC, PUBLISH, STAGE
+from tests.support.scripted_driver import Fail
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.node.volume_world import Bound, VolumesWorld
+
+GiB = 1 << 30
+ABLE = (NODE_RPC.STAGE_UNSTAGE_VOLUME, NODE_RPC.EXPAND_VOLUME)
+PENDING = {"allocatedResources": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": "NodeResizePending"}}
+WAITS = {"type": "FileSystemResizePending", "status": "True"}
+
+
+async def grown(world: VolumesWorld, volume: Bound, status: dict[str, Any] | None = None) -> None:
+    """As the resizer leaves the claim: the PersistentVolume has the size, the rest is the node's."""
+    await world.patch(PERSISTENT_VOLUMES, volume.name, {"spec": {"capacity": {"storage": "2Gi"}}})
+    await world.patch_claim(volume.name, PENDING | {"conditions": [WAITS]} if status is None else status)
+
+
+async def touch(world: VolumesWorld, pod: dict[str, Any]) -> None:
+    """The pod is looked at again, as the kubelet does now and then."""
+    await world.patch(PODS, pod["metadata"]["name"], {"metadata": {"labels": {"touched": "yes"}}})
+
+
+async def status_of(world: VolumesWorld, volume: Bound) -> dict[str, Any]:
+    return dict((await world.get(PERSISTENT_VOLUME_CLAIMS, volume.name))["status"])
+
+
+@in_virtual_time
+async def test_EXP1_a_volume_grows_under_its_pod(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    await world.create(a_secret("key", {"k": "dg=="}))
+    async with world.agent():
+        volume = await world.volume(nodeExpandSecretRef={"name": "key", "namespace": "default"}, pv={"mountOptions": ["a"]})
+        pod = await world.running_pod(volume)
+        gate = world.driver.gate(EXPAND)
+        await grown(world, volume)
+        await touch(world, pod)
+        await world.until_called(EXPAND)
+        assert {"storage": "NodeResizeInProgress"} == (await status_of(world, volume))["allocatedResourceStatuses"]
+        gate.set()
+        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        status = await status_of(world, volume)
+        assert ({}, []) == (status.get("allocatedResourceStatuses") or {}, status.get("conditions") or [])
+        request = world.request(EXPAND)
+        assert (str(world.target(pod, "vol")), str(world.staging(volume)), 2 * GiB, 0) == (
+            request.volume_path,
+            request.staging_target_path,
+            request.capacity_range.required_bytes,
+            request.capacity_range.limit_bytes,
+        )
+        assert ({"k": "v"}, ["a"]) == (dict(request.secrets), list(request.volume_capability.mount.mount_flags))
+        await world.settle(200.0)
+        await world.until_calls(STAGE, PUBLISH, EXPAND)
+        await world.until_told(pod, 'MountVolume.NodeExpandVolume succeeded for volume "vol" n', "FileSystemResizeSuccessful")
+
+
+@in_virtual_time
+async def test_EXP1_both_the_pod_and_its_claim_are_told(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.running_pod(volume)
+        await grown(world, volume)
+        await touch(world, pod)
+        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        await world.recorder.drain(10.0)
+        told = {event["involvedObject"]["kind"] for event in await world.list(EVENTS) if event["reason"] == "FileSystemResizeSuccessful"}
+        assert {"Pod", "PersistentVolumeClaim"} == told
+
+
+@in_virtual_time
+async def test_EXP1_a_volume_that_grew_while_nobody_used_it_grows_when_it_is_mounted(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume)
+        await world.running_pod(volume)
+        await world.until_calls(STAGE, PUBLISH, EXPAND)
+        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+
+
+@in_virtual_time
+async def test_EXP1_a_write_that_met_another_is_made_again(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume)
+        world.cluster.refuse("patch persistentvolumeclaims/status", error=Conflict("moved"))
+        await world.running_pod(volume)
+        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+
+
+@in_virtual_time
+async def test_a_growth_that_was_under_way_at_a_crash_is_finished(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    gate = world.driver.gate(EXPAND)
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume)
+        await world.pod(volume)
+        await world.until_called(EXPAND)
+    gate.set()
+    async with world.agent():
+        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+
+
+@pytest.mark.parametrize("code", [Code.OUT_OF_RANGE, Code.INVALID_ARGUMENT, Code.NOT_FOUND])
+@in_virtual_time
+async def test_EXP2_what_can_t_be_done_is_handed_back_to_the_controller(world: VolumesWorld, code: Code) -> None:
+    world.driver.able = ABLE
+    world.driver.always(EXPAND, Fail(code, "too big"))
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.running_pod(volume)
+        await grown(world, volume)
+        await touch(world, pod)
+        await world.until_called(EXPAND)
+        await world.settle(300.0)
+        status = await status_of(world, volume)
+        assert {"storage": "NodeResizeInfeasible"} == status["allocatedResourceStatuses"]
+        (condition,) = [one for one in status["conditions"] if one["type"] == "NodeResizeError"]
+        assert ("True", True) == (condition["status"], "too big" in condition["message"])
+        assert 1 == len(world.driver.made(EXPAND)), "it waits for the controller"
+        assert "1Gi" == status["capacity"]["storage"]
+        await world.until_told(pod, "too big", "VolumeResizeFailed")
+
+
+@in_virtual_time
+async def test_EXP4_a_volume_in_use_is_not_asked_for_again_until_it_has_left(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    world.driver.always(EXPAND, Fail(Code.FAILED_PRECONDITION, "in use"))
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume)
+        pod = await world.running_pod(volume)
+        await world.until_called(EXPAND)
+        await world.settle(500.0)
+        assert 1 == len(world.driver.made(EXPAND))
+        assert "Running" == (await world.get(PODS, pod["metadata"]["name"]))["status"]["phase"]
+        assert "in use" in str((await status_of(world, volume))["conditions"])
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.settle(5.0)
+        world.driver.forget_scripts()
+        await world.running_pod(volume)
+        await world.until_called(EXPAND, 2)
+
+
+@pytest.mark.parametrize("code", [Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.ABORTED])
+@in_virtual_time
+async def test_a_growth_that_may_be_under_way_is_tried_again_and_not_blamed(world: VolumesWorld, code: Code) -> None:
+    """The kubelet writes a condition here, and with another size wanted gives up."""
+    world.driver.able = ABLE
+    world.driver.script(EXPAND, *[Fail(code)] * 3)
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume)
+        await world.pod(volume)
+        await world.until_called(EXPAND, 3)
+        assert [] == [one for one in (await status_of(world, volume)).get("conditions", []) if one["type"] == "NodeResizeError"]
+        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+
+
+@in_virtual_time
+async def test_a_driver_that_can_t_expand_is_not_asked(world: VolumesWorld) -> None:
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume)
+        await world.running_pod(volume)
+        await world.settle(60.0)
+        assert [STAGE, PUBLISH] == world.driver.calls_for_volumes()
+
+
+@in_virtual_time
+async def test_pods_that_only_read_grow_nothing(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume)
+        await world.running_pod(volume, read_only=True)
+        await world.settle(60.0)
+        assert [STAGE, PUBLISH] == world.driver.calls_for_volumes()
+
+
+@in_virtual_time
+async def test_an_old_resizer_s_claim_is_compared_by_size(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume, {"conditions": [WAITS]})
+        await world.running_pod(volume)
+        await world.until_calls(STAGE, PUBLISH, EXPAND)
+        status = await status_of(world, volume)
+        assert ("2Gi", []) == (status["capacity"]["storage"], status.get("conditions") or [])
+
+
+@in_virtual_time
+async def test_a_growth_is_seen_without_any_change_of_the_pod(world: VolumesWorld) -> None:
+    """Within the time in which the kubelet looks at its pods again."""
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume()
+        await world.running_pod(volume)
+        await grown(world, volume)
+        await world.until_called(EXPAND)

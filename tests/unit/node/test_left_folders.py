@@ -1,0 +1,112 @@
+"""Folders that an agent has begun, or not quite removed, when it was killed: the next one removes them, as far as nothing is in them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mooring.node import records
+from mooring.node.layout import Layout
+from mooring.node.volumes.files import VolumeFiles
+from mooring.node.volumes.found import remove_pod_folder, remove_unrecorded
+from tests.support.fake_mounts import FakeMounts
+from tests.unit.node.volume_world import VolumesWorld
+
+UNFINISHED = ".vol_data.json.tmp"
+
+
+@pytest.fixture
+def mounts(world: VolumesWorld) -> FakeMounts:
+    return world.mounts
+
+
+@pytest.fixture
+def layout(world: VolumesWorld) -> Layout:
+    return world.layout
+
+
+def below(layout: Layout) -> list[str]:
+    """All that is there but the folders that stay."""
+    stays = {layout.csi, *layout.csi.parents, layout.csi / "d1", layout.block, layout.block / "staging", layout.block / "publish"}
+    return sorted(str(path.relative_to(layout.root)) for path in layout.root.rglob("*") if path not in stays)
+
+
+def made(*folders: Path) -> None:
+    for folder in folders:
+        folder.mkdir(parents=True)
+
+
+def test_folders_without_a_record_go(layout: Layout) -> None:
+    begun, ended = layout.staging("d1", "begun"), layout.staging("d1", "ended").parent
+    made(begun, ended, layout.block_record_folder("b1"), layout.block_staging("b2"), layout.block_volume("b2"), layout.block_map("b3"))
+    made(layout.block_publish("b3", "pod").parent)
+    (begun.parent / UNFINISHED).write_text("{")
+    (layout.block_record_folder("b1") / UNFINISHED).write_text("{")
+    remove_unrecorded(layout)
+    assert [] == below(layout)
+
+
+def test_what_has_a_record_or_a_mount_or_content_stays(layout: Layout, mounts: FakeMounts) -> None:
+    recorded, mounted, full, broken = (layout.staging("d1", name) for name in ("recorded", "mounted", "full", "broken"))
+    made(recorded, full, broken, layout.block_record_folder("b1"))
+    records.write(recorded.parent, records.staging_record("d1", "recorded"))
+    records.write(layout.block_record_folder("b1"), records.staging_record("d1", "b1"))
+    mounts.mount(mounted)
+    (full / "file").write_text("a user's")
+    (broken.parent / records.NAME).write_text("{")
+    before = below(layout)
+    remove_unrecorded(layout)
+    assert before == below(layout)
+
+
+def test_the_folder_of_a_pod_goes_with_a_record_that_was_not_finished(layout: Layout) -> None:
+    folder = layout.target("uid", "v").parent
+    made(folder)
+    (folder / UNFINISHED).write_text("{")
+    remove_pod_folder(layout, "uid")
+    assert not layout.pod("uid").exists()
+
+
+def test_the_folder_of_a_pod_stays_with_a_record(layout: Layout) -> None:
+    folder = layout.target("uid", "v").parent
+    made(folder)
+    (folder / records.NAME).write_text("{")
+    with pytest.raises(records.BadRecord):
+        remove_pod_folder(layout, "uid")
+    assert (folder / records.NAME).exists()
+
+
+def test_a_mount_is_not_looked_into_when_its_volume_is_begun_again(
+    layout: Layout, mounts: FakeMounts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging = layout.staging("d1", "v")
+    mounts.mount(staging)
+    touched: list[Path] = []
+    for name in ("mkdir", "chmod", "stat"):
+        monkeypatch.setattr(Path, name, lambda path, *args, **options: touched.append(path))
+    VolumeFiles().begin(staging.parent, records.staging_record("d1", "v"), staging.name)
+    assert staging not in touched
+
+
+def test_work_that_hangs_does_not_keep_the_process_from_its_end() -> None:
+    """In a process of its own: it is the interpreter that would wait."""
+    code = """
+import asyncio, time
+from mooring.node.volumes.threads import Threads
+
+async def main():
+    threads = Threads()
+    for work in (lambda: 1, lambda: 1 / 0, lambda: time.sleep(1000)):
+        try:
+            print(await threads.run("d1", work, limit_s=0.1))
+        except (ZeroDivisionError, TimeoutError) as error:
+            print(type(error).__name__)
+    threads.close()
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ["1", "ZeroDivisionError", "TimeoutError"] == done.stdout.split()

@@ -1,0 +1,124 @@
+"""The usage of volumes: who is asked, with what, and what becomes of the answer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from mooring.csi.codes import Code
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.node.metrics import NodeMetrics
+from mooring.node.volumes.stats import PERIOD_S, Asked, Usage, UsageMetrics, VolumeStats
+from tests.support.cluster_world import metric
+from tests.support.node_driver import NODE_RPC, STATS, NodeDriver
+from tests.support.scripted_driver import Fail, Wait
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.node.volume_world import VolumesWorld
+
+ABLE = (NODE_RPC.STAGE_UNSTAGE_VOLUME, NODE_RPC.GET_VOLUME_STATS)
+BYTES = csi.VolumeUsage(unit=csi.VolumeUsage.BYTES, total=10, available=4, used=6)
+
+
+class StatsWorld:
+    """told: what was said to be abnormal."""
+
+    def __init__(self, world: VolumesWorld) -> None:
+        self.world = world
+        self.told: list[tuple[str, str]] = []
+        metrics = world.metrics.once(NodeMetrics)
+        self.stats = VolumeStats(
+            world.drivers, world.node.published, self._abnormal, metrics, clock=world.clock, randomness=world.randomness
+        )
+
+    def _abnormal(self, asked: Asked, text: str) -> None:
+        self.told.append((asked.handle, text))
+
+    @property
+    def usages(self) -> dict[str, Usage]:
+        return {asked.handle: usage for asked, usage in self.stats.usages.items()}
+
+
+@asynccontextmanager
+async def asking(world: VolumesWorld, *, able: tuple[int, ...] = ABLE) -> AsyncIterator[StatsWorld]:
+    """A pod with a volume."""
+    world.driver.able = able
+    async with world.agent():
+        await world.running_pod(await world.volume())
+        yield StatsWorld(world)
+
+
+@in_virtual_time
+async def test_STA1_a_driver_without_statistics_is_not_asked(world: VolumesWorld) -> None:
+    async with asking(world, able=ABLE[:1]) as stats:
+        await stats.stats.ask_all()
+        assert ({}, [], []) == (stats.usages, world.driver.made(STATS), stats.told)
+
+
+@in_virtual_time
+async def test_STA1_a_driver_that_does_not_know_the_call_is_no_error(world: VolumesWorld, caplog: pytest.LogCaptureFixture) -> None:
+    async with asking(world) as stats:
+        world.driver.always(STATS, Fail(Code.UNIMPLEMENTED))
+        await stats.stats.ask_all()
+        assert {} == stats.usages
+        assert "No usage" not in caplog.text
+
+
+@in_virtual_time
+async def test_the_driver_is_asked_with_the_path_in_the_pod(world: VolumesWorld) -> None:
+    async with asking(world) as stats:
+        world.driver.usage = csi.NodeGetVolumeStatsResponse(usage=[BYTES])
+        await stats.stats.ask_all()
+        request = world.request(STATS)
+        assert ("handle-vol", True, "") == (request.volume_id, request.volume_path.endswith("/vol/mount"), request.staging_target_path)
+        assert {"handle-vol": Usage(10, 4, 6)} == stats.usages
+        world.metrics.once(UsageMetrics).show("n", lambda: stats.stats.usages)
+        labels = {"namespace": "default", "persistentvolumeclaim": "vol"}
+        assert 4.0 == metric(world.metrics, "kubelet_volume_stats_available_bytes", **labels)
+
+
+@in_virtual_time
+async def test_STA2_an_answer_without_usage_and_condition_is_an_error_and_the_last_one_stays(world: VolumesWorld) -> None:
+    async with asking(world) as stats:
+        world.driver.usage = csi.NodeGetVolumeStatsResponse(usage=[BYTES])
+        await stats.stats.ask_all()
+        world.driver.usage = csi.NodeGetVolumeStatsResponse()
+        await stats.stats.ask_all()
+        assert {"handle-vol": Usage(10, 4, 6)} == stats.usages
+        assert 2 == len(world.driver.made(STATS))
+
+
+@in_virtual_time
+async def test_a_volume_that_is_not_well_is_told(world: VolumesWorld) -> None:
+    async with asking(world) as stats:
+        world.driver.usage = csi.NodeGetVolumeStatsResponse(volume_condition=csi.VolumeCondition(abnormal=True, message="smoke"))
+        await stats.stats.ask_all()
+        assert [("handle-vol", "smoke")] == stats.told
+
+
+@in_virtual_time
+async def test_a_driver_that_hangs_does_not_hold_up_the_others(world: VolumesWorld) -> None:
+    async with asking(world) as stats:
+        other = NodeDriver(world.mounts, "d2", ABLE)
+        other.usage = csi.NodeGetVolumeStatsResponse(usage=[BYTES])
+        await world.register(other)
+        await world.running_pod(await world.volume("other", driver="d2"))
+        world.driver.always(STATS, Wait(1000.0))
+        async with world.running(stats.stats.ask_all()):
+            await world.settle(5.0)
+            assert {"handle-other": Usage(10, 4, 6)} == stats.usages
+            await world.settle(120.0)
+
+
+@in_virtual_time
+async def test_it_asks_again_and_again_and_forgets_what_has_gone(world: VolumesWorld) -> None:
+    async with asking(world) as stats, world.running(stats.stats.run()):
+        world.driver.usage = csi.NodeGetVolumeStatsResponse(usage=[BYTES])
+        await world.until_called(STATS, 3)
+        starts = [call.started_s for call in world.driver.made(STATS)]
+        assert all(PERIOD_S <= after - before <= 2 * PERIOD_S for before, after in itertools.pairwise(starts))
+        await world.delete_pod({"metadata": {"name": "pod1"}})
+        await world.settle(2 * PERIOD_S + 1)
+        assert {} == stats.usages
