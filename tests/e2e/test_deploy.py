@@ -21,7 +21,8 @@ from tests.support.real import binary
 from tests.unit.test_images import image, targets
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
-PARTS = sorted(path.parent.name for path in DEPLOY.rglob("kustomization.yaml"))
+PARTS = sorted(path.parent.name for path in DEPLOY.rglob("deployment.yaml"))
+"""Those of the whole cluster; tests/e2e/test_deploy_node.py has the one of each node."""
 NAMESPACE = "storage"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 CONTROLLERS = ("deployment-controller", "replicaset-controller", "root-ca-certificate-publisher-controller", "garbage-collector-controller")

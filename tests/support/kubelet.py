@@ -1,8 +1,8 @@
 """The kubelet's part for tests of manifests: containers as processes, probed as their pods say, told in the pods' status.
 
 What a pod brings is used as it stands: its arguments, its variables, its volumes, a token of its account that is bound to it. In place of
-network and file system each pod has a loopback address of its own, on which its containers share the ports, and folders for its volumes.
-A container that ends is a failed test.
+network and file system each pod has a loopback address of its own, on which its containers share the ports, and folders for its volumes;
+those of the host are below one folder of the node. A container that ends is a failed test.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ Commands = Callable[[str, Path], Sequence[str | Path]]
 
 
 class Kubelet:
-    """Of one node. `step` does what is to be done now; call it from the thread that the processes shall live with."""
+    """Of one node. `step` does what is due; call it from the thread that the processes shall live with. host: the node's root folder."""
 
     def __init__(self, plane: ControlPlane, commands: Commands, folder: Path, node: str = "node-1") -> None:
         self._plane, self._commands, self._folder, self.node = plane, commands, folder, node
+        self.host = folder / "host"
+        self.host.mkdir()
         self._pods: dict[str, RunningPod] = {}
         self._made = 0
 
@@ -88,11 +90,14 @@ class Kubelet:
         folder.mkdir()
         port = urlsplit(self._plane.server).port or 0  # nobody else has this one now, nor these addresses
         address = f"127.{port >> 8}.{port & 255}.{self._made}"
-        return RunningPod(pod, address, folder, self._login(pod, folder), self._commands)
+        return RunningPod(pod, address, folder, self._login(pod, folder), self._commands, self.host)
 
     def _login(self, pod: Json, folder: Path) -> Path:
-        """A kubeconfig with what the pod's own projected volume would hold."""
-        (projected,) = (one["projected"]["sources"] for one in pod["spec"]["volumes"] if one["name"].startswith("kube-api-access-"))
+        """A kubeconfig with what the pod's own projected volume would hold. For a pod that has none the file is missing."""
+        found = [one["projected"]["sources"] for one in pod["spec"]["volumes"] if one["name"].startswith("kube-api-access-")]
+        if not found:
+            return folder / "kubeconfig"
+        (projected,) = found
         (authority,) = (source["configMap"]["name"] for source in projected if "configMap" in source)
         meta, spec = pod["metadata"], pod["spec"]
         own = f"/api/v1/namespaces/{meta['namespace']}"
@@ -141,16 +146,20 @@ class Kubelet:
 class RunningPod:
     """The processes of one pod. told: the status that the API server has of us."""
 
-    def __init__(self, pod: Json, address: str, folder: Path, kubeconfig: Path, commands: Commands) -> None:
+    def __init__(self, pod: Json, address: str, folder: Path, kubeconfig: Path, commands: Commands, host: Path) -> None:
         self._pod, self._address = pod, address
         self.told: Json = {}
         self.programs: dict[str, Program] = {}
+        self._of_host = {one["hostPath"]["path"]: host_folder(host, one["hostPath"]) for one in pod["spec"]["volumes"] if "hostPath" in one}
         self._volumes = {one["name"]: folder / one["name"] for one in pod["spec"]["volumes"] if "emptyDir" in one}
         for path in self._volumes.values():
             path.mkdir()
+        self._volumes |= {one["name"]: self._of_host[one["hostPath"]["path"]] for one in pod["spec"]["volumes"] if "hostPath" in one}
         for container in pod["spec"]["containers"]:
-            command = [*commands(container["image"], kubeconfig), *(self._here(container, word) for word in container.get("args", ()))]
-            env = {**os.environ, **self._variables(container), "KUBECONFIG": str(kubeconfig)}
+            variables = self._variables(container)
+            words = (self._here(container, _filled_in(word, variables)) for word in container.get("args", ()))
+            command = [*commands(container["image"], kubeconfig), *words]
+            env = {**os.environ, **variables, "KUBECONFIG": str(kubeconfig)}
             self.programs[container["name"]] = Program(command, folder / f"{container['name']}.log", env)
 
     def status(self) -> Json:
@@ -186,15 +195,35 @@ class RunningPod:
         return all(_answers(f"http://{self._address}:{ports[probe['port']]}{probe['path']}") for probe in probes)
 
     def _here(self, container: Json, word: str) -> str:
-        """An argument with the pod's folders and address in it."""
-        for mount in container.get("volumeMounts", ()):
-            if mount["name"] in self._volumes:
-                word = re.sub(rf"{mount['mountPath']}(?=/|$)", str(self._volumes[mount["name"]]), word)
+        """An argument with the pod's folders, the host's folders and the pod's address in it."""
+        mounted = {
+            mount["mountPath"]: self._volumes[mount["name"]]
+            for mount in container.get("volumeMounts", ())
+            if mount["name"] in self._volumes
+        }
+        folders = {**self._of_host, **mounted}
+        if folders:
+            any_of_them = "|".join(re.escape(path) for path in sorted(folders, key=len, reverse=True))
+            word = re.sub(rf"({any_of_them})(?=/|$)", lambda found: str(folders[found[1]]), word)
         return re.sub(r"=:(\d+)$", rf"={self._address}:\1", word)
 
     def _variables(self, container: Json) -> Mapping[str, str]:
         fields = {f"metadata.{key}": self._pod["metadata"][key] for key in ("name", "namespace")}
+        fields["spec.nodeName"] = self._pod["spec"]["nodeName"]
         return {one["name"]: fields[one["valueFrom"]["fieldRef"]["fieldPath"]] for one in container.get("env", ())}
+
+
+def host_folder(host: Path, volume: Json) -> Path:
+    """Where a path of the host is. Raises AssertionError for one that has to be there and is not."""
+    path = host / volume["path"].lstrip("/")
+    if volume.get("type") == "DirectoryOrCreate":
+        path.mkdir(parents=True, exist_ok=True)
+    assert path.is_dir(), f"{volume['path']} is no folder of this node"
+    return path
+
+
+def _filled_in(word: str, variables: Mapping[str, str]) -> str:
+    return re.sub(r"\$\((\w+)\)", lambda found: variables[found[1]], word)
 
 
 def _answers(url: str) -> bool:

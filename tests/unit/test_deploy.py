@@ -12,7 +12,7 @@ import yaml
 from mooring.api.quantity import parse_quantity
 from tests.support.builders import Json
 from tests.support.rights import deployed
-from tests.unit.test_images import containers
+from tests.unit.test_images import containers, workload
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = sorted(path.parent.name for path in (ROOT / "deploy").rglob("kustomization.yaml"))
@@ -35,8 +35,8 @@ def test_no_object_is_in_two_folders_but_the_namespace() -> None:
     assert [{("Namespace", "storage")}] * len(shared) == shared
 
 
-def test_no_deployment_selects_the_pods_of_another() -> None:
-    found = [one["spec"] for part in PARTS for one in objects(part) if one["kind"] == "Deployment"]
+def test_no_workload_selects_the_pods_of_another() -> None:
+    found = [one["spec"] for part in PARTS for one in objects(part) if one["kind"] in ("Deployment", "DaemonSet")]
     selected = [tuple(spec["selector"]["matchLabels"].items()) for spec in found]
     assert len(PARTS) == len(set(selected))
     assert selected == [tuple(spec["template"]["metadata"]["labels"].items()) for spec in found]
@@ -61,15 +61,26 @@ def _but_for_the_port(container: Json) -> Json:
     return {**container, **probes, "ports": [], "args": [word for word in container["args"] if word != listens]}
 
 
-def test_ports_in_one_pod_do_not_collide() -> None:
-    ports = [port for container in containers("controller") for port in container["ports"]]
+@pytest.mark.parametrize("part", ["controller", "node"])
+def test_ports_in_one_pod_do_not_collide(part: str) -> None:
+    found = workload(ROOT / "deploy" / part)["spec"]["template"]["spec"]["containers"]
+    ports = [port for container in found for port in container.get("ports", ())]
     assert len(ports) == len({port["containerPort"] for port in ports}) == len({port["name"] for port in ports})
+
+
+def test_the_driver_of_a_node_is_probed_at_the_liveness_probe() -> None:
+    driver, registrar, probe = workload(ROOT / "deploy" / "node")["spec"]["template"]["spec"]["containers"]
+    assert {"path": "/healthz", "port": "healthz"} == driver["livenessProbe"]["httpGet"]
+    assert [f"--http-endpoint=:{port['containerPort']}" for port in driver["ports"]] == [probe["args"][-1]]
+    assert [f"--http-endpoint=:{port['containerPort']}" for port in registrar["ports"]] == [registrar["args"][-1]]
 
 
 MEASURED = {
     "csi-attacher": "## Attaching",
     "csi-provisioner": "## Provisioning",
     "binder": "### Idle, flags as shipped: 5000 claims",
+    "csi-node-driver-registrar": "### Registrar",
+    "livenessprobe": "### Liveness probe",
 }
 """Where bench/RESULTS.md has a container's memory."""
 

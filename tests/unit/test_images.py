@@ -38,9 +38,17 @@ def image(target: str) -> str:
     return "mooring" if target == "mooring" else f"mooring-{target}"
 
 
+def workload(folder: Path) -> dict[str, Any]:
+    """The Deployment or DaemonSet of a folder, as it has it."""
+    (file,) = (path for path in (folder / "deployment.yaml", folder / "daemonset.yaml") if path.exists())
+    (found,) = yaml.safe_load_all(file.read_text())
+    result: dict[str, Any] = found
+    return result
+
+
 def containers(part: str) -> list[dict[str, Any]]:
-    (deployment,) = yaml.safe_load_all((ROOT / "deploy" / part / "deployment.yaml").read_text())
-    made: list[dict[str, Any]] = [one for one in deployment["spec"]["template"]["spec"]["containers"] if one["image"] != "DRIVER"]
+    found = workload(ROOT / "deploy" / part)["spec"]["template"]["spec"]["containers"]
+    made: list[dict[str, Any]] = [one for one in found if one["image"] != "DRIVER"]
     return made
 
 
@@ -48,7 +56,12 @@ def test_each_program_has_an_image_that_starts_it() -> None:
     assert {name: [name] for name in SCRIPTS} == targets()
 
 
-SIDECARS = {"attacher": ["csi-attacher"], "provisioner": ["csi-provisioner"], "controller": ["csi-attacher", "csi-provisioner"]}
+SIDECARS = {
+    "attacher": ["csi-attacher"],
+    "provisioner": ["csi-provisioner"],
+    "controller": ["csi-attacher", "csi-provisioner"],
+    "node": ["csi-node-driver-registrar", "livenessprobe"],
+}
 
 
 @pytest.mark.parametrize(("part", "named"), SIDECARS.items())
@@ -68,7 +81,7 @@ def test_the_binders_manifest_names_the_command() -> None:
     assert container["args"][0] in COMMANDS
 
 
-@pytest.mark.parametrize("part", ["attacher", "binder", "controller", "provisioner"])
+@pytest.mark.parametrize("part", ["attacher", "binder", "controller", "node", "provisioner"])
 def test_kustomize_sets_the_images_that_are_there(part: str) -> None:
     """A name that is none of the manifest's would be passed over in silence."""
     kustomization = yaml.safe_load((ROOT / "deploy" / part / "kustomization.yaml").read_text())

@@ -48,7 +48,7 @@ class Registrar:
         self.answered = asyncio.Event()
         self._name, self._endpoint = driver_name, endpoint
         self._clock, self._on_refusal = clock, on_refusal
-        self._asked = 0
+        self._asked = self._asked_by_us = 0
         self.is_registered = False
 
     async def run(self) -> None:
@@ -66,6 +66,7 @@ class Registrar:
         plugin = Registration(self.socket)
         try:
             name = (await plugin.get_info(timeout_s)).name
+            self._asked_by_us += 1
         except DriverError as error:
             return 500, f"failed to call GetInfo: {error}"
         finally:
@@ -77,7 +78,7 @@ class Registrar:
         """What keeps the driver from being registered, "" when it is."""
         if self.is_registered:
             return ""
-        if not self._asked:
+        if not self._kubelet_has_asked:
             return (
                 f"the kubelet has not asked yet: is {self.socket.parent} here its folder plugins_registry "
                 "(/var/lib/kubelet/plugins_registry on most hosts)?"
@@ -87,8 +88,12 @@ class Registrar:
             "on the host, for 2 minutes at the most, and then writes CSINode"
         )
 
+    @property
+    def _kubelet_has_asked(self) -> bool:
+        return self._asked > self._asked_by_us
+
     def _info(self) -> registration.PluginInfo:
-        _log.info(2, "The kubelet asks for the driver", name=self._name, endpoint=self._endpoint)
+        _log.info(2, "Asked for the driver", name=self._name, endpoint=self._endpoint)
         self._asked += 1
         return registration.PluginInfo(type=CSI_PLUGIN, name=self._name, endpoint=self._endpoint, supported_versions=VERSIONS)
 
@@ -107,7 +112,7 @@ class Registrar:
     async def _mind_the_silence(self) -> None:
         """Says once what is missing where the kubelet does not ask, and once where it does not answer."""
         await self._clock.sleep(SILENCE_S)
-        if not self._asked:
+        if not self._kubelet_has_asked:
             _log.warning("The driver is not registered", reason=self.obstacle)
         await self._clock.sleep(UNANSWERED_S)
         if not self.is_registered:

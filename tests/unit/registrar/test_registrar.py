@@ -57,7 +57,8 @@ async def test_NDR1_the_socket_is_its_owners_and_answers_for_the_driver() -> Non
 @real_time
 async def test_readiness_follows_the_kubelets_word() -> None:
     async with running() as world:
-        assert "has not asked yet" in world.registrar.obstacle
+        assert (200, "ok") == await world.registrar.health(2.0)
+        assert "has not asked yet" in world.registrar.obstacle, "it was no kubelet that asked"
         await world.kubelet.get_info(2.0)
         assert "has not said yet" in world.registrar.obstacle
         await world.kubelet.notify(registered=True, timeout_s=2.0)
