@@ -337,7 +337,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "one-pod-shared": Bug(_volumes_for_one_pod_are_shared, {"two-pods"}),
     "failed-pods-forgotten": Bug(_failed_pods_are_forgotten, {"pod-left", "pod-stuck", "in-use-left", *_LEFT}),
     "folders-tried-once": Bug(_folders_are_tried_once, {"folder-left"}),
-    "drivers-unheard": Bug(_drivers_come_unheard, {"pod-stuck", "pod-left"}),
+    "drivers-unheard": Bug(_drivers_come_unheard, {"pod-stuck", "pod-left", "running-without"}),
     "no-back-off": Bug(_no_back_off, {"hot-loop"}),
     "secrets-told": Bug(_secrets_are_told, {"secret-shown"}),
 }

@@ -39,7 +39,7 @@ class Disk:
         self._randomness, self._faults = world.randomness["backend"], world.plan.disk
 
     async def work(self, answer: asyncio.Future[Any], work: Callable[[], Any]) -> None:
-        """As a thread: work that nobody waits for any more is not begun, but what hangs may begin after its caller gave up."""
+        """As a thread: work of a caller that has ended is not begun; what hangs may begin after its caller gave up."""
         await self._mortal.point("before work on the disk")
         if answer.cancelled():
             return
@@ -64,15 +64,34 @@ class Disk:
 
     # -- the kernel
 
+    def _played(self) -> tuple[tuple[Any, str, Callable[[Any], Any]], ...]:
+        """Each function that is replaced while the work is done: its module, its name, and how to make another one of it."""
+        return (
+            (os, "mkdir", self._mkdir),
+            (os, "rmdir", self._rmdir),
+            (os, "unlink", self._unlink),
+            (os, "open", self._open),
+            (os, "stat", self._stat),
+            (os, "chmod", self._changing("chmod")),
+            (os, "rename", self._changing("rename", at=1)),
+            (os, "symlink", self._changing("symlink", at=1, code=errno.ENOSPC)),
+            (os, "fsync", lambda real: lambda descriptor: None),
+            (system, "bind", lambda real: self._bind),
+            (system, "unmount", lambda real: self._unmount),
+            (system, "attach_loop", lambda real: self._attach_loop),
+            (system, "detach_loops", lambda real: self._detach_loops),
+            (files, "_MOUNTINFO", lambda real: _MountInfo(self._machine)),
+        )
+
     @contextlib.contextmanager
     def _as_kernel(self) -> Iterator[None]:
-        before = [(module, name, getattr(module, name)) for module, name in _REPLACED]
+        before = [(module, name, getattr(module, name), make) for module, name, make in self._played()]
         try:
-            for module, name, real in before:
-                setattr(module, name, getattr(self, f"_{name.strip('_').lower()}")(real))
+            for module, name, real, make in before:
+                setattr(module, name, make(real))
             yield
         finally:
-            for module, name, real in before:
+            for module, name, real, _ in before:
                 setattr(module, name, real)
 
     def _step(self, what: str, path: object, code: int = errno.EIO) -> None:
@@ -91,10 +110,23 @@ class Disk:
         self._world.story.tell(self._mortal.who, what)
 
     def _removes(self, path: object) -> None:
+        """Raises OSError for a mount point."""
         if (point := self._machine.mount_over(str(path))) is not None:
             self._world.fail("deleted-in-mount", f"{self._machine.short(path)} is removed, and lies in what is mounted on it: {point}")
         if str(path) in self._machine.mounts:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+
+    def _changing(self, what: str, at: int = 0, code: int = errno.EIO) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """A function that changes the path among its arguments at this place."""
+
+        def make(real: Callable[..., None]) -> Callable[..., None]:
+            def change(*args: Any, **options: Any) -> None:
+                self._step(what, args[at], code)
+                real(*args, **options)
+
+            return change
+
+        return make
 
     def _mkdir(self, real: Callable[..., None]) -> Callable[..., None]:
         def mkdir(path: Any, *args: Any, **options: Any) -> None:
@@ -105,20 +137,6 @@ class Disk:
 
         return mkdir
 
-    def _chmod(self, real: Callable[..., None]) -> Callable[..., None]:
-        def chmod(path: Any, *args: Any, **options: Any) -> None:
-            self._step("chmod", path)
-            real(path, *args, **options)
-
-        return chmod
-
-    def _symlink(self, real: Callable[..., None]) -> Callable[..., None]:
-        def symlink(source: Any, path: Any, *args: Any, **options: Any) -> None:
-            self._step("symlink", path, errno.ENOSPC)
-            real(source, path, *args, **options)
-
-        return symlink
-
     def _open(self, real: Callable[..., int]) -> Callable[..., int]:
         def open_file(path: Any, flags: int, *args: Any, **options: Any) -> int:
             if flags & os.O_CREAT:
@@ -126,13 +144,6 @@ class Disk:
             return real(path, flags, *args, **options)
 
         return open_file
-
-    def _rename(self, real: Callable[..., None]) -> Callable[..., None]:
-        def rename(source: Any, path: Any, *args: Any, **options: Any) -> None:
-            self._step("rename", path)
-            real(source, path, *args, **options)
-
-        return rename
 
     def _rmdir(self, real: Callable[..., None]) -> Callable[..., None]:
         def rmdir(path: Any, *args: Any, **options: Any) -> None:
@@ -153,49 +164,32 @@ class Disk:
 
         return unlink
 
-    def _fsync(self, real: Callable[..., None]) -> Callable[..., None]:
-        return lambda descriptor: None
-
     def _stat(self, real: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
         def stat_file(path: Any, **options: Any) -> os.stat_result:
             return _DEVICE if str(path) in self._machine.devices else real(path, **options)
 
         return stat_file
 
-    def _mountinfo(self, real: Path) -> _MountInfo:
-        return _MountInfo(self._machine)
-
     # -- the tools
 
-    def _bind(self, real: object) -> Callable[[Path, Path], None]:
-        def bind(source: Path, target: Path) -> None:
-            self._tool("mount --bind", target)
-            self._machine.mounts[str(target)] = self._machine.published[str(source)]
+    def _bind(self, source: Path, target: Path) -> None:
+        self._tool("mount --bind", target)
+        self._machine.mounts[str(target)] = self._machine.published[str(source)]
 
-        return bind
+    def _unmount(self, target: Path) -> None:
+        self._tool("umount", target)
+        del self._machine.mounts[str(target)]
 
-    def _unmount(self, real: object) -> Callable[[Path], None]:
-        def unmount(target: Path) -> None:
-            self._tool("umount", target)
-            del self._machine.mounts[str(target)]
+    def _attach_loop(self, backing: Path) -> None:
+        self._tool("losetup -f", backing)
+        self._machine.loops.add(str(backing))
 
-        return unmount
-
-    def _attach_loop(self, real: object) -> Callable[[Path], None]:
-        def attach_loop(backing: Path) -> None:
-            self._tool("losetup -f", backing)
-            self._machine.loops.add(str(backing))
-
-        return attach_loop
-
-    def _detach_loops(self, real: object) -> Callable[[Path], None]:
-        def detach_loops(backing: Path) -> None:
-            self._tool("losetup -d", backing)
-            self._machine.loops.discard(str(backing))
-
-        return detach_loops
+    def _detach_loops(self, backing: Path) -> None:
+        self._tool("losetup -d", backing)
+        self._machine.loops.discard(str(backing))
 
     def _tool(self, command: str, path: Path) -> None:
+        """Raises ToolFailed."""
         try:
             self._step(command, path)
         except OSError as error:
@@ -211,12 +205,6 @@ class _MountInfo:
     def read_text(self, **_options: Any) -> str:
         return self._machine.mountinfo()
 
-
-_REPLACED: Final[tuple[tuple[Any, str], ...]] = (
-    *((os, name) for name in ("mkdir", "rmdir", "rename", "unlink", "symlink", "chmod", "open", "fsync", "stat")),
-    *((system, name) for name in ("bind", "unmount", "attach_loop", "detach_loops")),
-    (files, "_MOUNTINFO"),
-)
 
 DISK: Final[ContextVar[Disk]] = ContextVar("disk")
 """Of the agent whose task this is."""
