@@ -73,7 +73,7 @@ node-crash: .venv/ready real-parts ## Node agents and drivers killed, in SEEDS (
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.node_crash --seeds $(CRASH_SEEDS) $(ARGS)
 
 .PHONY: sanity
-sanity: .venv/ready real-parts ## csi-sanity on the reference driver, RUNS (1) times each way
+sanity: .venv/ready real-parts ## csi-sanity on the reference driver, RUNS (1) times
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" unshare --mount --propagation private $(BIN)/python -m tests.sanity --runs $(RUNS) $(ARGS)
 
 .PHONY: storm

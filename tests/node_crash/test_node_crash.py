@@ -9,7 +9,7 @@ from tests.node_crash.rounds import Round
 from tests.support.control_plane import ControlPlane
 from tests.support.node_cluster import a_node_cluster
 
-CHANGES = (25, 61)
+CHANGES = (25, 55)
 
 
 def test_kills_leave_nothing_behind(new_control_plane: Callable[..., ControlPlane]) -> None:

@@ -49,7 +49,7 @@ def test_every_heading_names_the_build() -> None:
     assert "{heading(" in (ROOT / "bench" / "apiserver.py").read_text()
 
 
-BENCHES = ("bench-attach", "bench-provision", "bench-apiserver", "bench-sidecars")
+BENCHES = ("bench-attach", "bench-provision", "bench-apiserver", "bench-node", "bench-sidecars")
 
 
 def commands(target: str, **environment: str) -> str:

@@ -31,6 +31,7 @@ class ActualState:
         self.csi_drivers = caches.of(CSI_DRIVERS)
         self.states: dict[str, VolumeState] = {}
         self.keys: dict[str, Key] = {}
+        self._attached: tuple[Node | None, frozenset[str]] = None, frozenset()  # the last Node asked about
         self._events = events
         self._announced: dict[tuple[str, str], str] = {}
 
@@ -49,7 +50,9 @@ class ActualState:
     def attached(self) -> frozenset[str]:
         """The volumes that the Node's status lists as attached."""
         node = self.nodes.store.get(Key("", self.node_name))
-        return attached_to(node) if node is not None else frozenset()
+        if node is not self._attached[0]:
+            self._attached = node, attached_to(node) if node is not None else frozenset()
+        return self._attached[1]
 
     def is_in_reach(self, volume: Volume) -> bool:
         """True when the volume's node affinity means this node."""

@@ -142,10 +142,12 @@ class NodeVolumes:
     # -- what wakes what
 
     def _node_changed(self, change: Change[Node]) -> None:
-        """Wakes what is attached now, and what its node affinity has kept away."""
-        attached = attached_to(change.object)
+        """Wakes the volumes that have come to be attached and, where the labels are others, those with a node affinity."""
+        old = change.old
+        attached = attached_to(change.object) - (attached_to(old) if old is not None else frozenset())
+        has_other_labels = old is None or old.metadata.labels != change.object.metadata.labels
         for state in self._actual.states.values():
-            if (state.attachable and state.volume.unique in attached) or state.volume.affinity is not None:
+            if (state.attachable and state.volume.unique in attached) or (has_other_labels and state.volume.affinity is not None):
                 self.controller.add(state.volume.unique)
 
     def _driver_changed(self, name: str) -> None:
