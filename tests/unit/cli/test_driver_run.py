@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -23,6 +24,14 @@ from mooring.csi.registration import Registration
 from tests.support.programs import Program, free_ports
 from tests.support.waiting import eventually
 from tests.unit.driver.calls import a_capability
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A short path: there are sockets in it."""
+    with tempfile.TemporaryDirectory(prefix="run-") as folder:
+        yield Path(folder)
+
 
 DRIVER = """
 import asyncio
