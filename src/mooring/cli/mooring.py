@@ -10,17 +10,17 @@ from typing import Final
 import mooring
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone, for kubectl and Go clients."),
-    "attacher": ("mooring.cli.csi_attacher", "Attach and detach a driver's volumes; the same as csi-attacher."),
+    "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone, for kubectl."),
+    "attacher": ("mooring.cli.csi_attacher", "Attach and detach a driver's volumes, as csi-attacher."),
     "binder": ("mooring.cli.binder", "Bind claims to volumes and pods to nodes."),
     "cluster-registrar": ("mooring.cli.cluster_registrar", "Make the CSIDriver object of a driver."),
     "demo": ("mooring.cli.demo", "See the life of a volume, step by step. Begin here."),
-    "dev": ("mooring.cli.dev", "Run an API server, a driver and the controllers, until Ctrl-C."),
-    "driver": ("mooring.cli.driver", "Run a driver of your own or the reference one, or begin a new one."),
+    "dev": ("mooring.cli.dev", "Run an API server, a driver and controllers until Ctrl-C."),
+    "driver": ("mooring.cli.driver", "Run the reference driver or your own, or begin a new one."),
     "livenessprobe": ("mooring.cli.livenessprobe", "Answer the kubelet's liveness probes for a driver."),
-    "node-agent": ("mooring.cli.node_agent", "Register drivers on a node and mount the volumes of its pods."),
-    "orphans": ("mooring.cli.orphans", "Find volumes that no PersistentVolume names, and the reverse."),
-    "provisioner": ("mooring.cli.csi_provisioner", "Make and delete a driver's volumes; the same as csi-provisioner."),
+    "node-agent": ("mooring.cli.node_agent", "Register drivers on a node and mount its pods' volumes."),
+    "orphans": ("mooring.cli.orphans", "Find volumes without a PersistentVolume, and the reverse."),
+    "provisioner": ("mooring.cli.csi_provisioner", "Make and delete a driver's volumes, as csi-provisioner."),
     "registrar": ("mooring.cli.registrar", "Register a driver with the kubelet of its node."),
 }
 """Each subcommand: the module whose `run(argv, prog)` it is, and what it is for."""

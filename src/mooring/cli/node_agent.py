@@ -51,7 +51,7 @@ COMMAND: Final[Command[NodeAgentFlags]] = Command(
     KNOWN_GATES,
     check=_check,
     about="Registers CSI drivers on one node and mounts the volumes of its pods, as the kubelet does. It runs no containers.",
-    example="mooring node-agent --kubeconfig ./state/kubeconfig --node-name n1 --root-dir /tmp/n1",
+    example="mooring node-agent --kubeconfig ./state/kubeconfig --node-name n1 \\\n  --root-dir /tmp/n1",
 )
 
 

@@ -19,10 +19,8 @@ from mooring.cli import (
     demo,
     dev,
     hostpath,
-    livenessprobe,
     node_agent,
     orphans,
-    registrar,
 )
 from mooring.cli import mooring as command
 from mooring.cli.process import WIDTH, Command
