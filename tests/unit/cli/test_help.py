@@ -10,7 +10,7 @@ import pytest
 
 import mooring
 from mooring.base.flags import Section, flags_of, parse
-from mooring.cli import apiserver, binder, csi_attacher, csi_provisioner, demo, dev, driver, orphans
+from mooring.cli import apiserver, binder, csi_attacher, csi_provisioner, demo, dev, hostpath, orphans
 from mooring.cli import mooring as command
 from mooring.cli.process import WIDTH, Command
 
@@ -21,7 +21,7 @@ OURS: Final[dict[str, Command[Any]]] = {
     "binder": binder.COMMAND,
     "demo": demo.COMMAND,
     "dev": dev.COMMAND,
-    "driver hostpath": driver.COMMAND,
+    "driver hostpath": hostpath.COMMAND,
     "orphans": orphans.COMMAND,
 }
 DROP_INS: Final[dict[str, Command[Any]]] = {"attacher": csi_attacher.COMMAND, "provisioner": csi_provisioner.COMMAND}
