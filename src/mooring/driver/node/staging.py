@@ -58,10 +58,11 @@ class Staging(Plugin):
             use = node.use_of(volume)
             check_may_unstage(volume, use)
             source = node.source(volume)
-            if use.staging_path == str(path) or await node.run(lambda: node.mounts.holds(source, path)):
+            is_recorded = use.staging_path == str(path)
+            if is_recorded or await node.run(lambda: node.mounts.holds(source, path)):
                 await node.run(lambda: targets.clear(path))
-            if use.staging_path == str(path):
-                node.put_use(volume.id, msgspec.structs.replace(use, staging_path=""))
+                if is_recorded:
+                    node.put_use(volume.id, msgspec.structs.replace(use, staging_path=""))
                 await release_unused(node, volume)
             await node.core.journal.flushed()
         return csi.NodeUnstageVolumeResponse()
