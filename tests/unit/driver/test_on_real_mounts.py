@@ -259,6 +259,7 @@ async def test_flags_and_type_are_of_the_mount(private_mounts: Path) -> None:
         await refused(on_node.stage(volume_capability=other), Code.ALREADY_EXISTS, "nothing is formatted over it")
         assert () == driver._core.state.volumes[on_node.volume_id].uses, "what failed is not recorded"
         assert [] == mounted_below(private_mounts)
+        assert [] == loops_below(private_mounts)
 
 
 async def test_folders_take_the_flags_that_any_mount_can_have(private_mounts: Path) -> None:

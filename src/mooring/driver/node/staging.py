@@ -46,6 +46,7 @@ class Staging(Plugin):
         source, path = self._node.source(volume), targets.plain(use.staging_path)
         if not await self._node.run(lambda: self._node.mounts.holds(source, path)):
             self._node.put_use(volume.id, msgspec.structs.replace(use, staging_path=""))
+            await release_unused(self._node, volume)
         await self._node.core.journal.flushed()
 
     async def node_unstage_volume(self, request: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
