@@ -1,4 +1,4 @@
-"""What users of csi-driver-host-path expect of a driver, beyond csi-sanity: the rows of docs/behaviours/driver.md."""
+"""What users of csi-driver-host-path expect of a driver, beyond csi-sanity: the rows of docs/behaviours/hostpath.md."""
 
 from __future__ import annotations
 

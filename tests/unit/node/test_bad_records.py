@@ -171,7 +171,7 @@ async def test_a_volume_whose_staging_record_broke_stays_in_use_until_it_is_put_
 
 
 @in_virtual_time
-async def test_a_temporary_file_of_a_record_that_was_cut_off_is_no_record(world: VolumesWorld) -> None:
+async def test_a_temporary_file_of_a_record_that_was_cut_off_is_removed(world: VolumesWorld) -> None:
     folder = world.layout.target("uid-old", "x").parent
     folder.mkdir(parents=True)
     (folder / f".{records.NAME}.tmp").write_text('{"driver')
