@@ -9,10 +9,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
+from mooring.mounts.system import detach_loops
 from mooring.mounts.targets import mount_table, mounting_refusal
 from tests.support.layers import REAL_MOUNTS, not_tested
 
@@ -49,3 +51,12 @@ def loops_below(folder: Path) -> list[str]:
     """The files in a folder that loop devices are over."""
     files = (one.read_text().strip() for one in Path("/sys/block").glob("loop*/loop/backing_file"))
     return [file for file in files if file.startswith(f"{folder}/")]
+
+
+def clear_below(folder: Path) -> None:
+    """Unmounts all that is mounted in a folder, thawed where it is frozen, and gives its loop devices back: the machine has few of them."""
+    for point in reversed(mounted_below(folder)):
+        subprocess.run(["fsfreeze", "--unfreeze", point], capture_output=True, check=False)
+        subprocess.run(["umount", "--lazy", point], check=False)
+    for file in loops_below(folder):
+        detach_loops(Path(file.removesuffix(" (deleted)")))

@@ -111,6 +111,26 @@ async def test_a_mount_whose_record_is_lost_is_found_and_undone(private_mounts: 
 
 
 @KINDS
+async def test_a_staging_whose_record_is_lost_is_undone_too(private_mounts: Path, block: bool, images: bool) -> None:
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node = OnNode(driver, private_mounts, block=block)
+        await on_node.create(**SIZE)
+        await on_node.attach()
+        old = (private_mounts / "state" / "state.json").read_bytes()
+        await on_node.stage()
+    (private_mounts / "state" / "state.json").write_bytes(old)
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node.driver = on_node.node = driver
+        await on_node.unstage()
+        assert [] == mounted_below(private_mounts)
+        if not block:
+            assert [] == loops_below(private_mounts)
+        await on_node.stage()
+        await on_node.unstage()
+        assert [] == loops_below(private_mounts)
+
+
+@KINDS
 async def test_what_is_mounted_of_a_deleted_volume_is_undone(private_mounts: Path, block: bool, images: bool) -> None:
     """Its node was given up: detached by force, the volume deleted. Then the node comes back."""
     with mounting(private_mounts, rules=Rules(images=images)) as driver:
@@ -239,6 +259,7 @@ async def test_flags_and_type_are_of_the_mount(private_mounts: Path) -> None:
         await refused(on_node.stage(volume_capability=other), Code.ALREADY_EXISTS, "nothing is formatted over it")
         assert () == driver._core.state.volumes[on_node.volume_id].uses, "what failed is not recorded"
         assert [] == mounted_below(private_mounts)
+        assert [] == loops_below(private_mounts)
 
 
 async def test_folders_take_the_flags_that_any_mount_can_have(private_mounts: Path) -> None:

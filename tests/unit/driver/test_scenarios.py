@@ -1,4 +1,4 @@
-"""What users of csi-driver-host-path expect of a driver, beyond csi-sanity: the rows of docs/behaviours/driver.md."""
+"""What users of csi-driver-host-path expect of a driver, beyond csi-sanity: the rows of docs/behaviours/hostpath.md."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ async def test_HP14_a_block_volume_is_snapshotted_with_what_was_written_to_its_d
         device = await on_node.up(capacity_range={"required_bytes": 8 * MIB})
         assert device.is_block_device()
         written = os.urandom(MIB)
-        with device.open("r+b", buffering=0) as file:  # not synced: that is the driver's part
-            file.seek(3 * MIB)
-            file.write(written)
+        writer = os.open(device, os.O_RDWR)  # kept open: the last close would sync it, and that is the driver's part
+        os.pwrite(writer, written, 3 * MIB)
         snapshot_id = await snapshotted(driver, on_node.volume_id)
+        os.close(writer)
         restored = OnNode(driver, private_mounts, node_id="node-2", node=driver.node("node-2"), block=True)
         copy = await restored.up("restored", capacity_range={"required_bytes": 8 * MIB}, **restored_from(snapshot_id))
         for path in (device, copy) if first == "device" else (copy, device):

@@ -152,7 +152,7 @@ async def test_a_node_needs_an_id(tmp_path: Path) -> None:
     plugin = Publishing()
     plugin.node_id = ""
     assert "Publishing has no node_id: set it to what the driver calls this node" in await refused(plugin, str(tmp_path / "csi.sock"))
-    plugin = Publishing()
+    plugin = Publishing()  # another one: what a driver offers stays as it was when it was first asked
     plugin.node_id, plugin.withheld = "", methods_of("Node")
     async with serving(plugin, str(tmp_path / "csi.sock")):
         pass

@@ -208,7 +208,7 @@ def _is_of(mount: Mount, source: Source) -> bool:
 
 
 def _loop_of(mount: Mount | None) -> str:
-    """The name of the loop device that is mounted, loop7: itself, or its file system; "" for any other mount."""
+    """The name of the loop device that is mounted, as in loop7: itself, or its file system; "" for any other mount."""
     shown = "" if mount is None else mount.root if mount.fs_type == "devtmpfs" else mount.source
     name = shown.rpartition("/")[2]
     return name if name.startswith("loop") and shown in (f"/{name}", f"/dev/{name}") else ""

@@ -46,6 +46,7 @@ class Staging(Plugin):
         source, path = self._node.source(volume), targets.plain(use.staging_path)
         if not await self._node.run(lambda: self._node.mounts.holds(source, path)):
             self._node.put_use(volume.id, msgspec.structs.replace(use, staging_path=""))
+            await release_unused(self._node, volume)
         await self._node.core.journal.flushed()
 
     async def node_unstage_volume(self, request: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
@@ -58,10 +59,11 @@ class Staging(Plugin):
             use = node.use_of(volume)
             check_may_unstage(volume, use)
             source = node.source(volume)
-            if use.staging_path == str(path) or await node.run(lambda: node.mounts.holds(source, path)):
+            is_recorded = use.staging_path == str(path)
+            if is_recorded or await node.run(lambda: node.mounts.holds(source, path)):
                 await node.run(lambda: targets.clear(path))
-            if use.staging_path == str(path):
-                node.put_use(volume.id, msgspec.structs.replace(use, staging_path=""))
+                if is_recorded:
+                    node.put_use(volume.id, msgspec.structs.replace(use, staging_path=""))
                 await release_unused(node, volume)
             await node.core.journal.flushed()
         return csi.NodeUnstageVolumeResponse()
