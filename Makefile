@@ -92,6 +92,10 @@ bench-provision: $(BENCH)/ready real-parts ## Mooring's provisioner and binder b
 bench-apiserver: $(BENCH)/ready real-parts ## The embedded API server beside the real one and etcd
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.apiserver $(ARGS)
 
+.PHONY: bench-node
+bench-node: $(BENCH)/ready real-parts ## Mooring's node agent beside the kubelet; as root
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" unshare --mount $(BENCH)/bin/python -m bench.node $(ARGS)
+
 .PHONY: bench-sidecars
 bench-sidecars: $(BENCH)/ready ## Registrar and probe beside Go's: ARGS='--peers FOLDER'
 	@$(BENCH)/bin/python -m bench.sidecars $(ARGS)

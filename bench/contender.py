@@ -47,12 +47,16 @@ class LoadDriver:
 
     def counts(self) -> dict[str, int]:
         """Calls so far, by RPC."""
+        return self.ask("")
+
+    def ask(self, word: str) -> dict[str, int]:
+        """What the driver answers to a word of bench/driver/main.go."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{word}\n")
         self._process.stdin.flush()
-        counts: dict[str, int] = json.loads(self._process.stdout.readline())
-        return counts
+        answer: dict[str, int] = json.loads(self._process.stdout.readline())
+        return answer
 
     @property
     def pid(self) -> int:

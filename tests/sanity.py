@@ -100,6 +100,12 @@ def sanity(folder: Path, socket: Path, access_type: str) -> Counter[str]:
     return found
 
 
+def specs(report: Path, state: str) -> list[list[str]]:
+    """The tests that ended so, each as the names of its groups and its own."""
+    reports = json.loads(report.read_text())[0]["SpecReports"]
+    return [[*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]] for spec in reports if spec["State"] == state]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=1)

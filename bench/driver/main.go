@@ -1,9 +1,10 @@
 // A CSI driver for load: it makes, deletes and publishes whatever it is asked to, at once, and counts its calls.
 //
-//	driver SOCKET NAME [topology]
+//	driver SOCKET NAME [topology | node ID]
 //
-// With "topology" it says that volumes are not within reach of every node.
-// A line on standard input is answered with the counts so far, as JSON on standard output: {"ControllerPublishVolume": 12, ...}.
+// With "topology" it says that volumes are not within reach of every node; with "node" it mounts on the node of this id, on Linux, as root.
+// A line on standard input is answered with the counts so far, as JSON on standard output: {"ControllerPublishVolume": 12, ...}. The line
+// "published" is answered with the moment of each volume's last publication on the node, in nanoseconds since 1970.
 package main
 
 import (
@@ -27,6 +28,8 @@ type driver struct {
 	topology bool
 	mutex    sync.Mutex
 	counts   map[string]int
+
+	published map[string]int64
 }
 
 func (d *driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
@@ -96,32 +99,40 @@ func (d *driver) count(ctx context.Context, request any, info *grpc.UnaryServerI
 	return handler(ctx, request)
 }
 
-func (d *driver) report() {
+func (d *driver) report(what string) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	if err := json.NewEncoder(os.Stdout).Encode(d.counts); err != nil {
+	var answer any = d.counts
+	if what == "published" {
+		answer = d.published
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
 		panic(err)
 	}
 }
 
 func main() {
 	topology := len(os.Args) == 4 && os.Args[3] == "topology"
-	if len(os.Args) != 3 && !topology {
-		fmt.Fprintln(os.Stderr, "usage: driver SOCKET NAME [topology]")
+	onNode := len(os.Args) == 5 && os.Args[3] == "node"
+	if len(os.Args) != 3 && !topology && !onNode {
+		fmt.Fprintln(os.Stderr, "usage: driver SOCKET NAME [topology | node ID]")
 		os.Exit(2)
 	}
 	listener, err := net.Listen("unix", os.Args[1])
 	if err != nil {
 		panic(err)
 	}
-	d := &driver{name: os.Args[2], topology: topology, counts: map[string]int{}}
+	d := &driver{name: os.Args[2], topology: topology, counts: map[string]int{}, published: map[string]int64{}}
 	server := grpc.NewServer(grpc.UnaryInterceptor(d.count))
 	csi.RegisterIdentityServer(server, d)
 	csi.RegisterControllerServer(server, d)
+	if onNode {
+		d.serveNode(server, os.Args[4])
+	}
 	go func() {
 		lines := bufio.NewScanner(os.Stdin)
 		for lines.Scan() {
-			d.report()
+			d.report(lines.Text())
 		}
 		server.Stop() // whoever started us is gone
 	}()

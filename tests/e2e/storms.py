@@ -31,8 +31,8 @@ MAKERS: Final = 20
 ELECTION: Final = "--leader-election"
 FLAGS: Final = (
     ELECTION,
-    "--leader-election-lease-duration=2s",
-    "--leader-election-renew-deadline=1500ms",
+    "--leader-election-lease-duration=4s",
+    "--leader-election-renew-deadline=3s",
     "--leader-election-retry-period=300ms",
     "--timeout=2s",
     "--retry-interval-start=200ms",

@@ -60,7 +60,7 @@ def dev_to_kill(folder: Path, *flags: str) -> Iterator[tuple[Program, Path]]:
     (folder / "log").unlink(missing_ok=True)  # of the run before, which was ready, too
     program = Program([*MOORING, "dev", *flags], folder / "log", {**os.environ, "TMPDIR": str(folder / "tmp")})
     try:
-        eventually(lambda: re.search("export KUBECONFIG=.*\n", program.output_alive()), 20, "mooring dev is ready")
+        eventually(lambda: re.search("export KUBECONFIG=.*\n", program.output_alive()), 40, "mooring dev is ready")
         yield program, Path(re.findall("export KUBECONFIG=(.*)", program.output())[-1])
     finally:
         program.kill()

@@ -61,7 +61,7 @@ class NodePlace:
         assert self.driver is None
         driver = self._cluster.driver_name
         sockets = (self.root / "plugins" / driver / "csi.sock", self.layout.registry / f"{driver}-reg.sock")
-        self.driver = self._cluster.driver_program(self.name, *sockets)
+        self.driver = self._cluster.driver_program(self.name, *sockets[: 2 if self._cluster.registers else 1])
 
     def kill_agent(self) -> None:
         """As kill -9 does; it may be dead."""
@@ -91,9 +91,13 @@ class NodePlace:
 
 
 class NodeCluster:
-    """attaches: volumes are attached before they are mounted. suffix: makes the names of nodes and driver this cluster's own."""
+    """attaches: volumes are attached before they are mounted. registers: drivers register themselves, without a registrar.
 
-    def __init__(self, plane: ControlPlane, node_names: Sequence[str] = ("n1",), *, attaches: bool = True) -> None:
+    suffix: makes the names of nodes and driver this cluster's own.
+    """
+
+    def __init__(self, plane: ControlPlane, node_names: Sequence[str] = ("n1",), *, attaches: bool = True, registers: bool = True) -> None:
+        self.registers = registers
         self.plane, self._attaches, self.suffix = plane, attaches, uuid.uuid4().hex[:6]
         self.driver_name = f"m{self.suffix}.csi.test"
         self.namespace = MountNamespace()
@@ -106,7 +110,7 @@ class NodeCluster:
     # -- programs
 
     def start(self) -> None:
-        """Everything; returns once each node's driver is registered."""
+        """Everything; returns once each driver that registers itself is registered."""
         spec = {"attachRequired": self._attaches, "volumeLifecycleModes": ["Persistent", "Ephemeral"], "fsGroupPolicy": "File"}
         self._post(f"{_STORAGE}/csidrivers", a_csi_driver(self.driver_name, **spec))
         if self._attaches:
@@ -118,7 +122,7 @@ class NodeCluster:
         for node in self.nodes:
             node.start_agent()
             node.start_driver()
-        for node in self.nodes:
+        for node in self.nodes if self.registers else ():
             self.until(lambda node=node: self.is_registered(node.name), "the driver is registered")  # type: ignore[misc]
 
     def program(self, name: str, *command: str | Path) -> Program:
@@ -286,9 +290,9 @@ class NodeCluster:
 
 
 @contextlib.contextmanager
-def a_node_cluster(plane: ControlPlane, *node_names: str, attaches: bool = True) -> Iterator[NodeCluster]:
+def a_node_cluster(plane: ControlPlane, *node_names: str, attaches: bool = True, registers: bool = True) -> Iterator[NodeCluster]:
     """Started; what its programs said last is shown when a test fails."""
-    cluster = NodeCluster(plane, node_names or ("n1",), attaches=attaches)
+    cluster = NodeCluster(plane, node_names or ("n1",), attaches=attaches, registers=registers)
     try:
         cluster.start()
         yield cluster

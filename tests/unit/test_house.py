@@ -71,6 +71,7 @@ def tracked_texts() -> list[tuple[str, str]]:
 LONE_TASKS = {
     "control/lease/elector.py": "a group would wait for work that refuses to end when the Lease is lost",
     "cli/cluster_registrar.py": "the signal, not the work, decides how it ends; both tasks are waited for",
+    "node/volumes/step_watch.py": "a group would wrap the step's own error; the task ends with the step",
     "node/plugins/drivers.py": "a connection is followed from `put` to `remove`, which no block spans",
 }
 

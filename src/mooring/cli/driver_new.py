@@ -78,7 +78,7 @@ def _write(flags: NewFlags, name: str = "") -> int:
 
 
 def class_name(name: str) -> str:
-    """`ShelfDriver` for `shelf-driver`."""
+    """The class of a driver: ShelfDriver for shelf-driver."""
     return "".join(part[:1].upper() + part[1:] for part in re.split("[-_]", name))
 
 

@@ -106,7 +106,7 @@ COMMAND: Final[Command[RunFlags]] = Command(
 
 
 async def _serve(flags: RunFlags, words: str = "") -> int:
-    from mooring.base.stopping import stop_signals
+    from mooring.base.stopping import unless_stopped
     from mooring.driver.loading import load
     from mooring.driver.server import serving
 
@@ -115,16 +115,8 @@ async def _serve(flags: RunFlags, words: str = "") -> int:
     plugin = load(words, flags.options)
     if flags.plugin_registration_path and not plugin.serves("Node"):
         raise ConfigError(f"{words} has no node service, and the kubelet registers no driver without: drop --plugin-registration-path")
-    with stop_signals() as stop:
-        async with serving(plugin, flags.endpoint or os.environ["CSI_ENDPOINT"], grace_s=flags.grace_s) as socket:
-            beside = asyncio.create_task(_beside(flags, plugin, socket), name="driver/beside")
-            stopping = asyncio.create_task(stop.wait(), name="driver/stop")
-            await asyncio.wait((beside, stopping), return_when=asyncio.FIRST_COMPLETED)
-            for task in (beside, stopping):
-                task.cancel()
-            results = await asyncio.gather(beside, stopping, return_exceptions=True)
-            if isinstance(results[0], Exception):
-                raise results[0]
+    async with serving(plugin, flags.endpoint or os.environ["CSI_ENDPOINT"], grace_s=flags.grace_s) as socket:
+        await unless_stopped(_beside(flags, plugin, socket))
     return 0
 
 
@@ -195,14 +187,10 @@ class _Registration:
 
         refused = asyncio.Event()
         self._registrar = Registrar(self._driver_name, self._endpoint, self._folder, clock=self._clock, on_refusal=refused.set)
-        serving = asyncio.create_task(self._registrar.run(), name="driver/registration")
-        waiting = asyncio.create_task(refused.wait(), name="driver/refusal")
         try:
-            await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                serving.result()  # raises: it does not end by itself
+            async with asyncio.TaskGroup() as group:
+                serving = group.create_task(self._registrar.run(), name="driver/registration")
+                await refused.wait()
+                serving.cancel()
         finally:
             self._registrar = None
-            for task in (serving, waiting):
-                task.cancel()
-            await asyncio.gather(serving, waiting, return_exceptions=True)

@@ -1,6 +1,6 @@
 """Starts the driver of a plane in the form that was asked for, with a socket for its controller and one for each node.
 
-Below the plane's folder `sockets/N.sock` is the driver's for node N, and registration sockets appear in `sockets/N/`: their paths are
+Below the plane's folder `run/N.sock` is the driver's for node N, and registration sockets appear in `run/N/`: their paths are
 short, for a socket's may have 107 bytes.
 """
 
@@ -31,7 +31,7 @@ from mooring.driver.layout import Segments
 from mooring.driver.node.way import AUTO, LINK, Way
 from mooring.driver.server import serving
 
-OURS_S: Final = 10.0
+OURS_S: Final = 20.0
 PROGRAM_S: Final = 60.0
 """A program may be compiled first, as with `go run`."""
 THEIRS_S: Final = 5.0
@@ -86,7 +86,7 @@ class Starter:
 
     def registry(self, node: str) -> Path:
         """Where the node's agent finds registration sockets."""
-        return self.folder / "sockets" / str(self.nodes.index(node) + 1)
+        return self.folder / "run" / str(self.nodes.index(node) + 1)
 
     def node_socket(self, node: str) -> Path:
         """The driver's, for this node."""

@@ -24,9 +24,9 @@ from mooring.kube.cluster import Cluster
 from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
 from mooring.registrar.registrar import Registrar
 
-REGISTERED_S_MAX: Final = 10.0
-INFO_S: Final = 5.0
-REGISTRATION: Final = "reg.sock"
+REGISTERED_S_MAX: Final = 20.0
+INFO_S: Final = 10.0
+REGISTRATION: Final = "reg"
 
 
 class Nodes:

@@ -1,13 +1,13 @@
 """A whole control plane in this process: API server, a driver on real sockets, its controllers, and an agent for each node.
 
-    async with running(folder, Reference(), node_ids=["node-1"], ...) as plane:
+    async with running(folder, Reference(), ...) as plane:
         plane.kubeconfig          # a file for kubectl and any other client
         await plane.nodes.start() # once what must be there before the nodes was made
 
 The driver answers over gRPC on its sockets, as a sidecar would meet it; clients reach the API server over HTTPS on loopback; controllers
 and agents work on the server's store in process. In the folder: `kubeconfig`, the server's identity in `tls/`, the API objects in
 `objects.db`, or in memory if nobody wants to keep them; `csi.sock` and the driver's state in `driver/`, unless the driver is somebody's
-own; what is mounted in `nodes/NAME/`, laid out as a kubelet's folder; the nodes' sockets in `sockets/`.
+own; what is mounted in `nodes/NAME/`, laid out as a kubelet's folder; the nodes' sockets in `run/`.
 """
 
 from __future__ import annotations

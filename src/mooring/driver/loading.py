@@ -1,4 +1,4 @@
-"""A driver from the words of a command line: `module:Class` or `./file.py:Class`, and options for its constructor."""
+"""A driver from the words of a command line: `module:Class`, or a file and its class, and options for its constructor."""
 
 from __future__ import annotations
 

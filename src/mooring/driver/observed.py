@@ -59,8 +59,8 @@ class Observation:
         return _Observed(self, plugin, endpoint)
 
     @asynccontextmanager
-    async def told_on(self, address: str, state: Callable[[], bytes]) -> AsyncGenerator[None, None]:
-        """An HTTP server for metrics and state as long as the block runs. Raises ConfigError."""
+    async def told_on(self, address: str, state: Callable[[], bytes]) -> AsyncGenerator[int, None]:
+        """An HTTP server for metrics and state as long as the block runs; gives its port. Raises ConfigError."""
 
         async def metrics() -> Reply:
             return Reply(200, self._metrics.render(), CONTENT_TYPE)
@@ -72,9 +72,9 @@ class Observation:
             return Reply(200, "ok", TEXT)
 
         server = Diagnostics({"/metrics": metrics, "/state": dump, HEALTHZ: health})
-        await server.start(address)
+        _, port = await server.start(address)
         try:
-            yield
+            yield port
         finally:
             await server.close()
 
@@ -142,8 +142,14 @@ def cut_connections(endpoint: str) -> None:
     path = str(socket_path(endpoint))
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError), contextlib.closing(_same_socket(int(name))) as found:
-            if found.getsockname() == path and not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            if _path_of(found) == path and not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                 found.shutdown(socket.SHUT_RDWR)
+
+
+def _path_of(found: socket.socket) -> str:
+    """Where the socket is bound, "" for none. gRPC binds with all the slashes of its target."""
+    name = found.getsockname()
+    return f"/{name.lstrip('/')}" if isinstance(name, str) and name else ""
 
 
 def _same_socket(descriptor: int) -> socket.socket:

@@ -32,7 +32,7 @@ def device(file: Path, *, readonly: bool = False) -> Path:
 
 
 def backing_of(name: str) -> Path:
-    """The file of the loop device with this name, `loop7`; `/` for any other."""
+    """The file of the loop device with this name, as in loop7; `/` for any other."""
     try:
         return Path((_BLOCK / name / "loop" / "backing_file").read_text(encoding="utf-8", errors="surrogateescape").strip())
     except OSError:

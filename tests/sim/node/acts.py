@@ -27,7 +27,7 @@ class Acts:
 
     def __init__(self, world: NodeWorld, agents: dict[str, Keeper]) -> None:
         self._world, self._agents, self._site = world, agents, world.backend
-        self._randomness, self._cluster = world.chances["actor"], world.cluster
+        self._randomness, self._cluster = world.randomness["actor"], world.cluster
         self._count = 0
         self._unbound: list[VolumePlan] = []
 

@@ -29,7 +29,7 @@ class AttachDetach:
 
     def __init__(self, world: NodeWorld) -> None:
         self._world, self._site, self._cluster = world, world.backend, world.cluster
-        self._randomness = world.chances["actor"]
+        self._randomness = world.randomness["actor"]
         self._volumes = {volume.name: volume for volume in world.plan.volumes if world.plan.driver_of(volume.driver).attaches}
         self._busy: set[_Pair] = set()
         self._listed: dict[str, set[str]] = defaultdict(set)

@@ -36,7 +36,7 @@ class Disk:
 
     def __init__(self, world: Any, machine: Machine, mortal: Mortal) -> None:
         self._world, self._machine, self._mortal = world, machine, mortal
-        self._randomness, self._faults = world.chances["backend"], world.plan.disk
+        self._randomness, self._faults = world.randomness["backend"], world.plan.disk
 
     async def work(self, answer: asyncio.Future[Any], work: Callable[[], Any]) -> None:
         """As a thread: work that nobody waits for any more is not begun, but what hangs may begin after its caller gave up."""

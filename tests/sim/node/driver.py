@@ -29,7 +29,7 @@ class NodeService(Backend):
     def __init__(
         self, world: Any, machine: Machine, own: DriverPlan, plan: Plan, clock: Clock, story: Story, group: asyncio.TaskGroup
     ) -> None:
-        super().__init__(plan, clock, world.chances["backend"], story, group)  # type: ignore[arg-type]
+        super().__init__(plan, clock, world.randomness["backend"], story, group)  # type: ignore[arg-type]
         self._world, self._machine, self._nodes_plan, self.own = world, machine, plan, own
         self.restarts = 0
         self.lost = asyncio.Event()

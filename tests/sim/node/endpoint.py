@@ -139,7 +139,7 @@ class Plugin:
         pass
 
     async def _come_back(self) -> None:
-        await self._world.clock.sleep(self._world.chances["backend"].uniform(0.5, RETURN_S_MAX))
+        await self._world.clock.sleep(self._world.randomness["backend"].uniform(0.5, RETURN_S_MAX))
         self._machine.make_socket(self._driver)
 
     async def _reached(self, what: str) -> None:
@@ -151,7 +151,7 @@ class Plugin:
         await self._world.clock.sleep(0)
         if self._socket not in self._machine.sockets:
             raise DriverError(Code.UNAVAILABLE, "nobody listens")
-        if self._world.faulty and self._world.chances["backend"].happens(self._world.plan.driver.failed / 3):
+        if self._world.faulty and self._world.randomness["backend"].happens(self._world.plan.driver.failed / 3):
             raise DriverError(Code.UNAVAILABLE, "as the seed says")
         await self._mortal.point(f"after {shown}")
 

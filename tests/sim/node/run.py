@@ -68,7 +68,7 @@ class _Life(Course[NodeWorld]):
             running = [group.create_task(keeper.run(), name=f"sim/keeper/{name}") for name, keeper in keepers.items()]
             running.append(group.create_task(controller.run(), name="sim/controller"))
             while world.clock.now() < self._plan.chaos_s:
-                await world.clock.sleep(world.chances["actor"].uniform(0.0, 2 * self._plan.pause_s))
+                await world.clock.sleep(world.randomness["actor"].uniform(0.0, 2 * self._plan.pause_s))
                 await acts.disturb()
             world.heal()
             await acts.make_peace()

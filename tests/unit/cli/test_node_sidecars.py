@@ -6,23 +6,26 @@ import asyncio
 import contextlib
 import http.client
 import signal
+import socket
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import mooring
+from mooring.cli.cluster_registrar import run as run_cluster_registrar
 from mooring.cli.livenessprobe import run as run_probe
 from mooring.cli.registrar import run as run_registrar
+from mooring.csi.codes import Code, DriverError
 from mooring.csi.registration import Registration
-from mooring.driver.server import serving
 from tests.support.embedded import EmbeddedServer
 from tests.support.programs import Program, free_ports
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import eventually
+from tests.unit.cli.node_programs import driver_on
 
 PATH_FLAG = "--kubelet-registration-path=/k/csi.sock"
 
@@ -31,27 +34,6 @@ PATH_FLAG = "--kubelet-registration-path=/k/csi.sock"
 def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ndr-") as name:
         yield Path(name)
-
-
-@contextlib.contextmanager
-def driver_on(path: Path) -> Iterator[None]:
-    """A driver in a thread of its own."""
-    loop, ready, done = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-
-    async def serve() -> None:
-        async with serving(ScriptedDriver(), str(path), grace_s=0.0):
-            ready.set()
-            await done.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    assert ready.wait(10)
-    try:
-        yield
-    finally:
-        loop.call_soon_threadsafe(done.set)
-        thread.join(10)
-        loop.close()
 
 
 @pytest.mark.parametrize(
@@ -101,9 +83,54 @@ def test_NDR5_sigterm_removes_the_socket_and_NDR4_a_refusal_leaves_it(folder: Pa
         assert (0, False) == (running.wait_exit(), path.exists())
     with driver_on(folder / "csi.sock"), program("registrar", folder, *flags) as running:
         eventually(path.exists, 20, "the socket")
-        tell(path, registered=False, error="connection refused")
+        tell(path, registered=False, error="dial unix /k/csi.sock: connect: connection refused")
         assert (1, True) == (running.wait_exit(), path.exists())
         assert "/k/csi.sock on the host" in running.output()
+
+
+@pytest.mark.slow
+def test_readyz_is_what_the_kubelet_has_said(folder: Path) -> None:
+    (port,) = free_ports(1)
+    flags = (PATH_FLAG, f"--plugin-registration-path={folder}", f"--http-endpoint=127.0.0.1:{port}")
+    with driver_on(folder / "csi.sock"), program("registrar", folder, *flags):
+        eventually(lambda: status(port, "/healthz") == 200, 20, "it is healthy")
+        assert 503 == status(port, "/readyz")
+        tell(folder / "csi.test-reg.sock", registered=True)
+        assert 200 == status(port, "/readyz")
+
+
+class Failing(ScriptedDriver):
+    async def get_plugin_info(self, request: Any) -> Any:
+        raise DriverError(Code.INTERNAL, "no name today")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("driver", "flags", "text"),
+    [
+        (ScriptedDriver(), ("--plugin-registration-path={folder}/none",), "none/csi.test-reg.sock' does not exist"),
+        (ScriptedDriver(), ("--plugin-registration-path=/proc",), "can't be bound"),
+        (Failing(), (), "no name today"),
+        (ScriptedDriver(""), (), "driver name is empty"),
+        (ScriptedDriver(), ("--http-endpoint=127.0.0.1:{taken}",), "cannot listen on"),
+    ],
+    ids=["no-folder", "no-place", "driver-fails", "no-name", "HT02"],
+)
+def test_what_keeps_the_registrar_from_starting_is_named(folder: Path, driver: ScriptedDriver, flags: tuple[str, ...], text: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, driver_on(folder / "csi.sock", driver):
+        words = [flag.format(folder=folder, taken=taken.getsockname()[1]) for flag in flags]
+        with program("registrar", folder, PATH_FLAG, f"--plugin-registration-path={folder}", *words) as running:
+            assert 1 == running.wait_exit(30)
+            assert text in running.output()
+
+
+@pytest.mark.parametrize(("run", "needed"), [(run_registrar, [PATH_FLAG]), (run_probe, []), (run_cluster_registrar, [])])
+def test_FL01_FL02_FL03_flags_are_read_as_everywhere(run: Any, needed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["-v=5", "--version"], ["--v=5", "-version"], ["--v", "5", "--version=true"]):
+        assert 0 == run([*needed, *words], "x")
+        assert f"x v{mooring.__version__}\n" == capsys.readouterr().out
+    assert 2 == run([*needed, "--no-such"], "x")
+    assert "Usage of x" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The driver in docs/driver.md does what the page says."""
+"""The first driver in docs/driver.md does what the page says. The second one, and both on a node: tests/real/test_csi_sanity.py."""
 
 from __future__ import annotations
 
@@ -40,7 +40,16 @@ def shelf(tmp_path: Path) -> Any:
     """The page's driver, on tmp_path."""
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(block("python"), "driver.md", "exec"), names)
-    return names["Shelf"](tmp_path)
+    return names["Shelf"](tmp_path, "node-1,node-2")
+
+
+async def test_it_knows_its_node(shelf: Any) -> None:
+    assert "node-1" == (await shelf.node_get_info(csi.NodeGetInfoRequest())).node_id
+    assert 0 == len((await shelf.node_get_capabilities(csi.NodeGetCapabilitiesRequest())).capabilities)
+    on_block = csi.NodePublishVolumeRequest(volume_id=NAME, target_path="/nowhere/t", volume_capability=a_capability(block=True))
+    await refused(shelf.node_publish_volume(on_block), Code.NOT_FOUND)
+    await created(shelf, NAME)
+    await refused(shelf.node_publish_volume(on_block), Code.INVALID_ARGUMENT, "no block device")
 
 
 async def test_its_volumes_are_folders(shelf: Any, tmp_path: Path) -> None:
@@ -71,6 +80,7 @@ async def test_a_volume_is_published_on_one_node(shelf: Any, tmp_path: Path) -> 
         assert {"folder": str(tmp_path / NAME)} == dict(answer.publish_context)
     await refused(shelf.controller_publish_volume(a_publication(NAME, "node-2")), Code.FAILED_PRECONDITION, "'node-1'")
     await refused(shelf.delete_volume(a_deletion(NAME)), Code.FAILED_PRECONDITION, "'node-1'")
+    await refused(shelf.controller_publish_volume(a_publication(NAME, "elsewhere")), Code.NOT_FOUND, "no node 'elsewhere'")
     await shelf.controller_unpublish_volume(an_unpublication(NAME, "node-2"))
     assert "node-1" == note.read_text()
     for _ in range(2):
@@ -97,7 +107,17 @@ def the_example(folder: Path) -> Iterator[Path]:
     """Its socket, while it runs as a program of its own."""
     program, socket = folder / "shelf.py", folder / "shelf.sock"
     program.write_text(block("python"))
-    with running([sys.executable, program, folder / "shelf", socket], folder / "shelf.log", f"serves {folder / 'shelf'} on {socket}"):
+    command = [
+        BIN / "mooring",
+        "driver",
+        "run",
+        f"{program}:Shelf",
+        "--endpoint",
+        f"unix://{socket}",
+        "--option",
+        f"shelf={folder / 'shelf'}",
+    ]
+    with running(command, folder / "shelf.log", "Serving"):
         yield socket
 
 

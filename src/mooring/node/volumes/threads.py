@@ -46,6 +46,7 @@ class Threads:
         return doing.result()
 
     def _leave(self, about: str, doing: asyncio.Future[Any]) -> None:
+        """Nobody waits for the work any more, but what comes next about the volume."""
         self._left[about] = doing
 
         def ended(doing: asyncio.Future[Any]) -> None:
