@@ -6,96 +6,21 @@ Each is a function of a world whose root folder lies on a small tmpfs; it assert
 from __future__ import annotations
 
 import os
-import stat
-import subprocess
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from mooring.api.pods import PODS
-from mooring.csi.proto import csi_pb2 as csi
 from mooring.mounts import loops
-from mooring.node.volumes.files import read_mount_table
-from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE, NodeDriver
+from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.virtual_loop import run_virtual
+from tests.unit.node.real_mounts import DeviceDriver, RealMounts, mount, umount
 from tests.unit.node.volume_world import VolumesWorld
 
 Scene = Callable[[VolumesWorld], Coroutine[Any, Any, None]]
 SIZE = 512 * 1024
 RUNNING = "Running"
-
-
-def mount(*words: str | Path) -> None:
-    subprocess.run(["mount", *map(str, words)], check=True)
-
-
-def umount(point: Path) -> None:
-    subprocess.run(["umount", str(point)], check=True)
-
-
-def a_loop_device(image: Path) -> int:
-    """Its number."""
-    done = subprocess.run(["losetup", "-f", "--show", str(image)], check=True, capture_output=True, text=True)
-    return os.stat(done.stdout.strip()).st_rdev
-
-
-def remove_device(path: Path) -> None:
-    if path.is_block_device():
-        path.unlink()
-
-
-class RealMounts:
-    """In place of a fake table: the first mount of a root is a tmpfs, further ones are bound to it."""
-
-    def __init__(self) -> None:
-        self._first: dict[str, str] = {}
-
-    @property
-    def points(self) -> list[str]:
-        return [one.point for one in read_mount_table().below(str(ROOT))][1:]
-
-    def mount(self, point: str | Path, *, root: str = "/", device: str = "") -> None:
-        Path(point).mkdir(exist_ok=True)
-        if read_mount_table().at(str(point)) is not None:
-            return
-        first = self._first.setdefault(root, str(point))
-        if first == str(point):
-            mount("-t", "tmpfs", "-o", "size=64k", "none", point)
-        else:
-            mount("--bind", first, point)
-
-    def unmount(self, point: str | Path, *, keeps_folder: bool = False) -> None:
-        if read_mount_table().at(str(point)) is not None:
-            umount(Path(point))
-        if not keeps_folder and Path(point).is_dir():
-            os.rmdir(point)
-
-
-class DeviceDriver(NodeDriver):
-    """Its devices are a loop device's."""
-
-    def __init__(self, mounts: Any, image: Path) -> None:
-        super().__init__(mounts)
-        self.image = image
-
-    async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
-        if request.volume_capability.HasField("block"):
-            number = a_loop_device(self.image)
-
-            def publish() -> csi.NodePublishVolumeResponse:
-                os.mknod(request.target_path, stat.S_IFBLK | 0o600, number)
-                return csi.NodePublishVolumeResponse()
-
-            return await self._call(PUBLISH, request, request.volume_id, publish)
-        return await super().node_publish_volume(request)
-
-    async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
-        remove_device(Path(request.target_path))
-        return await super().node_unpublish_volume(request)
-
-
-ROOT = Path("/nonexistent")
 
 
 def fill(world: VolumesWorld) -> Path:
@@ -349,11 +274,10 @@ SCENES: dict[str, Scene] = {
 
 
 def main(name: str, folder: Path) -> None:
-    global ROOT
-    ROOT = folder / "root"
-    ROOT.mkdir()
-    mount("-t", "tmpfs", "-o", f"size={SIZE}", "none", ROOT)
-    run_virtual(SCENES[name](VolumesWorld(folder, RealMounts())))  # type: ignore[arg-type]
+    root = folder / "root"
+    root.mkdir()
+    mount("-t", "tmpfs", "-o", f"size={SIZE}", "none", root)
+    run_virtual(SCENES[name](VolumesWorld(folder, RealMounts(root))))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -44,15 +44,20 @@ async def served(world: RegistryWorld, plugin: StrangePlugin) -> StrangePlugin:
 async def foreign(path: Path, greeting: bytes) -> AsyncIterator[None]:
     """A server of something else: it says its greeting, and keeps the connection."""
 
+    open_ones: list[asyncio.StreamWriter] = []
+
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_ones.append(writer)
         writer.write(greeting)
-        await writer.drain()
 
     server = await asyncio.start_unix_server(greet, str(path))
     try:
         yield
     finally:
         server.close()
+        for writer in open_ones:
+            writer.close()
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 100, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"])

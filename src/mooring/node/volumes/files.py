@@ -80,6 +80,8 @@ class VolumeFiles:
         for path in (folder, folder.parent):
             if path.is_symlink():
                 raise LeftOver(f"{path} is a link in the place of a folder: look where it leads, and remove it by hand")
+        if not folder.is_dir():
+            return
         for mount in reversed(self._mount_table().below(str(folder))):
             system.unmount(Path(mount.point))
         for parent, folders, files in os.walk(folder, topdown=False):
