@@ -10,7 +10,7 @@ import pytest
 
 import mooring
 from mooring.base.flags import Section, flags_of, parse
-from mooring.cli import apiserver, binder, csi_attacher, csi_provisioner, demo, dev, driver, orphans
+from mooring.cli import apiserver, binder, csi_attacher, csi_provisioner, demo, dev, hostpath, orphans
 from mooring.cli import mooring as command
 from mooring.cli.process import WIDTH, Command
 
@@ -21,7 +21,7 @@ OURS: Final[dict[str, Command[Any]]] = {
     "binder": binder.COMMAND,
     "demo": demo.COMMAND,
     "dev": dev.COMMAND,
-    "driver hostpath": driver.COMMAND,
+    "driver hostpath": hostpath.COMMAND,
     "orphans": orphans.COMMAND,
 }
 DROP_INS: Final[dict[str, Command[Any]]] = {"attacher": csi_attacher.COMMAND, "provisioner": csi_provisioner.COMMAND}
@@ -78,8 +78,8 @@ def test_in_the_place_of_a_go_program_they_are_taken_and_stand_last(name: str, c
 
 @pytest.mark.parametrize("name", [*OURS, *DROP_INS])
 def test_a_wrong_flag_is_answered_in_a_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = f"mooring {name}: flag provided but not defined: -nonsense; mooring {name} --help lists the flags\n"
-    assert (2, "", asked) == answer(capsys, *name.split(), "--nonsense")
+    asked = f"mooring {name}: flag provided but not defined: -frobnicate; mooring {name} --help lists the flags\n"
+    assert (2, "", asked) == answer(capsys, *name.split(), "--frobnicate")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_every_command_has_a_version(name: str, capsys: pytest.CaptureFixture[st
     assert (0, f"mooring {name} v{mooring.__version__}\n", "") == answer(capsys, *name.split(), "--version")
 
 
-@pytest.mark.parametrize("word", ["atacher", "-v=4", "nonsense"])
+@pytest.mark.parametrize("word", ["atacher", "-v=4", "frobnicate"])
 def test_a_word_that_is_no_command(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     near = " (did you mean attacher?)" if word == "atacher" else ""
     assert (2, "", f"mooring: there is no command {word!r}{near}; mooring --help lists them\n") == answer(capsys, word)
@@ -125,6 +125,6 @@ def test_without_a_word_the_commands_are_listed(capsys: pytest.CaptureFixture[st
 
 
 def test_as_the_go_program_a_wrong_flag_comes_with_the_usage(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["csi-attacher", "--nonsense"])
+    monkeypatch.setattr(sys, "argv", ["csi-attacher", "--frobnicate"])
     assert 2 == csi_attacher.main()
     assert "\nUsage of csi-attacher:\n" in capsys.readouterr().err
