@@ -16,7 +16,8 @@ import pytest
 from tests.e2e.test_dev_pods import CLAIM, Kubectl, mounts_seen_by, pod
 from tests.support import mount_driver
 from tests.support.folder_driver import FolderDriver
-from tests.support.mooring_dev import MOORING, dev, dev_to_kill, needs_mounts
+from tests.support.mooring_dev import MOORING, Within, as_it_is, dev, dev_to_kill, needs_mounts
+from tests.support.mount_namespace import MountNamespace
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -35,24 +36,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextlib.contextmanager
-def form(name: str, tmp_path: Path, folder: Path) -> Iterator[str]:
-    """What --driver says, with the driver running where somebody else runs it."""
+def form(name: str, tmp_path: Path, folder: Path) -> Iterator[tuple[str, Within]]:
+    """What --driver says, and where dev runs: a driver that somebody else runs mounts there, too."""
     if name != "socket":
-        yield {"class": CLASS, "command": COMMAND}[name]
+        yield {"class": CLASS, "command": COMMAND}[name], as_it_is
         return
-    program = mount_driver.start(folder, socket := tmp_path / "own.sock", tmp_path / "own.log")
+    namespace = MountNamespace()
+    program = mount_driver.start(folder, socket := tmp_path / "own.sock", tmp_path / "own.log", namespace)
     try:
         eventually(socket.exists, 20, "the driver's socket")
-        yield f"unix://{socket}"
+        yield f"unix://{socket}", namespace.command
         assert 0 == program.stop()
     finally:
         program.kill()
+        namespace.close()
 
 
 @pytest.mark.parametrize("name", ["class", "command", "socket"])
 def test_a_pod_has_a_volume_of_the_authors_own_driver(tmp_path: Path, folder: Path, name: str) -> None:
     needs_mounts()
-    with form(name, tmp_path, folder) as text, dev(tmp_path, f"--driver={text}") as (program, config):
+    with form(name, tmp_path, folder) as (text, within), dev(tmp_path, f"--driver={text}", within=within) as (program, config):
         kubectl = Kubectl(config)
         assert "mine.csi.test" == kubectl("get", "csidrivers", "-o", "jsonpath={.items[*].metadata.name}")
         assert "dev dev-wait" == kubectl("get", "storageclasses", "-o", "jsonpath={.items[*].metadata.name}")
@@ -76,6 +79,28 @@ def test_a_pod_has_a_volume_of_the_authors_own_driver(tmp_path: Path, folder: Pa
             assert re.search(rf"CSI → node-1 +{call} .*→ OK", program.output()), f"{call} is told"
     assert [] == mounts_seen_by("self", tmp_path)
     assert [] == os.listdir(tmp_path / "tmp")
+
+
+def test_what_a_lost_driver_left_mounted_is_not_deleted(tmp_path: Path, folder: Path) -> None:
+    """The folder of dev stays where a volume of somebody's may still be mounted in it."""
+    namespace = MountNamespace()
+    driver = mount_driver.start(folder, socket := tmp_path / "own.sock", tmp_path / "own.log", namespace)
+    try:
+        eventually(socket.exists, 20, "the driver's socket")
+        with dev(tmp_path, f"--driver=unix://{socket}", within=namespace.command) as (program, config):
+            kubectl = Kubectl(config)
+            kubectl.apply(OWN_CLAIM, pod())
+            kubectl.ready("pod")
+            (volume,) = FolderDriver(folder).volumes.iterdir()
+            (volume / "data" / "file").write_text("dear to somebody")
+            driver.kill()
+        assert re.search(r"warning +pods still had their volumes after 5 s; they are left to the driver", program.output())
+        assert re.search(rf"warning +{config.parent} is left, since \S+ is still mounted in it: unmount that", program.output())
+        assert "dear to somebody" == (volume / "data" / "file").read_text()
+        assert config.parent.is_dir()
+    finally:
+        driver.kill()
+        namespace.close()
 
 
 def test_a_command_runs_once_for_each_node_and_what_it_says_is_told(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -43,10 +43,17 @@ def needs_mounts() -> None:
         not_tested(REAL_MOUNTS, obstacle)
 
 
+Within = Callable[..., list[str]]
+
+
+def as_it_is(*words: str) -> list[str]:
+    return list(words)
+
+
 @contextlib.contextmanager
-def dev(folder: Path, *flags: str) -> Iterator[tuple[Program, Path]]:
-    """`mooring dev`, ready, with its kubeconfig; ended by Ctrl-C, as it should be."""
-    with dev_to_kill(folder, *flags) as (program, config):
+def dev(folder: Path, *flags: str, within: Within = as_it_is) -> Iterator[tuple[Program, Path]]:
+    """`mooring dev`, ready, with its kubeconfig; ended by Ctrl-C, as it should be. within: the words that run it elsewhere."""
+    with dev_to_kill(folder, *flags, within=within) as (program, config):
         yield program, config
         program.send(signal.SIGINT)
         assert 0 == program.wait_exit(), program.log_tail()
@@ -54,11 +61,11 @@ def dev(folder: Path, *flags: str) -> Iterator[tuple[Program, Path]]:
 
 
 @contextlib.contextmanager
-def dev_to_kill(folder: Path, *flags: str) -> Iterator[tuple[Program, Path]]:
+def dev_to_kill(folder: Path, *flags: str, within: Within = as_it_is) -> Iterator[tuple[Program, Path]]:
     """The same, ended by SIGKILL."""
     (folder / "tmp").mkdir(exist_ok=True)
     (folder / "log").unlink(missing_ok=True)  # of the run before, which was ready, too
-    program = Program([*MOORING, "dev", *flags], folder / "log", {**os.environ, "TMPDIR": str(folder / "tmp")})
+    program = Program(within(*MOORING, "dev", *flags), folder / "log", {**os.environ, "TMPDIR": str(folder / "tmp")})
     try:
         eventually(lambda: re.search("export KUBECONFIG=.*\n", program.output_alive()), 40, "mooring dev is ready")
         yield program, Path(re.findall("export KUBECONFIG=(.*)", program.output())[-1])

@@ -19,6 +19,7 @@ from pathlib import Path
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
 from tests.support.folder_driver import FolderDriver
+from tests.support.mount_namespace import MountNamespace
 from tests.support.programs import Program
 
 FOLDER = "MOUNT_DRIVER_FOLDER"
@@ -104,13 +105,9 @@ async def _serve(endpoint: str, node: str) -> None:
     print("ended in good order", flush=True)
 
 
-def start(folder: Path, socket: Path, log: Path, node: str = "own-id") -> Program:
+def start(folder: Path, socket: Path, log: Path, namespace: MountNamespace) -> Program:
     """The driver as a program, over the folder."""
-    return Program(
-        [*COMMAND, "--endpoint", f"unix://{socket}", "--node", node],
-        log,
-        {**os.environ, FOLDER: str(folder)},
-    )
+    return Program(namespace.command(*COMMAND, "--endpoint", f"unix://{socket}"), log, {**os.environ, FOLDER: str(folder)})
 
 
 def main() -> None:

@@ -133,7 +133,7 @@ COMMAND: Final[Command[DevFlags]] = Command(
     check=_check,
     about="Runs an API server, a driver, provisioner, binder, scheduler, attacher and the agents of some nodes on this machine, until "
     "Ctrl-C, and shows all that they do. Pods get their volumes mounted; nothing runs in them.",
-    example="mooring dev --state ./state --node-id a,b\nmooring dev --driver './my-driver --endpoint unix://{socket}'",
+    example="mooring dev --driver './my-driver --endpoint unix://{socket}'",
 )
 
 

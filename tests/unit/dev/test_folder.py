@@ -1,0 +1,71 @@
+"""The folder of a run goes at its end, and never with what is mounted in it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from mooring.base.clock import LoopClock
+from mooring.dev import folder as folders
+from mooring.dev.folder import run_folder
+from mooring.dev.screen import PlainScreen
+from mooring.dev.story import Story
+from mooring.mounts.mountinfo import Mount, MountTable
+from mooring.mounts.namespace import MountSpace
+
+PRIVATE, SHARED = MountSpace(is_private=True), MountSpace()
+
+
+class World:
+    """A made-up mount table below a folder."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path))
+        monkeypatch.setattr(folders, "read_mount_table", lambda: MountTable(self.mounts))
+        monkeypatch.setattr(folders, "unmount", self._unmount)
+        self.mounts: list[Mount] = []
+        self.unmounted: list[str] = []
+        self.busy = False
+        self.shown = io.StringIO()
+
+    def _unmount(self, point: Path) -> None:
+        if self.busy:
+            raise folders.ToolFailed("target is busy")
+        self.unmounted.append(point.name)
+        self.mounts = [mount for mount in self.mounts if mount.point != str(point)]
+
+    async def run(self, space: MountSpace, points: Iterable[str] = (), state: str = "") -> Path:
+        """The folder, after the run."""
+        with run_folder(state, space, Story(PlainScreen(self.shown), LoopClock())) as folder:
+            folder.mkdir(exist_ok=True)
+            (folder / "file").write_text("")
+            self.mounts = [Mount(1, 0, "0:1", "/", str(folder / point), "rw", (), "ext4", "none", "rw") for point in points]
+        return folder
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    return World(monkeypatch, tmp_path)
+
+
+async def test_a_temporary_folder_goes_and_a_permanent_one_stays(world: World, tmp_path: Path) -> None:
+    assert not (await world.run(PRIVATE)).exists()
+    assert (await world.run(PRIVATE, ["a"], str(tmp_path / "state"))).exists()
+    assert [] == world.unmounted
+
+
+async def test_what_is_mounted_in_a_namespace_of_our_own_is_unmounted_first_the_deepest_one_before_the_others(world: World) -> None:
+    assert not (await world.run(PRIVATE, ["a", "a/deeper"])).exists()
+    assert ["deeper", "a"] == world.unmounted
+
+
+@pytest.mark.parametrize("space", [PRIVATE, SHARED], ids=["which is busy", "which may be somebody's"])
+async def test_a_folder_with_a_mount_is_left_as_it_is_and_that_is_told(world: World, space: MountSpace) -> None:
+    world.busy = True
+    folder = await world.run(space, ["a"])
+    assert (folder / "file").exists()
+    assert f"{folder} is left, since {folder}/a is still mounted in it: unmount that, then remove the folder" in world.shown.getvalue()
+    assert [] == world.unmounted
