@@ -13,9 +13,9 @@ from unittest import mock
 from mooring.api.meta import key_of
 from mooring.api.pods import PODS, Pod
 from mooring.base.backoff import BackOff
+from mooring.control.result import Result
 from mooring.kube.cluster import Patch, PatchType
 from mooring.node import records
-from mooring.node.layout import Layout
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import controller, decide, found, step_tools
 from mooring.node.volumes.actual import ActualState
@@ -26,6 +26,7 @@ from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.files import VolumeFiles
 from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.pods import NodePods
+from mooring.node.volumes.reasons import PodGone
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Stand, VolumeState
@@ -140,8 +141,8 @@ def _found_volumes_are_mounted() -> Planted:
     """What records tell of after a restart is taken for done."""
     find_volumes = found.find_volumes
 
-    def sure(layout: Layout) -> found.Found:
-        on_disk = find_volumes(layout)
+    def sure(*args: Any) -> found.Found:
+        on_disk = find_volumes(*args)
         for state in on_disk.states:
             for publication in state.publications.values():
                 publication.stand = Stand.DONE
@@ -172,7 +173,7 @@ def _pods_in_part_are_known() -> Planted:
 
 def _volumes_do_not_hear_of_pods() -> Planted:
     """A volume that waits for pods to be known is not told of it."""
-    return mock.patch.object(controller, "PODS_KNOWN", "pods-unknown")
+    return mock.patch.object(controller.NodeVolumes, "_pods_known", return_value=None)
 
 
 def _running_hides_deletion() -> Planted:
@@ -283,7 +284,7 @@ def _failed_pods_are_forgotten() -> Planted:
 
 def _folders_are_tried_once() -> Planted:
     """The folder of a pod that is gone is left where it could not be removed at once."""
-    return mock.patch.object(NodePods, "_clean_up", mock.AsyncMock())
+    return mock.patch.object(NodePods, "_clean_up", mock.AsyncMock(return_value=Result(PodGone())))
 
 
 def _drivers_come_unheard() -> Planted:
