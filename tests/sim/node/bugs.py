@@ -24,7 +24,6 @@ from mooring.node.volumes.block_files import BlockFiles
 from mooring.node.volumes.decide import Decision, Facts, Step, decide_volume
 from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.files import VolumeFiles
-from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.pods import NodePods
 from mooring.node.volumes.reasons import PodGone
 from mooring.node.volumes.reconcile import FileSystemSteps
@@ -66,22 +65,6 @@ def _attachments_are_not_awaited() -> Planted:
         state.context = state.context or {}
 
     return _together(_with_facts(attached=True), mock.patch.object(Attachments, "read", read))
-
-
-def _reports_count_as_made() -> Planted:
-    """A report that takes a volume away counts as not made while it is on its way, or was not answered."""
-    run = InUseReport.run
-
-    async def trusting(self: InUseReport) -> None:
-        self._made: frozenset[str] = frozenset()  # type: ignore[attr-defined]
-        await run(self)
-
-    def has(self: InUseReport, name: str) -> bool:
-        if not self._is_unsure:
-            self._made = self._reports or frozenset()  # type: ignore[attr-defined]
-        return name in self._made  # type: ignore[attr-defined]
-
-    return _together(mock.patch.multiple(InUseReport, run=trusting, has=has))
 
 
 def _steps_are_not_in_use() -> Planted:
@@ -315,7 +298,6 @@ _LEFT: Final = frozenset({"mount-left", "staged-left", "published-left", "folder
 
 BUGS: Final[Mapping[str, Bug]] = {
     "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}),
-    "reports-trusted": Bug(_reports_count_as_made, {"not-in-use", "detached-in-use"}),
     "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}),
     "only-pods-reported": Bug(_only_pods_use_volumes, {"not-in-use", "detached-in-use"}),
     "attachments-unawaited": Bug(_attachments_are_not_awaited, {"not-attached", "context-wrong"}),
