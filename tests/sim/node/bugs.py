@@ -13,9 +13,9 @@ from unittest import mock
 from mooring.api.meta import key_of
 from mooring.api.pods import PODS, Pod
 from mooring.base.backoff import BackOff
+from mooring.control.result import Result
 from mooring.kube.cluster import Patch, PatchType
 from mooring.node import records
-from mooring.node.layout import Layout
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import controller, decide, found, step_tools
 from mooring.node.volumes.actual import ActualState
@@ -24,8 +24,8 @@ from mooring.node.volumes.block_files import BlockFiles
 from mooring.node.volumes.decide import Decision, Facts, Step, decide_volume
 from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.files import VolumeFiles
-from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.pods import NodePods
+from mooring.node.volumes.reasons import PodGone
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Stand, VolumeState
@@ -65,22 +65,6 @@ def _attachments_are_not_awaited() -> Planted:
         state.context = state.context or {}
 
     return _together(_with_facts(attached=True), mock.patch.object(Attachments, "read", read))
-
-
-def _reports_count_as_made() -> Planted:
-    """A report that takes a volume away counts as not made while it is on its way, or was not answered."""
-    run = InUseReport.run
-
-    async def trusting(self: InUseReport) -> None:
-        self._made: frozenset[str] = frozenset()  # type: ignore[attr-defined]
-        await run(self)
-
-    def has(self: InUseReport, name: str) -> bool:
-        if not self._is_unsure:
-            self._made = self._reports or frozenset()  # type: ignore[attr-defined]
-        return name in self._made  # type: ignore[attr-defined]
-
-    return _together(mock.patch.multiple(InUseReport, run=trusting, has=has))
 
 
 def _steps_are_not_in_use() -> Planted:
@@ -140,8 +124,8 @@ def _found_volumes_are_mounted() -> Planted:
     """What records tell of after a restart is taken for done."""
     find_volumes = found.find_volumes
 
-    def sure(layout: Layout) -> found.Found:
-        on_disk = find_volumes(layout)
+    def sure(*args: Any) -> found.Found:
+        on_disk = find_volumes(*args)
         for state in on_disk.states:
             for publication in state.publications.values():
                 publication.stand = Stand.DONE
@@ -172,7 +156,7 @@ def _pods_in_part_are_known() -> Planted:
 
 def _volumes_do_not_hear_of_pods() -> Planted:
     """A volume that waits for pods to be known is not told of it."""
-    return mock.patch.object(controller, "PODS_KNOWN", "pods-unknown")
+    return mock.patch.object(controller.NodeVolumes, "_pods_known", return_value=None)
 
 
 def _running_hides_deletion() -> Planted:
@@ -283,7 +267,7 @@ def _failed_pods_are_forgotten() -> Planted:
 
 def _folders_are_tried_once() -> Planted:
     """The folder of a pod that is gone is left where it could not be removed at once."""
-    return mock.patch.object(NodePods, "_clean_up", mock.AsyncMock())
+    return mock.patch.object(NodePods, "_clean_up", mock.AsyncMock(return_value=Result(PodGone())))
 
 
 def _drivers_come_unheard() -> Planted:
@@ -314,7 +298,6 @@ _LEFT: Final = frozenset({"mount-left", "staged-left", "published-left", "folder
 
 BUGS: Final[Mapping[str, Bug]] = {
     "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}),
-    "reports-trusted": Bug(_reports_count_as_made, {"not-in-use", "detached-in-use"}),
     "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}),
     "only-pods-reported": Bug(_only_pods_use_volumes, {"not-in-use", "detached-in-use"}),
     "attachments-unawaited": Bug(_attachments_are_not_awaited, {"not-attached", "context-wrong"}),

@@ -51,6 +51,8 @@ def _drivers(world: NodeWorld) -> Iterator[Complaint]:
         for driver in world.plan.drivers:
             if driver.name not in names:
                 yield "driver-missing", f"{driver.name} runs on {node}, its CSINode does not name it"
+            elif driver.name not in world.backend.machines[node].told:
+                yield "driver-missing", f"{driver.name} runs on {node}, its plugin was not told that it is registered"
 
 
 def _reports(world: NodeWorld, controller: AttachDetach) -> Iterator[Complaint]:

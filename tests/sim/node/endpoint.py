@@ -131,7 +131,9 @@ class Plugin:
 
     async def notify(self, *, registered: bool, error: str = "", timeout_s: float) -> None:
         await self._reached(f"notify {'registered' if registered else f'refused: {error}'}")
-        if not registered:
+        if registered:
+            self._machine.told.add(self._driver)
+        else:
             self._machine.remove_socket(self._driver)
             self._world.backend.group.create_task(self._come_back(), name="registrar")
 
@@ -168,6 +170,7 @@ class Watch:
 
     async def run(self) -> None:
         self._looks = True
+        self._machine.told.clear()
         self._machine.on_socket = self._happened
         for socket in tuple(self._machine.sockets):
             self._happened(socket)

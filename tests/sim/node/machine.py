@@ -18,7 +18,8 @@ ABOUT_ROOT: Final = "1 0 8:1 / / rw - ext4 /dev/root rw\n"
 
 class Machine:
     """staged: handle → staging path. published: target path → handle. mounts: point → handle. devices, loops: paths of device files, and
-    of the files that a loop device is over. sockets: registration sockets, each with the number of its making.
+    of the files that a loop device is over. sockets: registration sockets, each with the number of its making. told: drivers whose plugin
+    was told by the living agent that it is registered.
     """
 
     def __init__(self, name: str, root: Path) -> None:
@@ -29,6 +30,7 @@ class Machine:
         self.devices: set[str] = set()
         self.loops: set[str] = set()
         self.sockets: dict[Path, int] = {}
+        self.told: set[str] = set()
         self.on_socket: Callable[[Path], None] = lambda socket: None
         self._socket_count = 0
         self._numbers: dict[str, int] = {}
@@ -81,6 +83,7 @@ class Machine:
     def make_socket(self, driver: str) -> None:
         """Also anew, under its old name."""
         self._socket_count += 1
+        self.told.discard(driver)
         self.sockets[self.socket_of(driver)] = self._socket_count
         self.on_socket(self.socket_of(driver))
 
