@@ -53,7 +53,7 @@ def _what_is_found_is_dropped() -> contextlib.AbstractContextManager[Any]:
             self._store.drop(uid)
         self._store.found = {}
 
-    return mock.patch.object(Journal, "_take_in", forget)
+    return mock.patch.object(Journal, "_adopt_found", forget)
 
 
 def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
