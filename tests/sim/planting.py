@@ -42,3 +42,14 @@ def no_back_off() -> contextlib.AbstractContextManager[Any]:
 def failures_are_final() -> contextlib.AbstractContextManager[Any]:
     """What failed is never tried again on its own account."""
     return mock.patch.object(WorkQueue, "retry", return_value=0.0)
+
+
+def assert_found(run_seed: Callable[..., Any], bugs: Mapping[str, Bug], name: str, seeds_max: int) -> None:
+    """Some seed shows the bug, by an invariant that tells of it, not by some crash. Raises AssertionError."""
+    first = bugs[name].first_seed
+    for seed in range(first, first + seeds_max):
+        broken = run_seed(seed, bug=name).broken
+        if broken is not None:
+            assert broken.invariant in bugs[name].found_by, broken
+            return
+    raise AssertionError(f"not found in {seeds_max} seeds from {first} on")

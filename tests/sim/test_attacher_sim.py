@@ -11,6 +11,7 @@ import pytest
 
 from tests.sim.bugs import BUGS
 from tests.sim.course import STORY_STEPS
+from tests.sim.planting import assert_found
 from tests.sim.run import run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,14 +31,7 @@ def test_no_invariant_is_broken(first):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name):
-    """By an invariant that tells of it, not by some crash."""
-    first = BUGS[name].first_seed
-    for seed in range(first, first + BUG_SEEDS_MAX):
-        broken = run_seed(seed, bug=name).broken
-        if broken is not None:
-            assert broken.invariant in BUGS[name].found_by, broken
-            return
-    pytest.fail(f"not found in {BUG_SEEDS_MAX} seeds from {first} on")
+    assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
 
 
 @pytest.mark.slow

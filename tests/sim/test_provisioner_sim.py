@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.planting import assert_found
 from tests.sim.provisioning.bugs import BUGS
 from tests.sim.provisioning.run import run_seed
 
@@ -32,14 +33,7 @@ def test_what_failed_before_does_not_fail_again(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """By an invariant that tells of it, not by some crash."""
-    first = BUGS[name].first_seed
-    for seed in range(first, first + BUG_SEEDS_MAX):
-        broken = run_seed(seed, bug=name).broken
-        if broken is not None:
-            assert broken.invariant in BUGS[name].found_by, broken
-            return
-    pytest.fail(f"not found in {BUG_SEEDS_MAX} seeds from {first} on")
+    assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
 
 
 @pytest.mark.slow

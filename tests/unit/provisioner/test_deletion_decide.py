@@ -20,6 +20,7 @@ from mooring.controllers.provisioner.deletion.decide import (
     DeleteVolume,
     Hold,
     LoadSecret,
+    Obstacle,
     Release,
     decide_deletion,
 )
@@ -132,6 +133,7 @@ def test_P75_a_volume_to_be_kept_loses_the_finalizer_and_nothing_else():
 def test_P76_any_attachment_holds_it_back():
     decision = decided(pv_with(), attached=("n2", "n1"))
     assert decision.problem == decision.because == why.StillAttached("pv1", ("n1", "n2"))
+    assert Obstacle.ATTACHED is decision.obstacle
     assert "persistentvolume pv1 is still attached to node n1" == decision.problem.error
     assert ((), {detached("pv1")}) == (decision.actions, decision.waits_for)
 
@@ -191,6 +193,7 @@ def test_P78_an_in_tree_class_that_nobody_can_read_is_told_of():
     assert decision.problem is not None
     assert "cannot simultaneously set allowed topologies and zone/zones parameters" == decision.problem.error
     assert ((), {class_changed("sc")}) == (decision.actions, decision.waits_for)
+    assert Obstacle.CLASS is decision.obstacle
 
 
 def test_P78_a_template_that_needs_the_claims_annotations_can_not_be_resolved():
@@ -198,6 +201,7 @@ def test_P78_a_template_that_needs_the_claims_annotations_can_not_be_resolved():
     decision = decided(pv_with(annotations=OURS, claimRef={"name": "c", "namespace": "ns"}), parameters=parameters)
     assert decision.problem is not None
     assert decision.problem.error.startswith("failed to get secretreference for volume pv1: error resolving value")
+    assert Obstacle.SECRET is decision.obstacle
     assert ((), {class_changed("sc")}) == (decision.actions, decision.waits_for)
 
 
@@ -225,12 +229,14 @@ def test_P81_a_driver_that_can_not_delete_is_not_asked(facts: dict[str, bool], w
     decision = decided(pv_with(), driver=dataclasses.replace(DriverCapabilities(DRIVER), **facts))
     assert decision.problem is not None
     assert f"CSI driver does not support dynamic provisioning: {what} capability is not reported" == decision.problem.error
+    assert Obstacle.DRIVER is decision.obstacle
 
 
 def test_P81_what_has_no_csi_source_can_not_be_deleted():
     decision = decided(pv_with(csi={}))
     assert decision.problem is not None
     assert "invalid CSI PV" == decision.problem.error
+    assert Obstacle.SOURCE is decision.obstacle
 
 
 def test_P81_an_in_tree_volume_is_deleted_under_its_drivers_handle():

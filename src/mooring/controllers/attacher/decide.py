@@ -36,7 +36,7 @@ from mooring.controllers.attacher.decision import (
 from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
 from mooring.controllers.attacher.requests import PublishOrder, RequestError, UnpublishOrder, capability, is_single_node
 from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, volume_of
-from mooring.controllers.attacher.volume import Volume, handle_of, missing_volume, named_volume, resolve_volume
+from mooring.controllers.attacher.volume import Volume, handle_of, named_volume, resolve_volume
 
 # -- VolumeAttachments
 
@@ -83,12 +83,11 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
         left = attachment.status.attach_error is not None
         return Decision(why.Attached(node_name), (ClearError(),) if left else ())
 
-    missing = missing_volume(view, attachment)
-    if missing:
-        return _missing(attachment, why.VolumeMissing(missing), LookUpVolume(missing))
     pv_name = named_volume(attachment)
-    pv = view.volume(pv_name) if pv_name else None
-    if pv is not None:
+    if pv_name:
+        pv = view.volume(pv_name)
+        if pv is None:
+            return _missing(attachment, why.VolumeMissing(pv_name), LookUpVolume(pv_name))
         if is_deleting(pv):
             return _stuck(why.VolumeDeleting(pv_name))
         if not view.holds(pv):
@@ -191,8 +190,8 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     other = view.other_attachment_on_node(attachment)
     if other is not None:  # Differs from external-attacher, which detaches the volume that the other one uses.
         return Decision(why.HeldByAnother(other), (RemoveFinalizer(),) if ours else ())
-    pv_name = missing_volume(view, attachment)
-    if pv_name:
+    pv_name = named_volume(attachment)
+    if pv_name and view.volume(pv_name) is None:
         return _missing(attachment, why.VolumeMissing(pv_name), LookUpVolume(pv_name))
     volume = resolve_volume(view, attachment)
     if not isinstance(volume, Volume):

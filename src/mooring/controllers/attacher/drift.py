@@ -136,7 +136,7 @@ class Rounds:
                 log.error("the driver repeats a page token, this round is left out", starting_token=token)
                 return None
             tokens.add(token)
-        log.error(f"ListVolumes returned more than {PAGES_MAX} pages, this comparison is skipped")
+        log.error("ListVolumes returned too many pages, this round is left out", pages=PAGES_MAX)
         return None
 
     def _compare(self, report: Report) -> None:

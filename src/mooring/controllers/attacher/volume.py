@@ -69,12 +69,6 @@ def named_volume(attachment: VolumeAttachment) -> str:
     return source.persistent_volume_name or "" if source.inline_volume_spec is None else ""
 
 
-def missing_volume(view: View, attachment: VolumeAttachment) -> str:
-    """The PersistentVolume that the attachment's volume is from, where the cache lacks it; else ""."""
-    pv_name = named_volume(attachment)
-    return pv_name if pv_name and view.volume(pv_name) is None else ""
-
-
 def handle_of(pv: PersistentVolume) -> str:
     """The driver's name for the volume, "" for one that the driver can't know."""
     try:

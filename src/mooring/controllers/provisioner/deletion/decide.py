@@ -62,9 +62,11 @@ Action = Hold | Release | LoadSecret | DeleteVolume | DeleteObject
 class Obstacle(enum.Enum):
     """The thing that keeps a volume from being deleted."""
 
-    SOURCE = "its source names no volume of a CSI driver"
+    TRANSLATION = "its in-tree source can't be translated"
+    SOURCE = "its source is not a CSI driver's"
     DRIVER = "the driver can't delete volumes"
     SECRET = "the secret for the call can't be named"
+    CLASS = "its in-tree class can't be translated"
     ATTACHED = "it is attached"
 
 
@@ -112,7 +114,7 @@ def _delete(view: View, pv: PersistentVolume) -> Decision:
     try:
         source = translated(pv).csi if migrated else pv.spec.csi
     except TranslationError as error:
-        return _stuck(Obstacle.SOURCE, why.Untranslatable(str(error)))
+        return _stuck(Obstacle.TRANSLATION, why.Untranslatable(str(error)))
     if source is None:
         return _stuck(Obstacle.SOURCE, why.NotCSI())
     if not view.driver.creates or not view.driver.has_controller:
@@ -122,7 +124,7 @@ def _delete(view: View, pv: PersistentVolume) -> Decision:
     except ParameterError as error:
         return _stuck(Obstacle.SECRET, why.NoSecret(pv.metadata.name, str(error)), class_changed(volume_class_of(pv)))
     except TranslationError as error:
-        return _stuck(Obstacle.SECRET, why.UntranslatableClass(str(error)), class_changed(volume_class_of(pv)))
+        return _stuck(Obstacle.CLASS, why.UntranslatableClass(str(error)), class_changed(volume_class_of(pv)))
     node_names = view.nodes_of(pv)
     if node_names:
         return _stuck(Obstacle.ATTACHED, why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name))
