@@ -48,6 +48,12 @@ WORKERS: Final = 64
 
 REPORTED: Final = "in-use-report"
 PODS_KNOWN: Final = "pods-known"
+_HELD: Final = {
+    False: ("MountVolume.Setup failed while expanding volume", "FailedMount"),
+    True: ("MapVolume.MarkVolumeAsMounted failed while expanding volume", "FailedMapVolume"),
+}
+"""What pods are told that are held for the size of a volume, a device's or another's."""
+
 COMPONENT: Final = "kubelet"
 """Of events, as the kubelet's."""
 
@@ -190,10 +196,11 @@ class NodeVolumes:
         if state is None:
             return Result(why.Forgotten())
         facts = self._facts(state)
+        self._let_start(state)
         decision = decide_volume(state, facts)
         self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
         for uid, because in decision.refused.items():
-            self._announce(state, uid, f"MountVolume.{decision.refused_at}", str(because))
+            self._announce(state, uid, f"MountVolume.{decision.refused_at} failed", str(because))
         pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
             state.context = None  # that of an attachment which is over
@@ -231,7 +238,16 @@ class NodeVolumes:
         if state.is_empty or not state.volume.is_known:
             state.attachable = self._actual.is_attachable(wanted)
         state.volume = wanted
+        state.size_bytes = state.size_bytes or wanted.size_bytes
         return state
+
+    def _let_start(self, state: VolumeState) -> None:
+        """The pods that were held for the volume's size, once nothing is to be done for it."""
+        held = [uid for uid, one in state.publications.items() if one.is_held]
+        for uid in held if not state.is_to_grow else ():
+            state.publications[uid].is_held = False
+            self._actual.announced_no_more(uid, state.volume.unique)
+            self.pods.wake(uid)
 
     def _facts(self, state: VolumeState) -> Facts:
         unique, uses = state.volume.unique, self._desired.uses(state.volume.unique)
@@ -291,8 +307,10 @@ class NodeVolumes:
             failure = publication.failure = self._growth.failure(publication.failure, error)
         retry_in_s = round(failure.not_before - self._clock.now(), 3)
         _log.error("A step of a volume failed", step=error.step, volume=volume.unique, reason=str(error), retry_in_s=retry_in_s)
-        for uid in self._pods_of(state, decision):
-            self._announce(state, uid, f"{_kind(state)}.{error.step}", str(error), error.reason)
+        held = [uid for uid, one in state.publications.items() if one.is_held] if decision.step is Step.EXPAND else []
+        for uid in held or self._pods_of(state, decision):
+            step, reason = (_HELD[volume.is_block]) if held else (f"{_kind(state)}.{error.step} failed", error.reason)
+            self._announce(state, uid, step, str(error), reason)
 
     def _tell_slow(self, state: VolumeState, decision: Decision, step: str, text: str) -> None:
         for uid in self._pods_of(state, decision):
@@ -304,7 +322,7 @@ class NodeVolumes:
         return [decision.pod] if decision.pod else list(self._desired.uses(state.volume.unique))
 
     def _announce(self, state: VolumeState, uid: str, step: str, text: str, reason: str = "FailedMount") -> None:
-        about = f'{step} failed for volume "{state.volume.spec_name}" : {text}'
+        about = f'{step} for volume "{state.volume.spec_name}" : {text}'
         self._actual.announce(uid, state.volume.unique, about, reason)
 
 

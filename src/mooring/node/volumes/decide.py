@@ -113,14 +113,18 @@ def _leaving(state: VolumeState, facts: Facts) -> Decision | None:
 
 def _arriving(state: VolumeState, facts: Facts) -> Decision:
     due = {uid: name for uid, name in facts.wanted.items() if _needs(state.publications.get(uid))}
+    growing = _growing(state, facts)
+    if growing is not None and (not due or growing.step is Step.EXPAND):
+        return growing
     if not due:
-        return _growing(state, facts) or Decision(why.Settled())
+        return Decision(why.Settled())
     taken = why.TakenByAnotherPod()
     refused = dict.fromkeys(_held_by_others(state, due), taken) if state.volume.is_for_one_pod else {}
     if len(refused) == len(due):
         return Decision(taken, waits=Waits.OTHER_POD, refused=refused)
     giving = _giving(state, facts, {uid: name for uid, name in due.items() if uid not in refused})
-    return dataclasses.replace(giving, refused={**giving.refused, **refused})
+    after_s = giving.after_s if growing is None else _sooner(giving.after_s, growing.after_s)
+    return dataclasses.replace(giving, refused={**giving.refused, **refused}, after_s=after_s)
 
 
 def _giving(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decision:
@@ -170,11 +174,18 @@ def _mounting(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decis
 
 
 def _growing(state: VolumeState, facts: Facts) -> Decision | None:
-    """The volume is where it is wanted: what its size still asks of the node, None for nothing."""
+    """What the volume's size still asks of the node, through a pod that has the volume; None for nothing.
+
+    That comes before further pods get it: who waits for its size is not to wait for a pod that can't have it.
+    """
     growth = state.volume.growth
-    if growth is None or state.may_not_grow or state.grown == growth.claim_version or not facts.has_driver:
+    if growth is None or not state.is_to_grow:
         return None
-    writers = [uid for uid in facts.wanted if uid not in facts.readers]
+    if not facts.has_driver:
+        absent = why.NoDriver(state.volume.driver)
+        held = [uid for uid in facts.wanted if (one := state.publications.get(uid)) is not None and one.is_held]
+        return Decision(absent, waits=Waits.DRIVER, refused=dict.fromkeys(held, absent)) if held else None
+    writers = [uid for uid in facts.wanted if uid not in facts.readers and not _needs(state.publications.get(uid))]
     if not writers:
         return None
     return _once_due(state.growth_failure, facts) or Decision(why.Growing(growth.size), Step.EXPAND, writers[0])

@@ -93,7 +93,7 @@ class FileSystemSteps(StepTools):
             raise self._failed(step, str(error), uncertain=not error.final) from None
         if sets_group(volume, use, policy, able):
             await self._set_group(volume, use, target, step)
-        publication.stand, publication.is_outdated, publication.was_found = Stand.DONE, False, False
+        self._published(state, use, before)
 
     # -- taking away
 

@@ -66,7 +66,7 @@ class BlockSteps(StepTools):
                 publication.stand = Stand.ABSENT
             raise self._failed(step, str(error), uncertain=not error.final) from None
         await self._on_disk(volume, step, self._files.map, volume.spec_name, use.uid)
-        publication.stand, publication.is_outdated, publication.was_found = Stand.DONE, False, False
+        self._published(state, use, before)
         if before is not Stand.DONE:
             self._tell_mapped(state, use)
 

@@ -11,7 +11,7 @@ from mooring.api.pods import Volume as PodVolume
 from mooring.base.errors import MooringError
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, NotFound
-from mooring.node.volumes.expansion import decide_growth
+from mooring.node.volumes.expansion import decide_growth, size_bytes_of
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.selinux import LabelConflict, Labels
 from mooring.node.volumes.volume import Volume, of_inline_source, of_persistent_volume
@@ -76,7 +76,7 @@ class Resolver:
             raise Unusable(f'PersistentVolume "{pv.metadata.name}" is no CSI volume; this agent mounts no others')
         source_claim = pod_volume.persistent_volume_claim
         read_only = source_claim is not None and source_claim.read_only
-        volume, name = of_persistent_volume(pv, decide_growth(claim, pv)), claim.metadata.name
+        volume, name = of_persistent_volume(pv, decide_growth(claim, pv), size_bytes_of(claim)), claim.metadata.name
         label = "" if volume.is_block else self._labels.of(pod, pod_volume.name, volume.driver, volume.access_modes)
         return volume, _use(pod, pod_volume.name, read_only=read_only, claim=name, label=label)
 
