@@ -126,6 +126,10 @@ class NodeVolumes:
         await self._caches.synced()
         await self.in_use.run()
 
+    def stop_walks(self) -> None:
+        """What is left of the groups that are being set is left to the next agent: the end does not wait for it."""
+        self._file_system.stop_walks()
+
     def close(self) -> None:
         self._threads.close()
 

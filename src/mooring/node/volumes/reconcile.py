@@ -33,6 +33,8 @@ class FileSystemSteps(StepTools):
     def __init__(self, around: Surroundings, files: VolumeFiles | None = None) -> None:
         super().__init__(around)
         self._files = files or VolumeFiles()
+        self._walking: set[asyncio.Task[None]] = set()
+        self._is_ending = False
 
     # -- giving
 
@@ -147,17 +149,34 @@ class FileSystemSteps(StepTools):
             raise self._failed(step, f'volume mode "{mode}" not supported by driver {volume.driver} (only supports {", ".join(modes)})')
         return (found.spec.fs_group_policy if found is not None else None) or POLICY_DEFAULT
 
+    def stop_walks(self) -> None:
+        """The agent ends: walks that are under way are left, and are made anew by the next agent."""
+        self._is_ending = True
+        for walking in self._walking:
+            walking.cancel()
+
     async def _set_group(self, volume: Volume, use: PodUse, target: Path, step: str) -> None:
+        """On threads of their own, for a walk can take longer than anything else may wait for a thread."""
         assert use.fs_group is not None
         walk = Walk(target, use.fs_group, use.fs_group_policy)
+        work = self._around.threads.run(f"{volume.driver}/fs-group", walk.run, limit_s=None, about=volume.unique)
+        walking = asyncio.create_task(work, name=f"node/fs-group/{use.uid}")
+        minding = asyncio.create_task(self._mind(walk, use), name=f"node/fs-group/{use.uid}/minding")
+        self._walking.add(walking)
+        if self._is_ending:
+            walking.cancel()
         try:
-            async with asyncio.TaskGroup() as group:
-                minding = group.create_task(self._mind(walk, use), name=f"node/fs-group/{use.uid}")
-                await self._around.threads.run(volume.driver, walk.run, limit_s=None)
-                minding.cancel()
-        except* OSError as errors:
-            text = f"applyFSGroup failed for vol {volume.handle}: {errors.exceptions[0]}"
-            raise self._failed(step, text, uncertain=True) from None
+            await asyncio.wait((walking,))
+            if walking.cancelled():
+                raise self._failed(step, "applyFSGroup was not finished: the agent ends", uncertain=True)
+            walking.result()
+        except OSError as error:
+            raise self._failed(step, f"applyFSGroup failed for vol {volume.handle}: {error}", uncertain=True) from None
+        finally:
+            walk.stop()
+            for task in (walking, minding):
+                task.cancel()
+            self._walking.discard(walking)
 
     async def _mind(self, walk: Walk, use: PodUse) -> None:
         """Tells the pod's users of a walk that takes long, after SLOW_S and then every minute."""
