@@ -40,6 +40,7 @@ from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.stats import Asked
 from mooring.node.volumes.step_tools import StepFailed, Surroundings
 from mooring.node.volumes.step_watch import StepWatch
+from mooring.node.volumes.volume import Volume, shares
 
 _log = logger(__name__)
 
@@ -142,7 +143,8 @@ class NodeVolumes:
             for uid, publication in state.publications.items():
                 use = self._desired.uses(volume.unique).get(uid)
                 if publication.stand is Stand.DONE and use is not None:
-                    path = self._layout.block_map(volume.spec_name) / uid if volume.is_block else self._layout.target(uid, volume.spec_name)
+                    name = publication.spec_name
+                    path = self._layout.block_map(name) / uid if volume.is_block else self._layout.target(uid, name)
                     yield Asked(volume.driver, volume.handle, path, use.namespace, use.claim, use)
 
     def tell_abnormal(self, asked: Asked, text: str) -> None:
@@ -233,9 +235,10 @@ class NodeVolumes:
 
     def _state(self, unique: str) -> VolumeState | None:
         """What has been done with the volume; begun for one that a pod wants, None for one that is neither wanted nor here."""
-        states, wanted = self._actual.states, self._desired.volume(unique)
+        states = self._actual.states
         state = states.get(unique)
-        if wanted is None:
+        wanted = self._desired.volume(unique, state.volume.spec_name if state is not None else "")
+        if wanted is None or (state is not None and not state.is_empty and not shares(state.volume, wanted)):
             return state
         if state is None:
             state = states[unique] = VolumeState(wanted)
@@ -265,9 +268,15 @@ class NodeVolumes:
             has_driver=self._drivers.find(state.volume.driver) is not None,
             now=self._clock.now(),
             in_reach=self._actual.is_in_reach(state.volume),
+            clashing=self._clashing(state.volume, uses),
             labels={uid: use.label for uid, use in uses.items() if use.label},
             readers=frozenset(uid for uid, use in uses.items() if use.read_only),
         )
+
+    def _clashing(self, volume: Volume, uids: Iterable[str]) -> dict[str, str]:
+        """The pods that name the volume by a PersistentVolume that can't share it with this one, to its name."""
+        own = ((uid, self._desired.volume_of(volume.unique, uid)) for uid in uids)
+        return {uid: one.spec_name for uid, one in own if one is not None and not shares(volume, one)}
 
     async def _carry_out(self, state: VolumeState, decision: Decision) -> None:
         """Raises StepFailed."""
@@ -281,9 +290,10 @@ class NodeVolumes:
                     state.device_failure = None
             case Step.PUBLISH:
                 await self._attachments.read(state)
-                if (use := uses.get(uid)) is None:  # gone during the read
+                volume = self._desired.volume_of(state.volume.unique, uid)
+                if volume is None or (use := uses.get(uid)) is None:  # gone during the read
                     return
-                await steps.publish(state, use)
+                await steps.publish(state, volume, use)
                 state.publications[uid].failure = None
                 self._actual.announced_no_more(uid, state.volume.unique)
             case Step.UNPUBLISH:

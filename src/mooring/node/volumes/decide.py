@@ -44,6 +44,7 @@ class Facts:
     may_take_away: False until every pod of this node was looked at after a start. reported: the Node's status says that it is in use.
     attached: the Node's status lists it. has_driver: its driver is registered. now: monotonic seconds. in_reach: its
     node affinity means this node. readers: the pods that only read it. labels: the SELinux labels that pods want, where they want one.
+    clashing: the pods that name it by another PersistentVolume and can't have it beside those of the first, to that one's name.
     """
 
     wanted: Mapping[str, str]
@@ -55,6 +56,7 @@ class Facts:
     now: float
     in_reach: bool = True
     readers: frozenset[str] = frozenset()
+    clashing: Mapping[str, str] = dataclasses.field(default_factory=dict)
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -118,8 +120,13 @@ def _arriving(state: VolumeState, facts: Facts) -> Decision:
         return growing
     if not due:
         return Decision(why.Settled())
+    holder = state.volume.spec_name
+    clashing = {uid: why.NamedTwice(state.volume.handle, name, holder) for uid, name in facts.clashing.items() if uid in due}
+    if len(clashing) == len(due):
+        return dataclasses.replace(_leaving_for_others(state, facts, next(iter(clashing.values()))), refused=clashing)
     taken = why.TakenByAnotherPod()
-    refused = dict.fromkeys(_held_by_others(state, due), taken) if state.volume.is_for_one_pod else {}
+    others = dict.fromkeys(_held_by_others(state, due), taken) if state.volume.is_for_one_pod else {}
+    refused: dict[str, Because] = {**others, **clashing}
     if len(refused) == len(due):
         return Decision(taken, waits=Waits.OTHER_POD, refused=refused)
     giving = _giving(state, facts, {uid: name for uid, name in due.items() if uid not in refused})
@@ -141,7 +148,7 @@ def _giving(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decisio
         return Decision(far, waits=Waits.NODE, refused=dict.fromkeys(due, far), refused_at="NodeAffinity check")
     alike = _labelled_alike(state, facts, due)
     unlike = dict.fromkeys(due.keys() - alike.keys(), why.LabelledOtherwise(state.volume.spec_name))
-    decision = _mounting(state, facts, alike) if alike else _relabelling(state, facts)
+    decision = _mounting(state, facts, alike) if alike else _leaving_for_others(state, facts, why.LabelledOtherwise(state.volume.spec_name))
     return dataclasses.replace(decision, refused={**decision.refused, **unlike})
 
 
@@ -153,11 +160,10 @@ def _labelled_alike(state: VolumeState, facts: Facts, due: Mapping[str, str]) ->
     return {uid: name for uid, name in due.items() if facts.labels.get(uid, "") == label}
 
 
-def _relabelling(state: VolumeState, facts: Facts) -> Decision:
-    """The volume is here under another label than any pod that is due wants: it has to leave the node first."""
-    because = why.LabelledOtherwise(state.volume.spec_name)
+def _leaving_for_others(state: VolumeState, facts: Facts, because: Because) -> Decision:
+    """The volume is here in another way than any pod that is due wants it: it has to leave the node first."""
     is_held = any(one.stand is not Stand.ABSENT for one in state.publications.values())
-    if is_held or not facts.may_take_away or facts.unsure:
+    if is_held or not facts.may_take_away or facts.unsure or not facts.has_driver:
         return Decision(because, waits=Waits.OTHER_POD)
     return _once_due(state.device_failure, facts) or Decision(because, Step.UNSTAGE)
 

@@ -65,9 +65,9 @@ class FileSystemSteps(StepTools):
             raise self._failed(step, str(error), uncertain=not error.final) from None
         state.device = Stand.DONE
 
-    async def publish(self, state: VolumeState, use: PodUse) -> None:
-        """The volume is in the pod's folder afterwards."""
-        volume, step = state.volume, "SetUp"
+    async def publish(self, state: VolumeState, volume: Volume, use: PodUse) -> None:
+        """The volume is in the pod's folder afterwards. volume: as the pod's own PersistentVolume has it."""
+        step = "SetUp"
         driver, able = await self._able(volume, step)
         staging = self._layout.staging(volume.driver, volume.handle) if requests.STAGES in able and not volume.is_inline else None
         policy = self._policy(volume, step)

@@ -11,6 +11,7 @@ from mooring.node.volumes.block_files import BlockFiles
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.step_tools import StepTools, Surroundings
+from mooring.node.volumes.volume import Volume
 
 
 class BlockSteps(StepTools):
@@ -43,9 +44,9 @@ class BlockSteps(StepTools):
                 raise self._failed(step, str(error), uncertain=not error.final) from None
         state.device = Stand.DONE
 
-    async def publish(self, state: VolumeState, use: PodUse) -> None:
-        """The pod's device file, and the link to it, are there afterwards."""
-        volume, step = state.volume, "MapPodDevice"
+    async def publish(self, state: VolumeState, volume: Volume, use: PodUse) -> None:
+        """The pod's device file, and the link to it, are there afterwards. volume: as the pod's own PersistentVolume has it."""
+        step = "MapPodDevice"
         driver, able = await self._able(volume, step)
         injected = await self._injection(volume, use, step)
         secrets = await self._secret(volume.publish_secret, step)

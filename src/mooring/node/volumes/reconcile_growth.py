@@ -42,10 +42,11 @@ class GrowthSteps(StepTools):
         version = growth.claim_version
         if not (growth.in_progress or growth.is_old or growth.is_written):
             version = (await self._write(growth, expansion.begun_patch(growth))).metadata.resource_version
+        name = state.publications[use.uid].spec_name
         if volume.is_block:
-            path, staging = self._layout.block_publish(volume.spec_name, use.uid), self._layout.block_staging(volume.spec_name)
+            path, staging = self._layout.block_publish(name, use.uid), self._layout.block_staging(name)
         else:
-            path, staging = self._layout.target(use.uid, volume.spec_name), self._layout.staging(volume.driver, volume.handle)
+            path, staging = self._layout.target(use.uid, name), self._layout.staging(volume.driver, volume.handle)
         try:
             request = requests.expand(volume, path, staging, able, growth.size_bytes, secrets)
             await driver.rpc.node_expand_volume(request, Call(CALL_S))

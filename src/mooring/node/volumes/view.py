@@ -11,6 +11,7 @@ from mooring.api.pods import Volume as PodVolume
 from mooring.base.errors import MooringError
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, NotFound
+from mooring.node.volumes import reasons as why
 from mooring.node.volumes.expansion import decide_growth, size_bytes_of
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.selinux import LabelConflict, Labels
@@ -57,6 +58,7 @@ class Resolver:
             try:
                 volume, use = await self._resolved(pod, pod_volume)
                 _check_mode(volume, pod_volume.name, is_mounted=is_mounted, is_device=is_device)
+                _check_other(volume, wanted.get(volume.unique))
             except (Unusable, LabelConflict) as error:
                 problems.append(str(error))
             except ApiError as error:
@@ -137,3 +139,9 @@ def _check_mode(volume: Volume, name: str, *, is_mounted: bool, is_device: bool)
         raise Unusable(f"volume {name} has volumeMode Block, but is specified in volumeMounts")
     if not volume.is_block and is_device:
         raise Unusable(f"volume {name} has volumeMode Filesystem, but is specified in volumeDevices")
+
+
+def _check_other(volume: Volume, other: tuple[Volume, PodUse] | None) -> None:
+    """other: of the same name, that the pod wants as well. Raises Unusable."""
+    if other is not None and other[0].spec_name != volume.spec_name:
+        raise Unusable(str(why.NamedTwice(volume.handle, volume.spec_name, other[0].spec_name)))

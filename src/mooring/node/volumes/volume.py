@@ -92,3 +92,8 @@ def of_inline_source(source: CSIVolumeSource, *, pod_uid: str, pod_namespace: st
         attributes=source.volume_attributes or {},
         publish_secret=SecretReference(name=secret.name, namespace=pod_namespace) if secret is not None else None,
     )
+
+
+def shares(one: Volume, other: Volume) -> bool:
+    """True when two PersistentVolumes of one handle can have it on a node at the same time; the folders of raw devices are of one alone."""
+    return one.spec_name == other.spec_name or not (one.is_block or other.is_block)
