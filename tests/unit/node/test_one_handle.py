@@ -33,19 +33,17 @@ async def test_each_pod_gets_the_attributes_of_its_own(world: VolumesWorld) -> N
 
 
 @in_virtual_time
-async def test_a_pod_keeps_its_own_attributes_when_the_first_one_has_gone(world: VolumesWorld) -> None:
-    """Also over a restart, which publishes anew."""
+async def test_each_pod_keeps_its_own_over_a_restart(world: VolumesWorld) -> None:
     async with world.agent():
-        first, second = await two(world)
-        gone = await world.running_pod(first)
-        await world.running_pod(second)
-        await world.delete_pod(gone)
-        await world.until_called(UNPUBLISH)
+        pods = [await world.running_pod(volume) for volume in await two(world)]
     world.driver.calls.clear()
     async with world.agent():
-        await world.until_calls(STAGE, PUBLISH)
-        assert "/b" == world.request(PUBLISH).volume_context["path"]
-        assert world.request(PUBLISH).target_path.endswith("/b/mount")
+        await world.until_calls(STAGE, PUBLISH, PUBLISH)
+        made = {call.request.target_path: call.request.volume_context["path"] for call in world.driver.made(PUBLISH)}
+        assert {str(world.target(pod, name)): f"/{name}" for pod, name in zip(pods, "ab", strict=True)} == made
+        await world.delete_pod(pods[0])
+        await world.until_called(UNPUBLISH)
+        assert str(world.target(pods[0], "a")) == world.request(UNPUBLISH).target_path
 
 
 @in_virtual_time
