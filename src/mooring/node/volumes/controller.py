@@ -24,13 +24,14 @@ from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState, attached_to
+from mooring.node.volumes.announcements import Announcements
 from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
 from mooring.node.volumes.desired import DesiredState
-from mooring.node.volumes.found import find_volumes, remove_unrecorded
+from mooring.node.volumes.found import Found, find_volumes, remove_unrecorded
 from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.injected import Injector
-from mooring.node.volumes.pods import NodePods
+from mooring.node.volumes.pods import FOLDER_BACK_OFF, NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.reconcile_growth import GrowthSteps
@@ -49,12 +50,6 @@ WORKERS: Final = 64
 
 REPORTED: Final = "in-use-report"
 PODS_KNOWN: Final = "pods-known"
-_HELD: Final = {
-    False: ("MountVolume.Setup failed while expanding volume", "FailedMount"),
-    True: ("MapVolume.MarkVolumeAsMounted failed while expanding volume", "FailedMapVolume"),
-}
-"""What pods are told that are held for the size of a volume, a device's or another's."""
-
 COMPONENT: Final = "kubelet"
 """Of events, as the kubelet's."""
 
@@ -79,6 +74,7 @@ class NodeVolumes:
         self._node_name = node_name
         self._desired = DesiredState(self._wish_changed, self._pods_known)
         actual = self._actual = ActualState(caches, node_name, self._desired, events)
+        self._announcements = Announcements(actual)
         self._in_use_before = frozenset[str]()
         self.in_use = InUseReport(runtime.cluster, actual.nodes, node_name, self._names_in_use, self._reported, clock=runtime.clock)
         self._attachments = Attachments(runtime.cluster, actual, runtime.clock, on_full)
@@ -96,11 +92,11 @@ class NodeVolumes:
         )
         self._threads = around.threads
         self._labels = Labels(actual.driver_spec, for_all=labels_all)
-        self._watch = StepWatch(self._metrics, runtime.clock, self._tell_slow)
+        self._watch = StepWatch(self._metrics, runtime.clock, self._announcements.slow)
         self._growth = GrowthSteps(around, runtime.cluster)
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
-        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow)
+        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow, self._adopt)
         actual.nodes.on_change(self._node_changed)
         actual.csi_drivers.on_change(lambda change: self._wake(actual.states_of_driver(change.key.name)))
         drivers.on_change(self._driver_changed)
@@ -119,8 +115,20 @@ class NodeVolumes:
             state.attachable = state.volume.unique in known_names
             self._actual.states[state.volume.unique] = state
             self.controller.add(state.volume.unique)
+        for uid in found.unread_pods:
+            self.pods.folders.add_after(uid, FOLDER_BACK_OFF.base_s)
         self._in_use_before = frozenset(node.status.volumes_in_use or ())
         self.in_use.begin(self._in_use_before)
+
+    def _adopt(self, found: Found) -> None:
+        """Volumes of a pod that is gone were found only now: they are taken back."""
+        for new in found.states:
+            state = self._actual.states.setdefault(new.volume.unique, new)
+            for uid, publication in new.publications.items():
+                state.publications.setdefault(uid, publication)
+            if state is new:
+                state.attachable = new.volume.unique in self._actual.attached
+            self._wish_changed(new.volume.unique)
 
     async def report(self) -> None:
         """Reports the volumes in use until cancelled, once the pods of the node can be counted."""
@@ -205,8 +213,7 @@ class NodeVolumes:
         self._let_start(state)
         decision = decide_volume(state, facts)
         self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
-        for uid, because in decision.refused.items():
-            self._announce(state, uid, f"MountVolume.{decision.refused_at} failed", str(because))
+        self._announcements.refused(state, decision)
         pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
             state.context = None  # that of an attachment which is over
@@ -321,25 +328,4 @@ class NodeVolumes:
             failure = publication.failure = self._growth.failure(publication.failure, error)
         retry_in_s = round(failure.not_before - self._clock.now(), 3)
         _log.error("A step of a volume failed", step=error.step, volume=volume.unique, reason=str(error), retry_in_s=retry_in_s)
-        held = [uid for uid, one in state.publications.items() if one.is_held] if decision.step is Step.EXPAND else []
-        for uid in held or self._pods_of(state, decision):
-            step, reason = (_HELD[volume.is_block]) if held else (f"{_kind(state)}.{error.step} failed", error.reason)
-            self._announce(state, uid, step, str(error), reason)
-
-    def _tell_slow(self, state: VolumeState, decision: Decision, step: str, text: str) -> None:
-        for uid in self._pods_of(state, decision):
-            about = f'{_kind(state)}.{step} of volume "{state.volume.spec_name}" takes long: {text}'
-            self._actual.announce(uid, state.volume.unique, about, "FailedMapVolume" if state.volume.is_block else "FailedMount")
-
-    def _pods_of(self, state: VolumeState, decision: Decision) -> list[str]:
-        """The pods whose users are to hear of the step."""
-        return [decision.pod] if decision.pod else list(self._desired.uses(state.volume.unique))
-
-    def _announce(self, state: VolumeState, uid: str, step: str, text: str, reason: str = "FailedMount") -> None:
-        about = f'{step} for volume "{state.volume.spec_name}" : {text}'
-        self._actual.announce(uid, state.volume.unique, about, reason)
-
-
-def _kind(state: VolumeState) -> str:
-    """What mounting is called in the events of such a volume."""
-    return "MapVolume" if state.volume.is_block else "MountVolume"
+        self._announcements.failed(state, decision, error)

@@ -8,6 +8,7 @@ on each of them: one of them writes the claim, the others see by its size that t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, Final
 
@@ -57,16 +58,16 @@ def decide_growth(claim: PersistentVolumeClaim, pv: PersistentVolume) -> Growth 
     status, meta = claim.status, claim.metadata
     allocated, step = (status.allocated_resources or {}).get("storage"), (status.allocated_resource_statuses or {}).get("storage", "")
     requested = (claim.spec.resources.requests or {}).get("storage", "")
-    about = {"requested": requested, "claim_uid": meta.uid}
+    growth = functools.partial(Growth, meta.namespace, meta.name, meta.resource_version, requested=requested, claim_uid=meta.uid)
     if step in (PENDING, IN_PROGRESS) and allocated:
-        return Growth(meta.namespace, meta.name, meta.resource_version, allocated, step == IN_PROGRESS, **about)
+        return growth(allocated, in_progress=step == IN_PROGRESS)
     has, is_given = (status.capacity or {}).get("storage"), (pv.spec.capacity or {}).get("storage")
     if step or not has or not is_given:
         return None
-    if parse_quantity(has).value >= parse_quantity(is_given).value:
-        is_due = "ReadWriteMany" in (pv.spec.access_modes or ()) and NOT_REQUIRED not in (meta.annotations or {})
-        return Growth(meta.namespace, meta.name, meta.resource_version, is_given, is_written=True, **about) if is_due else None
-    return Growth(meta.namespace, meta.name, meta.resource_version, is_given, is_old=True, **about) if not allocated else None
+    if parse_quantity(has).value < parse_quantity(is_given).value:
+        return growth(is_given, is_old=True) if not allocated else None
+    is_shared = "ReadWriteMany" in (pv.spec.access_modes or ()) and NOT_REQUIRED not in (meta.annotations or {})
+    return growth(is_given, is_written=True) if is_shared else None
 
 
 def size_bytes_of(claim: PersistentVolumeClaim) -> int:
