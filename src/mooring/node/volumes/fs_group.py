@@ -39,8 +39,8 @@ class Walk:
     policy: of the pod; with OnRootMismatch nothing is done where the folder itself is right. Single files that can't be changed are passed
     over, as the kubelet does.
 
-    A pod that has the volume may put links in the place of files and folders at any moment. So nothing is reached by a path that it could
-    change: each folder is opened from the one above it, as a folder and not through a link, and what is changed was opened before.
+    A pod that has the volume may put links in the place of files and folders at any moment. So each folder is opened from the one above
+    it, as a folder and not through a link, and what is changed was opened before: no path that the pod could change leads anywhere.
     """
 
     def __init__(self, folder: Path, group: int, policy: str) -> None:

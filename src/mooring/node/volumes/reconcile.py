@@ -158,25 +158,23 @@ class FileSystemSteps(StepTools):
     async def _set_group(self, volume: Volume, use: PodUse, target: Path, step: str) -> None:
         """On threads of their own, for a walk can take longer than anything else may wait for a thread."""
         assert use.fs_group is not None
-        walk = Walk(target, use.fs_group, use.fs_group_policy)
+        walk, failure = Walk(target, use.fs_group, use.fs_group_policy), ""
         work = self._around.threads.run(f"{volume.driver}/fs-group", walk.run, limit_s=None, about=volume.unique)
-        walking = asyncio.create_task(work, name=f"node/fs-group/{use.uid}")
-        minding = asyncio.create_task(self._mind(walk, use), name=f"node/fs-group/{use.uid}/minding")
-        self._walking.add(walking)
-        if self._is_ending:
-            walking.cancel()
         try:
-            await asyncio.wait((walking,))
-            if walking.cancelled():
-                raise self._failed(step, "applyFSGroup was not finished: the agent ends", uncertain=True)
-            walking.result()
-        except OSError as error:
-            raise self._failed(step, f"applyFSGroup failed for vol {volume.handle}: {error}", uncertain=True) from None
+            async with asyncio.TaskGroup() as group:
+                walking = group.create_task(work, name=f"node/fs-group/{use.uid}")
+                minding = group.create_task(self._mind(walk, use), name=f"node/fs-group/{use.uid}/minding")
+                walking.add_done_callback(lambda _: minding.cancel())
+                self._walking.add(walking)
+                if self._is_ending:
+                    walking.cancel()
+        except* OSError as errors:
+            failure = f"applyFSGroup failed for vol {volume.handle}: {errors.exceptions[0]}"
         finally:
             walk.stop()
-            for task in (walking, minding):
-                task.cancel()
             self._walking.discard(walking)
+        if failure or walking.cancelled():
+            raise self._failed(step, failure or "applyFSGroup was not finished: the agent ends", uncertain=True)
 
     async def _mind(self, walk: Walk, use: PodUse) -> None:
         """Tells the pod's users of a walk that takes long, after SLOW_S and then every minute."""
