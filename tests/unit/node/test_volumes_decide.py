@@ -98,7 +98,13 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
             id="MNT-12-mount",
         ),
         pytest.param(state(DONE, a=DONE), facts(has_driver=False), Decision(why.NoDriver("d"), waits=Waits.DRIVER), id="MNT-12-unpublish"),
-        pytest.param(state(DONE), facts(has_driver=False), Decision(why.NoDriver("d"), waits=Waits.DRIVER), id="MNT-12-unstage"),
+        pytest.param(
+            dataclasses.replace(state(DONE), may_be_staged=True),
+            facts(has_driver=False),
+            Decision(why.NoDriver("d"), waits=Waits.DRIVER),
+            id="MNT-12-unstage",
+        ),
+        pytest.param(state(DONE), facts(has_driver=False), Decision(why.Unstaging(), Step.UNSTAGE), id="UNM-4-never-staged"),
         pytest.param(
             state(DONE, a=DONE), facts("a", "b"), Decision(why.Publishing("pod-b"), Step.PUBLISH, "b"), id="MNT-11-the-second-pod"
         ),

@@ -90,7 +90,7 @@ def decide_volume(state: VolumeState, facts: Facts) -> Decision:
         return Decision(why.Forgotten(), Step.FORGET)
     if not facts.may_take_away or facts.unsure:
         return Decision(why.PodsUnknown(), waits=Waits.PODS)
-    if not facts.has_driver:
+    if not facts.has_driver and state.may_be_staged:
         return Decision(why.NoDriver(state.volume.driver), waits=Waits.DRIVER)
     return _once_due(state.device_failure, facts) or Decision(why.Unstaging(), Step.UNSTAGE)
 

@@ -77,7 +77,10 @@ def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> Found:
     for spec_folder in folders_in(layout.block):
         record = found.read(spec_folder / "data", _is_mapped)
         if record is not None:
-            _mapped(states, layout, record)
+            try:
+                _mapped(states, layout, record)
+            except OSError as error:
+                _log.error("The pods of a raw device can't be listed; it stays until they can", error=error, folder=str(spec_folder))
     found.states = list(states.values())
     return found
 
@@ -173,7 +176,7 @@ def _published(states: dict[str, VolumeState], layout: Layout, uid: str, record:
     state = states.setdefault(unique, VolumeState(volume))
     state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
     if not is_inline and _has_record(layout.staging(driver, handle).parent):
-        state.device, state.device_was_found = Stand.UNCERTAIN, True
+        state.device, state.device_was_found, state.may_be_staged = Stand.UNCERTAIN, True, True
     state.label = record.get(records.LABEL, state.label)
 
 
@@ -182,11 +185,21 @@ def _mapped(states: dict[str, VolumeState], layout: Layout, record: dict[str, st
     driver, handle, spec_name = record["driverName"], record["volumeHandle"], record.get("specVolID", "")
     unique = unique_name(driver, handle)
     state = VolumeState(Volume(unique, driver, handle, spec_name, is_block=True, is_known=False), Stand.UNCERTAIN, device_was_found=True)
+    state.may_be_staged = not _is_absent(layout.block_staging(spec_name))
     states[unique] = state
     linked = {folder.name for folder in folders_in(layout.pods) if layout.block_link(folder.name, spec_name).is_symlink()}
     published = layout.block_publish(spec_name, "pod").parent
     for uid in sorted(linked | _names(published) | _names(layout.block_map(spec_name))):
         state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
+
+
+def _is_absent(path: Path) -> bool:
+    """False also where that can't be found out."""
+    try:
+        path.lstat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
 
 
 def _names(folder: Path) -> set[str]:
@@ -197,5 +210,5 @@ def _staged(states: dict[str, VolumeState], record: dict[str, str]) -> None:
     driver, handle = record["driverName"], record["volumeHandle"]
     unique = unique_name(driver, handle)
     state = states.setdefault(unique, VolumeState(Volume(unique, driver, handle, "", is_known=False)))
-    state.device, state.device_was_found = Stand.UNCERTAIN, True
+    state.device, state.device_was_found, state.may_be_staged = Stand.UNCERTAIN, True, True
     state.label = record.get(records.LABEL, state.label)

@@ -53,6 +53,7 @@ class FileSystemSteps(StepTools):
         before = state.device
         record = records.staging_record(volume.driver, volume.handle, use.label)
         state.device, state.label = Stand.UNCERTAIN, use.label  # a folder without a record is left to be removed, too
+        state.may_be_staged = True
         await self._on_disk(volume, step, self._files.begin, staging.parent, record, staging.name)
         request = requests.stage(volume.labelled(use.label), staging, able, use.fs_group, state.context or {}, secrets)
         try:
@@ -117,14 +118,14 @@ class FileSystemSteps(StepTools):
     async def unstage(self, state: VolumeState) -> None:
         """The device has left this node afterwards. A record that is missing means that it has left already."""
         volume, step = state.volume, "UnmountDevice"
-        driver, able = await self._able(volume, step)
         staging = self._layout.staging(volume.driver, volume.handle)
         record = await self._on_disk(volume, step, records.read, staging.parent)
-        foreign = await self._on_disk(volume, step, self._files.foreign_references, staging, self._layout.root)
         if record is None:
             await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
-            state.device = Stand.ABSENT
+            state.device, state.may_be_staged = Stand.ABSENT, False
             return
+        driver, able = await self._able(volume, step)
+        foreign = await self._on_disk(volume, step, self._files.foreign_references, staging, self._layout.root)
         if foreign:
             text = f"the device mount path {str(staging)!r} is still mounted by other references {list(foreign)}"
             raise self._failed(step, text)
@@ -136,7 +137,7 @@ class FileSystemSteps(StepTools):
             except DriverError as error:
                 raise self._failed(step, str(error), uncertain=True) from None
         await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
-        state.device = Stand.ABSENT
+        state.device, state.may_be_staged = Stand.ABSENT, False
 
     # -- what publishing is made of
 

@@ -46,7 +46,8 @@ class Publication:
 class VolumeState:
     """One volume.
 
-    label: the SELinux label that it is mounted with, "" for none. attachable: it needs an attachment.
+    may_be_staged: the driver was asked to stage it, or is about to be; false for one that does not stage. label: the SELinux label that
+    it is mounted with, "" for none. attachable: it needs an attachment.
     context: what the attacher noted for this node. size_bytes: that it has on this node, 0 while that is not known. grown: the version
     of the claim whose growth is done with. growth_was_refused: for good, at the last try or before. may_not_grow: the driver says that
     it is in use; not asked again until the volume has left the node.
@@ -56,6 +57,7 @@ class VolumeState:
 
     volume: Volume
     device: Stand = Stand.ABSENT
+    may_be_staged: bool = False
     label: str = ""
     device_was_found: bool = False
     attachable: bool = False
