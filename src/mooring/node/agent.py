@@ -21,6 +21,7 @@ from mooring.csi.grpc import GrpcDriver
 from mooring.csi.registration import Registration
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
+from mooring.mounts.system import missing_tools
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.layout import Layout
@@ -128,6 +129,9 @@ class NodeAgent(Manager):
             lock = hold(self.layout.root / ".mooring-node.lock", "the node agent")
         except OSError as error:
             raise refusal(self.layout.root, error) from None
+        if missing := missing_tools():
+            text = "Programs that raw block volumes need are not on this machine, such volumes fail; install util-linux"
+            _log.warning(text, missing=", ".join(missing))
         try:
             await super().run()
         finally:
