@@ -7,6 +7,7 @@ from typing import Final
 
 from mooring.api.classes import CLASS_BETA
 from mooring.api.core import ObjectReference, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import reference_to as reference_to
 from mooring.api.meta import Key, Object, key_of
 from mooring.api.pods import Pod, Volume
 from mooring.api.quantity import parse_quantity
@@ -116,12 +117,6 @@ def is_finished(pod: Pod) -> bool:
 
 def not_owner_text(pod: Pod, claim: PersistentVolumeClaim) -> str:
     return f"PVC {key_of(claim)} was not created for pod {key_of(pod)} (pod is not owner)"
-
-
-def reference_to(obj: Object, kind: str) -> ObjectReference:
-    """For events and claimRefs."""
-    meta = obj.metadata
-    return ObjectReference("v1", kind, meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 
 def amount(text: str) -> Decimal:
