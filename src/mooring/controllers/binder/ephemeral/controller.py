@@ -12,7 +12,7 @@ from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
-from mooring.controllers.binder.ephemeral.decide import judge_pod, refused
+from mooring.controllers.binder.ephemeral.decide import decide_pod, refused
 from mooring.controllers.binder.metrics import BindingMetrics
 from mooring.controllers.binding.announcer import Announcer
 from mooring.controllers.binding.caches import BindingCaches
@@ -53,13 +53,13 @@ class EphemeralVolumes:
         pod = self._caches.pods.store.get(key)
         if pod is None:
             return Result(Gone(str(key)))
-        wanted = judge_pod(pod, self._caches.claims.store.get)
-        for volume_name, body in wanted.bodies:
+        decision = decide_pod(pod, self._caches.claims.store.get)
+        for volume_name, body in decision.bodies:
             await self._make(pod, volume_name, body)
-        if wanted.event is not None:
-            self._announcer.tell(reference_to(pod, "Pod"), wanted.event)
-            raise Retry(wanted.problem)
-        return Result(wanted.because, done="made the claims of ephemeral volumes" if wanted.bodies else "")
+        if decision.event is not None:
+            self._announcer.tell(reference_to(pod, "Pod"), decision.event)
+            raise Retry(decision.problem)
+        return Result(decision.because, done="made the claims of ephemeral volumes" if decision.bodies else "")
 
     async def _make(self, pod: Pod, volume_name: str, body: dict[str, object]) -> None:
         """Raises ApiError; Retry when the claim is there, and the cache behind."""

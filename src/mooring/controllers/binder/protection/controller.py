@@ -18,7 +18,7 @@ from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
-from mooring.controllers.binder.protection.decide import Guard, Judgement, judge_attributes_class, judge_claim, judge_volume
+from mooring.controllers.binder.protection.decide import Decision, Guard, decide_attributes_class, decide_claim, decide_volume
 from mooring.controllers.binding import edits
 from mooring.controllers.binding.announcer import CROWDED_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
@@ -71,7 +71,7 @@ class ClaimProtection:
 
     def _changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
         claim = change.new
-        if claim is not None and judge_claim(claim, (), pods_are_fresh=True).guard is not Guard.NOTHING:
+        if claim is not None and decide_claim(claim, (), pods_are_fresh=True).guard is not Guard.NOTHING:
             yield key_of(claim)
 
     def _pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
@@ -88,18 +88,18 @@ class ClaimProtection:
             return Result(Gone(str(key)))
         version = claim.metadata.resource_version
         fresh = order(self._pods.version, version) >= 0
-        judgement = judge_claim(claim, self._pods.by(BY_CLAIM, str(key)), pods_are_fresh=fresh)
-        if judgement.guard is Guard.ASK:
+        decision = decide_claim(claim, self._pods.by(BY_CLAIM, str(key)), pods_are_fresh=fresh)
+        if decision.guard is Guard.ASK:
             live = await self._live.of(key.namespace, version)
             claim = self._claims.get(key)
             if claim is None:
                 return Result(Gone(str(key)))
-            judgement = judge_claim(claim, live, pods_are_fresh=True)
+            decision = decide_claim(claim, live, pods_are_fresh=True)
         after_s = None
-        if judgement.holder_finished:
-            event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement.because}")
+        if decision.holder_finished:
+            event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {decision.because}")
             after_s = None if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event) else CROWDED_S
-        return await _carry_out(self._writes, claim, judgement, PVC_PROTECTION, after_s)
+        return await _carry_out(self._writes, claim, decision, PVC_PROTECTION, after_s)
 
 
 class VolumeProtection:
@@ -113,12 +113,12 @@ class VolumeProtection:
         self.controller.watch(caches.volumes, self._changed)
 
     def _changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
-        if change.new is not None and judge_volume(change.new).guard in _EDITS:
+        if change.new is not None and decide_volume(change.new).guard in _EDITS:
             yield change.new.metadata.name
 
     async def _reconcile(self, name: str) -> Result:
         pv = self._volumes.get(name)
-        return Result(Gone(name)) if pv is None else await _carry_out(self._writes, pv, judge_volume(pv), PV_PROTECTION)
+        return Result(Gone(name)) if pv is None else await _carry_out(self._writes, pv, decide_volume(pv), PV_PROTECTION)
 
 
 class AttributesClassProtection:
@@ -153,13 +153,13 @@ class AttributesClassProtection:
         if one is None:
             return Result(Gone(name))
         holders: list[Object] = [*self._caches.claims.store.by(BY_ATTRIBUTES, name), *self._caches.volumes.store.by(BY_ATTRIBUTES, name)]
-        return await _carry_out(self._writes, one, judge_attributes_class(one, holders), VAC_PROTECTION)
+        return await _carry_out(self._writes, one, decide_attributes_class(one, holders), VAC_PROTECTION)
 
 
-async def _carry_out(writes: Whole[T], obj: T, judgement: Judgement, finalizer: str, after_s: float | None = None) -> Result:
+async def _carry_out(writes: Whole[T], obj: T, decision: Decision, finalizer: str, after_s: float | None = None) -> Result:
     """Raises ApiError, Stale."""
-    edit = _EDITS.get(judgement.guard)
+    edit = _EDITS.get(decision.guard)
     if edit is None:
-        return Result(judgement.because, after_s=after_s)
+        return Result(decision.because, after_s=after_s)
     await writes.put(obj, edit(finalizer))
-    return Result(judgement.because, done=f"{_DONE[judgement.guard]} {finalizer}", after_s=after_s)
+    return Result(decision.because, done=f"{_DONE[decision.guard]} {finalizer}", after_s=after_s)

@@ -11,7 +11,7 @@ from mooring.api.storage import StorageClass
 from mooring.control.controller import Controller
 from mooring.control.slim import changed
 from mooring.controllers.provisioner.caches import ProvisionerCaches
-from mooring.controllers.provisioner.claims import topics
+from mooring.controllers.provisioner.claims import wake_topics
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND
 from mooring.controllers.provisioner.claims.view import BY_CLASS, BY_SOURCE, ClusterTopology, View, source_key
 from mooring.kube.cache.informer import Cause, Change
@@ -41,7 +41,7 @@ class ClaimEventHandlers:
             self._claims.add(new.metadata.uid)
         key = change.key
         if change.cause is not Cause.RESYNC and self._view.claims.by(BY_SOURCE, source_key(CLAIM_KIND, key.namespace, key.name)):
-            self._claims.tell(topics.claim(str(key)), anew=True)
+            self._claims.tell(wake_topics.claim(str(key)), anew=True)
 
     def _is_due(self, claim: PersistentVolumeClaim) -> bool:
         """False for a claim that has a volume, unless another one may have been made for it."""
@@ -63,14 +63,14 @@ class ClaimEventHandlers:
         """A node's labels or its registration."""
         if changed(change.old, change.new):
             self._places.invalidate()
-            self._claims.tell(topics.NODES)
+            self._claims.tell(wake_topics.NODES)
 
     def _grant_changed(self, change: Change[ReferenceGrant]) -> None:
-        self._claims.tell(topics.grants(change.key.namespace), anew=True)
+        self._claims.tell(wake_topics.grants(change.key.namespace), anew=True)
 
     def snapshot_changed(self, name: str) -> None:
         """name: with its namespace."""
-        self._claims.tell(topics.snapshot(name), anew=True)
+        self._claims.tell(wake_topics.snapshot(name), anew=True)
 
     def driver_returned(self) -> None:
-        self._claims.tell(topics.DRIVER)
+        self._claims.tell(wake_topics.DRIVER)

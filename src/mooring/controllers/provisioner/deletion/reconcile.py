@@ -96,7 +96,7 @@ def _patience(error: ApiError) -> int:
     return PATIENCE if isinstance(error, (*_PASSING, Conflict)) else 1
 
 
-class Actions:
+class Reconciler:
     """progress: filled here, read by the view. attachments: None for a driver that does not publish.
 
     wait_for_end: as of Intents, by the claim's uid. deleted: called with the PersistentVolume whose volume the driver has just deleted.
