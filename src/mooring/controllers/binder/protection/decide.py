@@ -31,6 +31,11 @@ class Decision:
     because: why.Protection | why.InUse
     holder_finished: bool = False
 
+    @property
+    def writes(self) -> bool:
+        """True when the object is to be changed."""
+        return self.guard in (Guard.ADD, Guard.REMOVE)
+
 
 def _decided(guard: Guard) -> Decision:
     return Decision(guard, why.Protection(guard.value))

@@ -19,15 +19,15 @@ from mooring.control.result import Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.topics import Topic
 from mooring.controllers.binder.metrics import BindingMetrics
-from mooring.controllers.binder.volumes.decide_claim import decide_claim
-from mooring.controllers.binder.volumes.decide_volume import decide_volume
+from mooring.controllers.binder.volumes import reasons as why
+from mooring.controllers.binder.volumes.decide import decide_claim, decide_volume
 from mooring.controllers.binder.volumes.decision import Absent, Ask, Bind, Decision, SetClass
 from mooring.controllers.binder.volumes.event_handlers import BindingEventHandlers, Offers
 from mooring.controllers.binder.volumes.reconcile import Reconciler
-from mooring.controllers.binding import reasons as why
 from mooring.controllers.binding.announcer import CROWDED_S, REMIND_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
 from mooring.controllers.binding.names import reference_to
+from mooring.controllers.binding.reasons import EventText
 from mooring.controllers.binding.view import View
 from mooring.kube.cache.informer import Change
 from mooring.kube.errors import ApiError
@@ -153,7 +153,7 @@ class VolumeBinding:
                     self._metrics.retroactive_errors.inc()
                 case Ask(provisioner):
                     self._metrics.failed(provisioner, "provision")
-                    event = why.EventText("Warning", "ProvisioningFailed", f"Error saving claim: {error}")
+                    event = EventText("Warning", "ProvisioningFailed", f"Error saving claim: {error}")
                     self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event)
 
     def _tell_users(self, decision: Decision, claim: PersistentVolumeClaim) -> float | None:
