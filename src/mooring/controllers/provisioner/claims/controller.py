@@ -1,35 +1,80 @@
-"""The changes that wake claims."""
+"""The controller of claims, and the changes that wake them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.storage import StorageClass
+from mooring.base.log import logger
 from mooring.control.controller import Controller
+from mooring.control.result import Result
 from mooring.control.slim import changed
-from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims import wake_topics
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND
+from mooring.controllers.provisioner.claims.claim_events import ClaimEvents, reference_of
+from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
+from mooring.controllers.provisioner.claims.pv_store import PvStore
+from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
+from mooring.controllers.provisioner.claims.results import AttemptResults
+from mooring.controllers.provisioner.claims.store_pending import PendingVolumes
 from mooring.controllers.provisioner.claims.view import BY_CLASS, BY_SOURCE, ClusterTopology, View, source_key
+from mooring.controllers.provisioner.environment import Environment
+from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.kube.cache.informer import Cause, Change
 
+log = logger(__name__)
 
-class ClaimEventHandlers:
-    """claims: by uid. ended: called with the uid of each claim that is no more."""
+
+class ClaimController:
+    """controller: of claims, by uid. pending: of volumes that exist and whose object could not be stored at once.
+
+    ended: called with the uid of each claim that is no more.
+    """
 
     def __init__(
-        self, view: View, caches: ProvisionerCaches, places: ClusterTopology, claims: Controller[str], ended: Callable[[str], None]
+        self,
+        env: Environment,
+        view: View,
+        tracker: IntentTracker,
+        creation: VolumeCreation,
+        pv_store: PvStore,
+        events: ClaimEvents,
+        results: AttemptResults,
+        places: ClusterTopology,
+        ended: Callable[[str], None],
     ) -> None:
-        self._view, self._places, self._claims, self._ended = view, places, claims, ended
+        self._view, self._places, self._ended = view, places, ended
+        self.controller: Controller[str] = Controller(
+            env.runtime,
+            "claims",
+            self._reconcile,
+            workers=env.options.worker_threads,
+            backoff=env.options.backoff,
+            log=log,
+            about=self._about,
+        )
+        pending = PendingVolumes(env, view, view.records, creation, pv_store, events, results, self.controller.apply_result)
+        self.pending = pending.controller
+        self._reconciler = ClaimReconciler(env, view, tracker, creation, events, results, pending, self.controller.explain)
+        caches = env.caches
         caches.claims.on_change(self._claim_changed)
-        claims.watch(caches.volumes, self._volume_changed)
-        claims.watch(caches.classes, self._class_changed)
+        self.controller.watch(caches.volumes, self._volume_changed)
+        self.controller.watch(caches.classes, self._class_changed)
         caches.csi_nodes.on_change(self._node_changed)
         caches.nodes.on_change(self._node_changed)
         caches.grants.on_change(self._grant_changed)
+
+    def _about(self, uid: str) -> Mapping[str, str]:
+        ref = reference_of(self._view.claim(uid), self._view.intents.get(uid))
+        return {"uid": uid} if ref is None else {"PVC": f"{ref.namespace}/{ref.name}"}
+
+    async def _reconcile(self, uid: str) -> Result:
+        return await self._reconciler.reconcile(uid)
+
+    # -- waking claims
 
     def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
         """A claim is reconciled whenever its kept part has changed; claims that clone it may have waited for that."""
@@ -38,10 +83,10 @@ class ClaimEventHandlers:
             assert old is not None
             self._ended(old.metadata.uid)
         elif self._is_due(new) and (change.cause is Cause.RESYNC or changed(old, new)):
-            self._claims.add(new.metadata.uid)
+            self.controller.add(new.metadata.uid)
         key = change.key
         if change.cause is not Cause.RESYNC and self._view.claims.by(BY_SOURCE, source_key(CLAIM_KIND, key.namespace, key.name)):
-            self._claims.tell(wake_topics.claim(str(key)), anew=True)
+            self.controller.tell(wake_topics.claim(str(key)), anew=True)
 
     def _is_due(self, claim: PersistentVolumeClaim) -> bool:
         """False for a claim that has a volume, unless another one may have been made for it."""
@@ -63,14 +108,14 @@ class ClaimEventHandlers:
         """A node's labels or its registration."""
         if changed(change.old, change.new):
             self._places.invalidate()
-            self._claims.tell(wake_topics.NODES)
+            self.controller.tell(wake_topics.NODES)
 
     def _grant_changed(self, change: Change[ReferenceGrant]) -> None:
-        self._claims.tell(wake_topics.grants(change.key.namespace), anew=True)
+        self.controller.tell(wake_topics.grants(change.key.namespace), anew=True)
 
     def snapshot_changed(self, name: str) -> None:
         """name: with its namespace."""
-        self._claims.tell(wake_topics.snapshot(name), anew=True)
+        self.controller.tell(wake_topics.snapshot(name), anew=True)
 
     def driver_returned(self) -> None:
-        self._claims.tell(wake_topics.DRIVER)
+        self.controller.tell(wake_topics.DRIVER)
