@@ -103,12 +103,8 @@ class AttachDetach(Manager):
         controller.watch(self._nodes, lambda change: [change.key.name])
         controller.watch(self._pods, lambda change: filter(None, [change.object.spec.node_name]))
         for others in (self._claims, self._volumes, self._attachments, self._drivers):
-            others.on_change(lambda _: self._wake_all(controller))
+            controller.watch(others, lambda _: [node.metadata.name for node in self._nodes.store.values()])
         super().__init__(caches, controller)
-
-    def _wake_all(self, controller: Controller[str]) -> None:
-        for node in self._nodes.store.values():
-            controller.add(node.metadata.name)
 
     async def _reconcile(self, name: str) -> Result:
         node = self._nodes.store.get(Key("", name))

@@ -18,6 +18,7 @@ from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim import Source
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
+from mooring.controllers.provisioner.source_protection.view import concerns_claims
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
 from tests.support.builders import a_claim, a_content, a_pv, a_snapshot
@@ -41,7 +42,7 @@ class ProtectionWorld(ClusterWorld):
     async def protecting(self, on_snapshot: Callable[[str], None] = lambda name: None) -> AsyncIterator[SourceProtection]:
         caches = ProvisionerCaches(self.runtime, self.facts, self.options)
         protection = SourceProtection(self.runtime, caches, self.facts, self.options)
-        protection.on_snapshot(on_snapshot)
+        protection.snapshots.on_change(lambda change: on_snapshot(str(change.key)) if concerns_claims(change) else None)
 
         async def work() -> None:
             await asyncio.gather(protection.controller.run(), *(one.run() for one in protection.beside.values()))

@@ -70,7 +70,7 @@ class BindingMetrics:
         if plugin:
             self._seconds.labels(plugin, operation).observe(now - since)
 
-    def watch(self, claims: Reader[PersistentVolumeClaim], volumes: Reader[PersistentVolume]) -> None:
+    def show(self, claims: Reader[PersistentVolumeClaim], volumes: Reader[PersistentVolume]) -> None:
         """The caches whose objects are counted."""
         self._counted.claims, self._counted.volumes = claims, volumes
 

@@ -96,9 +96,17 @@ class Provisioner(Manager):
             forgotten=protection.abandon,
         )
         self._claims = ClaimController(
-            env, self._view, self._tracker, self._creation, pv_store, claim_events, self._results, places, self._claim_ended
+            env,
+            self._view,
+            self._tracker,
+            self._creation,
+            pv_store,
+            claim_events,
+            self._results,
+            places,
+            protection.snapshots,
+            self._claim_ended,
         )
-        protection.on_snapshot(self._claims.snapshot_changed)
         intents.on_found(self._intents_found)
         super().__init__(caches.shared, *self._others.workers, self._claims.controller, self._claims.pending, prepare=self._ready)
         for name, one in {**caches.beside, **self._others.beside}.items():

@@ -93,12 +93,12 @@ class VolumeBinding:
         self._reconciler = Reconciler(self.view, caches, self._claims.add)
         self._offers = Offers(self.view, caches.claims.store, self._claims)
         handlers = BindingEventHandlers(self.view, caches.claims.store, self._claims, self._volumes, self._offers)
-        caches.claims.on_change(handlers.claim_changed)
-        caches.volumes.on_change(handlers.volume_changed)
-        caches.volumes.on_change(self._volume_gone)
-        caches.classes.on_change(handlers.class_changed)
-        caches.pods.on_change(handlers.pod_changed)
-        self._metrics.watch(caches.claims.store, caches.volumes.store)
+        self._claims.watch(caches.claims, handlers.claim_changed)
+        self._volumes.watch(caches.volumes, handlers.volume_changed)
+        self._volumes.watch(caches.volumes, self._volume_gone)
+        self._claims.watch(caches.classes, handlers.class_changed)
+        self._claims.watch(caches.pods, handlers.pod_changed)
+        self._metrics.show(caches.claims.store, caches.volumes.store)
 
     def _tell(self, topic: Topic) -> None:
         for controller in self.controllers:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.gateway import ReferenceGrant
+from mooring.api.snapshot import VolumeSnapshot
 from mooring.api.storage import StorageClass
 from mooring.base.log import logger
 from mooring.control.controller import Controller
@@ -23,7 +24,8 @@ from mooring.controllers.provisioner.claims.store_pending import PendingVolumes
 from mooring.controllers.provisioner.claims.view import BY_CLASS, BY_SOURCE, ClusterTopology, View, source_key
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
-from mooring.kube.cache.informer import Cause, Change
+from mooring.controllers.provisioner.source_protection.view import concerns_claims
+from mooring.kube.cache.informer import Cause, Change, Informer
 
 log = logger(__name__)
 
@@ -31,7 +33,7 @@ log = logger(__name__)
 class ClaimController:
     """controller: of claims, by uid. pending: of volumes that exist and whose object could not be stored at once.
 
-    ended: called with the uid of each claim that is no more.
+    snapshots: the cache of them, which may not run. ended: called with the uid of each claim that is no more.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class ClaimController:
         events: ClaimEvents,
         results: AttemptResults,
         places: ClusterTopology,
+        snapshots: Informer[VolumeSnapshot],
         ended: Callable[[str], None],
     ) -> None:
         self._view, self._places, self._ended = view, places, ended
@@ -60,12 +63,13 @@ class ClaimController:
         self.pending = pending.controller
         self._reconciler = ClaimReconciler(env, view, tracker, creation, events, results, pending, self.controller.explain)
         caches = env.caches
-        caches.claims.on_change(self._claim_changed)
+        self.controller.watch(caches.claims, self._claim_changed)
         self.controller.watch(caches.volumes, self._volume_changed)
         self.controller.watch(caches.classes, self._class_changed)
-        caches.csi_nodes.on_change(self._node_changed)
-        caches.nodes.on_change(self._node_changed)
-        caches.grants.on_change(self._grant_changed)
+        self.controller.watch(caches.csi_nodes, self._node_changed)
+        self.controller.watch(caches.nodes, self._node_changed)
+        self.controller.watch(caches.grants, self._grant_changed)
+        self.controller.watch(snapshots, self._snapshot_changed)
 
     def _about(self, uid: str) -> Mapping[str, str]:
         ref = reference_of(self._view.claim(uid), self._view.intents.get(uid))
@@ -113,9 +117,9 @@ class ClaimController:
     def _grant_changed(self, change: Change[ReferenceGrant]) -> None:
         self.controller.tell(wake_topics.grants(change.key.namespace), anew=True)
 
-    def snapshot_changed(self, name: str) -> None:
-        """name: with its namespace."""
-        self.controller.tell(wake_topics.snapshot(name), anew=True)
+    def _snapshot_changed(self, change: Change[VolumeSnapshot]) -> None:
+        if concerns_claims(change):
+            self.controller.tell(wake_topics.snapshot(str(change.key)), anew=True)
 
     def driver_returned(self) -> None:
         self.controller.tell(wake_topics.DRIVER)

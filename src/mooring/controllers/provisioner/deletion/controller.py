@@ -65,7 +65,7 @@ class VolumeDeletion:
         )
         self._volumes, self._attachments = caches.volumes, caches.attachments
         if self._attachments is not None:
-            self.controller.tell_on(self._attachments, _of_attachment)
+            self.controller.watch(self._attachments, tells=_of_attachment)
         self._view = View(
             driver=env.capabilities,
             volumes=caches.volumes.store,
@@ -77,7 +77,7 @@ class VolumeDeletion:
         attachments = None if self._attachments is None else Attachments(runtime, self._attachments)
         self._reconciler = Reconciler(env, self._view, self._progress, attachments, wait_for_end=wait_for_end, deleted=deleted)
         self.controller.watch(caches.volumes, self._volume_changed)
-        self.controller.tell_on(caches.classes, lambda change: (class_changed(change.key.name),))
+        self.controller.watch(caches.classes, tells=lambda change: (class_changed(change.key.name),))
 
     async def run(self) -> None:
         """Works until cancelled, or until drained. The shared caches have been filled; that of attachments may be late."""

@@ -56,8 +56,8 @@ class ClaimOwnership:
             label="uid",
             log=log,
         )
-        caches.claims.on_change(self._claim_changed)
-        caches.classes.on_change(self._class_changed)
+        self.controller.watch(caches.claims, self._claim_changed)
+        self.controller.watch(caches.classes, self._class_changed)
 
     # -- the turns of claims
 
