@@ -25,6 +25,7 @@ from tests.support.scripted_driver import RPC
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.sidecar_life import PortsInProcess
 
+pytestmark = in_virtual_time
 PROGRAM = [sys.executable, "-m", "mooring.cli.csi_provisioner"]
 
 # Names and defaults must stay external-provisioner 6.3's.
@@ -192,7 +193,6 @@ ASK, GET = "serves volumeattributesclasses", "get volumeattributesclasses"
         pytest.param(True, None, [], [ASK, GET], False, id="the kind is there"),
     ],
 )
-@in_virtual_time
 async def test_without_the_kind_attributes_classes_are_passed_over(is_served, error, words, asked, is_made):
     """Only a claim that names one has it looked up: upstream's RBAC manifest gives no right to that."""
     world = Living(AnsweringDriver(controller=(RPC.MODIFY_VOLUME,)))
@@ -222,7 +222,6 @@ class LateDriver(AnsweringDriver):
         return csi.ProbeResponse(ready={"value": len(self.probed_s) > 2})
 
 
-@in_virtual_time
 async def test_P93_a_driver_that_gets_ready_late_is_waited_for():
     driver = LateDriver()
     world = Living(driver)
@@ -232,7 +231,6 @@ async def test_P93_a_driver_that_gets_ready_late_is_waited_for():
     assert [0, 1, 2] == [round(at - driver.probed_s[0], 3) for at in driver.probed_s]
 
 
-@in_virtual_time
 async def test_P92_an_unchanged_driver_that_comes_back_is_carried_on_with():
     """Differs from upstream, which exits; a driver that was replaced ends this process, too (test_life.py)."""
     world = Living()
@@ -247,7 +245,6 @@ async def test_P92_an_unchanged_driver_that_comes_back_is_carried_on_with():
         await world.provisioned("second", wait_s=2)
 
 
-@in_virtual_time
 async def test_P91_the_end_waits_for_the_call_and_stores_its_volume():
     world = Living()
     await world.base()

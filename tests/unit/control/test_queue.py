@@ -11,6 +11,8 @@ from mooring.control import queue as queue_module
 from mooring.control.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
+
 
 def a_queue(*, base_s: float = 1.0, cap_s: float = 300.0, jitter: float = 0.0, metrics: QueueMetrics | None = None) -> WorkQueue[str]:
     return WorkQueue("test", clock=LoopClock(), randomness=Random(1), backoff=BackOff(base_s, cap_s, jitter), metrics=metrics)
@@ -20,7 +22,6 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-@in_virtual_time
 async def test_keys_come_in_the_order_they_were_added():
     queue = a_queue()
     for key in ("b", "a", "c"):
@@ -28,7 +29,6 @@ async def test_keys_come_in_the_order_they_were_added():
     assert [await queue.get() for _ in range(3)] == ["b", "a", "c"]
 
 
-@in_virtual_time
 async def test_a_key_waits_once():
     queue = a_queue()
     queue.add("a")
@@ -38,7 +38,6 @@ async def test_a_key_waits_once():
     assert len(queue) == 0
 
 
-@in_virtual_time
 async def test_a_key_is_never_in_two_hands_and_comes_again_after_done():
     queue = a_queue()
     queue.add("a")
@@ -52,7 +51,6 @@ async def test_a_key_is_never_in_two_hands_and_comes_again_after_done():
     assert len(queue) == 0
 
 
-@in_virtual_time
 async def test_a_getter_waits_for_a_key():
     queue = a_queue()
     async with asyncio.TaskGroup() as group:
@@ -63,7 +61,6 @@ async def test_a_getter_waits_for_a_key():
     assert getter.result() == "a"
 
 
-@in_virtual_time
 async def test_a_getter_that_is_cancelled_passes_its_key_on():
     queue = a_queue()
     async with asyncio.TaskGroup() as group:
@@ -75,7 +72,6 @@ async def test_a_getter_that_is_cancelled_passes_its_key_on():
     assert second.result() == "a"
 
 
-@in_virtual_time
 async def test_getters_given_up_leave_nothing_behind():
     queue = a_queue()
     for _ in range(10):
@@ -85,7 +81,6 @@ async def test_getters_given_up_leave_nothing_behind():
     assert len(queue._getters) == 0
 
 
-@in_virtual_time
 async def test_a_delayed_add_comes_at_its_time():
     queue = a_queue()
     queue.add_after("late", 20)
@@ -96,7 +91,6 @@ async def test_a_delayed_add_comes_at_its_time():
     assert queue.waiting_until("late") is None
 
 
-@in_virtual_time
 async def test_the_earliest_of_several_delayed_adds_counts():
     queue = a_queue()
     queue.add_after("a", 10)
@@ -108,7 +102,6 @@ async def test_the_earliest_of_several_delayed_adds_counts():
     assert len(queue) == 0, "one of the others came as well"
 
 
-@in_virtual_time
 async def test_a_plain_add_bypasses_the_delay_and_cancels_it():
     queue = a_queue()
     queue.add_after("a", 10)
@@ -120,14 +113,12 @@ async def test_a_plain_add_bypasses_the_delay_and_cancels_it():
     assert len(queue) == 0
 
 
-@in_virtual_time
 async def test_a_delay_of_nothing_is_a_plain_add():
     queue = a_queue()
     queue.add_after("a", 0)
     assert len(queue) == 1
 
 
-@in_virtual_time
 async def test_a_delayed_add_of_a_key_in_hand_comes_after_done():
     queue = a_queue()
     queue.add("a")
@@ -139,7 +130,6 @@ async def test_a_delayed_add_of_a_key_in_hand_comes_after_done():
     assert len(queue) == 1
 
 
-@in_virtual_time
 async def test_retries_double_up_to_the_cap():
     queue = a_queue()
     assert [queue.retry("a") for _ in range(11)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
@@ -147,7 +137,6 @@ async def test_retries_double_up_to_the_cap():
     assert queue.failures("b") == 0
 
 
-@in_virtual_time
 async def test_forget_begins_anew_and_leaves_the_delayed_add():
     queue = a_queue()
     queue.retry("a")
@@ -158,7 +147,6 @@ async def test_forget_begins_anew_and_leaves_the_delayed_add():
     assert queue.retry("a") == 1
 
 
-@in_virtual_time
 async def test_keys_that_failed_together_come_back_apart():
     """W21: after an outage all keys would be tried in step."""
     queue = a_queue(jitter=0.1)
@@ -167,7 +155,6 @@ async def test_keys_that_failed_together_come_back_apart():
     assert max(delays) - min(delays) > 0.1
 
 
-@in_virtual_time
 async def test_one_timer_serves_all_delays():
     queue = a_queue()
     for number in range(1000):
@@ -176,7 +163,6 @@ async def test_one_timer_serves_all_delays():
     assert len(live) == 1
 
 
-@in_virtual_time
 async def test_cancelled_delays_leave_nothing_behind():
     """A key that fails and is woken by events, over and over, must not fill the heap with timers of five minutes."""
     queue = a_queue()
@@ -187,7 +173,6 @@ async def test_cancelled_delays_leave_nothing_behind():
     assert len(queue._heap) < 200
 
 
-@in_virtual_time
 async def test_the_counts_of_failures_are_bounded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setattr(queue_module, "FAILURES_MAX", 3)
     queue = a_queue()
@@ -197,7 +182,6 @@ async def test_the_counts_of_failures_are_bounded(monkeypatch: pytest.MonkeyPatc
     assert "forgetting the failures" in capsys.readouterr().err
 
 
-@in_virtual_time
 async def test_a_closed_queue_sends_its_workers_home():
     queue = a_queue()
     async with asyncio.TaskGroup() as group:
@@ -219,7 +203,6 @@ async def self_closing(queue: WorkQueue[str]) -> str:
         return "closed"
 
 
-@in_virtual_time
 async def test_a_key_in_hand_may_be_put_down_after_close():
     queue = a_queue()
     queue.add("a")
@@ -230,7 +213,6 @@ async def test_a_key_in_hand_may_be_put_down_after_close():
     assert len(queue) == 0
 
 
-@in_virtual_time
 async def test_a_worker_outlives_what_its_work_raises_and_ends_with_the_queue():
     queue, seen = a_queue(), []
 
@@ -248,13 +230,11 @@ async def test_a_worker_outlives_what_its_work_raises_and_ends_with_the_queue():
     await worker
 
 
-@in_virtual_time
 async def test_putting_down_what_is_not_in_hand_is_an_error():
     with pytest.raises(KeyError):
         a_queue().done("a")
 
 
-@in_virtual_time
 async def test_metrics_have_upstreams_names_and_buckets():
     metrics = Metrics()
     queue = a_queue(metrics=QueueMetrics(metrics.registry))

@@ -25,6 +25,7 @@ from tests.support.scripted_driver import RPC, Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import CAPACITY, CREATE, DELETE, GiB, VolumeDriver
 
+pytestmark = in_virtual_time
 NODE = "node1"
 HOST = "csi.test/host"
 HERE = {HOST: NODE}
@@ -60,7 +61,6 @@ async def one_volume(world: ProvisioningWorld, wait_s: float = 100.0) -> dict[st
 # -- whose claim it is
 
 
-@in_virtual_time
 async def test_P88_a_claim_for_our_node_is_ours():
     world = a_world()
     await world.make_class(binding=WFFC)
@@ -74,7 +74,6 @@ async def test_P88_a_claim_for_our_node_is_ours():
     assert pv["spec"]["csi"]["volumeAttributes"][names.IDENTITY].endswith(f"-{DRIVER}-{NODE}")
 
 
-@in_virtual_time
 async def test_P88_a_claim_for_another_node_is_its_business():
     world = a_world()
     await world.make_class(binding=WFFC)
@@ -85,7 +84,6 @@ async def test_P88_a_claim_for_another_node_is_its_business():
     assert [] == acts(world)
 
 
-@in_virtual_time
 async def test_P88_a_claim_for_another_node_is_its_business_though_the_class_is_missing():
     world = a_world()
     await world.make_claim(node="other")
@@ -95,7 +93,6 @@ async def test_P88_a_claim_for_another_node_is_its_business_though_the_class_is_
     assert metric(world.metrics, failed, **{"class": "sc", "source": ""}) is None
 
 
-@in_virtual_time
 async def test_P88_a_driver_that_does_not_tell_its_place_ends_it():
     world = a_world()
     world.driver.node_get_info = None  # type: ignore[method-assign, assignment]
@@ -105,7 +102,6 @@ async def test_P88_a_driver_that_does_not_tell_its_place_ends_it():
 
 
 @pytest.mark.parametrize("selected_when", ["before the answer", "after it"])
-@in_virtual_time
 async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_node_made(selected_when: str):
     """The answer was lost, the scheduler chose another node, and that was quicker."""
     world = a_world()
@@ -121,7 +117,6 @@ async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_
         assert ["there"] == [pv["spec"]["csi"]["volumeHandle"] for pv in await volumes(world)]
 
 
-@in_virtual_time
 async def test_P88_a_volume_that_may_be_here_though_it_was_refused_is_deleted_once_the_claim_has_another_nodes():
     world = a_world()
     await world.make_class(binding=WFFC)
@@ -145,7 +140,6 @@ async def make_elsewhere(world: ProvisioningWorld, uid: str) -> None:
 # -- becoming the owner
 
 
-@in_virtual_time
 async def test_P89_a_free_claim_is_bid_for():
     world = a_world()
     await world.base({"csi.storage.k8s.io/fstype": "xfs", "a": "b"})
@@ -160,7 +154,6 @@ async def test_P89_a_free_claim_is_bid_for():
     assert world.driver.made(CAPACITY)[0].started_s <= 20
 
 
-@in_virtual_time
 async def test_P89_without_room_nobody_bids_until_something_changes():
     world = a_world()
     world.driver.capacity_bytes = GiB - 1
@@ -176,7 +169,6 @@ async def test_P89_without_room_nobody_bids_until_something_changes():
         await one_volume(world, 30)
 
 
-@in_virtual_time
 async def test_P89_a_deletion_here_makes_room():
     """The peer waits for the resync."""
     world = a_world()
@@ -196,7 +188,6 @@ async def test_P89_a_deletion_here_makes_room():
 
 
 @pytest.mark.parametrize("step", [Fail(Code.INTERNAL), Fail(Code.UNIMPLEMENTED), Wait(100)])
-@in_virtual_time
 async def test_P89_a_driver_that_can_not_say_is_given_the_claim(step: Fail | Wait):
     """So that provisioning can tell the user."""
     world = a_world()
@@ -206,7 +197,6 @@ async def test_P89_a_driver_that_can_not_say_is_given_the_claim(step: Fail | Wai
         await one_volume(world)
 
 
-@in_virtual_time
 async def test_P89_what_can_not_work_is_bid_for_so_that_the_user_is_told():
     world = a_world()
     await world.base({"csi.storage.k8s.io/unknown": "x"})
@@ -217,7 +207,6 @@ async def test_P89_what_can_not_work_is_bid_for_so_that_the_user_is_told():
     assert [] == world.driver.made(CAPACITY)
 
 
-@in_virtual_time
 async def test_P89_a_secret_that_the_class_names_is_looked_up_for_the_question():
     world = a_world()
     await world.base({"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "default"})
@@ -238,7 +227,6 @@ async def test_P89_a_secret_that_the_class_names_is_looked_up_for_the_question()
         ({}, "Immediate", {"volumeName": "there"}),
     ],
 )
-@in_virtual_time
 async def test_P89_what_is_not_free_is_let_alone(options: dict[str, Any], binding: str, claim: dict[str, Any]):
     world = a_world(**options)
     await world.make_class(binding=binding)
@@ -249,7 +237,6 @@ async def test_P89_what_is_not_free_is_let_alone(options: dict[str, Any], bindin
     assert [] == world.driver.made(CAPACITY)
 
 
-@in_virtual_time
 async def test_P89_a_class_that_comes_late_wakes_its_claims():
     world = a_world()
     await world.make_claim()
@@ -260,7 +247,6 @@ async def test_P89_a_class_that_comes_late_wakes_its_claims():
 
 
 @pytest.mark.parametrize("strict", [False, True])
-@in_virtual_time
 async def test_P89_a_class_that_does_not_allow_the_node_gets_no_bid(strict: bool):
     world = a_world(Rules(strict_topology=strict))
     await world.make_class(allowedTopologies=[{"matchLabelExpressions": [{"key": HOST, "values": ["elsewhere"]}]}])
@@ -270,7 +256,6 @@ async def test_P89_a_class_that_does_not_allow_the_node_gets_no_bid(strict: bool
     assert [] == acts(world)
 
 
-@in_virtual_time
 async def test_P89_who_is_slower_lets_it_be():
     world = a_world()
     await world.base()
@@ -281,7 +266,6 @@ async def test_P89_who_is_slower_lets_it_be():
     assert [] == world.driver.made(CAPACITY)
 
 
-@in_virtual_time
 async def test_P89_a_node_that_was_chosen_a_moment_ago_stands():
     """The cache here does not know of it yet."""
     world = a_world()
@@ -301,7 +285,6 @@ async def test_P89_a_node_that_was_chosen_a_moment_ago_stands():
     assert [] == acts(world)
 
 
-@in_virtual_time
 async def test_P89_waiting_occupies_no_worker():
     world = a_world(worker_threads=1)
     await world.make_class()
@@ -312,7 +295,6 @@ async def test_P89_waiting_occupies_no_worker():
         assert 20 == len(await volumes(world))
 
 
-@in_virtual_time
 async def test_P89_each_conflict_makes_the_wait_longer():
     world = a_world()
     world.cluster.refuse(PUT_CLAIM, times=3, error=Conflict("newer", reason="Conflict"))
@@ -327,7 +309,6 @@ async def test_P89_each_conflict_makes_the_wait_longer():
     assert all(40 <= gap <= 60 for gap in gaps[1:])
 
 
-@in_virtual_time
 async def test_P89_another_error_is_told_and_tried_again():
     world = a_world()
     world.cluster.refuse(PUT_CLAIM, error=Forbidden("no rights", reason="Forbidden"))
@@ -337,7 +318,6 @@ async def test_P89_another_error_is_told_and_tried_again():
         assert ("Warning", "ProvisioningFailed", f"could not select node {NODE}: no rights", 1) in await world.events("c")
 
 
-@in_virtual_time
 async def test_P89_no_room_after_all_begins_the_race_anew():
     """The peer then writes with conflicts for ever."""
     world = a_world()
@@ -348,7 +328,6 @@ async def test_P89_no_room_after_all_begins_the_race_anew():
     assert [PUT_CLAIM, CREATE, PUT_CLAIM, PUT_CLAIM, CREATE, POST_PV] == acts(world)
 
 
-@in_virtual_time
 async def test_P89_of_two_nodes_one_gets_it():
     one = a_world(node="node1")
     two = a_world(node="node2")
@@ -367,7 +346,6 @@ async def test_P89_of_two_nodes_one_gets_it():
     assert not one.driver.volumes.keys() & two.driver.volumes.keys()
 
 
-@in_virtual_time
 async def test_P89_a_claim_with_the_beta_class_annotation_is_bid_for():
     """The peer crashes there."""
     world = a_world()
@@ -377,7 +355,6 @@ async def test_P89_a_claim_with_the_beta_class_annotation_is_bid_for():
         await one_volume(world)
 
 
-@in_virtual_time
 async def test_P89_without_topology_there_is_one_question_about_anywhere():
     world = a_world(Rules(topology=False))
     await world.base()
@@ -386,7 +363,6 @@ async def test_P89_without_topology_there_is_one_question_about_anywhere():
     assert [False] == [call.request.HasField("accessible_topology") for call in world.driver.made(CAPACITY)]
 
 
-@in_virtual_time
 async def test_P91_a_drain_ends_the_bidding():
     world = a_world()
     await world.base()
@@ -407,7 +383,6 @@ def test_P89_reasons_are_told_in_words():
 # -- capacity and deletion
 
 
-@in_virtual_time
 async def test_P88_the_nodes_capacity_follows_what_is_made_and_deleted():
     world = a_world(capacity=CapacityOptions("default", owner_level=-1, poll_interval_s=5000.0))
     world.driver.capacity_bytes = lambda request: 10 * GiB - GiB * len(world.driver.volumes)
@@ -436,7 +411,6 @@ async def test_P88_the_nodes_capacity_follows_what_is_made_and_deleted():
         assert asked + 1 == len(world.driver.made(CAPACITY))
 
 
-@in_virtual_time
 async def test_P90_volumes_of_other_nodes_stay():
     world = a_world()
     for node in (NODE, "elsewhere"):

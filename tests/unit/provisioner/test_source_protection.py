@@ -25,6 +25,7 @@ from tests.support.builders import a_claim, a_content, a_pv, a_snapshot
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 PUT_CLAIM, PUT_SNAPSHOT = "update persistentvolumeclaims", "update volumesnapshots"
 SNAPSHOT = Source("VolumeSnapshot", GROUP, "ns", "snap")
 CLAIM = Source("PersistentVolumeClaim", "", "ns", "source")
@@ -95,7 +96,6 @@ async def with_snapshot(world: ProtectionWorld | None = None, *finalizers: str, 
 # -- snapshots
 
 
-@in_virtual_time
 async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after():
     world = await with_snapshot()
     uid = await world.claim("c", from_snapshot())
@@ -110,7 +110,6 @@ async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after():
 
 
 @pytest.mark.parametrize("first", ["bound", "waits to be bound"])
-@in_virtual_time
 async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(first: str):
     world = await with_snapshot()
     one, two = [await world.claim(name, from_snapshot()) for name in ("one", "two")]
@@ -125,7 +124,6 @@ async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(f
         assert [] == await world.finalizers(after_s=0.1)
 
 
-@in_virtual_time
 async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted():
     world = await with_snapshot()
     uid = await world.claim("one", from_snapshot())
@@ -138,7 +136,6 @@ async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted():
         assert [] == await world.finalizers(after_s=0.1)
 
 
-@in_virtual_time
 async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone():
     world = await with_snapshot()
     uid = await world.claim("c", from_snapshot())
@@ -150,7 +147,6 @@ async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone():
         assert [] == await world.finalizers(after_s=0.1)
 
 
-@in_virtual_time
 async def test_P50_a_volume_that_never_will_be_needs_nothing():
     world = await with_snapshot()
     gone, waiting = [await world.claim(name, from_snapshot()) for name in ("gone", "waiting")]
@@ -165,7 +161,6 @@ async def test_P50_a_volume_that_never_will_be_needs_nothing():
         assert [] == await world.finalizers(after_s=0.1)
 
 
-@in_virtual_time
 async def test_P50_a_hold_that_comes_while_the_finalizer_goes_puts_it_back():
     class Slow(Faults):
         async def before(self, verb: str, kind: Any, name: str) -> None:
@@ -183,7 +178,6 @@ async def test_P50_a_hold_that_comes_while_the_finalizer_goes_puts_it_back():
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
 
 
-@in_virtual_time
 async def test_P53_what_others_hold_stays_theirs():
     world = await with_snapshot(None, "kit/hold", names.SNAPSHOT_FINALIZER)
     uid = await world.claim("c", from_snapshot())
@@ -195,7 +189,6 @@ async def test_P53_what_others_hold_stays_theirs():
     assert [PUT_SNAPSHOT] == world.puts()
 
 
-@in_virtual_time
 async def test_P50_without_the_right_to_hold_a_snapshot_it_goes_on():
     world = await with_snapshot()
     world.cluster.refuse(PUT_SNAPSHOT, error=Forbidden("no", reason="Forbidden"))
@@ -204,7 +197,6 @@ async def test_P50_without_the_right_to_hold_a_snapshot_it_goes_on():
 
 
 @pytest.mark.parametrize("error", [NotFound("gone", reason="NotFound"), ServerError("busy")])
-@in_virtual_time
 async def test_P50_what_keeps_a_source_from_being_held_is_told(error: ApiError):
     world = await with_snapshot()
     world.cluster.refuse("get volumesnapshots", error=error)
@@ -214,7 +206,6 @@ async def test_P50_what_keeps_a_source_from_being_held_is_told(error: ApiError):
 
 
 @pytest.mark.parametrize(("conflicts", "is_held"), [(4, True), (5, False)])
-@in_virtual_time
 async def test_P50_who_was_slower_tries_again(conflicts: int, is_held: bool):
     world = await with_snapshot()
     world.cluster.refuse(PUT_SNAPSHOT, times=conflicts, error=Conflict("newer", reason="Conflict"))
@@ -223,7 +214,6 @@ async def test_P50_who_was_slower_tries_again(conflicts: int, is_held: bool):
             await protection.hold(SNAPSHOT, "uid")
 
 
-@in_virtual_time
 async def test_P50_letting_go_is_tried_until_it_works():
     world = await with_snapshot()
     async with world.protecting() as protection:
@@ -236,7 +226,6 @@ async def test_P50_letting_go_is_tried_until_it_works():
 # -- the sweep
 
 
-@in_virtual_time
 async def test_P53_a_stray_finalizer_goes_after_an_interval_in_which_nobody_needs_it():
     world = await with_snapshot(None, names.SNAPSHOT_FINALIZER, "kit/hold")
     async with world.protecting():
@@ -246,7 +235,6 @@ async def test_P53_a_stray_finalizer_goes_after_an_interval_in_which_nobody_need
     assert [PUT_SNAPSHOT] == world.puts()
 
 
-@in_virtual_time
 async def test_P53_a_finalizer_that_somebody_needs_is_no_stray():
     world = await with_snapshot(None, names.SNAPSHOT_FINALIZER)
     await world.claim("c", from_snapshot())
@@ -260,7 +248,6 @@ async def test_P53_a_finalizer_that_somebody_needs_is_no_stray():
         assert [PUT_SNAPSHOT] == world.puts()
 
 
-@in_virtual_time
 async def test_P53_need_that_comes_and_goes_starts_the_interval_anew():
     world = await with_snapshot(None, names.SNAPSHOT_FINALIZER)
     async with world.protecting():
@@ -272,7 +259,6 @@ async def test_P53_need_that_comes_and_goes_starts_the_interval_anew():
         assert [] == world.puts()
 
 
-@in_virtual_time
 async def test_P53_strays_of_another_driver_are_its_provisioners_business():
     """That one may know of a volume in the making whose claim is gone. The peer sweeps them all."""
     world = await with_snapshot(None, names.SNAPSHOT_FINALIZER, driver="other")
@@ -282,7 +268,6 @@ async def test_P53_strays_of_another_driver_are_its_provisioners_business():
         assert [] == await world.finalizers(name="bare")
 
 
-@in_virtual_time
 async def test_P53_an_interval_of_zero_turns_the_sweep_off_and_asks_for_nothing():
     world = await with_snapshot(ProtectionWorld(snapshot_orphan_sweep_interval_s=0.0), names.SNAPSHOT_FINALIZER)
     async with world.protecting() as protection:
@@ -306,7 +291,6 @@ class Asked(Faults):
         self.count += kind.plural == "volumesnapshots"
 
 
-@in_virtual_time
 async def test_P53_a_cluster_without_snapshots_is_left_alone_and_they_are_seen_when_they_come(capsys: pytest.CaptureFixture[str]):
     """Not a request every ten seconds for ever, and not a line for each."""
     asked = Asked()
@@ -322,7 +306,6 @@ async def test_P53_a_cluster_without_snapshots_is_left_alone_and_they_are_seen_w
         assert [] == await world.finalizers(after_s=INTERVAL_S + 1)
 
 
-@in_virtual_time
 async def test_P50_a_source_whose_kind_has_gone_is_not_let_go_of_for_ever():
     """Who deletes a definition deletes all of its objects."""
     asked = Asked()
@@ -339,7 +322,6 @@ async def test_P50_a_source_whose_kind_has_gone_is_not_let_go_of_for_ever():
 
 
 @pytest.mark.parametrize(("error", "sweeps"), [(Forbidden("no", reason="Forbidden"), False), (ServerError("busy"), True)])
-@in_virtual_time
 async def test_P53_without_the_right_to_list_there_is_no_sweep(error: ApiError, sweeps: bool):
     class Refuses(Faults):
         hits = 0
@@ -358,7 +340,6 @@ async def test_P53_without_the_right_to_list_there_is_no_sweep(error: ApiError, 
 # -- clones
 
 
-@in_virtual_time
 async def test_P56_the_source_of_a_clone_is_held_once():
     world = ProtectionWorld()
     await world.claim("source", phase="Bound")
@@ -374,7 +355,6 @@ async def test_P56_the_source_of_a_clone_is_held_once():
     assert [PUT_CLAIM] == world.puts()
 
 
-@in_virtual_time
 async def test_P61_a_deleted_source_goes_the_moment_its_last_clone_is_bound():
     world = ProtectionWorld()
     await world.claim("source", phase="Bound")
@@ -391,7 +371,6 @@ async def test_P61_a_deleted_source_goes_the_moment_its_last_clone_is_bound():
     assert [PUT_CLAIM, PUT_CLAIM] == world.puts()
 
 
-@in_virtual_time
 async def test_P61_the_peers_finalizer_without_clones_goes_at_once():
     world = ProtectionWorld()
     await world.claim("source", phase="Bound")
@@ -403,7 +382,6 @@ async def test_P61_the_peers_finalizer_without_clones_goes_at_once():
         await world.gone(PERSISTENT_VOLUME_CLAIMS, "source", "ns", wait_s=0.2)
 
 
-@in_virtual_time
 async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
     world = ProtectionWorld()
     await world.claim("source", phase="Bound")
@@ -421,7 +399,6 @@ async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
 @pytest.mark.parametrize(
     ("driver", "clones", "is_ours"), [("csi.test", True, True), ("other.csi", True, False), ("csi.test", False, False)]
 )
-@in_virtual_time
 async def test_P61_the_finalizer_of_another_drivers_clones_is_its_provisioners(driver: str, clones: bool, is_ours: bool):
     """That one may be making a clone for a claim that is gone."""
     world = ProtectionWorld()
@@ -436,7 +413,6 @@ async def test_P61_the_finalizer_of_another_drivers_clones_is_its_provisioners(d
         assert is_ours == (await world.find(PERSISTENT_VOLUME_CLAIMS, "source", "ns") is None)
 
 
-@in_virtual_time
 async def test_P61_without_the_right_to_hold_a_claim_nothing_is_cloned():
     world = ProtectionWorld()
     await world.claim("source", phase="Bound")
@@ -446,7 +422,6 @@ async def test_P61_without_the_right_to_hold_a_claim_nothing_is_cloned():
             await protection.hold(CLAIM, "uid")
 
 
-@in_virtual_time
 async def test_P91_a_drain_lets_a_release_end():
     world = await with_snapshot()
     async with world.protecting() as protection:
