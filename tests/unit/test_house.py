@@ -208,10 +208,6 @@ def _names_in(node: ast.AST) -> set[str]:
     return names
 
 
-def _files_in(text: str) -> list[str]:
-    return re.findall(r"[\w/]+\.py\b", text)
-
-
 def test_files_that_docstrings_name_are_there() -> None:
     """`http.py`, or `web/http1.py`: the end of the path of a source file."""
     paths = tuple(f"/{below_src(path)}" for path in SOURCES)
