@@ -32,8 +32,7 @@ pytestmark = in_virtual_time
 SECRET = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default"}}
 
 
-async def test_AT01_three_steps_and_nothing_else():
-    world = await AttacherWorld().base()
+async def test_AT01_three_steps_and_nothing_else(world: AttacherWorld):
     async with world.attaching(a_va()):
         va = await world.attached()
         await world.settle(200)
@@ -46,8 +45,7 @@ async def test_AT01_three_steps_and_nothing_else():
     assert ("handle1", "nodeID1") == (request.volume_id, request.node_id)
 
 
-async def test_AT02_an_updated_attachment_is_attached():
-    world = await AttacherWorld().base()
+async def test_AT02_an_updated_attachment_is_attached(world: AttacherWorld):
     await world.create(an_attached_va())
     async with world.attaching():
         await world.settle()
@@ -96,8 +94,7 @@ async def test_AT09_a_missing_secret_is_told_and_tried_again():
     assert "attachError" not in va["status"]
 
 
-async def test_AT10_the_publish_context_is_saved():
-    world = await AttacherWorld().base()
+async def test_AT10_the_publish_context_is_saved(world: AttacherWorld):
     world.driver.publish_context = {"foo": "bar"}
     async with world.attaching(a_va()):
         va = await world.attached()
@@ -105,8 +102,7 @@ async def test_AT10_the_publish_context_is_saved():
     assert {"status": {"attached": True, "attachmentMetadata": {"foo": "bar"}}} == world.bodies(PATCH_STATUS)[0]
 
 
-async def test_AT11_an_attached_one_causes_no_request():
-    world = await AttacherWorld().base()
+async def test_AT11_an_attached_one_causes_no_request(world: AttacherWorld):
     await world.create(an_attached_va())
     async with world.attaching():
         await world.settle()
@@ -125,8 +121,7 @@ async def test_AT12_a_volume_marked_for_deletion_is_not_attached():
     assert [] == world.driver.made(PUBLISH)
 
 
-async def test_AT13_a_foreign_attachment_causes_no_request():
-    world = await AttacherWorld().base()
+async def test_AT13_a_foreign_attachment_causes_no_request(world: AttacherWorld):
     async with world.attaching(a_va(attacher="other")):
         await world.settle(1300)
     assert [] == world.story
@@ -203,8 +198,7 @@ async def test_AT20_a_refused_volume_patch_is_told_and_tried_again():
     assert "attachError" not in va["status"]
 
 
-async def test_AT21_a_refused_claim_means_no_call():
-    world = await AttacherWorld().base()
+async def test_AT21_a_refused_claim_means_no_call(world: AttacherWorld):
     world.cluster.refuse(PATCH_VA, times=2)
     world.cluster.refuse(PATCH_STATUS, times=2)
     async with world.attaching(a_va()):
@@ -212,8 +206,7 @@ async def test_AT21_a_refused_claim_means_no_call():
     assert [PATCH_VA, PATCH_STATUS, PATCH_VA, PATCH_STATUS, *STD_ATTACH] == world.story
 
 
-async def test_AT22_a_refused_last_step_repeats_the_call_and_tells_nobody():
-    world = await AttacherWorld().base()
+async def test_AT22_a_refused_last_step_repeats_the_call_and_tells_nobody(world: AttacherWorld):
     world.cluster.refuse(PATCH_STATUS)
     async with world.attaching(a_va()):
         await world.attached()
@@ -221,9 +214,8 @@ async def test_AT22_a_refused_last_step_repeats_the_call_and_tells_nobody():
     assert all("attachError" not in body["status"] for body in world.bodies(PATCH_STATUS))
 
 
-async def test_AT22_a_context_that_the_server_refuses_for_good_is_told():
+async def test_AT22_a_context_that_the_server_refuses_for_good_is_told(world: AttacherWorld):
     """Asking again would get the same answer: without a word the user would wait for ever."""
-    world = await AttacherWorld().base()
     world.cluster.refuse(PATCH_STATUS, error=Invalid("too large", reason="Invalid"))
     async with world.attaching(a_va()):
         assert "could not save the driver's publish_context: too large" == (await world.error())["message"]
@@ -239,8 +231,7 @@ async def test_AT22_a_context_that_the_server_refuses_for_good_is_told():
         ),
     ],
 )
-async def test_a_failed_call_is_told_tried_again_and_cleared(step, message, code):
-    world = await AttacherWorld().base()
+async def test_a_failed_call_is_told_tried_again_and_cleared(world: AttacherWorld, step, message, code):
     world.driver.script(PUBLISH, step)
     async with world.attaching(a_va()):
         error = await world.error()
@@ -258,8 +249,7 @@ async def test_AT26_with_the_gate_off_no_code_is_told():
         assert "errorCode" not in await world.error()
 
 
-async def test_a_long_error_is_cut_so_that_the_server_takes_it(capsys):
-    world = await AttacherWorld().base()
+async def test_a_long_error_is_cut_so_that_the_server_takes_it(world: AttacherWorld, capsys):
     world.driver.script(PUBLISH, Fail(Code.INTERNAL, "é" * 2000))
     async with world.attaching(a_va()):
         message = (await world.error())["message"]
@@ -285,8 +275,7 @@ def gaps(world: AttacherWorld) -> list[float]:
     return [later.started_s - earlier.ended_s for earlier, later in itertools.pairwise(calls)]
 
 
-async def test_AT32_the_back_off_doubles_up_to_five_minutes():
-    world = await AttacherWorld().base()
+async def test_AT32_the_back_off_doubles_up_to_five_minutes(world: AttacherWorld):
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
     async with world.attaching(a_va()):
         await world.settle(550)
@@ -340,8 +329,7 @@ async def test_AT35_other_updates_break_the_back_off():
         assert tries + 1 == len(world.driver.made(PUBLISH))
 
 
-async def test_AT36_a_running_publish_is_not_cancelled_by_the_deletion():
-    world = await AttacherWorld().base()
+async def test_AT36_a_running_publish_is_not_cancelled_by_the_deletion(world: AttacherWorld):
     gate = world.driver.gate(PUBLISH)
     async with world.attaching(a_va()):
         await world.until(lambda: _true_when(world.driver.made(PUBLISH)))
@@ -376,8 +364,7 @@ async def test_many_attachments_cost_two_writes_and_one_call_each():
     assert 150 == len(world.story)
 
 
-async def test_a_lost_answer_of_the_driver_is_asked_for_again():
-    world = await AttacherWorld().base()
+async def test_a_lost_answer_of_the_driver_is_asked_for_again(world: AttacherWorld):
     world.driver.script(PUBLISH, Lose())
     async with world.attaching(a_va()):
         va = await world.attached()
@@ -399,8 +386,7 @@ async def test_a_lost_answer_of_the_api_server_loses_nothing():
     assert [FINALIZER] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
 
 
-async def test_another_finalizer_that_came_meanwhile_is_not_lost():
-    world = await AttacherWorld().base()
+async def test_another_finalizer_that_came_meanwhile_is_not_lost(world: AttacherWorld):
     world.driver.script(PUBLISH, Wait(1.0))
     await world.create(a_va(finalizers=["kit/one"]))
     async with world.attaching():
@@ -485,8 +471,7 @@ async def test_a_name_that_was_used_before_starts_a_new_history():
         assert 3 == len(world.driver.made(PUBLISH)) - before
 
 
-async def test_a_new_process_takes_up_what_the_last_one_left():
-    world = await AttacherWorld().base()
+async def test_a_new_process_takes_up_what_the_last_one_left(world: AttacherWorld):
     world.driver.gate(PUBLISH)
     await world.create(a_va())
     async with world.attaching():
@@ -498,8 +483,7 @@ async def test_a_new_process_takes_up_what_the_last_one_left():
     assert set() == world.driver.published["handle1"]
 
 
-async def test_draining_lets_a_running_call_end_and_be_stored():
-    world = await AttacherWorld().base()
+async def test_draining_lets_a_running_call_end_and_be_stored(world: AttacherWorld):
     await world.create(a_held_pv("pv2", "handle2"), a_va(), a_va("pv2-node1", "pv2"))
     world.driver.script(PUBLISH, Wait(5.0), Wait(5.0))
     async with world.attaching() as attacher:
@@ -520,8 +504,7 @@ async def test_draining_gives_up_when_a_call_takes_too_long():
         assert not await attacher.drain(3.0)
 
 
-async def test_an_attachment_torn_away_while_it_is_published_leaves_nothing_behind():
-    world = await AttacherWorld().base()
+async def test_an_attachment_torn_away_while_it_is_published_leaves_nothing_behind(world: AttacherWorld):
     gate = world.driver.gate(PUBLISH)
     async with world.attaching(a_va()):
         await world.until(lambda: _true_when(world.driver.made(PUBLISH)))

@@ -166,8 +166,7 @@ async def test_W3_the_event_of_an_own_write_that_overtakes_its_answer_does_not_b
 # -- what is left behind
 
 
-async def test_a_detached_object_is_marked_detached_also_when_that_failed_once():
-    world = await AttacherWorld().base()
+async def test_a_detached_object_is_marked_detached_also_when_that_failed_once(world: AttacherWorld):
     await world.create(an_attached_va(finalizers=[FINALIZER, "kit/hold"]))
     world.cluster.refuse(PATCH_STATUS)
     async with world.attaching():
@@ -211,8 +210,7 @@ async def test_nothing_is_remembered_of_attachments_that_are_gone():
         assert 8 <= len(sizes)
 
 
-async def test_an_undo_that_fails_once_is_tried_again():
-    world = await AttacherWorld().base()
+async def test_an_undo_that_fails_once_is_tried_again(world: AttacherWorld):
     gate = world.driver.gate(PUBLISH)
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE, "not now"))
     async with world.attaching(a_va()):
@@ -331,8 +329,7 @@ async def test_nothing_is_published_for_a_volume_that_is_gone():
 # -- what is told
 
 
-async def test_a_failed_publish_of_a_deleted_attachment_is_an_attach_error(capsys):
-    world = await AttacherWorld().base()
+async def test_a_failed_publish_of_a_deleted_attachment_is_an_attach_error(world: AttacherWorld, capsys):
     world.driver.script(PUBLISH, Wait(2.0, Fail(Code.INTERNAL, "publish failed")))
     world.driver.script(UNPUBLISH, Wait(5.0))
     async with world.attaching(a_va()):
@@ -411,9 +408,8 @@ async def test_W16_a_report_that_has_not_changed_does_not_break_the_back_off_of_
     assert len(world.driver.made(UNPUBLISH)) <= 2, len(world.driver.made(UNPUBLISH))
 
 
-async def test_a_detach_spares_what_another_attachment_of_the_same_node_needs():
+async def test_a_detach_spares_what_another_attachment_of_the_same_node_needs(world: AttacherWorld):
     """The undo asks held_by_others, the detach does not."""
-    world = await AttacherWorld().base()
     async with world.attaching(a_va(), a_va("again")):
         await world.attached()
         await world.attached("again")

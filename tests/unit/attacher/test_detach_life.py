@@ -110,8 +110,7 @@ async def test_a_failed_detach_is_told_and_tried_again(step, message):
     assert [UNPUBLISH, PATCH_STATUS, UNPUBLISH, PATCH_VA, PATCH_STATUS] == world.story
 
 
-async def test_DT07_without_the_finalizer_no_request():
-    world = await AttacherWorld().base()
+async def test_DT07_without_the_finalizer_no_request(world: AttacherWorld):
     await world.create(a_va(finalizers=["kit/hold"]))
     await world.delete(VOLUME_ATTACHMENTS, VA)
     async with world.attaching():

@@ -48,9 +48,8 @@ def late_events(world: AttacherWorld, plural: str) -> Late:
     return late
 
 
-async def test_a_deletion_seen_first_in_an_own_writes_answer_is_acted_upon():
+async def test_a_deletion_seen_first_in_an_own_writes_answer_is_acted_upon(world: AttacherWorld):
     """The event of the deletion brings nothing new any more when it comes, so the answer has to wake the key."""
-    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     gate = world.driver.gate(PUBLISH)
@@ -99,9 +98,8 @@ async def test_a_finalizer_that_is_there_twice_is_removed_altogether():
     assert [PATCH_PV] == world.story
 
 
-async def test_an_error_beside_success_is_cleared():
+async def test_an_error_beside_success_is_cleared(world: AttacherWorld):
     """A try on a cache that had not seen the success leaves its error beside it."""
-    world = await AttacherWorld().base()
     error = {"message": "mock error", "time": DELETED}
     await world.create(an_attached_va(status={"attached": True, "attachError": error, "attachmentMetadata": {"foo": "bar"}}))
     async with world.attaching():
@@ -111,8 +109,7 @@ async def test_an_error_beside_success_is_cleared():
     assert [PATCH_STATUS] == world.story
 
 
-async def test_a_try_that_raced_with_a_lost_success_leaves_no_error():
-    world = await AttacherWorld().base()
+async def test_a_try_that_raced_with_a_lost_success_leaves_no_error(world: AttacherWorld):
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     world.cluster.refuse(PATCH_STATUS, error=LOST, after=True)
@@ -126,9 +123,8 @@ async def test_a_try_that_raced_with_a_lost_success_leaves_no_error():
     assert "attachError" in world.bodies(PATCH_STATUS)[1]["status"]
 
 
-async def test_success_beside_an_error_whose_saving_was_not_confirmed_clears_it():
+async def test_success_beside_an_error_whose_saving_was_not_confirmed_clears_it(world: AttacherWorld):
     """The cache does not know of the error, so the patch of the success leaves it; its answer shows it."""
-    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     world.driver.script(PUBLISH, Fail(Code.INTERNAL))
@@ -142,9 +138,8 @@ async def test_success_beside_an_error_whose_saving_was_not_confirmed_clears_it(
     assert {"status": {"attached": True}} == world.bodies(PATCH_STATUS)[1]
 
 
-async def test_success_and_error_that_are_two_events_end_in_success_alone():
+async def test_success_and_error_that_are_two_events_end_in_success_alone(world: AttacherWorld):
     """Our answers to both were lost. The first event ends the back-off; the second is only an error, and yet worth a look."""
-    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     world.cluster.refuse(PATCH_STATUS, error=LOST, after=True, times=2)
@@ -158,9 +153,8 @@ async def test_success_and_error_that_are_two_events_end_in_success_alone():
     assert va["status"]["attached"]
 
 
-async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too():
+async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too(world: AttacherWorld):
     """Torn away under the call: what is published then has to be taken back, for which the volume must not be gone."""
-    world = await AttacherWorld().base()
     gate = world.driver.gate(PUBLISH)
     async with world.attaching(a_va()):
         await world.until(lambda: _made(world, PUBLISH))
@@ -173,9 +167,8 @@ async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too():
     assert [UNPUBLISH, PATCH_PV] == world.story[-2:]
 
 
-async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away():
+async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away(world: AttacherWorld):
     """The answer was lost, so the volume may be published; and nobody is left to detach it."""
-    world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     async with world.attaching(a_va()):
         await world.status(lambda status: "attachError" in status)
@@ -185,9 +178,8 @@ async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away
     assert UNPUBLISH == world.story[-1]
 
 
-async def test_a_volume_is_kept_until_its_publish_in_doubt_is_taken_back():
+async def test_a_volume_is_kept_until_its_publish_in_doubt_is_taken_back(world: AttacherWorld):
     """Between two tries no call runs; but the volume may be published, and whoever deletes it next would find it in use."""
-    world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE), Fail(Code.UNAVAILABLE))
     async with world.attaching(a_va()):
@@ -221,9 +213,8 @@ async def test_a_single_node_volume_goes_to_no_other_node_until_its_publish_in_d
     assert {"nodeID2"} == world.driver.published["handle1"]
 
 
-async def test_undos_that_fail_do_not_wake_each_other():
+async def test_undos_that_fail_do_not_wake_each_other(world: AttacherWorld):
     """Two nodes of one volume, both torn away and made anew: each name has a back-off, which the failing undo of the other must not end."""
-    world = await AttacherWorld().base()
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
     world.driver.always(PUBLISH, Lose())
     world.driver.always(UNPUBLISH, Wait(0.1, Fail(Code.UNAVAILABLE)))
@@ -238,9 +229,8 @@ async def test_undos_that_fail_do_not_wake_each_other():
     assert 4 <= world.story.count(UNPUBLISH) <= 10
 
 
-async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_failed():
+async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_failed(world: AttacherWorld):
     """The detach was tried, and did not work: the publish stays unconfirmed until one has."""
-    world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE))
     async with world.attaching(a_va()):
@@ -254,9 +244,8 @@ async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_fail
     assert set() == world.driver.published["handle1"]
 
 
-async def test_an_undo_leaves_the_volume_to_a_twin_that_holds_it_on_that_node():
+async def test_an_undo_leaves_the_volume_to_a_twin_that_holds_it_on_that_node(world: AttacherWorld):
     """Two attachments of one volume to one node: the publish of one is no different from the other's."""
-    world = await AttacherWorld().base()
     async with world.attaching(a_va("twin")):
         await world.attached("twin")
         gate = world.driver.gate(PUBLISH)
@@ -272,9 +261,8 @@ async def test_an_undo_leaves_the_volume_to_a_twin_that_holds_it_on_that_node():
     assert set() == world.driver.published["handle1"]
 
 
-async def test_a_mark_that_goes_to_a_later_attachment_of_the_name_is_taken_back():
+async def test_a_mark_that_goes_to_a_later_attachment_of_the_name_is_taken_back(world: AttacherWorld):
     """Torn away and made anew while the watch is late: the answer to the mark is the first sign of it."""
-    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     gate = world.driver.gate(PUBLISH)
     await world.create(a_va())
@@ -293,8 +281,7 @@ async def test_a_mark_that_goes_to_a_later_attachment_of_the_name_is_taken_back(
     assert set() == world.driver.published["handle1"]
 
 
-async def test_an_undo_outlives_other_attachments_of_the_same_name():
-    world = await AttacherWorld().base()
+async def test_an_undo_outlives_other_attachments_of_the_same_name(world: AttacherWorld):
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.ABORTED))
     async with world.attaching(a_va()):

@@ -75,8 +75,12 @@ async def settle() -> None:
     await asyncio.sleep(0.01)
 
 
-async def test_it_knows_when_it_heard_something_last():
-    cluster = a_cluster("a")
+@pytest.fixture
+async def cluster() -> FakeCluster:
+    return a_cluster("a")
+
+
+async def test_it_knows_when_it_heard_something_last(cluster: FakeCluster):
     async with following(cluster) as followed:
         listed_at = followed.informer.heard_at
         await asyncio.sleep(30)
@@ -91,8 +95,7 @@ async def test_it_knows_when_it_heard_something_last():
         assert followed.informer.heard_at > bookmarked_at
 
 
-async def test_what_keeps_it_from_being_filled_is_told_with_its_kind():
-    cluster = a_cluster("a")
+async def test_what_keeps_it_from_being_filled_is_told_with_its_kind(cluster: FakeCluster):
     cluster.fail("list", ServerError("busy"))
     cluster.fail("list", Forbidden("persistentvolumes is forbidden", reason="Forbidden"))
     followed = Followed(cluster)
@@ -115,8 +118,7 @@ async def test_what_keeps_it_from_being_filled_is_told_with_its_kind():
     ids=["a missing right", "what passes"],
 )
 @pytest.mark.parametrize("sign", [FakeCluster.bookmark, FakeCluster.end_watches], ids=["a bookmark", "an end in good time"])
-async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(error: ApiError, told: str, sign: Callable[[FakeCluster], None]):
-    cluster = a_cluster("a")
+async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(cluster, error: ApiError, told: str, sign: Callable[[FakeCluster], None]):
     cluster.fail("watch", error, times=3)
     async with following(cluster) as followed:
         assert told == followed.informer.obstacle
@@ -127,9 +129,8 @@ async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(error: ApiErro
 
 
 @pytest.mark.parametrize("may_be_missing", [True, False])
-async def test_a_kind_that_may_be_missing_has_no_objects_until_it_is_served(may_be_missing: bool):
+async def test_a_kind_that_may_be_missing_has_no_objects_until_it_is_served(cluster: FakeCluster, may_be_missing: bool):
     """Any other keeps its cache empty and unfilled: a proxy may have lost its way, and nobody must think that nothing is there."""
-    cluster = a_cluster("a")
     cluster.fail("list", NotServed(NOT_SERVED), times=3)
     followed = Followed(cluster, may_be_missing=may_be_missing)
     async with asyncio.TaskGroup() as group:
@@ -156,8 +157,7 @@ async def test_it_is_synced_once_everything_was_listed():
         task.cancel()
 
 
-async def test_the_store_follows_the_watch_and_handlers_hear_of_it():
-    cluster = a_cluster("a")
+async def test_the_store_follows_the_watch_and_handlers_hear_of_it(cluster: FakeCluster):
     async with following(cluster) as followed:
         cluster.put(PVS, "a", spec={"csi": {"driver": "other"}})
         cluster.remove(PVS, "a")
@@ -166,8 +166,7 @@ async def test_the_store_follows_the_watch_and_handlers_hear_of_it():
         assert len(followed.informer.store) == 0
 
 
-async def test_an_own_write_enters_at_once_and_its_echo_calls_nobody():
-    cluster = a_cluster("a")
+async def test_an_own_write_enters_at_once_and_its_echo_calls_nobody(cluster: FakeCluster):
     async with following(cluster) as followed:
         answer = await cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"metadata": {"finalizers": ["f"]}}))
         followed.informer.wrote(answer)
@@ -294,8 +293,7 @@ async def test_resync_lets_others_have_their_turn_and_delivers_no_ghosts():
     assert [cause for cause, _, _ in followed.told].count(Cause.RESYNC) == count - 1
 
 
-async def test_without_resync_nothing_is_repeated():
-    cluster = a_cluster("a")
+async def test_without_resync_nothing_is_repeated(cluster: FakeCluster):
     async with following(cluster) as followed:
         await asyncio.sleep(7200)
         assert len(followed.told) == 1

@@ -68,6 +68,11 @@ def gaps(cluster: FakeCluster, verb: str) -> list[float]:
     return [later - earlier for earlier, later in itertools.pairwise(times)]
 
 
+@pytest.fixture
+async def cluster() -> FakeCluster:
+    return a_cluster("a")
+
+
 async def test_a_list_comes_in_pages_and_the_watch_begins_where_it_ends():
     cluster = a_cluster("a", "b", "c", "d", "e")
     async with reflecting(cluster, page_limit=2) as record:
@@ -80,9 +85,8 @@ async def test_a_list_comes_in_pages_and_the_watch_begins_where_it_ends():
         assert [request.resource_version for request in cluster.asked("watch")] == ["5"]
 
 
-async def test_only_the_newest_state_is_listed():
+async def test_only_the_newest_state_is_listed(cluster: FakeCluster):
     """resourceVersion 0 would be answered without pages, and maybe from the past."""
-    cluster = a_cluster("a")
     async with reflecting(cluster):
         assert [request.resource_version for request in cluster.asked("list")] == [""]
 
@@ -109,8 +113,7 @@ async def test_a_list_whose_pages_expire_again_and_again_is_asked_for_whole():
 
 
 @pytest.mark.parametrize("error", [None, lost()], ids=["clean end", "cut"])
-async def test_a_watch_resumes_where_it_ended(error: ApiError | None):
-    cluster = a_cluster("a")
+async def test_a_watch_resumes_where_it_ended(cluster: FakeCluster, error: ApiError | None):
     async with reflecting(cluster) as record:
         cluster.put(PVS, "b")
         await asyncio.sleep(60)
@@ -122,8 +125,7 @@ async def test_a_watch_resumes_where_it_ended(error: ApiError | None):
         assert len(record.lists) == 1
 
 
-async def test_a_bookmark_moves_the_place_to_resume_at():
-    cluster = a_cluster("a")
+async def test_a_bookmark_moves_the_place_to_resume_at(cluster: FakeCluster):
     async with reflecting(cluster):
         cluster.version = 700
         cluster.bookmark()
@@ -133,8 +135,7 @@ async def test_a_bookmark_moves_the_place_to_resume_at():
         assert cluster.asked("watch")[-1].resource_version == "700"
 
 
-async def test_a_forgotten_version_is_listed_again_at_once():
-    cluster = a_cluster("a")
+async def test_a_forgotten_version_is_listed_again_at_once(cluster: FakeCluster):
     async with reflecting(cluster) as record:
         await asyncio.sleep(100)
         cluster.put(PVS, "b")
@@ -147,8 +148,7 @@ async def test_a_forgotten_version_is_listed_again_at_once():
         assert [request.resource_version for request in cluster.asked("watch")] == ["1", "2", "12"]
 
 
-async def test_gone_in_the_middle_of_a_watch_is_listed_again():
-    cluster = a_cluster("a")
+async def test_gone_in_the_middle_of_a_watch_is_listed_again(cluster: FakeCluster):
     async with reflecting(cluster) as record:
         await asyncio.sleep(10)
         cluster.end_watches(Gone("too old resource version", reason="Expired"))
@@ -156,8 +156,7 @@ async def test_gone_in_the_middle_of_a_watch_is_listed_again():
         assert len(record.lists) == 2
 
 
-async def test_failures_back_off_and_a_success_ends_that():
-    cluster = a_cluster("a")
+async def test_failures_back_off_and_a_success_ends_that(cluster: FakeCluster):
     cluster.fail("list", ServerError("boom"), times=9)
     async with reflecting(cluster) as record:
         await asyncio.sleep(300)
@@ -167,8 +166,7 @@ async def test_failures_back_off_and_a_success_ends_that():
         assert len(record.lists) == 1
 
 
-async def test_a_healthy_watch_wipes_out_the_failures_before_it():
-    cluster = a_cluster("a")
+async def test_a_healthy_watch_wipes_out_the_failures_before_it(cluster: FakeCluster):
     cluster.fail("watch", ServerError("boom"), times=5)
     async with reflecting(cluster):
         await asyncio.sleep(200)
@@ -178,8 +176,7 @@ async def test_a_healthy_watch_wipes_out_the_failures_before_it():
         assert gaps(cluster, "watch")[-1] <= 1.6
 
 
-async def test_a_quiet_watch_that_lived_long_and_is_cut_is_opened_again_at_once():
-    cluster = a_cluster("a")
+async def test_a_quiet_watch_that_lived_long_and_is_cut_is_opened_again_at_once(cluster: FakeCluster):
     cluster.fail("watch", ServerError("boom"), times=5)
     async with reflecting(cluster):
         await asyncio.sleep(250)
@@ -189,16 +186,14 @@ async def test_a_quiet_watch_that_lived_long_and_is_cut_is_opened_again_at_once(
         assert len(cluster.asked("watch")) == before + 1
 
 
-async def test_retry_after_is_obeyed():
-    cluster = a_cluster("a")
+async def test_retry_after_is_obeyed(cluster: FakeCluster):
     cluster.fail("list", TooManyRequests("later", retry_after_s=45))
     async with reflecting(cluster):
         await asyncio.sleep(60)
         assert gaps(cluster, "list") == [pytest.approx(45, abs=0.1)]
 
 
-async def test_an_error_is_logged_once_until_its_text_changes(capsys: pytest.CaptureFixture[str]):
-    cluster = a_cluster("a")
+async def test_an_error_is_logged_once_until_its_text_changes(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]):
     cluster.fail("list", Forbidden("volumes is forbidden"), times=4)
     cluster.fail("list", Unauthorized("Unauthorized"), times=3)
     async with reflecting(cluster):
@@ -209,8 +204,7 @@ async def test_an_error_is_logged_once_until_its_text_changes(capsys: pytest.Cap
     assert "Unauthorized" in lines[1]
 
 
-async def test_a_watch_is_asked_to_end_after_five_to_ten_minutes():
-    cluster = a_cluster("a")
+async def test_a_watch_is_asked_to_end_after_five_to_ten_minutes(cluster: FakeCluster):
     async with reflecting(cluster):
         await asyncio.sleep(7200)
         timeouts = [request.timeout_s for request in cluster.asked("watch")]
@@ -238,8 +232,7 @@ async def test_a_server_that_never_ends_a_watch_is_left():
         assert cluster.watching == 1
 
 
-async def test_a_list_that_hangs_is_given_up():
-    cluster = a_cluster("a")
+async def test_a_list_that_hangs_is_given_up(cluster: FakeCluster):
     cluster.fail("list", None, delay_s=10_000)
     async with reflecting(cluster) as record:
         await asyncio.sleep(PAGE_S + 5)
@@ -275,8 +268,7 @@ def sends_old_news_and_ends(cluster: FakeCluster) -> None:
     [ends_at_once, cuts_at_once, forgets_at_once, sends_a_bookmark_and_ends, sends_old_news_and_ends],
     ids=lambda trick: trick.__name__,
 )
-async def test_no_trick_of_a_server_makes_a_hot_loop(trick: Callable[[FakeCluster], None]):
-    cluster = a_cluster("a")
+async def test_no_trick_of_a_server_makes_a_hot_loop(cluster: FakeCluster, trick: Callable[[FakeCluster], None]):
     async with reflecting(cluster):
 
         async def play() -> None:

@@ -125,6 +125,11 @@ async def two_zones(world: CapacityWorld | None = None, *classes: str) -> Capaci
     return world
 
 
+@pytest.fixture
+async def world() -> CapacityWorld:
+    return await CapacityWorld().base()
+
+
 async def test_P82_segments_times_classes_each_asked_for_once():
     """The peer asks two or three times at start."""
     world = await two_zones()
@@ -230,8 +235,7 @@ def test_P83_less_than_nothing_is_nothing():
     assert Capacity("0") == capacity_of(csi.GetCapacityResponse(available_capacity=-5))
 
 
-async def test_P83_an_error_keeps_the_object_and_is_tried_again():
-    world = await CapacityWorld().base()
+async def test_P83_an_error_keeps_the_object_and_is_tried_again(world: CapacityWorld):
     name = await world.stored("one", "a", "7Gi")
     world.driver.script(CAPACITY, Fail(Code.UNAVAILABLE), Fail(Code.INTERNAL))
     async with world.publishing():
@@ -264,8 +268,7 @@ async def test_P83_a_slow_driver_is_not_asked_twice_at_once():
 
 
 @pytest.mark.parametrize(("class_name", "zone"), [("one", "a"), ("one", "z"), ("gone", "a")], ids=["duplicate", "place", "class"])
-async def test_P84_what_should_not_be_there_is_deleted(class_name: str, zone: str):
-    world = await CapacityWorld().base()
+async def test_P84_what_should_not_be_there_is_deleted(world: CapacityWorld, class_name: str, zone: str):
     first = await world.stored("one", "a")
     await world.stored(class_name, zone)
     async with world.publishing():
@@ -284,8 +287,7 @@ async def test_P84_an_object_with_another_selector_means_no_item():
         assert Item("one", ()) != item_of(obj)
 
 
-async def test_P85_what_others_manage_is_left_alone():
-    world = await CapacityWorld().base()
+async def test_P85_what_others_manage_is_left_alone(world: CapacityWorld):
     await world.stored("gone", "a", manager="somebody")
     await world.stored("one", "a", driver="other")
     async with world.publishing():
@@ -321,8 +323,7 @@ async def test_P86_a_class_comes_and_goes():
     assert 1 == len(world.asked())
 
 
-async def test_a_class_that_goes_while_the_driver_is_asked_is_not_published():
-    world = await CapacityWorld().base()
+async def test_a_class_that_goes_while_the_driver_is_asked_is_not_published(world: CapacityWorld):
     world.driver.always(CAPACITY, Wait(5))
     async with world.publishing():
         await world.settle(1)
@@ -354,8 +355,7 @@ async def test_P87_a_place_lives_as_long_as_a_node_is_in_it():
     assert ["a", "b", "c"] == world.zones(), "what stays is not asked for again"
 
 
-async def test_P84_what_somebody_deletes_or_changes_is_made_right():
-    world = await CapacityWorld().base()
+async def test_P84_what_somebody_deletes_or_changes_is_made_right(world: CapacityWorld):
     name = await world.stored("one", "a")
     async with world.publishing():
         await world.settle(10)
@@ -395,8 +395,7 @@ async def asked_for_the_version(world: CapacityWorld) -> bool:
     return POST in world.story
 
 
-async def test_P82_an_api_server_that_fails_at_the_start_is_asked_again():
-    world = await CapacityWorld().base()
+async def test_P82_an_api_server_that_fails_at_the_start_is_asked_again(world: CapacityWorld):
     world.cluster.refuse(POST, times=3, error=ServerError("busy"))
     async with world.publishing():
         await world.until(lambda: asked_for_the_version(world))
@@ -467,8 +466,7 @@ async def test_P82_a_driver_that_tells_no_capacity_is_not_asked():
         assert await capacity.drain(1)
 
 
-async def test_P91_a_drain_lets_the_call_end_and_its_answer_be_written():
-    world = await CapacityWorld().base()
+async def test_P91_a_drain_lets_the_call_end_and_its_answer_be_written(world: CapacityWorld):
     world.driver.always(CAPACITY, Wait(5))
     async with world.publishing() as capacity:
         await world.settle(1)

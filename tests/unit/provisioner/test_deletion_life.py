@@ -113,8 +113,12 @@ class DeletionWorld(ClusterWorld):
         return [message for _, reason, message, _ in await self.events(name) if reason == FAILED_DELETE]
 
 
-async def test_P74_the_volume_then_the_object_then_the_finalizer():
-    world = await DeletionWorld().base()
+@pytest.fixture
+async def world() -> DeletionWorld:
+    return await DeletionWorld().base()
+
+
+async def test_P74_the_volume_then_the_object_then_the_finalizer(world: DeletionWorld):
     async with world.deleting():
         await world.only_protection_left()
         await world.settle()
@@ -372,9 +376,8 @@ async def test_P81_every_code_is_told_and_tried_again_later_and_later(code: Code
     assert 4 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
 
 
-async def test_P81_not_found_is_done():
+async def test_P81_not_found_is_done(world: DeletionWorld):
     """CSI asks for OK there; the peer retries for ever."""
-    world = await DeletionWorld().base()
     world.driver.always(DELETE, Fail(Code.NOT_FOUND))
     async with world.deleting():
         await world.only_protection_left()
@@ -390,8 +393,7 @@ async def test_P81_no_answer_in_time_is_a_failure_to_be_tried_again():
     assert [DELETE, *WHOLE] == world.story
 
 
-async def test_P81_what_is_torn_away_is_let_go():
-    world = await DeletionWorld().base()
+async def test_P81_what_is_torn_away_is_let_go(world: DeletionWorld):
     world.driver.always(DELETE, Fail(Code.INTERNAL))
     async with world.deleting():
         await world.until(lambda: _called(world))
@@ -408,8 +410,7 @@ async def test_P81_what_is_torn_away_is_let_go():
     [(DELETE_PV, ServerError("busy")), (PATCH_PV, ServerError("busy")), (DELETE_PV, Unreachable("cut")), (PATCH_PV, Unreachable("cut"))],
 )
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
-async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short: str, error: Exception, lost: bool):
-    world = await DeletionWorld().base()
+async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(world: DeletionWorld, short: str, error: Exception, lost: bool):
     world.cluster.refuse(short, error=error, after=lost)  # type: ignore[arg-type]
     async with world.deleting():
         await world.only_protection_left()
@@ -488,8 +489,7 @@ async def test_P79_a_static_volume_has_no_creation_to_be_written_off():
     assert WHOLE == world.story
 
 
-async def test_P81_another_object_under_the_name_is_left_alone():
-    world = await DeletionWorld().base()
+async def test_P81_another_object_under_the_name_is_left_alone(world: DeletionWorld):
     gate = world.driver.gate(DELETE)
     async with world.deleting():
         await world.settle(1)
@@ -503,9 +503,8 @@ async def test_P81_another_object_under_the_name_is_left_alone():
     assert names.VOLUME_FINALIZER in meta["finalizers"]
 
 
-async def test_P81_a_conflict_with_somebodys_write_is_tried_again():
+async def test_P81_a_conflict_with_somebodys_write_is_tried_again(world: DeletionWorld):
     """Else the object would stay for ever, and its volume is gone."""
-    world = await DeletionWorld().base()
     world.cluster.refuse(DELETE_PV, error=Conflict("the object has been modified", reason="Conflict"))
     world.cluster.refuse(PATCH_PV, error=Conflict("the object has been modified", reason="Conflict"))
     async with world.deleting():
@@ -561,8 +560,7 @@ async def test_P90_a_nodes_instance_deletes_what_is_there():
     assert ["n2"] == list(world.driver.volumes)
 
 
-async def test_P91_drained_work_ends_and_is_stored():
-    world = await DeletionWorld().base()
+async def test_P91_drained_work_ends_and_is_stored(world: DeletionWorld):
     await world.released("pv2", handle="h2", phase="Bound")
     world.driver.script(DELETE, Wait(5))
     async with world.deleting() as deletion:
@@ -572,8 +570,7 @@ async def test_P91_drained_work_ends_and_is_stored():
     assert WHOLE == world.story
 
 
-async def test_P91_a_drain_has_its_limit():
-    world = await DeletionWorld().base()
+async def test_P91_a_drain_has_its_limit(world: DeletionWorld):
     world.driver.script(DELETE, Wait(9))
     async with world.deleting() as deletion:
         await world.until(lambda: _called(world))

@@ -59,6 +59,11 @@ def answering(*answers: csi.CreateVolumeResponse, **kwargs: Any) -> Provisioning
 # -- secrets
 
 
+@pytest.fixture
+async def world() -> ProvisioningWorld:
+    return await ProvisioningWorld().base()
+
+
 async def test_P25_P33_a_secret_is_waited_for_and_goes_to_the_driver():
     world = await ProvisioningWorld().base(WITH_SECRET)
     async with world.provisioning():
@@ -133,8 +138,7 @@ async def test_P55_a_volume_that_was_not_filled_is_deleted_and_asked_for_again()
 
 
 @pytest.mark.parametrize("code", [*BACKGROUND, *FINISHED])
-async def test_P37_whatever_failed_is_asked_again(code):
-    world = await ProvisioningWorld().base()
+async def test_P37_whatever_failed_is_asked_again(world: ProvisioningWorld, code):
     world.driver.script(CREATE, Fail(code), Fail(code))
     async with world.provisioning():
         assert (await world.failed()).endswith(f"rpc error: code = {go_name(code)} desc = no")
@@ -144,8 +148,7 @@ async def test_P37_whatever_failed_is_asked_again(code):
 
 
 @pytest.mark.parametrize("code", FINISHED)
-async def test_P43_a_final_error_and_the_claim_is_deleted(code):
-    world = await ProvisioningWorld().base()
+async def test_P43_a_final_error_and_the_claim_is_deleted(world: ProvisioningWorld, code):
     world.driver.always(CREATE, Fail(code))
     async with world.provisioning(calls=1):
         await world.delete_claim()  # which is a change of the claim, too
@@ -157,9 +160,8 @@ async def test_P43_a_final_error_and_the_claim_is_deleted(code):
 
 
 @pytest.mark.parametrize("code", BACKGROUND)
-async def test_P41_the_volume_may_exist_and_the_claim_is_deleted(code):
+async def test_P41_the_volume_may_exist_and_the_claim_is_deleted(world: ProvisioningWorld, code):
     """It is asked for until the driver has said for sure; then it goes the way of every released volume."""
-    world = await ProvisioningWorld().base()
     world.driver.script(CREATE, Lose(code))
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     async with world.provisioning(calls=1):
@@ -199,8 +201,7 @@ async def test_P40_a_late_answer_is_asked_for_by_the_same_name():
 
 
 @pytest.mark.parametrize("code", CONCLUSIVE)
-async def test_P42_in_background_then_a_final_error(code):
-    world = await ProvisioningWorld().base()
+async def test_P42_in_background_then_a_final_error(world: ProvisioningWorld, code):
     world.driver.script(CREATE, Fail(Code.ABORTED), Fail(Code.ABORTED))
     world.driver.always(CREATE, Fail(code))
     async with world.provisioning(calls=2):
@@ -212,9 +213,8 @@ async def test_P42_in_background_then_a_final_error(code):
 
 @pytest.mark.parametrize("code", INCONCLUSIVE)
 @pytest.mark.parametrize("deleted", ["before the error", "after the error"])
-async def test_P42_an_error_that_rules_no_volume_out_does_not_hide_one(deleted, code):
+async def test_P42_an_error_that_rules_no_volume_out_does_not_hide_one(world: ProvisioningWorld, deleted, code):
     """The first call has made it. The error is final for the claim; without the claim nobody else would ever ask for the volume."""
-    world = await ProvisioningWorld().base()
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.driver.script(CREATE, Lose())
     world.driver.always(CREATE, Fail(code))
@@ -232,9 +232,8 @@ async def test_P42_an_error_that_rules_no_volume_out_does_not_hide_one(deleted, 
     assert {} == world.intents.open()
 
 
-async def test_P42_what_may_be_a_volume_is_asked_for_again_once_the_claim_has_another_one():
+async def test_P42_what_may_be_a_volume_is_asked_for_again_once_the_claim_has_another_one(world: ProvisioningWorld):
     """It is refused again, five minutes later made known, and a PersistentVolume then, which goes its usual way."""
-    world = await ProvisioningWorld().base()
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.driver.script(CREATE, Lose(), *[Fail(Code.INTERNAL)] * 2)
     async with world.provisioning(calls=2):
@@ -278,8 +277,7 @@ async def test_P42_what_another_request_is_refused_for_says_nothing_of_the_first
     assert {} == world.intents.open()
 
 
-async def test_P42_a_found_intent_has_been_in_doubt_since_its_process_died():
-    world = await ProvisioningWorld().base()
+async def test_P42_a_found_intent_has_been_in_doubt_since_its_process_died(world: ProvisioningWorld):
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.intents = Journal(world.users, JournalLocation("default", DRIVER), "first", world.clock)
     world.driver.script(CREATE, Wait(1.0, Lose()), Fail(Code.INTERNAL))
@@ -359,8 +357,7 @@ async def test_the_waits_double_up_to_the_flag():
     assert [1, 2, 4, 4] == [round(later - earlier) for earlier, later in itertools.pairwise(starts)]
 
 
-async def test_a_claim_that_is_gone_is_forgotten_with_its_intent():
-    world = await ProvisioningWorld().base()
+async def test_a_claim_that_is_gone_is_forgotten_with_its_intent(world: ProvisioningWorld):
     uid = (await world.claim())["metadata"]["uid"]
     world.driver.always(CREATE, Fail(Code.ABORTED))
     async with world.provisioning(calls=1) as provisioner:
@@ -373,8 +370,7 @@ async def test_a_claim_that_is_gone_is_forgotten_with_its_intent():
         assert [] == list(provisioner._view.records)
 
 
-async def test_metrics_of_what_may_exist():
-    world = await ProvisioningWorld().base()
+async def test_metrics_of_what_may_exist(world: ProvisioningWorld):
     world.driver.script(CREATE, Wait(9.0), Fail(Code.ABORTED))
     async with world.provisioning():
         await world.settle(8)
@@ -386,9 +382,8 @@ async def test_metrics_of_what_may_exist():
     assert 0 == metric(world.metrics, "mooring_provisioner_intents_oldest_seconds")
 
 
-async def test_who_leads_no_more_shows_nothing_of_what_may_exist():
+async def test_who_leads_no_more_shows_nothing_of_what_may_exist(world: ProvisioningWorld):
     """Another replica knows it by then; this one may lead again."""
-    world = await ProvisioningWorld().base()
     world.driver.always(CREATE, Fail(Code.ABORTED))
     for _ in range(2):
         async with world.provisioning():
@@ -399,8 +394,7 @@ async def test_who_leads_no_more_shows_nothing_of_what_may_exist():
         world.intents = Intents()
 
 
-async def test_metrics_of_failures_and_of_success():
-    world = await ProvisioningWorld().base()
+async def test_metrics_of_failures_and_of_success(world: ProvisioningWorld):
     world.driver.script(CREATE, Fail(Code.INTERNAL), Fail(Code.INTERNAL))
     async with world.provisioning():
         await world.provisioned()
@@ -415,8 +409,7 @@ async def test_metrics_of_failures_and_of_success():
 # -- storing the volume's object
 
 
-async def test_P46_a_volume_whose_object_can_not_be_stored_is_not_asked_for_again():
-    world = await ProvisioningWorld().base()
+async def test_P46_a_volume_whose_object_can_not_be_stored_is_not_asked_for_again(world: ProvisioningWorld):
     world.cluster.refuse(POST_PV, times=3, error=ServerError("overloaded", code=500))
     async with world.provisioning():
         await world.settle(0.2)
@@ -428,8 +421,7 @@ async def test_P46_a_volume_whose_object_can_not_be_stored_is_not_asked_for_agai
     assert [CREATE, *[POST_PV] * 4] == world.told
 
 
-async def test_an_object_that_may_not_be_stored_yet_is_stored_once_it_may():
-    world = await ProvisioningWorld().base()
+async def test_an_object_that_may_not_be_stored_yet_is_stored_once_it_may(world: ProvisioningWorld):
     rule = world.cluster.refuse(POST_PV, times=None, error=Forbidden("no such right", reason="Forbidden"))
     async with world.provisioning():
         await world.touch()
@@ -441,8 +433,7 @@ async def test_an_object_that_may_not_be_stored_yet_is_stored_once_it_may():
     assert 1 == world.told.count(CREATE)
 
 
-async def test_an_object_that_may_not_be_stored_for_a_while_is_told_once():
-    world = await ProvisioningWorld().base()
+async def test_an_object_that_may_not_be_stored_for_a_while_is_told_once(world: ProvisioningWorld):
     world.cluster.refuse(POST_PV, times=20, error=Forbidden("no right to create persistentvolumes"))
     async with world.provisioning():
         assert "the volume exists" in await world.failed("no right to create")
@@ -517,8 +508,7 @@ async def test_P46_a_bug_of_ours_in_the_first_try_does_not_lose_the_volume():
     assert [CREATE, POST_PV, POST_PV] == world.told
 
 
-async def test_P42_a_bug_of_ours_after_the_call_does_not_let_a_later_error_hide_the_volume(monkeypatch: pytest.MonkeyPatch):
-    world = await ProvisioningWorld().base()
+async def test_P42_a_bug_of_ours_after_the_call_does_not_let_a_later_error_hide_the_volume(world, monkeypatch: pytest.MonkeyPatch):
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.driver.script(CREATE, None)
     world.driver.always(CREATE, Fail(Code.INTERNAL))
@@ -531,8 +521,7 @@ async def test_P42_a_bug_of_ours_after_the_call_does_not_let_a_later_error_hide_
         await world.volume(name)
 
 
-async def test_P47_the_answer_of_the_post_is_lost():
-    world = await ProvisioningWorld().base()
+async def test_P47_the_answer_of_the_post_is_lost(world: ProvisioningWorld):
     world.cluster.refuse(POST_PV, after=True, error=ServerError("lost", code=500))
     async with world.provisioning():
         await world.provisioned()
@@ -592,9 +581,8 @@ async def test_an_object_of_another_driver_names_none_of_our_volumes(source: str
         assert SUCCEEDED not in [reason for reason, _ in await world.told_of()]
 
 
-async def test_an_object_of_the_claim_that_is_about_another_volume_is_not_taken_for_this_ones():
+async def test_an_object_of_the_claim_that_is_about_another_volume_is_not_taken_for_this_ones(world: ProvisioningWorld):
     """A driver that does not know its volumes by name: which of the two is in use nobody can tell."""
-    world = await ProvisioningWorld().base()
     uid = (await world.claim())["metadata"]["uid"]
     gate = world.driver.gate(CREATE)
     async with world.provisioning(calls=1):

@@ -96,8 +96,12 @@ async def with_snapshot(world: ProtectionWorld | None = None, *finalizers: str, 
 # -- snapshots
 
 
-async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after():
-    world = await with_snapshot()
+@pytest.fixture
+async def world() -> ProtectionWorld:
+    return await with_snapshot()
+
+
+async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after(world: ProtectionWorld):
     uid = await world.claim("c", from_snapshot())
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
@@ -110,8 +114,7 @@ async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after():
 
 
 @pytest.mark.parametrize("first", ["bound", "waits to be bound"])
-async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(first: str):
-    world = await with_snapshot()
+async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(world: ProtectionWorld, first: str):
     one, two = [await world.claim(name, from_snapshot()) for name in ("one", "two")]
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, one)
@@ -124,8 +127,7 @@ async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(f
         assert [] == await world.finalizers(after_s=0.1)
 
 
-async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted():
-    world = await with_snapshot()
+async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted(world: ProtectionWorld):
     uid = await world.claim("one", from_snapshot())
     await world.claim("other", from_snapshot())
     async with world.protecting() as protection:
@@ -136,8 +138,7 @@ async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted():
         assert [] == await world.finalizers(after_s=0.1)
 
 
-async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone():
-    world = await with_snapshot()
+async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone(world: ProtectionWorld):
     uid = await world.claim("c", from_snapshot())
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
@@ -147,8 +148,7 @@ async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone():
         assert [] == await world.finalizers(after_s=0.1)
 
 
-async def test_P50_a_volume_that_never_will_be_needs_nothing():
-    world = await with_snapshot()
+async def test_P50_a_volume_that_never_will_be_needs_nothing(world: ProtectionWorld):
     gone, waiting = [await world.claim(name, from_snapshot()) for name in ("gone", "waiting")]
     async with world.protecting() as protection:
         for uid in (gone, waiting):
@@ -189,16 +189,14 @@ async def test_P53_what_others_hold_stays_theirs():
     assert [PUT_SNAPSHOT] == world.puts()
 
 
-async def test_P50_without_the_right_to_hold_a_snapshot_it_goes_on():
-    world = await with_snapshot()
+async def test_P50_without_the_right_to_hold_a_snapshot_it_goes_on(world: ProtectionWorld):
     world.cluster.refuse(PUT_SNAPSHOT, error=Forbidden("no", reason="Forbidden"))
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, "uid")
 
 
 @pytest.mark.parametrize("error", [NotFound("gone", reason="NotFound"), ServerError("busy")])
-async def test_P50_what_keeps_a_source_from_being_held_is_told(error: ApiError):
-    world = await with_snapshot()
+async def test_P50_what_keeps_a_source_from_being_held_is_told(world: ProtectionWorld, error: ApiError):
     world.cluster.refuse("get volumesnapshots", error=error)
     async with world.protecting() as protection:
         with pytest.raises(type(error)):
@@ -206,16 +204,14 @@ async def test_P50_what_keeps_a_source_from_being_held_is_told(error: ApiError):
 
 
 @pytest.mark.parametrize(("conflicts", "is_held"), [(4, True), (5, False)])
-async def test_P50_who_was_slower_tries_again(conflicts: int, is_held: bool):
-    world = await with_snapshot()
+async def test_P50_who_was_slower_tries_again(world: ProtectionWorld, conflicts: int, is_held: bool):
     world.cluster.refuse(PUT_SNAPSHOT, times=conflicts, error=Conflict("newer", reason="Conflict"))
     async with world.protecting() as protection:
         with contextlib.nullcontext() if is_held else pytest.raises(Conflict):
             await protection.hold(SNAPSHOT, "uid")
 
 
-async def test_P50_letting_go_is_tried_until_it_works():
-    world = await with_snapshot()
+async def test_P50_letting_go_is_tried_until_it_works(world: ProtectionWorld):
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, "uid")
         world.cluster.refuse(PUT_SNAPSHOT, times=3, error=ServerError("busy"))
@@ -422,8 +418,7 @@ async def test_P61_without_the_right_to_hold_a_claim_nothing_is_cloned():
             await protection.hold(CLAIM, "uid")
 
 
-async def test_P91_a_drain_lets_a_release_end():
-    world = await with_snapshot()
+async def test_P91_a_drain_lets_a_release_end(world: ProtectionWorld):
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, "uid")
         protection.release(SNAPSHOT, "uid")
