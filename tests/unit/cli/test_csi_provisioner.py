@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
 import sys
 
 import pytest
@@ -133,30 +132,6 @@ def test_capacity_and_nodes_are_told_by_the_environment():
 def test_what_can_not_be_used_is_said_at_the_start(words, why):
     with pytest.raises(ConfigError, match=why):
         options(*words)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("flag", ["--version", "--help", "--no-such"])
-def test_no_client_is_loaded_to_answer_for_oneself(flag):
-    heavy = {"grpc", "aiohttp", "msgspec", "google.protobuf", "prometheus_client", "rich"}
-    code = f"import sys; from mooring.cli.csi_provisioner import run; run([sys.argv[1]], 'x'); sys.exit({heavy} & sys.modules.keys() or 0)"
-    ended = subprocess.run([sys.executable, "-c", code, flag], capture_output=True, text=True, timeout=30, check=False)
-    assert (0, "") == (ended.returncode, ended.stderr if flag != "--no-such" else ""), ended.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("flags", "code", "text"),
-    [
-        (["--no-such"], 2, "Usage of"),
-        (["--kubeconfig=/nonexistent/file"], 1, "/nonexistent/file"),
-        (["--master=somewhere"], 1, "must begin with https:// or http://"),
-    ],
-)
-def test_a_start_that_fails_has_its_exit_code_and_says_why(flags, code, text):
-    ended = subprocess.run([*PROGRAM, *flags], capture_output=True, text=True, timeout=30, check=False, env={})
-    assert (code, "") == (ended.returncode, ended.stdout)
-    assert text in ended.stderr
 
 
 @pytest.mark.parametrize("environ", [{}, {"NODE_NAME": ""}])
