@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,7 @@ from hypothesis import settings
 from mooring.base import log
 from tests.support import layers
 from tests.support.control_plane import ControlPlane, shared_control_plane
+from tests.support.virtual_loop import VirtualLoop
 
 # No deadline per example: the machine is shared. In CI the same examples each time, so that a red run is about the change.
 settings.register_profile("house", deadline=None, print_blob=True, derandomize="CI" in os.environ)
@@ -41,6 +43,11 @@ def new_control_plane() -> Iterator[Callable[..., ControlPlane]]:
             return plane
 
         yield start
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop of a test that is a coroutine function."""
+    return {"loop": VirtualLoop if item.get_closest_marker("virtual_time") else asyncio.new_event_loop}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

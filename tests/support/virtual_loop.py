@@ -13,15 +13,15 @@ would be a socket of the outside world.
 from __future__ import annotations
 
 import asyncio
-import functools
 import heapq
 import itertools
 import random
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
-P = ParamSpec("P")
+import pytest
+
 T = TypeVar("T")
 
 
@@ -108,11 +108,5 @@ def run_virtual(main: Coroutine[Any, Any, T], seed: int | None = None) -> T:
         return runner.run(main)
 
 
-def in_virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Makes a test of a coroutine function, which then runs in virtual time."""
-
-    @functools.wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return run_virtual(test(*args, **kwargs))
-
-    return run
+in_virtual_time: Final = pytest.mark.virtual_time
+"""Marks a test, or as `pytestmark` all tests of a module: the coroutine functions among them run in virtual time (tests/conftest.py)."""

@@ -208,10 +208,6 @@ def _names_in(node: ast.AST) -> set[str]:
     return names
 
 
-def _files_in(text: str) -> list[str]:
-    return re.findall(r"[\w/]+\.py\b", text)
-
-
 def test_files_that_docstrings_name_are_there() -> None:
     """`http.py`, or `web/http1.py`: the end of the path of a source file."""
     paths = tuple(f"/{below_src(path)}" for path in SOURCES)
@@ -303,6 +299,47 @@ def test_the_architecture_page_knows_every_room() -> None:
     page = " ".join((ROOT / "docs" / "architecture.md").read_text().split())
     unknown = [room.name for room in ROOMS if _first_sentence(room / "__init__.py") not in page]
     assert [] == unknown, "the first sentence of each room's __init__ opens its paragraph in docs/architecture.md"
+
+
+PLAN = ("view.py", "decide.py", "reasons.py", "reconcile.py", "requests.py", "controller.py")
+
+
+def test_each_controller_room_has_the_files_of_the_plan() -> None:
+    """docs/architecture.md has a row for each room; where a file is missing the row says why, and names the file that stands in."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    head = f"| Room | {' | '.join(f'`{name}`' for name in PLAN)} |\n"
+    rows = page.partition(head)[2].partition("\n\n")[0].splitlines()[1:]
+    controllers = SRC / "controllers"
+    planned: dict[str, list[str]] = {}
+    for row in rows:
+        room, *cells = (cell.strip() for cell in row.strip("|").split("|"))
+        planned[room.strip("`")] = cells
+    assert {path.parent.relative_to(controllers).as_posix() for path in controllers.rglob("decide.py")} == set(planned)
+    for room, cells in planned.items():
+        for name, cell in zip(PLAN, cells, strict=True):
+            assert (cell == "yes") == (controllers / room / name).exists(), f"{room}/{name}"
+            assert all((controllers / other).exists() for other in re.findall(r"`([\w/]+\.py)`", cell)), cell
+
+
+# Where a cache is followed past `Controller.watch`, and why.
+NO_CONTROLLERS = {
+    "control/controller.py": "Controller.watch itself",
+    "controllers/binding/caches.py": "an index, up to date before any controller hears of the change",
+    "node/volumes/in_use.py": "a loop of its own, which gathers what it reports",
+    "node/volumes/controller.py": "the registered drivers, which are no cache",
+    "node/csinode/allocatable.py": "the registered drivers, which are no cache",
+}
+
+
+def test_changes_reach_controllers_in_one_way() -> None:
+    called = {
+        below_src(path)
+        for path in SOURCES
+        if not below_src(path).startswith(("kube/", "apiserver/"))
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "on_change"
+    }
+    assert set(NO_CONTROLLERS) == called
 
 
 def _first_sentence(path: Path) -> str:

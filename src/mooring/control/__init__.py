@@ -13,7 +13,7 @@ is here, once:
         return Result(Labelled(key.name), done="labelled")
 
     controller = Controller(runtime, "labels", reconcile, workers=4)
-    controller.watch(volumes, lambda change: [change.key])
+    controller.watch(volumes, lambda change: [change.key])  # and tells=… for the topics that a change tells
     manager = Manager(caches, controller)
     await manager.run()
 

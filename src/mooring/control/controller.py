@@ -67,18 +67,26 @@ class Controller(Generic[K]):
 
     # -- waking keys
 
-    def watch(self, informer: Informer[T], keys: Callable[[Change[T]], Iterable[K]]) -> None:
-        """Adds the keys that a change concerns; changes by our own writes are among them."""
+    def watch(
+        self,
+        informer: Informer[T],
+        keys: Callable[[Change[T]], Iterable[K] | None] | None = None,
+        *,
+        tells: Callable[[Change[T]], Iterable[Topic]] | None = None,
+    ) -> None:
+        """The way in which the changes of a cache reach a controller; those by our own writes are among them.
 
-        def add(change: Change[T]) -> None:
-            for key in keys(change):
+        keys: the keys that a change concerns; they are added. It gives None where it wakes keys by the other methods here, of several
+        controllers perhaps. tells: the topics that a change concerns; one of the version alone concerns none.
+        """
+
+        def wake(change: Change[T]) -> None:
+            for key in (keys(change) if keys is not None else None) or ():
                 self._queue.add(key)
+            if tells is not None and changed(change.old, change.new):
+                self.tell(*tells(change))
 
-        informer.on_change(add)
-
-    def tell_on(self, informer: Informer[T], topics: Callable[[Change[T]], Iterable[Topic]]) -> None:
-        """Tells the topics that a change concerns; one of the version alone concerns none."""
-        informer.on_change(lambda change: self.tell(*topics(change)) if changed(change.old, change.new) else None)
+        informer.on_change(wake)
 
     def add(self, key: K) -> None:
         """The key is reconciled as soon as a worker is free."""

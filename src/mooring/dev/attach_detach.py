@@ -24,6 +24,7 @@ from mooring.control.result import Result, Stale
 from mooring.control.runtime import Runtime
 from mooring.controllers.binding.names import claims_of, is_finished
 from mooring.dev.seed_objects import volume_attachment
+from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import AlreadyExists, Conflict, NotFound
 from mooring.node.layout import attachment_name, unique_name
@@ -102,13 +103,10 @@ class AttachDetach(Manager):
         controller: Controller[str] = Controller(runtime, "attach-detach", self._reconcile, workers=1, label="node")
         controller.watch(self._nodes, lambda change: [change.key.name])
         controller.watch(self._pods, lambda change: filter(None, [change.object.spec.node_name]))
-        for others in (self._claims, self._volumes, self._attachments, self._drivers):
-            others.on_change(lambda _: self._wake_all(controller))
+        all_nodes: tuple[Informer[Any], ...] = (self._claims, self._volumes, self._attachments, self._drivers)
+        for others in all_nodes:
+            controller.watch(others, lambda _: [node.metadata.name for node in self._nodes.store.values()])
         super().__init__(caches, controller)
-
-    def _wake_all(self, controller: Controller[str]) -> None:
-        for node in self._nodes.store.values():
-            controller.add(node.metadata.name)
 
     async def _reconcile(self, name: str) -> Result:
         node = self._nodes.store.get(Key("", name))

@@ -64,8 +64,8 @@ def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
             await self._tracker.close(uid, IntentEvent.RULED_OUT)
         return await original(self, uid)
 
-    original = ClaimReconciler._reconcile
-    return mock.patch.object(ClaimReconciler, "_reconcile", reconcile)
+    original = ClaimReconciler.reconcile
+    return mock.patch.object(ClaimReconciler, "reconcile", reconcile)
 
 
 def _refusals_end_it() -> contextlib.AbstractContextManager[Any]:

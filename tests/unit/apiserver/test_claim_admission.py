@@ -49,22 +49,19 @@ def test_a_claim_without_a_class_gets_the_newest_default_then_the_first_by_name(
     assert wanted == class_given(store, storageClassName=None)
 
 
-def test_no_class_is_a_class() -> None:
-    store = a_store()
+def test_no_class_is_a_class(store: ObjectStore) -> None:
     create(store, STORAGE_CLASSES, a_default("a"))
     assert "" == class_given(store, storageClassName="")
 
 
-def test_a_class_in_the_old_annotation_is_a_class() -> None:
-    store = a_store()
+def test_a_class_in_the_old_annotation_is_a_class(store: ObjectStore) -> None:
     create(store, STORAGE_CLASSES, a_default("a"))
     body = a_claim("c", storageClassName=None)
     body["metadata"]["annotations"] = {"volume.beta.kubernetes.io/storage-class": "old"}
     assert "storageClassName" not in create(store, PERSISTENT_VOLUME_CLAIMS, body, "default")["spec"]
 
 
-def test_a_deleted_default_is_none() -> None:
-    store = a_store()
+def test_a_deleted_default_is_none(store: ObjectStore) -> None:
     create(store, STORAGE_CLASSES, a_default("a"))
     store.delete(STORAGE_CLASSES, Key("", "a"), NOW)
     assert class_given(store, storageClassName=None) is None
@@ -80,8 +77,7 @@ def request(size: str) -> Json:
     return {"spec": {"resources": {"requests": {"storage": size}}}}
 
 
-def test_growth_is_asked_of_the_class_as_it_is_now() -> None:
-    store = a_store()
+def test_growth_is_asked_of_the_class_as_it_is_now(store: ObjectStore) -> None:
     create(store, STORAGE_CLASSES, a_class("fast", allowVolumeExpansion=False))
     a_bound_claim(store, "fast")
     version = store.version
@@ -93,8 +89,7 @@ def test_growth_is_asked_of_the_class_as_it_is_now() -> None:
     assert {"storage": "2Gi"} == grown["spec"]["resources"]["requests"]
 
 
-def test_whoever_does_not_grow_needs_no_class() -> None:
-    store = a_store()
+def test_whoever_does_not_grow_needs_no_class(store: ObjectStore) -> None:
     a_bound_claim(store, "none-such")
     patch(store, PERSISTENT_VOLUME_CLAIMS, KEY, {"metadata": {"labels": {"a": "b"}}})
     patch(store, PERSISTENT_VOLUME_CLAIMS, KEY, {"status": {"capacity": {"storage": "9Gi"}}}, subresource="status")

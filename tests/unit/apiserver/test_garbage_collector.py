@@ -334,8 +334,7 @@ def test_work_comes_in_portions(cluster: Cluster) -> None:
     assert [] == cluster.names()
 
 
-def test_without_a_collector_a_policy_means_nothing() -> None:
-    store = a_store()
+def test_without_a_collector_a_policy_means_nothing(store: ObjectStore) -> None:
     owner = create(store, SECRETS, a_secret("owner"), "default")
     assert store.delete(SECRETS, key_of(owner), NOW, DeleteOptions(propagation="Foreground")).gone
     with pytest.raises(NotFound):

@@ -25,6 +25,7 @@ from mooring.kube.patch import merge_patch
 from tests.support.builders import a_lease, a_secret
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
+pytestmark = in_virtual_time
 HOLD = "example.com/hold"
 EPOCH_S = 1_780_000_000.0
 
@@ -53,7 +54,6 @@ def ref(obj: Any, kind: str = "Secret") -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "name": obj.metadata.name, "uid": obj.metadata.uid, "blockOwnerDeletion": True}
 
 
-@in_virtual_time
 async def test_a_change_is_followed_at_once() -> None:
     with a_cluster() as cluster:
         owner = await cluster.create(SECRETS, a_secret("owner"), "default")
@@ -65,7 +65,6 @@ async def test_a_change_is_followed_at_once() -> None:
         assert asyncio.get_running_loop().time() == 0.0
 
 
-@in_virtual_time
 async def test_requests_come_in_between() -> None:
     with a_cluster() as cluster:
         owner = await cluster.create(SECRETS, a_secret("owner"), "default")
@@ -78,7 +77,6 @@ async def test_requests_come_in_between() -> None:
         assert len(seen) > 10, f"a client sees how it goes: {seen}"
 
 
-@in_virtual_time
 async def test_policies_go_through_the_port() -> None:
     with a_cluster() as cluster:
         owner = await cluster.create(SECRETS, a_secret("owner"), "default")
@@ -94,7 +92,6 @@ async def test_policies_go_through_the_port() -> None:
         assert not await exists(cluster, "owner")
 
 
-@in_virtual_time
 async def test_a_namespace_that_is_held_is_looked_at_again_after_a_change() -> None:
     with a_cluster() as cluster:
         await cluster.create(NAMESPACES, {"metadata": {"name": "space"}})
@@ -112,7 +109,6 @@ async def test_a_namespace_that_is_held_is_looked_at_again_after_a_change() -> N
             await cluster.get(NAMESPACES, "space")
 
 
-@in_virtual_time
 async def test_a_kind_that_comes_is_followed_too() -> None:
     with a_cluster() as cluster:
         cluster.store.withdraw([LEASE_RULES])
@@ -125,7 +121,6 @@ async def test_a_kind_that_comes_is_followed_too() -> None:
         assert not await exists(cluster, "child")
 
 
-@in_virtual_time
 async def test_a_closed_one_does_nothing() -> None:
     with a_cluster() as cluster:
         owner = await cluster.create(SECRETS, a_secret("owner"), "default")

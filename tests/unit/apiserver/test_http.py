@@ -112,8 +112,7 @@ async def test_what_nobody_expected_is_an_answer_and_a_traceback_in_the_log(iden
     assert "RuntimeError: a bug" in logged.getvalue()
 
 
-async def test_half_a_body_harms_nobody(identity: Identity) -> None:
-    store = a_store()
+async def test_half_a_body_harms_nobody(store: ObjectStore, identity: Identity) -> None:
     async with serving(identity, store) as server:
         async with connected(server, identity) as (_, writer):
             writer.write(head(identity, "POST", PATH, Content_Length=1000) + b'{"metadata": {"name": "x"}')
@@ -198,9 +197,8 @@ class LateDisk:
     failed = wait_committed  # type: ignore[assignment]
 
 
-async def test_no_answer_leaves_before_the_commit_of_what_it_tells(identity: Identity) -> None:
+async def test_no_answer_leaves_before_the_commit_of_what_it_tells(store: ObjectStore, identity: Identity) -> None:
     """A write, a read of it, and a refusal that tells of it. Only health is told meanwhile."""
-    store = a_store()
     disk, answers = LateDisk(store), list[tuple[int, bool]]()
     body = json.dumps(a_secret("a")).encode()
     post = head(identity, "POST", PATH, Content_Length=len(body), Content_Type="application/json") + body
@@ -227,8 +225,7 @@ async def test_no_answer_leaves_before_the_commit_of_what_it_tells(identity: Ide
     assert [(200, True), (201, True), (409, True)] == sorted(answers)
 
 
-def test_an_event_is_encoded_once_for_all_watchers() -> None:
-    store = a_store()
+def test_an_event_is_encoded_once_for_all_watchers(store: ObjectStore) -> None:
     create(store, VOLUME_ATTACHMENTS, a_va("va"))
     stored = store.get(VOLUME_ATTACHMENTS, Key("", "va"))
     lines = _Lines()

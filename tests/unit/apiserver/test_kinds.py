@@ -17,7 +17,7 @@ from mooring.apiserver.rules.event import EVENTS, NEW_EVENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import BadRequest, Invalid, NotServed
 from tests.support.customkinds import GROUP, a_definition, a_version, an_object, spec_of
-from tests.unit.apiserver.objects import NOW, a_store, create, decoded, patch
+from tests.unit.apiserver.objects import NOW, create, decoded, patch
 
 Json = dict[str, Any]
 TEXT = {"type": "string"}
@@ -45,8 +45,7 @@ def test_versions_are_ordered_as_kubernetes_prefers_them() -> None:
     assert wanted == sorted(mixed, key=version_order)
 
 
-def test_a_kind_is_there_when_its_definition_has_been_answered() -> None:
-    store = a_store()
+def test_a_kind_is_there_when_its_definition_has_been_answered(store: ObjectStore) -> None:
     before = store.resources
     define(store, a_version(spec_of(a=TEXT)))
     assert "Thing" == served(store).kind
@@ -56,8 +55,7 @@ def test_a_kind_is_there_when_its_definition_has_been_answered() -> None:
     assert before == store.resources
 
 
-def test_a_kind_that_is_not_served_keeps_its_objects() -> None:
-    store = a_store()
+def test_a_kind_that_is_not_served_keeps_its_objects(store: ObjectStore) -> None:
     version = a_version(spec_of(a=TEXT))
     define(store, version)
     create(store, served(store), an_object("things", "x"))
@@ -69,17 +67,15 @@ def test_a_kind_that_is_not_served_keeps_its_objects() -> None:
     assert ["x"] == [stored.key.name for stored in store.list(served(store), Scope()).items]
 
 
-def test_each_place_of_objects_is_gone_through_once() -> None:
-    store = a_store()
+def test_each_place_of_objects_is_gone_through_once(store: ObjectStore) -> None:
     define(store, a_version(spec_of(a=TEXT)), a_version(spec_of(a=TEXT), "v2"))
     places = [kind.storage for kind in store.kinds.storing()]
     assert len(places) == len(set(places))
     assert 1 == places.count(EVENTS.storage) == places.count((GROUP, "", "things"))
 
 
-def test_a_kind_that_comes_again_has_forgotten_everything() -> None:
+def test_a_kind_that_comes_again_has_forgotten_everything(store: ObjectStore) -> None:
     """A watcher of the first one must not resume at the second, as if nothing had happened."""
-    store = a_store()
     define(store, a_version(spec_of(a=TEXT)))
     create(store, served(store), an_object("things", "x"))
     store.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", f"things.{GROUP}"), NOW)
@@ -89,8 +85,7 @@ def test_a_kind_that_comes_again_has_forgotten_everything() -> None:
     assert before <= store.table(served(store)).history.floor
 
 
-def test_objects_are_shown_as_the_schema_is_now() -> None:
-    store = a_store()
+def test_objects_are_shown_as_the_schema_is_now(store: ObjectStore) -> None:
     define(store, a_version(spec_of(a=TEXT, b=TEXT)))
     create(store, served(store), an_object("things", "x", spec={"a": "1", "b": "2"}))
     redefine(store, a_version(spec_of(a=TEXT, c={**TEXT, "default": "new"})))
@@ -107,15 +102,13 @@ def test_objects_are_shown_as_the_schema_is_now() -> None:
     assert {"a": "1", "c": "new"} == written.whole()["spec"], "any write brings it up to date"
 
 
-def test_what_is_shown_as_it_is_stored_is_not_kept_twice() -> None:
-    store = a_store()
+def test_what_is_shown_as_it_is_stored_is_not_kept_twice(store: ObjectStore) -> None:
     define(store, a_version(spec_of(a=TEXT)))
     create(store, served(store), an_object("things", "x", spec={"a": "1"}))
     assert store.get(served(store), Key("", "x")) is store.table(served(store)).get(Key("", "x"))
 
 
-def test_an_event_is_the_same_object_through_both_apis() -> None:
-    store = a_store()
+def test_an_event_is_the_same_object_through_both_apis(store: ObjectStore) -> None:
     body = {"involvedObject": {"namespace": "default", "name": "p"}, "message": "m", "metadata": {"name": "e", "namespace": "default"}}
     create(store, EVENTS, body, "default")
     shown = store.get(NEW_EVENTS, Key("default", "e")).whole()
@@ -138,16 +131,14 @@ def nested(depth: int, wrap: str) -> Json:
 
 
 @pytest.mark.parametrize("wrap", ["properties", "items", "additionalProperties", "not"])
-def test_a_schema_has_a_limit_to_its_depth(wrap: str) -> None:
-    store = a_store()
+def test_a_schema_has_a_limit_to_its_depth(store: ObjectStore, wrap: str) -> None:
     with pytest.raises(BadRequest, match=r"more than 50 levels|nested"):
         define(store, a_version(spec_of(a=nested(60, wrap))))
     assert store.resource(GROUP, "v1", "things") is None
 
 
 @pytest.mark.parametrize("wrap", ["properties", "items", "additionalProperties"])
-def test_a_schema_at_that_limit_works(wrap: str) -> None:
-    store = a_store()
+def test_a_schema_at_that_limit_works(store: ObjectStore, wrap: str) -> None:
     define(store, a_version(spec_of(a=nested(45, wrap))))
     value: Any = "x"
     for _ in range(45):
@@ -170,8 +161,7 @@ def test_parts_of_a_schema_are_of_their_type(part: str, value: Any) -> None:
         decoded(CUSTOM_RESOURCE_DEFINITIONS, body)
 
 
-def test_what_can_not_be_compiled_is_never_stored() -> None:
-    store = a_store()
+def test_what_can_not_be_compiled_is_never_stored(store: ObjectStore) -> None:
     schema = spec_of(a={**TEXT, "x-kubernetes-validations": [{"rule": "url(self).getHost() == 'a'"}]})
     with pytest.raises(Invalid, match="undeclared reference to 'url'"):
         define(store, a_version(schema))

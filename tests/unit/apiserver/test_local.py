@@ -20,6 +20,8 @@ from tests.support.builders import a_va
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.apiserver.objects import a_store
 
+pytestmark = in_virtual_time
+
 
 class Story(Faults):
     """Writes down every call; fails those it is told to."""
@@ -42,7 +44,6 @@ def a_cluster(faults: Faults | None = None, seed: int = 1) -> LocalCluster:
     return LocalCluster(a_store(), clock=LoopClock(1_700_000_000.0), randomness=Random(seed), faults=faults)
 
 
-@in_virtual_time
 async def test_every_call_passes_the_faults() -> None:
     story = Story()
     cluster = a_cluster(story)
@@ -59,7 +60,6 @@ async def test_every_call_passes_the_faults() -> None:
     assert verbs == [call.partition(" ")[0] for call in story.calls]
 
 
-@in_virtual_time
 async def test_a_call_that_fails_before_has_not_happened() -> None:
     cluster = a_cluster(Story(before="create"))
     with pytest.raises(Unreachable):
@@ -68,7 +68,6 @@ async def test_a_call_that_fails_before_has_not_happened() -> None:
         await cluster.get(VOLUME_ATTACHMENTS, "va")
 
 
-@in_virtual_time
 async def test_a_call_whose_answer_is_lost_has_happened() -> None:
     cluster = a_cluster(Story(after="create"))
     with pytest.raises(Unreachable):
@@ -76,7 +75,6 @@ async def test_a_call_whose_answer_is_lost_has_happened() -> None:
     assert await cluster.get(VOLUME_ATTACHMENTS, "va")
 
 
-@in_virtual_time
 async def test_a_slow_delivery_makes_a_stale_watch_that_still_shows_all() -> None:
     class Slow(Faults):
         async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
@@ -91,7 +89,6 @@ async def test_a_slow_delivery_makes_a_stale_watch_that_still_shows_all() -> Non
     assert 30 == asyncio.get_running_loop().time()
 
 
-@in_virtual_time
 async def test_two_clusters_share_a_store_and_not_their_faults() -> None:
     first = a_cluster(Story(before="get"))
     second = LocalCluster(first.store, clock=LoopClock(0.0), randomness=Random(2))
@@ -101,7 +98,6 @@ async def test_two_clusters_share_a_store_and_not_their_faults() -> None:
         await first.get(VOLUME_ATTACHMENTS, "va")
 
 
-@in_virtual_time
 async def test_what_was_handed_in_is_not_shared() -> None:
     cluster = a_cluster()
     body = a_va("va", labels={"a": "b"})
@@ -139,7 +135,6 @@ def test_a_run_repeats_exactly(seed: int) -> None:
     assert run_virtual(_a_busy_hour(), seed) == run_virtual(_a_busy_hour(), seed)
 
 
-@in_virtual_time
 async def test_a_sub_resource_is_asked() -> None:
     """A pod gets its node by a POST to its binding, once."""
     cluster = a_cluster()

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from mooring.apiserver.identity.tls import identity_in
+from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.health import health, is_health
 from mooring.apiserver.web.messages import Request
 from mooring.apiserver.web.metrics import Asked, ServerMetrics, asked
@@ -65,8 +66,7 @@ def test_a_patch_that_applies_is_an_apply() -> None:
     assert "APPLY" == asked_for(a_request("PATCH", f"{PATH}/a", "application/apply-patch+yaml")).verb
 
 
-def test_counts_and_durations() -> None:
-    store = a_store()
+def test_counts_and_durations(store: ObjectStore) -> None:
     measured = ServerMetrics(store)
     what = asked_for(a_request("GET", f"{PATH}/a"))
     for seconds in (0.001, 0.005, 0.3, 100.0):

@@ -7,6 +7,7 @@ import pytest
 from mooring.api.meta import Key
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.rules import EVENTS, LEASES, NAMESPACES, SECRETS, VOLUME_ATTACHMENTS
+from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from tests.support.builders import a_va
 from tests.unit.apiserver.objects import NOW, a_store, create, decoded, patch
@@ -22,8 +23,7 @@ def test_the_server_writes_its_fields_and_ignores_the_users() -> None:
     assert "deletionTimestamp" not in metadata
 
 
-def test_versions_grow_over_all_kinds_and_every_change_is_told_in_order() -> None:
-    store = a_store()
+def test_versions_grow_over_all_kinds_and_every_change_is_told_in_order(store: ObjectStore) -> None:
     told: list[tuple[str, int]] = []
     store.on_change(lambda resource, change: told.append((resource.kind, change.rv)))
     create(store, VOLUME_ATTACHMENTS, a_va("va"))
@@ -33,8 +33,7 @@ def test_versions_grow_over_all_kinds_and_every_change_is_told_in_order() -> Non
     assert store.version == 8
 
 
-def test_a_write_that_changes_nothing_is_none() -> None:
-    store = a_store()
+def test_a_write_that_changes_nothing_is_none(store: ObjectStore) -> None:
     made = create(store, VOLUME_ATTACHMENTS, a_va("va", labels={"a": "b"}))
     version = store.version
     for body in ({}, {"metadata": {"labels": {"a": "b"}}}, {"status": {"attached": True}}, {"metadata": {"annotations": {}}}):
@@ -42,23 +41,20 @@ def test_a_write_that_changes_nothing_is_none() -> None:
     assert store.version == version
 
 
-def test_a_taken_name_is_refused_with_the_plural_in_details() -> None:
-    store = a_store()
+def test_a_taken_name_is_refused_with_the_plural_in_details(store: ObjectStore) -> None:
     create(store, VOLUME_ATTACHMENTS, a_va("va"))
     with pytest.raises(AlreadyExists, match=r'volumeattachments.storage.k8s.io "va" already exists') as refused:
         create(store, VOLUME_ATTACHMENTS, a_va("va"))
     assert refused.value.details == {"name": "va", "group": "storage.k8s.io", "kind": "volumeattachments"}
 
 
-def test_generated_names_avoid_what_is_there() -> None:
-    store = a_store()
+def test_generated_names_avoid_what_is_there(store: ObjectStore) -> None:
     names = {create(store, SECRETS, {"metadata": {"generateName": "x" * 70}}, "default")["metadata"]["name"] for _ in range(20)}
     assert len(names) == 20
     assert {name[:58] for name in names} == {"x" * 58}
 
 
-def test_the_largest_generation_stays_and_the_object_can_go() -> None:
-    store = a_store()
+def test_the_largest_generation_stays_and_the_object_can_go(store: ObjectStore) -> None:
     create(store, SECRETS, {"metadata": {"name": "s", "generation": 2**63 - 1, "finalizers": ["example.com/a"]}}, "default")
     store.delete(SECRETS, Key("default", "s"), NOW)
     patch(store, SECRETS, Key("default", "s"), {"metadata": {"finalizers": None}})
@@ -66,8 +62,7 @@ def test_the_largest_generation_stays_and_the_object_can_go() -> None:
         store.get(SECRETS, Key("default", "s"))
 
 
-def test_finalizers_hold_until_the_last_goes_and_the_answer_keeps_the_old_version() -> None:
-    store = a_store()
+def test_finalizers_hold_until_the_last_goes_and_the_answer_keeps_the_old_version(store: ObjectStore) -> None:
     create(store, VOLUME_ATTACHMENTS, a_va("va", finalizers=["example.com/a", "example.com/b"]))
     marked = store.delete(VOLUME_ATTACHMENTS, KEY, NOW + 3)
     assert not marked.gone
@@ -80,9 +75,8 @@ def test_finalizers_hold_until_the_last_goes_and_the_answer_keeps_the_old_versio
         store.get(VOLUME_ATTACHMENTS, KEY)
 
 
-def test_what_is_being_deleted_gets_no_new_finalizers() -> None:
+def test_what_is_being_deleted_gets_no_new_finalizers(store: ObjectStore) -> None:
     """By no way of writing; those that are there may stay or go."""
-    store = a_store()
     create(store, VOLUME_ATTACHMENTS, a_va("va", finalizers=["example.com/a", "example.com/b"]))
     store.delete(VOLUME_ATTACHMENTS, KEY, NOW + 3)
     text = r'no new finalizers can be added if the object is being deleted, found new finalizers \[\]string{"example.com/c"}'
@@ -99,16 +93,14 @@ def test_what_is_being_deleted_gets_no_new_finalizers() -> None:
 
 
 @pytest.mark.parametrize("options", [DeleteOptions(uid="other"), DeleteOptions(resource_version="1")])
-def test_a_precondition_that_fails_deletes_nothing(options: DeleteOptions) -> None:
-    store = a_store()
+def test_a_precondition_that_fails_deletes_nothing(store: ObjectStore, options: DeleteOptions) -> None:
     create(store, VOLUME_ATTACHMENTS, a_va("va"))
     with pytest.raises(Conflict, match="does not match"):
         store.delete(VOLUME_ATTACHMENTS, KEY, NOW, options)
     assert store.get(VOLUME_ATTACHMENTS, KEY)
 
 
-def test_put_needs_the_newest_version_where_the_kind_says_so() -> None:
-    store = a_store()
+def test_put_needs_the_newest_version_where_the_kind_says_so(store: ObjectStore) -> None:
     made = create(store, VOLUME_ATTACHMENTS, a_va("va"))
     patch(store, VOLUME_ATTACHMENTS, KEY, {"metadata": {"labels": {"a": "b"}}})
     with pytest.raises(Conflict, match="the object has been modified"):
@@ -117,8 +109,7 @@ def test_put_needs_the_newest_version_where_the_kind_says_so() -> None:
         store.update(VOLUME_ATTACHMENTS, KEY, decoded(VOLUME_ATTACHMENTS, a_va("va")), NOW)
 
 
-def test_put_of_a_missing_lease_creates_it() -> None:
-    store = a_store()
+def test_put_of_a_missing_lease_creates_it(store: ObjectStore) -> None:
     written = store.update(LEASES, Key("default", "l"), decoded(LEASES, {"metadata": {"name": "l"}, "spec": {}}), NOW)
     assert written.created
     with pytest.raises(NotFound):
@@ -130,8 +121,7 @@ def test_a_version_on_create_is_refused() -> None:
         create(a_store(), VOLUME_ATTACHMENTS, a_va("va", resourceVersion="5"))
 
 
-def test_dry_run_shows_and_stores_nothing() -> None:
-    store = a_store()
+def test_dry_run_shows_and_stores_nothing(store: ObjectStore) -> None:
     shown = store.create(VOLUME_ATTACHMENTS, decoded(VOLUME_ATTACHMENTS, a_va("va")), "", NOW, dry_run=True).stored.whole()
     assert shown["metadata"]["uid"]
     assert "resourceVersion" not in shown["metadata"]
@@ -139,8 +129,7 @@ def test_dry_run_shows_and_stores_nothing() -> None:
         store.get(VOLUME_ATTACHMENTS, KEY)
 
 
-def test_AO26_an_event_is_gone_an_hour_after_its_last_write() -> None:
-    store = a_store()
+def test_AO26_an_event_is_gone_an_hour_after_its_last_write(store: ObjectStore) -> None:
     removed: list[str] = []
     store.on_change(lambda resource, change: removed.append(change.key.name) if change.new is None else None)
     about = {"kind": "Pod", "namespace": "default", "name": "p"}
@@ -157,8 +146,7 @@ def test_AO26_an_event_is_gone_an_hour_after_its_last_write() -> None:
         store.get(EVENTS, Key("default", "renewed"))
 
 
-def test_nothing_is_made_in_a_terminating_namespace() -> None:
-    store = a_store()
+def test_nothing_is_made_in_a_terminating_namespace(store: ObjectStore) -> None:
     create(store, NAMESPACES, {"metadata": {"name": "ns"}})
     marked = store.delete(NAMESPACES, Key("", "ns"), NOW)
     assert (False, "Terminating") == (marked.gone, marked.stored.whole()["status"]["phase"])
@@ -173,8 +161,7 @@ def test_the_systems_namespaces_stay(name: str) -> None:
         a_store().delete(NAMESPACES, Key("", name), NOW)
 
 
-def test_a_body_that_was_handed_in_is_not_shared_with_the_store() -> None:
-    store = a_store()
+def test_a_body_that_was_handed_in_is_not_shared_with_the_store(store: ObjectStore) -> None:
     body = decoded(VOLUME_ATTACHMENTS, a_va("va", labels={"a": "b"}))
     store.create(VOLUME_ATTACHMENTS, body, "", NOW)
     body["metadata"]["labels"]["a"] = "changed"

@@ -9,6 +9,7 @@ import pytest
 from mooring.api.meta import Key
 from mooring.apiserver.listing import ListOptions, Scope, scope_of
 from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
+from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change, HistoryLimits
 from mooring.kube.cluster import EventType
 from mooring.kube.errors import Gone
@@ -16,8 +17,7 @@ from tests.support.builders import a_secret, a_va
 from tests.unit.apiserver.objects import NOW, a_store, create, patch
 
 
-def test_items_are_ordered_by_namespace_and_name() -> None:
-    store = a_store()
+def test_items_are_ordered_by_namespace_and_name(store: ObjectStore) -> None:
     for namespace, name in [("kube-system", "a"), ("default", "b"), ("default", "a-"), ("default", "a.b"), ("default", "a")]:
         create(store, SECRETS, a_secret(f"{name}x"), namespace)
     found = [stored.key for stored in store.list(SECRETS, Scope()).items]
@@ -27,8 +27,7 @@ def test_items_are_ordered_by_namespace_and_name() -> None:
     assert () == store.list(SECRETS, Scope("kube")).items
 
 
-def test_an_old_moment_is_todays_list_with_later_changes_taken_back() -> None:
-    store = a_store()
+def test_an_old_moment_is_todays_list_with_later_changes_taken_back(store: ObjectStore) -> None:
     for name in "ac":
         create(store, VOLUME_ATTACHMENTS, a_va(name))
     then = store.version
@@ -42,8 +41,7 @@ def test_an_old_moment_is_todays_list_with_later_changes_taken_back() -> None:
     assert before == {stored.key.name: stored.body for stored in store.list(VOLUME_ATTACHMENTS, Scope(), exactly).items}
 
 
-def test_pages_go_on_where_a_deleted_object_was() -> None:
-    store = a_store()
+def test_pages_go_on_where_a_deleted_object_was(store: ObjectStore) -> None:
     for name in "abcd":
         create(store, VOLUME_ATTACHMENTS, a_va(name))
     first = store.list(VOLUME_ATTACHMENTS, Scope(), ListOptions(limit=2))
@@ -54,8 +52,7 @@ def test_pages_go_on_where_a_deleted_object_was() -> None:
     assert ("", None) == (rest.continue_token, rest.remaining)
 
 
-def test_remaining_is_not_told_with_a_selector() -> None:
-    store = a_store()
+def test_remaining_is_not_told_with_a_selector(store: ObjectStore) -> None:
     for name in "abc":
         create(store, VOLUME_ATTACHMENTS, a_va(name))
     scope = scope_of(VOLUME_ATTACHMENTS, None, "", "metadata.name!=a")
@@ -128,8 +125,7 @@ def test_a_long_history_is_found_by_version() -> None:
     assert len(history._changes) < 2 * 2000 + 1025, "what is forgotten is let go"
 
 
-def test_what_a_watcher_is_told_depends_on_its_selection() -> None:
-    store = a_store()
+def test_what_a_watcher_is_told_depends_on_its_selection(store: ObjectStore) -> None:
     create(store, VOLUME_ATTACHMENTS, a_va("va", labels={"x": "1"}))
     patch(store, VOLUME_ATTACHMENTS, Key("", "va"), {"metadata": {"labels": {"x": "2"}}})
     patch(store, VOLUME_ATTACHMENTS, Key("", "va"), {"metadata": {"labels": {"x": "1"}}})

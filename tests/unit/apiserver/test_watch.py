@@ -23,6 +23,7 @@ from tests.support.builders import a_secret, a_va
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.apiserver.objects import NOW, a_store, create, patch
 
+pytestmark = in_virtual_time
 Batches = AsyncGenerator[tuple[WatchItem, ...], None]
 
 
@@ -39,7 +40,6 @@ async def everything(batches: Batches) -> list[WatchItem]:
     return [item async for batch in batches for item in batch]
 
 
-@in_virtual_time
 async def test_a_quiet_watch_gets_a_bookmark_every_quarter_minute_that_covers_other_kinds() -> None:
     store, hub = a_hub()
     options = WatchOptions(str(store.version), bookmarks=True, timeout_s=100)
@@ -56,21 +56,18 @@ async def test_a_quiet_watch_gets_a_bookmark_every_quarter_minute_that_covers_ot
     assert 100 == times[-1], "the last one comes with the end"
 
 
-@in_virtual_time
 async def test_without_bookmarks_a_quiet_watch_says_nothing() -> None:
     store, hub = a_hub()
     assert [] == await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), WatchOptions(str(store.version), timeout_s=1000)))
     assert 1000 == asyncio.get_running_loop().time()
 
 
-@in_virtual_time
 async def test_a_watch_that_names_no_end_lasts_half_an_hour_to_an_hour() -> None:
     store, hub = a_hub()
     await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), WatchOptions(str(store.version))))
     assert 1800 <= asyncio.get_running_loop().time() <= 3600
 
 
-@in_virtual_time
 async def test_a_bookmark_never_runs_ahead_of_a_change() -> None:
     store, hub = a_hub()
     create(store, VOLUME_ATTACHMENTS, a_va("a"))
@@ -87,7 +84,6 @@ async def test_a_bookmark_never_runs_ahead_of_a_change() -> None:
     assert len({item.version for item in seen if item.stored}) == sum(1 for item in seen if item.stored)
 
 
-@in_virtual_time
 async def test_initial_events_are_closed_by_a_bookmark_if_bookmarks_are_wanted() -> None:
     store, hub = a_hub()
     for name in "ba":
@@ -100,7 +96,6 @@ async def test_initial_events_are_closed_by_a_bookmark_if_bookmarks_are_wanted()
     assert ["ADDED a", "ADDED b"] == brief(await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), plain)))
 
 
-@in_virtual_time
 async def test_a_change_made_while_initial_events_are_read_comes_after_them() -> None:
     store, hub = a_hub()
     for number in range(600):
@@ -115,7 +110,6 @@ async def test_a_change_made_while_initial_events_are_read_comes_after_them() ->
     assert not any("x" in item.stored.labels for item in seen[:600] if item.stored)
 
 
-@in_virtual_time
 async def test_a_watcher_that_falls_behind_is_cut_off_and_holds_nobody_up() -> None:
     store, hub = a_hub(HistoryLimits(changes_max=10))
     options = WatchOptions(str(store.version), timeout_s=60)
@@ -133,7 +127,6 @@ async def test_a_watcher_that_falls_behind_is_cut_off_and_holds_nobody_up() -> N
             await anext(slow)
 
 
-@in_virtual_time
 async def test_a_selection_is_told_of_entering_and_leaving() -> None:
     store, hub = a_hub()
     scope = scope_of(VOLUME_ATTACHMENTS, None, "x=1", "")
@@ -146,7 +139,6 @@ async def test_a_selection_is_told_of_entering_and_leaving() -> None:
         assert ["ADDED in", "DELETED in", "ADDED out"] == brief(await anext(batches))
 
 
-@in_virtual_time
 async def test_a_version_ahead_of_the_server_is_waited_for_in_silence() -> None:
     store, hub = a_hub()
     ahead = WatchOptions(str(store.version + 2), timeout_s=10)
@@ -156,7 +148,6 @@ async def test_a_version_ahead_of_the_server_is_waited_for_in_silence() -> None:
         assert ["ADDED c"] == brief(await anext(batches))
 
 
-@in_virtual_time
 async def test_a_forgotten_version_is_gone() -> None:
     store, hub = a_hub(HistoryLimits(changes_max=1))
     for name in "abc":
@@ -165,7 +156,6 @@ async def test_a_forgotten_version_is_gone() -> None:
         await anext(hub.watch(VOLUME_ATTACHMENTS, Scope(), WatchOptions("5")))
 
 
-@in_virtual_time
 async def test_closing_ends_all_watches() -> None:
     store, hub = a_hub()
     async with asyncio.TaskGroup() as group:
@@ -179,7 +169,6 @@ async def test_closing_ends_all_watches() -> None:
     assert 1 == asyncio.get_running_loop().time()
 
 
-@in_virtual_time
 async def test_a_watch_that_is_given_up_leaves_nothing_behind() -> None:
     store, hub = a_hub()
     for _ in range(3):

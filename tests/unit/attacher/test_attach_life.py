@@ -28,12 +28,11 @@ from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 SECRET = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default"}}
 
 
-@in_virtual_time
-async def test_AT01_three_steps_and_nothing_else():
-    world = await AttacherWorld().base()
+async def test_AT01_three_steps_and_nothing_else(world: AttacherWorld):
     async with world.attaching(a_va()):
         va = await world.attached()
         await world.settle(200)
@@ -46,9 +45,7 @@ async def test_AT01_three_steps_and_nothing_else():
     assert ("handle1", "nodeID1") == (request.volume_id, request.node_id)
 
 
-@in_virtual_time
-async def test_AT02_an_updated_attachment_is_attached():
-    world = await AttacherWorld().base()
+async def test_AT02_an_updated_attachment_is_attached(world: AttacherWorld):
     await world.create(an_attached_va())
     async with world.attaching():
         await world.settle()
@@ -61,7 +58,6 @@ async def test_AT02_an_updated_attachment_is_attached():
 
 
 @pytest.mark.parametrize("others", [[], ["kit/other"]], ids=["absent", "present"])
-@in_virtual_time
 async def test_AT03_the_volume_is_held_first(others):
     world = await AttacherWorld().base(finalizers=others)
     async with world.attaching(a_va()):
@@ -76,7 +72,6 @@ async def test_AT03_the_volume_is_held_first(others):
 
 
 @pytest.mark.parametrize(("data", "sent"), [({"foo": "YmFy"}, {"foo": "bar"}), ({}, {})], ids=["AT07", "AT08"])
-@in_virtual_time
 async def test_the_secret_travels_in_the_call(data, sent):
     world = await AttacherWorld().base(**SECRET)
     await world.create(a_secret(data=data))
@@ -86,7 +81,6 @@ async def test_the_secret_travels_in_the_call(data, sent):
     assert sent == dict(world.driver.made(PUBLISH)[0].request.secrets)
 
 
-@in_virtual_time
 async def test_AT09_a_missing_secret_is_told_and_tried_again():
     world = await AttacherWorld().base(**SECRET)
     async with world.attaching(a_va()):
@@ -100,9 +94,7 @@ async def test_AT09_a_missing_secret_is_told_and_tried_again():
     assert "attachError" not in va["status"]
 
 
-@in_virtual_time
-async def test_AT10_the_publish_context_is_saved():
-    world = await AttacherWorld().base()
+async def test_AT10_the_publish_context_is_saved(world: AttacherWorld):
     world.driver.publish_context = {"foo": "bar"}
     async with world.attaching(a_va()):
         va = await world.attached()
@@ -110,9 +102,7 @@ async def test_AT10_the_publish_context_is_saved():
     assert {"status": {"attached": True, "attachmentMetadata": {"foo": "bar"}}} == world.bodies(PATCH_STATUS)[0]
 
 
-@in_virtual_time
-async def test_AT11_an_attached_one_causes_no_request():
-    world = await AttacherWorld().base()
+async def test_AT11_an_attached_one_causes_no_request(world: AttacherWorld):
     await world.create(an_attached_va())
     async with world.attaching():
         await world.settle()
@@ -121,7 +111,6 @@ async def test_AT11_an_attached_one_causes_no_request():
     assert [] == world.story
 
 
-@in_virtual_time
 async def test_AT12_a_volume_marked_for_deletion_is_not_attached():
     world = await AttacherWorld().base(finalizers=[FINALIZER, "kit/hold"])
     await world.delete(PERSISTENT_VOLUMES, "pv1")
@@ -132,15 +121,12 @@ async def test_AT12_a_volume_marked_for_deletion_is_not_attached():
     assert [] == world.driver.made(PUBLISH)
 
 
-@in_virtual_time
-async def test_AT13_a_foreign_attachment_causes_no_request():
-    world = await AttacherWorld().base()
+async def test_AT13_a_foreign_attachment_causes_no_request(world: AttacherWorld):
     async with world.attaching(a_va(attacher="other")):
         await world.settle(1300)
     assert [] == world.story
 
 
-@in_virtual_time
 async def test_AT14_the_arrival_of_the_volume_ends_the_back_off():
     world = AttacherWorld(retry_interval_start_s=100.0)
     await world.create(a_csi_node())
@@ -151,7 +137,6 @@ async def test_AT14_the_arrival_of_the_volume_ends_the_back_off():
     assert "attachError" not in va["status"]
 
 
-@in_virtual_time
 async def test_AT15_an_error_that_could_not_be_saved_is_saved_later():
     world = AttacherWorld()
     await world.create(a_csi_node())
@@ -163,7 +148,6 @@ async def test_AT15_an_error_that_could_not_be_saved_is_saved_later():
     assert 'persistentvolume "pv1" not found' == error["message"]
 
 
-@in_virtual_time
 async def test_an_attachment_that_overtakes_its_volume_and_node_is_told_no_error():
     """Watches of different kinds are not in step: what the cache lacks is asked for before it is told to be missing."""
     world = AttacherWorld(faults=LateWatch("persistentvolumes", "csinodes"))
@@ -175,7 +159,6 @@ async def test_an_attachment_that_overtakes_its_volume_and_node_is_told_no_error
     assert [GET_PV, GET_NODE, *STD_ATTACH] == world.story
 
 
-@in_virtual_time
 async def test_AT18_the_arrival_of_the_csinode_ends_the_back_off():
     world = AttacherWorld(retry_interval_start_s=100.0)
     await world.create(a_held_pv())
@@ -185,7 +168,6 @@ async def test_AT18_the_arrival_of_the_csinode_ends_the_back_off():
         await world.attached(wait_s=1)
 
 
-@in_virtual_time
 async def test_AT19_the_registration_of_the_driver_ends_the_back_off():
     world = AttacherWorld(retry_interval_start_s=100.0)
     await world.create(a_held_pv(), a_csi_node(drivers={"other": "x"}))
@@ -195,7 +177,6 @@ async def test_AT19_the_registration_of_the_driver_ends_the_back_off():
         await world.attached(wait_s=1)
 
 
-@in_virtual_time
 async def test_an_unchanged_error_is_not_written_again():
     """external-attacher patches the time of the same error at each retry."""
     world = AttacherWorld()
@@ -206,7 +187,6 @@ async def test_an_unchanged_error_is_not_written_again():
     assert [GET_PV, PATCH_STATUS] == world.story
 
 
-@in_virtual_time
 async def test_AT20_a_refused_volume_patch_is_told_and_tried_again():
     world = await AttacherWorld().base(finalizers=None)
     world.cluster.refuse(PATCH_PV)
@@ -218,9 +198,7 @@ async def test_AT20_a_refused_volume_patch_is_told_and_tried_again():
     assert "attachError" not in va["status"]
 
 
-@in_virtual_time
-async def test_AT21_a_refused_claim_means_no_call():
-    world = await AttacherWorld().base()
+async def test_AT21_a_refused_claim_means_no_call(world: AttacherWorld):
     world.cluster.refuse(PATCH_VA, times=2)
     world.cluster.refuse(PATCH_STATUS, times=2)
     async with world.attaching(a_va()):
@@ -228,9 +206,7 @@ async def test_AT21_a_refused_claim_means_no_call():
     assert [PATCH_VA, PATCH_STATUS, PATCH_VA, PATCH_STATUS, *STD_ATTACH] == world.story
 
 
-@in_virtual_time
-async def test_AT22_a_refused_last_step_repeats_the_call_and_tells_nobody():
-    world = await AttacherWorld().base()
+async def test_AT22_a_refused_last_step_repeats_the_call_and_tells_nobody(world: AttacherWorld):
     world.cluster.refuse(PATCH_STATUS)
     async with world.attaching(a_va()):
         await world.attached()
@@ -238,10 +214,8 @@ async def test_AT22_a_refused_last_step_repeats_the_call_and_tells_nobody():
     assert all("attachError" not in body["status"] for body in world.bodies(PATCH_STATUS))
 
 
-@in_virtual_time
-async def test_AT22_a_context_that_the_server_refuses_for_good_is_told():
+async def test_AT22_a_context_that_the_server_refuses_for_good_is_told(world: AttacherWorld):
     """Asking again would get the same answer: without a word the user would wait for ever."""
-    world = await AttacherWorld().base()
     world.cluster.refuse(PATCH_STATUS, error=Invalid("too large", reason="Invalid"))
     async with world.attaching(a_va()):
         assert "could not save the driver's publish_context: too large" == (await world.error())["message"]
@@ -257,9 +231,7 @@ async def test_AT22_a_context_that_the_server_refuses_for_good_is_told():
         ),
     ],
 )
-@in_virtual_time
-async def test_a_failed_call_is_told_tried_again_and_cleared(step, message, code):
-    world = await AttacherWorld().base()
+async def test_a_failed_call_is_told_tried_again_and_cleared(world: AttacherWorld, step, message, code):
     world.driver.script(PUBLISH, step)
     async with world.attaching(a_va()):
         error = await world.error()
@@ -270,7 +242,6 @@ async def test_a_failed_call_is_told_tried_again_and_cleared(step, message, code
     assert [PATCH_VA, PUBLISH, PATCH_STATUS, PUBLISH, PATCH_STATUS] == world.story
 
 
-@in_virtual_time
 async def test_AT26_with_the_gate_off_no_code_is_told():
     world = await AttacherWorld(report_error_codes=False).base()
     world.driver.script(PUBLISH, Fail(Code.RESOURCE_EXHAUSTED))
@@ -278,9 +249,7 @@ async def test_AT26_with_the_gate_off_no_code_is_told():
         assert "errorCode" not in await world.error()
 
 
-@in_virtual_time
-async def test_a_long_error_is_cut_so_that_the_server_takes_it(capsys):
-    world = await AttacherWorld().base()
+async def test_a_long_error_is_cut_so_that_the_server_takes_it(world: AttacherWorld, capsys):
     world.driver.script(PUBLISH, Fail(Code.INTERNAL, "é" * 2000))
     async with world.attaching(a_va()):
         message = (await world.error())["message"]
@@ -290,7 +259,6 @@ async def test_a_long_error_is_cut_so_that_the_server_takes_it(capsys):
     assert message.endswith("...")
 
 
-@in_virtual_time
 async def test_AT27_an_inline_volume_asks_nothing_about_volumes():
     world = AttacherWorld()
     await world.create(a_csi_node())
@@ -307,9 +275,7 @@ def gaps(world: AttacherWorld) -> list[float]:
     return [later.started_s - earlier.ended_s for earlier, later in itertools.pairwise(calls)]
 
 
-@in_virtual_time
-async def test_AT32_the_back_off_doubles_up_to_five_minutes():
-    world = await AttacherWorld().base()
+async def test_AT32_the_back_off_doubles_up_to_five_minutes(world: AttacherWorld):
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
     async with world.attaching(a_va()):
         await world.settle(550)
@@ -318,7 +284,6 @@ async def test_AT32_the_back_off_doubles_up_to_five_minutes():
     assert 8 <= len(gaps(world))
 
 
-@in_virtual_time
 async def test_AT32_the_ceiling_holds():
     world = await AttacherWorld(retry_interval_max_s=3.0, resync_s=0.0).base()
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
@@ -336,7 +301,6 @@ async def failing(world: AttacherWorld) -> int:
     return len(world.driver.made(PUBLISH))
 
 
-@in_virtual_time
 async def test_AT33_error_updates_do_not_break_the_back_off():
     world = await AttacherWorld(retry_interval_start_s=60.0, resync_s=0.0).base()
     async with world.attaching():
@@ -348,7 +312,6 @@ async def test_AT33_error_updates_do_not_break_the_back_off():
         assert tries == len(world.driver.made(PUBLISH))
 
 
-@in_virtual_time
 async def test_AT34_a_resync_breaks_the_back_off():
     world = await AttacherWorld(retry_interval_start_s=60.0, resync_s=5.0).base()
     async with world.attaching():
@@ -357,7 +320,6 @@ async def test_AT34_a_resync_breaks_the_back_off():
         assert tries < len(world.driver.made(PUBLISH))
 
 
-@in_virtual_time
 async def test_AT35_other_updates_break_the_back_off():
     world = await AttacherWorld(retry_interval_start_s=60.0, resync_s=0.0).base()
     async with world.attaching():
@@ -367,9 +329,7 @@ async def test_AT35_other_updates_break_the_back_off():
         assert tries + 1 == len(world.driver.made(PUBLISH))
 
 
-@in_virtual_time
-async def test_AT36_a_running_publish_is_not_cancelled_by_the_deletion():
-    world = await AttacherWorld().base()
+async def test_AT36_a_running_publish_is_not_cancelled_by_the_deletion(world: AttacherWorld):
     gate = world.driver.gate(PUBLISH)
     async with world.attaching(a_va()):
         await world.until(lambda: _true_when(world.driver.made(PUBLISH)))
@@ -391,7 +351,6 @@ async def _true_when(value: object) -> bool:
 # -- what has no id
 
 
-@in_virtual_time
 async def test_many_attachments_cost_two_writes_and_one_call_each():
     world = AttacherWorld()
     await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(50)))
@@ -405,9 +364,7 @@ async def test_many_attachments_cost_two_writes_and_one_call_each():
     assert 150 == len(world.story)
 
 
-@in_virtual_time
-async def test_a_lost_answer_of_the_driver_is_asked_for_again():
-    world = await AttacherWorld().base()
+async def test_a_lost_answer_of_the_driver_is_asked_for_again(world: AttacherWorld):
     world.driver.script(PUBLISH, Lose())
     async with world.attaching(a_va()):
         va = await world.attached()
@@ -416,7 +373,6 @@ async def test_a_lost_answer_of_the_driver_is_asked_for_again():
     assert {"attached": True} == va["status"]
 
 
-@in_virtual_time
 async def test_a_lost_answer_of_the_api_server_loses_nothing():
     world = await AttacherWorld().base(finalizers=None)
     for short in (PATCH_PV, PATCH_VA, PATCH_STATUS):
@@ -430,9 +386,7 @@ async def test_a_lost_answer_of_the_api_server_loses_nothing():
     assert [FINALIZER] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
 
 
-@in_virtual_time
-async def test_another_finalizer_that_came_meanwhile_is_not_lost():
-    world = await AttacherWorld().base()
+async def test_another_finalizer_that_came_meanwhile_is_not_lost(world: AttacherWorld):
     world.driver.script(PUBLISH, Wait(1.0))
     await world.create(a_va(finalizers=["kit/one"]))
     async with world.attaching():
@@ -441,7 +395,6 @@ async def test_another_finalizer_that_came_meanwhile_is_not_lost():
     assert "resourceVersion" in world.bodies(PATCH_VA)[0]["metadata"]
 
 
-@in_virtual_time
 async def test_not_more_calls_at_once_than_workers():
     world = AttacherWorld(worker_threads=3)
     await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(8)))
@@ -456,7 +409,6 @@ async def test_not_more_calls_at_once_than_workers():
             await world.attached(f"va{number}")
 
 
-@in_virtual_time
 async def test_slow_calls_do_not_hold_up_a_volume_that_needs_none():
     """Workers are not held by calls: an attachment that only needs an error told gets it at once."""
     world = AttacherWorld(worker_threads=2)
@@ -470,7 +422,6 @@ async def test_slow_calls_do_not_hold_up_a_volume_that_needs_none():
         assert 'persistentvolume "missing" not found' == (await world.get(VOLUME_ATTACHMENTS, "stuck"))["status"]["attachError"]["message"]
 
 
-@in_virtual_time
 async def test_a_single_node_volume_moves_only_after_its_detach():
     world = await AttacherWorld().base(modes=["ReadWriteOnce"])
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
@@ -486,7 +437,6 @@ async def test_a_single_node_volume_moves_only_after_its_detach():
     assert {"nodeID2"} == world.driver.published["handle1"]
 
 
-@in_virtual_time
 async def test_room_on_a_full_node_wakes_who_waits_for_it():
     world = await AttacherWorld(retry_interval_start_s=100.0).base()
     await world.create(a_held_pv("pv2", "handle2"))
@@ -499,7 +449,6 @@ async def test_room_on_a_full_node_wakes_who_waits_for_it():
         await world.attached("pv2-node1", wait_s=5)
 
 
-@in_virtual_time
 async def test_a_driver_that_is_back_wakes_who_waited_for_it():
     world = await AttacherWorld(retry_interval_start_s=100.0).base()
     world.driver.script(PUBLISH, Fail(Code.UNAVAILABLE))
@@ -509,7 +458,6 @@ async def test_a_driver_that_is_back_wakes_who_waited_for_it():
         await world.attached(wait_s=1)
 
 
-@in_virtual_time
 async def test_a_name_that_was_used_before_starts_a_new_history():
     """Names are made from volume and node, so the same one comes again: its first failure must not wait for the old one's long delay."""
     world = await AttacherWorld(resync_s=0.0).base()
@@ -523,9 +471,7 @@ async def test_a_name_that_was_used_before_starts_a_new_history():
         assert 3 == len(world.driver.made(PUBLISH)) - before
 
 
-@in_virtual_time
-async def test_a_new_process_takes_up_what_the_last_one_left():
-    world = await AttacherWorld().base()
+async def test_a_new_process_takes_up_what_the_last_one_left(world: AttacherWorld):
     world.driver.gate(PUBLISH)
     await world.create(a_va())
     async with world.attaching():
@@ -537,9 +483,7 @@ async def test_a_new_process_takes_up_what_the_last_one_left():
     assert set() == world.driver.published["handle1"]
 
 
-@in_virtual_time
-async def test_draining_lets_a_running_call_end_and_be_stored():
-    world = await AttacherWorld().base()
+async def test_draining_lets_a_running_call_end_and_be_stored(world: AttacherWorld):
     await world.create(a_held_pv("pv2", "handle2"), a_va(), a_va("pv2-node1", "pv2"))
     world.driver.script(PUBLISH, Wait(5.0), Wait(5.0))
     async with world.attaching() as attacher:
@@ -552,7 +496,6 @@ async def test_draining_lets_a_running_call_end_and_be_stored():
         assert [True, True] == [(await world.get(VOLUME_ATTACHMENTS, f"pv{n}-node1"))["status"]["attached"] for n in (1, 2)]
 
 
-@in_virtual_time
 async def test_draining_gives_up_when_a_call_takes_too_long():
     world = await AttacherWorld(timeout_s=100.0).base()
     world.driver.gate(PUBLISH)
@@ -561,9 +504,7 @@ async def test_draining_gives_up_when_a_call_takes_too_long():
         assert not await attacher.drain(3.0)
 
 
-@in_virtual_time
-async def test_an_attachment_torn_away_while_it_is_published_leaves_nothing_behind():
-    world = await AttacherWorld().base()
+async def test_an_attachment_torn_away_while_it_is_published_leaves_nothing_behind(world: AttacherWorld):
     gate = world.driver.gate(PUBLISH)
     async with world.attaching(a_va()):
         await world.until(lambda: _true_when(world.driver.made(PUBLISH)))
@@ -581,7 +522,6 @@ def without_publish(plugin: tuple[int, ...] = ()) -> ScriptedDriver:
 
 
 @pytest.mark.parametrize("plugin", [(), (csi.PluginCapability.Service.CONTROLLER_SERVICE,)], ids=["no-controller", "no-publish"])
-@in_virtual_time
 async def test_TR01_one_status_patch_and_no_call(plugin):
     world = AttacherWorld(without_publish(plugin))
     async with world.attaching(a_va()):
@@ -592,7 +532,6 @@ async def test_TR01_one_status_patch_and_no_call(plugin):
     assert "finalizers" not in va["metadata"]
 
 
-@in_virtual_time
 async def test_TR02_a_refused_status_is_tried_again():
     world = AttacherWorld(without_publish())
     world.cluster.refuse(PATCH_STATUS, times=2, error=Forbidden("no", reason="Forbidden"))
@@ -601,7 +540,6 @@ async def test_TR02_a_refused_status_is_tried_again():
     assert [PATCH_STATUS] * 3 == world.story
 
 
-@in_virtual_time
 async def test_TR03_a_foreign_attachment_is_left_alone():
     world = AttacherWorld(without_publish())
     async with world.attaching(a_va(attacher="other")):
@@ -609,7 +547,6 @@ async def test_TR03_a_foreign_attachment_is_left_alone():
     assert [] == world.story
 
 
-@in_virtual_time
 async def test_finalizers_of_a_time_with_publish_go_with_the_objects():
     world = AttacherWorld(without_publish())
     await world.create(a_held_pv(), an_attached_va())

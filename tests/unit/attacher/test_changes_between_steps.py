@@ -21,6 +21,7 @@ from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 VA = "pv1-node1"
 SECRET = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default"}}
 LISTS = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.PUBLISH_READONLY, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES)
@@ -57,7 +58,6 @@ async def _made(world: AttacherWorld, method: str, count: int = 1) -> bool:
 # -- work that queues for a call
 
 
-@in_virtual_time
 async def test_draining_begins_no_new_calls():
     world = AttacherWorld(worker_threads=1)
     await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(4)))
@@ -73,7 +73,6 @@ async def test_draining_begins_no_new_calls():
         assert world.clock.now() - began < 3
 
 
-@in_virtual_time
 async def test_slow_calls_do_not_hold_up_checks_however_many_there_are():
     world = AttacherWorld(worker_threads=2)
     await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(8)))
@@ -88,7 +87,6 @@ async def test_slow_calls_do_not_hold_up_checks_however_many_there_are():
     assert "attachError" in status, "nobody has looked at it in five seconds"
 
 
-@in_virtual_time
 async def test_what_was_deleted_while_it_waited_for_a_call_is_not_published():
     world = AttacherWorld(worker_threads=1)
     await world.create(a_csi_node(), a_held_pv(), a_held_pv("pv2", "handle2"))
@@ -108,7 +106,6 @@ async def test_what_was_deleted_while_it_waited_for_a_call_is_not_published():
 
 
 @pytest.mark.parametrize("how", ["detached-but-held-by-another", "finalizer-taken-by-hand"])
-@in_virtual_time
 async def test_who_waits_for_a_single_node_volume_goes_on_when_it_is_free(how):
     world = await AttacherWorld(retry_interval_start_s=100.0, resync_s=0.0).base(modes=["ReadWriteOnce"])
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
@@ -125,7 +122,6 @@ async def test_who_waits_for_a_single_node_volume_goes_on_when_it_is_free(how):
         await world.attached("pv1-node2", wait_s=5)
 
 
-@in_virtual_time
 async def test_a_registration_that_comes_while_the_volume_is_being_held_is_noticed():
     world = AttacherWorld(retry_interval_start_s=100.0, resync_s=0.0)
     await world.create(a_held_pv(finalizers=None))
@@ -141,7 +137,6 @@ async def test_a_registration_that_comes_while_the_volume_is_being_held_is_notic
         await world.attached(wait_s=5)
 
 
-@in_virtual_time
 async def test_room_that_came_while_the_driver_said_full_is_noticed():
     world = await AttacherWorld(retry_interval_start_s=100.0, resync_s=0.0).base()
     await world.create(a_held_pv("pv2", "handle2"))
@@ -157,7 +152,6 @@ async def test_room_that_came_while_the_driver_said_full_is_noticed():
 # -- own writes
 
 
-@in_virtual_time
 async def test_W3_the_event_of_an_own_write_that_overtakes_its_answer_does_not_break_the_back_off():
     world = await AttacherWorld(retry_interval_start_s=60.0, resync_s=0.0).base()
     between = with_between(world)
@@ -172,9 +166,7 @@ async def test_W3_the_event_of_an_own_write_that_overtakes_its_answer_does_not_b
 # -- what is left behind
 
 
-@in_virtual_time
-async def test_a_detached_object_is_marked_detached_also_when_that_failed_once():
-    world = await AttacherWorld().base()
+async def test_a_detached_object_is_marked_detached_also_when_that_failed_once(world: AttacherWorld):
     await world.create(an_attached_va(finalizers=[FINALIZER, "kit/hold"]))
     world.cluster.refuse(PATCH_STATUS)
     async with world.attaching():
@@ -184,7 +176,6 @@ async def test_a_detached_object_is_marked_detached_also_when_that_failed_once()
     assert {"attached": False} == status
 
 
-@in_virtual_time
 async def test_a_detached_object_is_marked_detached_after_a_crash_between_the_two_writes():
     world = await AttacherWorld(ScriptedDriver(controller=LISTS), reconcile_sync_s=60.0).base()
     await world.create(an_attached_va(finalizers=["kit/hold"]))  # finalizer gone, status not yet written
@@ -195,7 +186,6 @@ async def test_a_detached_object_is_marked_detached_after_a_crash_between_the_tw
     assert {"attached": False} == status
 
 
-@in_virtual_time
 async def test_a_difference_that_leads_to_nothing_is_logged_once(capsys):
     world = await AttacherWorld(ScriptedDriver(controller=LISTS), reconcile_sync_s=60.0).base()
     await world.create(an_attached_va(finalizers=["kit/hold"]))
@@ -205,7 +195,6 @@ async def test_a_difference_that_leads_to_nothing_is_logged_once(capsys):
     assert capsys.readouterr().err.count("the backend differs from the attachment") <= 2
 
 
-@in_virtual_time
 async def test_nothing_is_remembered_of_attachments_that_are_gone():
     world = AttacherWorld()
     await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(30)))
@@ -221,9 +210,7 @@ async def test_nothing_is_remembered_of_attachments_that_are_gone():
         assert 8 <= len(sizes)
 
 
-@in_virtual_time
-async def test_an_undo_that_fails_once_is_tried_again():
-    world = await AttacherWorld().base()
+async def test_an_undo_that_fails_once_is_tried_again(world: AttacherWorld):
     gate = world.driver.gate(PUBLISH)
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE, "not now"))
     async with world.attaching(a_va()):
@@ -234,7 +221,6 @@ async def test_an_undo_that_fails_once_is_tried_again():
     assert set() == world.driver.published["handle1"]
 
 
-@in_virtual_time
 async def test_nothing_is_published_for_what_was_torn_away_while_it_was_claimed():
     """Its end has been told by then: nobody would take the publish back."""
     world = await AttacherWorld(resync_s=0.0).base()
@@ -253,7 +239,6 @@ async def test_nothing_is_published_for_what_was_torn_away_while_it_was_claimed(
     assert [] == world.driver.made(PUBLISH)
 
 
-@in_virtual_time
 async def test_a_volumes_finalizer_that_went_while_it_was_being_taken_off_is_not_taken_off_again():
     """By its place it is not found any more, and the cache shows why by then: by its name there would be nothing to take off."""
     world = await AttacherWorld(resync_s=0.0).base(finalizers=[FINALIZER, "kit/hold"])
@@ -273,7 +258,6 @@ async def test_a_volumes_finalizer_that_went_while_it_was_being_taken_off_is_not
 # -- one name, two objects
 
 
-@in_virtual_time
 async def test_a_new_attachment_of_an_old_name_is_not_taken_for_the_old_one():
     """Torn away during the publish and made again: marked attached without finalizer, it would vanish without a detach."""
     world = await AttacherWorld(resync_s=0.0).base()
@@ -293,7 +277,6 @@ async def test_a_new_attachment_of_an_old_name_is_not_taken_for_the_old_one():
     assert set() == world.driver.published["handle1"]
 
 
-@in_virtual_time
 async def test_an_order_is_not_carried_out_on_another_object_of_that_name():
     world = await AttacherWorld(resync_s=0.0).base(**SECRET)
     await world.create(a_secret(data={}), a_held_pv("pv2", "handle2"))
@@ -312,7 +295,6 @@ async def test_an_order_is_not_carried_out_on_another_object_of_that_name():
         assert set() == world.driver.published["handle1"]
 
 
-@in_virtual_time
 async def test_an_error_of_an_old_attachment_is_not_shown_on_a_new_one_of_its_name():
     world = await AttacherWorld(retry_interval_start_s=60.0, resync_s=0.0).base()
     world.driver.script(PUBLISH, Wait(2.0, Fail(Code.INTERNAL, "of the old one")))
@@ -324,7 +306,6 @@ async def test_an_error_of_an_old_attachment_is_not_shown_on_a_new_one_of_its_na
     assert all("attachError" not in body["status"] or body["status"]["attachError"] is None for body in world.bodies(PATCH_STATUS))
 
 
-@in_virtual_time
 async def test_nothing_is_published_for_a_volume_that_is_gone():
     """Two attachments of one volume: the second waits for the first one's patch of the PV, which is gone meanwhile."""
     world = AttacherWorld(resync_s=0.0)
@@ -348,9 +329,7 @@ async def test_nothing_is_published_for_a_volume_that_is_gone():
 # -- what is told
 
 
-@in_virtual_time
-async def test_a_failed_publish_of_a_deleted_attachment_is_an_attach_error(capsys):
-    world = await AttacherWorld().base()
+async def test_a_failed_publish_of_a_deleted_attachment_is_an_attach_error(world: AttacherWorld, capsys):
     world.driver.script(PUBLISH, Wait(2.0, Fail(Code.INTERNAL, "publish failed")))
     world.driver.script(UNPUBLISH, Wait(5.0))
     async with world.attaching(a_va()):
@@ -365,7 +344,6 @@ async def test_a_failed_publish_of_a_deleted_attachment_is_an_attach_error(capsy
 # -- secrets
 
 
-@in_virtual_time
 async def test_a_burst_of_calls_reads_their_secret_once():
     world = AttacherWorld()
     await world.create(a_csi_node(), a_secret(data={}), *(a_held_pv(f"pv{n}", f"h{n}", **SECRET) for n in range(20)))
@@ -378,7 +356,6 @@ async def test_a_burst_of_calls_reads_their_secret_once():
 # -- reports without end, and many attachments of one volume
 
 
-@in_virtual_time
 async def test_a_driver_that_never_comes_to_the_last_page_is_not_asked_for_ever():
     """The peer ends a round after --timeout, however long the list is; here the number of pages is bounded."""
     world = await AttacherWorld(ScriptedDriver(controller=LISTS), reconcile_sync_s=60.0).base()
@@ -398,7 +375,6 @@ async def test_a_driver_that_never_comes_to_the_last_page_is_not_asked_for_ever(
         assert stopped == count, f"still asking after {count} pages"
 
 
-@in_virtual_time
 async def test_many_attachments_of_one_volume_do_not_wake_each_other_all_the_time(monkeypatch: pytest.MonkeyPatch):
     """Each end of a call wakes one or a few of those who wait, not all: a volume that goes to n nodes must not cost n * n decisions."""
     nodes = 200
@@ -421,7 +397,6 @@ async def test_many_attachments_of_one_volume_do_not_wake_each_other_all_the_tim
     assert looks < 10 * nodes, f"{looks} decisions for {nodes} attachments"
 
 
-@in_virtual_time
 async def test_W16_a_report_that_has_not_changed_does_not_break_the_back_off_of_a_detach():
     world = await AttacherWorld(ScriptedDriver(controller=LISTS), reconcile_sync_s=1.0, retry_interval_start_s=30.0, resync_s=0.0).base()
     await world.create(an_attached_va(status={"attached": False}))
@@ -433,10 +408,8 @@ async def test_W16_a_report_that_has_not_changed_does_not_break_the_back_off_of_
     assert len(world.driver.made(UNPUBLISH)) <= 2, len(world.driver.made(UNPUBLISH))
 
 
-@in_virtual_time
-async def test_a_detach_spares_what_another_attachment_of_the_same_node_needs():
+async def test_a_detach_spares_what_another_attachment_of_the_same_node_needs(world: AttacherWorld):
     """The undo asks held_by_others, the detach does not."""
-    world = await AttacherWorld().base()
     async with world.attaching(a_va(), a_va("again")):
         await world.attached()
         await world.attached("again")

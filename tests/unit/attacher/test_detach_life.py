@@ -16,6 +16,7 @@ from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 VA = "pv1-node1"
 SECRET = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default"}}
 LIST = "ListVolumes"
@@ -37,7 +38,6 @@ async def detached(world: AttacherWorld) -> AttacherWorld:
     return world
 
 
-@in_virtual_time
 async def test_DT01_unpublish_then_one_write():
     """The peer also patches the status of the object that is gone by then."""
     world = await detached(await attached_world())
@@ -46,7 +46,6 @@ async def test_DT01_unpublish_then_one_write():
     assert ("handle1", "nodeID1") == (request.volume_id, request.node_id)
 
 
-@in_virtual_time
 async def test_DT01_a_surviving_object_is_marked_after_its_finalizer_went():
     world = await attached_world(finalizers=[FINALIZER, "kit/hold"], status={"attached": True, "attachmentMetadata": {"a": "b"}})
     async with world.attaching():
@@ -58,7 +57,6 @@ async def test_DT01_a_surviving_object_is_marked_after_its_finalizer_went():
     assert (["kit/hold"], {"attached": False}) == (va["metadata"]["finalizers"], va["status"])
 
 
-@in_virtual_time
 async def test_DT02_an_inline_volume_asks_nothing_about_volumes():
     world = AttacherWorld()
     inline = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "inline1"}}
@@ -68,7 +66,6 @@ async def test_DT02_an_inline_volume_asks_nothing_about_volumes():
     assert "inline1" == world.driver.made(UNPUBLISH)[0].request.volume_id
 
 
-@in_virtual_time
 async def test_DT03_the_secret_travels_in_the_call():
     world = await attached_world(pv=SECRET)
     await world.create(a_secret(data={"foo": "YmFy"}))
@@ -77,7 +74,6 @@ async def test_DT03_the_secret_travels_in_the_call():
     assert {"foo": "bar"} == dict(world.driver.made(UNPUBLISH)[0].request.secrets)
 
 
-@in_virtual_time
 async def test_DT04_a_missing_secret_is_told_and_keeps_the_finalizer():
     world = await attached_world(pv=SECRET)
     async with world.attaching():
@@ -100,7 +96,6 @@ async def test_DT04_a_missing_secret_is_told_and_keeps_the_finalizer():
         pytest.param(Lose(Code.UNAVAILABLE, "lost"), "rpc error: code = Unavailable desc = lost", id="lost-answer"),
     ],
 )
-@in_virtual_time
 async def test_a_failed_detach_is_told_and_tried_again(step, message):
     world = await attached_world(finalizers=[FINALIZER, "kit/hold"])
     world.driver.script(UNPUBLISH, step)
@@ -115,9 +110,7 @@ async def test_a_failed_detach_is_told_and_tried_again(step, message):
     assert [UNPUBLISH, PATCH_STATUS, UNPUBLISH, PATCH_VA, PATCH_STATUS] == world.story
 
 
-@in_virtual_time
-async def test_DT07_without_the_finalizer_no_request():
-    world = await AttacherWorld().base()
+async def test_DT07_without_the_finalizer_no_request(world: AttacherWorld):
     await world.create(a_va(finalizers=["kit/hold"]))
     await world.delete(VOLUME_ATTACHMENTS, VA)
     async with world.attaching():
@@ -126,7 +119,6 @@ async def test_DT07_without_the_finalizer_no_request():
     assert [] == world.story
 
 
-@in_virtual_time
 async def test_DT08_a_volume_that_comes_back_lets_the_detach_go_on():
     world = AttacherWorld(retry_interval_start_s=100.0)
     await world.create(a_csi_node(), an_attached_va())
@@ -139,7 +131,6 @@ async def test_DT08_a_volume_that_comes_back_lets_the_detach_go_on():
         await world.gone(VOLUME_ATTACHMENTS, VA, wait_s=1)
 
 
-@in_virtual_time
 async def test_DT10_no_node_id_anywhere_is_told():
     world = AttacherWorld()
     await world.create(a_held_pv(), an_attached_va(annotations={"a": "b"}))
@@ -150,7 +141,6 @@ async def test_DT10_no_node_id_anywhere_is_told():
     assert [] == world.driver.made(UNPUBLISH)
 
 
-@in_virtual_time
 async def test_DT11_a_node_that_is_gone_is_served_by_the_annotation():
     world = AttacherWorld()
     await world.create(a_held_pv(), an_attached_va(annotations={NODE_ID_ANNOTATION: "annotatedNodeID"}))
@@ -158,7 +148,6 @@ async def test_DT11_a_node_that_is_gone_is_served_by_the_annotation():
     assert "annotatedNodeID" == world.driver.made(UNPUBLISH)[0].request.node_id
 
 
-@in_virtual_time
 async def test_DT12_a_refused_release_repeats_the_call():
     world = await attached_world()
     world.cluster.refuse(PATCH_VA)
@@ -179,7 +168,6 @@ async def pv_world(**pv: Any) -> AttacherWorld:
     return world
 
 
-@in_virtual_time
 async def test_PV01_a_deleted_volume_without_attachment_is_released():
     world = await pv_world()
     async with world.attaching():
@@ -188,7 +176,6 @@ async def test_PV01_a_deleted_volume_without_attachment_is_released():
     assert [PATCH_PV] == world.story
 
 
-@in_virtual_time
 async def test_PV05_the_last_attachment_keeps_the_volume():
     world = await attached_world()
     async with world.attaching():
@@ -201,7 +188,6 @@ async def test_PV05_the_last_attachment_keeps_the_volume():
 
 
 @pytest.mark.parametrize("attacher", [DRIVER, "other"])
-@in_virtual_time
 async def test_PV05_an_attachment_of_any_attacher_keeps_it(attacher):
     world = await pv_world()
     await world.create(a_va(attacher=attacher, finalizers=["kit/hold"]))
@@ -213,7 +199,6 @@ async def test_PV05_an_attachment_of_any_attacher_keeps_it(attacher):
         await world.gone(PERSISTENT_VOLUMES, "pv1")
 
 
-@in_virtual_time
 async def test_PV06_only_its_own_entry_goes():
     world = await pv_world(finalizers=[FINALIZER, "kit/second", "kit/third"])
     async with world.attaching():
@@ -223,7 +208,6 @@ async def test_PV06_only_its_own_entry_goes():
     assert [{"op": "test", "path": path, "value": FINALIZER}, {"op": "remove", "path": path}] == world.bodies(PATCH_PV)[0]
 
 
-@in_virtual_time
 async def test_a_finalizer_whose_place_has_changed_is_taken_off_by_its_name_at_once():
     """Provisioner and binder let a volume go in the same moment; nobody waits for a back-off."""
     world = await pv_world(finalizers=["kit/first", FINALIZER])
@@ -237,7 +221,6 @@ async def test_a_finalizer_whose_place_has_changed_is_taken_off_by_its_name_at_o
     assert world.clock.now() - began < 1.0
 
 
-@in_virtual_time
 async def test_PV07_a_refused_release_is_tried_again_after_the_back_off():
     world = await pv_world()
     world.cluster.refuse(PATCH_PV, times=2, error=Forbidden("no", reason="Forbidden"))
@@ -248,7 +231,6 @@ async def test_PV07_a_refused_release_is_tried_again_after_the_back_off():
     assert 2.5 <= world.clock.now() - began <= 3.6  # one second, then two
 
 
-@in_virtual_time
 async def test_PV08_a_volume_of_another_driver_causes_no_request():
     world = await pv_world(finalizers=["kit/hold"])
     async with world.attaching():
@@ -258,7 +240,6 @@ async def test_PV08_a_volume_of_another_driver_causes_no_request():
 
 
 @pytest.mark.parametrize(("migrated_to", "kept"), [pytest.param(None, False, id="PV09"), pytest.param(DRIVER, True, id="PV10")])
-@in_virtual_time
 async def test_a_rolled_back_volume_is_released(migrated_to, kept):
     annotations = {"pv.kubernetes.io/migrated-to": migrated_to} if migrated_to else None
     world = await AttacherWorld().base(source={"gcePersistentDisk": {"pdName": "d"}}, annotations=annotations)
@@ -281,7 +262,6 @@ def work(world: AttacherWorld) -> list[str]:
     return [step for step in world.story if step != LIST]
 
 
-@in_virtual_time
 async def test_RC01_what_the_backend_lost_is_published_once():
     world = await attached_world(a_listing_world())
     world.driver.published["handle1"].clear()
@@ -293,7 +273,6 @@ async def test_RC01_what_the_backend_lost_is_published_once():
     assert 4 <= world.story.count(LIST) <= 6
 
 
-@in_virtual_time
 async def test_RC01_a_failed_repair_keeps_trying_with_back_off_and_stays_attached():
     """The peer forgets it until the next round finds it again."""
     world = await attached_world(a_listing_world(reconcile_sync_s=10_000.0))
@@ -318,7 +297,6 @@ async def replaced_machine() -> AttacherWorld:
     return world
 
 
-@in_virtual_time
 async def test_a_node_that_is_another_machine_by_now_gets_the_volume_and_its_device_is_told():
     world = await replaced_machine()
     async with world.attaching():
@@ -330,7 +308,6 @@ async def test_a_node_that_is_another_machine_by_now_gets_the_volume_and_its_dev
     assert {"nodeID2"} == world.driver.published["handle1"]
 
 
-@in_virtual_time
 async def test_a_crash_after_the_publish_on_the_new_machine_leaves_no_former_device():
     """The next attacher finds it attached and published, and could not see that the device is that of the former machine."""
     world = await replaced_machine()
@@ -346,7 +323,6 @@ async def test_a_crash_after_the_publish_on_the_new_machine_leaves_no_former_dev
     assert [PUBLISH, PUBLISH] == [step for step in world.story if step == PUBLISH]
 
 
-@in_virtual_time
 async def test_a_confirmation_that_was_refused_is_saved_later():
     world = await replaced_machine()
     async with world.attaching():
@@ -362,7 +338,6 @@ async def _published(world: AttacherWorld) -> bool:
     return bool(world.driver.published["handle1"])
 
 
-@in_virtual_time
 async def test_RC02_agreement_causes_no_request():
     world = await attached_world(a_listing_world())
     async with world.attaching():
@@ -370,7 +345,6 @@ async def test_RC02_agreement_causes_no_request():
     assert [] == work(world)
 
 
-@in_virtual_time
 async def test_RC03_what_the_backend_has_too_much_is_unpublished_without_a_write():
     world = await AttacherWorld(ScriptedDriver(controller=LISTS), reconcile_sync_s=10.0).base()
     await world.create(a_va(finalizers=["kit/hold"], annotations={NODE_ID_ANNOTATION: "nodeID1"}))
@@ -381,7 +355,6 @@ async def test_RC03_what_the_backend_has_too_much_is_unpublished_without_a_write
     assert [UNPUBLISH] == work(world)
 
 
-@in_virtual_time
 async def test_RC04_volumes_that_nobody_mentions_are_left_alone():
     world = await a_listing_world().base()
     world.driver.published["stranger"].add("x")
@@ -391,7 +364,6 @@ async def test_RC04_volumes_that_nobody_mentions_are_left_alone():
     assert {"x"} == world.driver.published["stranger"]
 
 
-@in_virtual_time
 async def test_RC05_attachments_of_another_attacher_are_ignored(capsys):
     world = await a_listing_world().base()
     await world.create(an_attached_va(attacher="other"))
@@ -401,7 +373,6 @@ async def test_RC05_attachments_of_another_attacher_are_ignored(capsys):
     assert VA not in capsys.readouterr().err
 
 
-@in_virtual_time
 async def test_RC06_a_page_that_fails_ends_the_round_and_changes_nothing():
     world = await attached_world(a_listing_world(max_entries=1))
     world.driver.published["handle1"].clear()
@@ -417,7 +388,6 @@ async def test_RC06_a_page_that_fails_ends_the_round_and_changes_nothing():
 
 
 @pytest.mark.parametrize("controller", [LISTS[:3], LISTS[:2]], ids=["no-nodes", "neither"])
-@in_virtual_time
 async def test_RC07_a_driver_that_cannot_say_is_not_asked(controller):
     world = await attached_world(AttacherWorld(ScriptedDriver(controller=controller), reconcile_sync_s=1.0))
     async with world.attaching():
@@ -425,7 +395,6 @@ async def test_RC07_a_driver_that_cannot_say_is_not_asked(controller):
     assert [] == world.driver.made(LIST)
 
 
-@in_virtual_time
 async def test_a_repeated_page_token_ends_the_round():
     world = await attached_world(a_listing_world())
     world.driver.published["handle1"].clear()
@@ -440,7 +409,6 @@ async def test_a_repeated_page_token_ends_the_round():
     assert [LIST] * 6 == world.story
 
 
-@in_virtual_time
 async def test_a_volume_without_status_says_nothing():
     world = await attached_world(a_listing_world())
 
@@ -453,7 +421,6 @@ async def test_a_volume_without_status_says_nothing():
     assert [] == world.story
 
 
-@in_virtual_time
 async def test_a_report_that_has_not_changed_does_not_break_the_back_off():
     world = await attached_world(a_listing_world(reconcile_sync_s=1.0, retry_interval_start_s=30.0, resync_s=0.0))
     world.driver.published["handle1"].clear()
@@ -463,7 +430,6 @@ async def test_a_report_that_has_not_changed_does_not_break_the_back_off():
         assert 1 == len(world.driver.made(PUBLISH))
 
 
-@in_virtual_time
 async def test_a_report_from_before_the_publish_is_not_believed():
     """ListVolumes looked before, and answers after the volume was published: nothing is missing."""
     world = await a_listing_world(reconcile_sync_s=10_000.0).base()
@@ -482,7 +448,6 @@ async def test_a_report_from_before_the_publish_is_not_believed():
     assert 1 == len(world.driver.made(PUBLISH))
 
 
-@in_virtual_time
 async def test_a_difference_breaks_the_back_off():
     world = await a_listing_world(reconcile_sync_s=5.0, retry_interval_start_s=100.0).base()
     world.driver.script(PUBLISH, Lose(Code.DEADLINE_EXCEEDED, "lost"))

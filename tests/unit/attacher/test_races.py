@@ -18,6 +18,7 @@ from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 OTHERS = "kit/other"
 LOST = Unreachable("connection reset")
 
@@ -47,10 +48,8 @@ def late_events(world: AttacherWorld, plural: str) -> Late:
     return late
 
 
-@in_virtual_time
-async def test_a_deletion_seen_first_in_an_own_writes_answer_is_acted_upon():
+async def test_a_deletion_seen_first_in_an_own_writes_answer_is_acted_upon(world: AttacherWorld):
     """The event of the deletion brings nothing new any more when it comes, so the answer has to wake the key."""
-    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     gate = world.driver.gate(PUBLISH)
@@ -64,7 +63,6 @@ async def test_a_deletion_seen_first_in_an_own_writes_answer_is_acted_upon():
     assert [*STD_ATTACH, UNPUBLISH, PATCH_VA] == world.story
 
 
-@in_virtual_time
 async def test_a_lost_answer_does_not_leave_the_finalizer_twice():
     world = await AttacherWorld().base(finalizers=[OTHERS])
     late = late_events(world, "persistentvolumes")
@@ -79,7 +77,6 @@ async def test_a_lost_answer_does_not_leave_the_finalizer_twice():
     assert [OTHERS, FINALIZER] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
 
 
-@in_virtual_time
 async def test_two_attachments_at_once_hold_their_volume_once():
     world = await AttacherWorld().base(finalizers=[OTHERS])
     await world.create(a_va(), a_va("pv1-node2", node="node2"), a_va("pv1-node3", node="node3"))
@@ -91,7 +88,6 @@ async def test_two_attachments_at_once_hold_their_volume_once():
     assert [OTHERS, FINALIZER] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
 
 
-@in_virtual_time
 async def test_a_finalizer_that_is_there_twice_is_removed_altogether():
     """external-attacher can leave it so, and takes out one of them: the volume would stay for ever."""
     world = await AttacherWorld().base(finalizers=[FINALIZER, OTHERS, FINALIZER])
@@ -102,10 +98,8 @@ async def test_a_finalizer_that_is_there_twice_is_removed_altogether():
     assert [PATCH_PV] == world.story
 
 
-@in_virtual_time
-async def test_an_error_beside_success_is_cleared():
+async def test_an_error_beside_success_is_cleared(world: AttacherWorld):
     """A try on a cache that had not seen the success leaves its error beside it."""
-    world = await AttacherWorld().base()
     error = {"message": "mock error", "time": DELETED}
     await world.create(an_attached_va(status={"attached": True, "attachError": error, "attachmentMetadata": {"foo": "bar"}}))
     async with world.attaching():
@@ -115,9 +109,7 @@ async def test_an_error_beside_success_is_cleared():
     assert [PATCH_STATUS] == world.story
 
 
-@in_virtual_time
-async def test_a_try_that_raced_with_a_lost_success_leaves_no_error():
-    world = await AttacherWorld().base()
+async def test_a_try_that_raced_with_a_lost_success_leaves_no_error(world: AttacherWorld):
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     world.cluster.refuse(PATCH_STATUS, error=LOST, after=True)
@@ -131,10 +123,8 @@ async def test_a_try_that_raced_with_a_lost_success_leaves_no_error():
     assert "attachError" in world.bodies(PATCH_STATUS)[1]["status"]
 
 
-@in_virtual_time
-async def test_success_beside_an_error_whose_saving_was_not_confirmed_clears_it():
+async def test_success_beside_an_error_whose_saving_was_not_confirmed_clears_it(world: AttacherWorld):
     """The cache does not know of the error, so the patch of the success leaves it; its answer shows it."""
-    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     world.driver.script(PUBLISH, Fail(Code.INTERNAL))
@@ -148,10 +138,8 @@ async def test_success_beside_an_error_whose_saving_was_not_confirmed_clears_it(
     assert {"status": {"attached": True}} == world.bodies(PATCH_STATUS)[1]
 
 
-@in_virtual_time
-async def test_success_and_error_that_are_two_events_end_in_success_alone():
+async def test_success_and_error_that_are_two_events_end_in_success_alone(world: AttacherWorld):
     """Our answers to both were lost. The first event ends the back-off; the second is only an error, and yet worth a look."""
-    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     world.cluster.refuse(PATCH_STATUS, error=LOST, after=True, times=2)
@@ -165,10 +153,8 @@ async def test_success_and_error_that_are_two_events_end_in_success_alone():
     assert va["status"]["attached"]
 
 
-@in_virtual_time
-async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too():
+async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too(world: AttacherWorld):
     """Torn away under the call: what is published then has to be taken back, for which the volume must not be gone."""
-    world = await AttacherWorld().base()
     gate = world.driver.gate(PUBLISH)
     async with world.attaching(a_va()):
         await world.until(lambda: _made(world, PUBLISH))
@@ -181,10 +167,8 @@ async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too():
     assert [UNPUBLISH, PATCH_PV] == world.story[-2:]
 
 
-@in_virtual_time
-async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away():
+async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away(world: AttacherWorld):
     """The answer was lost, so the volume may be published; and nobody is left to detach it."""
-    world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     async with world.attaching(a_va()):
         await world.status(lambda status: "attachError" in status)
@@ -194,10 +178,8 @@ async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away
     assert UNPUBLISH == world.story[-1]
 
 
-@in_virtual_time
-async def test_a_volume_is_kept_until_its_publish_in_doubt_is_taken_back():
+async def test_a_volume_is_kept_until_its_publish_in_doubt_is_taken_back(world: AttacherWorld):
     """Between two tries no call runs; but the volume may be published, and whoever deletes it next would find it in use."""
-    world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE), Fail(Code.UNAVAILABLE))
     async with world.attaching(a_va()):
@@ -212,7 +194,6 @@ async def test_a_volume_is_kept_until_its_publish_in_doubt_is_taken_back():
     assert [UNPUBLISH, PATCH_PV] == world.story[-2:]
 
 
-@in_virtual_time
 async def test_a_single_node_volume_goes_to_no_other_node_until_its_publish_in_doubt_is_taken_back():
     """Its attachment was torn away, so no finalizer tells of it any more; and then the other node gets it at once."""
     world = await AttacherWorld(retry_interval_start_s=10.0).base(modes=["ReadWriteOnce"])
@@ -232,10 +213,8 @@ async def test_a_single_node_volume_goes_to_no_other_node_until_its_publish_in_d
     assert {"nodeID2"} == world.driver.published["handle1"]
 
 
-@in_virtual_time
-async def test_undos_that_fail_do_not_wake_each_other():
+async def test_undos_that_fail_do_not_wake_each_other(world: AttacherWorld):
     """Two nodes of one volume, both torn away and made anew: each name has a back-off, which the failing undo of the other must not end."""
-    world = await AttacherWorld().base()
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
     world.driver.always(PUBLISH, Lose())
     world.driver.always(UNPUBLISH, Wait(0.1, Fail(Code.UNAVAILABLE)))
@@ -250,10 +229,8 @@ async def test_undos_that_fail_do_not_wake_each_other():
     assert 4 <= world.story.count(UNPUBLISH) <= 10
 
 
-@in_virtual_time
-async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_failed():
+async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_failed(world: AttacherWorld):
     """The detach was tried, and did not work: the publish stays unconfirmed until one has."""
-    world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE))
     async with world.attaching(a_va()):
@@ -267,10 +244,8 @@ async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_fail
     assert set() == world.driver.published["handle1"]
 
 
-@in_virtual_time
-async def test_an_undo_leaves_the_volume_to_a_twin_that_holds_it_on_that_node():
+async def test_an_undo_leaves_the_volume_to_a_twin_that_holds_it_on_that_node(world: AttacherWorld):
     """Two attachments of one volume to one node: the publish of one is no different from the other's."""
-    world = await AttacherWorld().base()
     async with world.attaching(a_va("twin")):
         await world.attached("twin")
         gate = world.driver.gate(PUBLISH)
@@ -286,10 +261,8 @@ async def test_an_undo_leaves_the_volume_to_a_twin_that_holds_it_on_that_node():
     assert set() == world.driver.published["handle1"]
 
 
-@in_virtual_time
-async def test_a_mark_that_goes_to_a_later_attachment_of_the_name_is_taken_back():
+async def test_a_mark_that_goes_to_a_later_attachment_of_the_name_is_taken_back(world: AttacherWorld):
     """Torn away and made anew while the watch is late: the answer to the mark is the first sign of it."""
-    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     gate = world.driver.gate(PUBLISH)
     await world.create(a_va())
@@ -308,9 +281,7 @@ async def test_a_mark_that_goes_to_a_later_attachment_of_the_name_is_taken_back(
     assert set() == world.driver.published["handle1"]
 
 
-@in_virtual_time
-async def test_an_undo_outlives_other_attachments_of_the_same_name():
-    world = await AttacherWorld().base()
+async def test_an_undo_outlives_other_attachments_of_the_same_name(world: AttacherWorld):
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.ABORTED))
     async with world.attaching(a_va()):
@@ -324,7 +295,6 @@ async def test_an_undo_outlives_other_attachments_of_the_same_name():
     assert set() == world.driver.published["handle1"]
 
 
-@in_virtual_time
 async def test_an_attachment_that_our_write_found_missing_is_not_worked_on_again():
     """The watch may be far behind; each round would detach once more, and patch what is not there."""
     world = await AttacherWorld(resync_s=10.0).base()
@@ -342,7 +312,6 @@ async def test_an_attachment_that_our_write_found_missing_is_not_worked_on_again
     assert 1 == world.story.count(UNPUBLISH)
 
 
-@in_virtual_time
 async def test_a_claim_whose_answer_was_lost_keeps_the_volume_from_other_nodes():
     """Unknown counts as attached. Else both would be claimed, and once that is seen the lesser name attaches, whatever was published."""
     world = await AttacherWorld().base(modes=["ReadWriteOnce"])

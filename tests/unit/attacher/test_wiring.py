@@ -15,6 +15,7 @@ from tests.support.builders import DRIVER, a_csi_node, a_held_pv, a_secret, a_va
 from tests.support.scripted_driver import RPC, Fail, ScriptedDriver
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 CONTROLLER = csi.PluginCapability.Service.CONTROLLER_SERVICE
 SECRET = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default"}}
 
@@ -53,25 +54,21 @@ async def published(
 
 
 @pytest.mark.parametrize(("controller", "sent"), [((), False), ((RPC.PUBLISH_READONLY,), True)])
-@in_virtual_time
 async def test_AT05_readonly_follows_the_drivers_own_word(controller, sent):
     driver = ScriptedDriver(controller=(RPC.PUBLISH_UNPUBLISH_VOLUME, *controller))
     assert sent is (await published(driver, {"readOnly": True})).readonly
 
 
-@in_virtual_time
 async def test_AT30_the_default_file_system_is_the_flags():
     assert "xfs" == (await published(default_fstype="xfs")).volume_capability.mount.fs_type
 
 
 @pytest.mark.parametrize(("controller", "mode"), [((), 1), ((RPC.SINGLE_NODE_MULTI_WRITER,), 7)])
-@in_virtual_time
 async def test_AT31_the_second_table_follows_the_drivers_own_word(controller, mode):
     driver = ScriptedDriver(controller=(RPC.PUBLISH_UNPUBLISH_VOLUME, *controller))
     assert mode == (await published(driver, {"modes": ["ReadWriteOnce"]})).volume_capability.access_mode.mode
 
 
-@in_virtual_time
 async def test_AT31_modes_that_cannot_be_are_told_and_not_published():
     world = await AttacherWorld().base(modes=["ReadOnlyMany", "ReadWriteOnce"])
     async with world.attaching(a_va()):
@@ -80,7 +77,6 @@ async def test_AT31_modes_that_cannot_be_are_told_and_not_published():
     assert [] == world.driver.made(PUBLISH)
 
 
-@in_virtual_time
 async def test_ME03_calls_for_in_tree_volumes_are_counted_apart():
     registry = CollectorRegistry()
     metrics = CallMetrics(registry)
@@ -99,7 +95,6 @@ async def test_ME03_calls_for_in_tree_volumes_are_counted_apart():
     assert [1.0, 1.0] == counts
 
 
-@in_virtual_time
 async def test_a_secret_is_read_once_for_a_burst_and_again_after_five_seconds():
     world = await AttacherWorld().base(**SECRET)
     await world.create(a_secret(data={"a": "Yg=="}), *(a_held_pv(f"pv-{n}", f"h{n}", **SECRET) for n in range(5)))
@@ -114,7 +109,6 @@ async def test_a_secret_is_read_once_for_a_burst_and_again_after_five_seconds():
     assert 2 == world.story.count(GET_SECRET)
 
 
-@in_virtual_time
 async def test_a_secret_is_read_again_after_a_call_that_failed():
     """It may have been mended because of that very failure."""
     world = await AttacherWorld().base(**SECRET)

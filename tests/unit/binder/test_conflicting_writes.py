@@ -9,8 +9,9 @@ from tests.support.binding import NODE, POD, PV, PVC, HeldWrites, annotations, b
 from tests.support.builders import a_claim
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 
-@in_virtual_time
+
 async def test_B08_the_scheduler_does_not_take_a_volume_that_somebody_took_meanwhile() -> None:
     """A pod's first volume is being written; its second one gets another owner, whose data must not change hands."""
     held = HeldWrites()
@@ -33,7 +34,6 @@ async def test_B08_the_scheduler_does_not_take_a_volume_that_somebody_took_meanw
         assert owner["metadata"]["uid"] == (await world.get(PV, world("large")))["spec"]["claimRef"]["uid"]
 
 
-@in_virtual_time
 async def test_B14_a_claim_that_chose_another_volume_meanwhile_is_not_given_this_one() -> None:
     held = HeldWrites()
     async with binding(held) as (ours, world):
@@ -53,7 +53,6 @@ async def test_B14_a_claim_that_chose_another_volume_meanwhile_is_not_given_this
         assert [] == [one for one in ours.writes(world("large")) if one == "update persistentvolumes"]
 
 
-@in_virtual_time
 async def test_B21_the_scheduler_does_not_overwrite_a_node_that_was_chosen_meanwhile() -> None:
     held = HeldWrites()
     async with binding(held) as (ours, world):
@@ -74,7 +73,6 @@ async def test_B21_the_scheduler_does_not_overwrite_a_node_that_was_chosen_meanw
         assert {two} == {annotations(body).get(SELECTED_NODE) for body in written}
 
 
-@in_virtual_time
 async def test_B21_a_claim_of_the_same_name_gets_no_node_by_mistake() -> None:
     """The claim that the node was chosen for is gone; its namesake wants another pod's node, or none."""
     held = HeldWrites()
@@ -94,7 +92,6 @@ async def test_B21_a_claim_of_the_same_name_gets_no_node_by_mistake() -> None:
         assert {} == annotations(await world.get(PVC, world("second")))
 
 
-@in_virtual_time
 async def test_B08_a_volume_is_not_given_twice_while_a_write_of_ours_to_it_is_under_way() -> None:
     """What the cache is shown meanwhile is told later: the available volumes still have one that is bound by now."""
     held = HeldWrites()

@@ -27,6 +27,7 @@ from tests.support.builders import (
 from tests.support.cluster_world import LateWatch
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
+pytestmark = in_virtual_time
 PUT_PV, PUT_PV_STATUS = "update persistentvolumes", "update persistentvolumes/status"
 PUT_PVC, PUT_PVC_STATUS = "update persistentvolumeclaims", "update persistentvolumeclaims/status"
 BIND = [PUT_PV, PUT_PV_STATUS, PUT_PVC, PUT_PVC_STATUS]
@@ -36,7 +37,6 @@ WITHOUT_SCHEDULER = frozenset(options.PARTS) - {options.SCHEDULER}
 # -- writes
 
 
-@in_virtual_time
 async def test_B05_four_writes() -> None:
     async with binding() as (ours, world):
         await world.available()
@@ -47,7 +47,6 @@ async def test_B05_four_writes() -> None:
         assert BIND == ours.writes(world("claim"), world("pv"))
 
 
-@in_virtual_time
 async def test_B43_writes_of_a_pod_with_a_volume() -> None:
     """Six with the provisioner's own."""
     async with binding() as (ours, world):
@@ -62,7 +61,6 @@ async def test_B43_writes_of_a_pod_with_a_volume() -> None:
         assert ["create pods/binding"] == ours.writes(world("pod"))
 
 
-@in_virtual_time
 async def test_B43_nobody_waits_for_a_second() -> None:
     """Differs from kube-scheduler, which looks once a second: no time passes but that of the test's own looks."""
     async with binding() as (ours, world):
@@ -74,7 +72,6 @@ async def test_B43_nobody_waits_for_a_second() -> None:
         assert ours.clock.now() - before < 0.1
 
 
-@in_virtual_time
 async def test_B17_a_restart_writes_nothing_more() -> None:
     async with binding() as (ours, world):
         await world.make_pair()
@@ -176,7 +173,6 @@ async def _one_more_write(ours: BinderWorld, before: int) -> None:
 # -- classes
 
 
-@in_virtual_time
 async def test_B03_B04_a_default_appears() -> None:
     async with binding() as (ours, world):
         unset = await world.create(a_claim(world("unset"), sc=None))
@@ -188,7 +184,6 @@ async def test_B03_B04_a_default_appears() -> None:
     assert b"retroactive_storageclass_total 1.0" in ours.metrics.render()
 
 
-@in_virtual_time
 async def test_events_are_not_repeated_every_few_seconds() -> None:
     async with binding() as (ours, world):
         await world.make_class()
@@ -204,7 +199,6 @@ async def test_events_are_not_repeated_every_few_seconds() -> None:
 # -- what a cache that is behind must not cost
 
 
-@in_virtual_time
 async def test_B36_a_pod_that_only_the_api_server_knows() -> None:
     async with binding(LateWatch("pods", seconds=5), parts=WITHOUT_SCHEDULER) as (_, world):
         await world.make_pair()
@@ -216,7 +210,6 @@ async def test_B36_a_pod_that_only_the_api_server_knows() -> None:
         await world.gone(PVC, world("claim"))
 
 
-@in_virtual_time
 async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_count() -> None:
     """The pods were listed for another claim; the second one's pod came after that."""
     async with binding(LateWatch("pods", seconds=5), parts=WITHOUT_SCHEDULER) as (_, world):
@@ -231,7 +224,6 @@ async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_
         assert ["kubernetes.io/pvc-protection"] == finalizers(await world.get(PVC, world("second")))
 
 
-@in_virtual_time
 async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
     """The watch of claims is late: the volume must not be released."""
     async with binding(LateWatch("persistentvolumeclaims", seconds=5), parts=WITHOUT_SCHEDULER) as (ours, world):
@@ -242,7 +234,6 @@ async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
         assert ["Bound"] == phases
 
 
-@in_virtual_time
 async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:
     """The watch of classes is late: the volume must not be bound before a pod says where."""
     async with binding(LateWatch("storageclasses", seconds=5)) as (_, world):
@@ -253,7 +244,6 @@ async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:
         assert "" == (await world.get(PVC, world("claim")))["spec"].get("volumeName", "")
 
 
-@in_virtual_time
 async def test_B05_a_class_that_nobody_has_is_asked_for_once() -> None:
     """Classes of hand-made volumes often are but a name."""
     async with binding() as (ours, world):
@@ -261,7 +251,6 @@ async def test_B05_a_class_that_nobody_has_is_asked_for_once() -> None:
         assert 1 == sum(one.short == "get storageclasses" for one in ours.cluster.requests)
 
 
-@in_virtual_time
 async def test_B35_the_event_says_which_pod_holds_the_claim() -> None:
     async with binding() as (_, world):
         await world.make_pair()
@@ -275,7 +264,6 @@ async def test_B35_the_event_says_which_pod_holds_the_claim() -> None:
 # -- other parts
 
 
-@in_virtual_time
 async def test_an_attributes_class_goes_when_nobody_names_it() -> None:
     async with binding() as (_, world):
         name = world("gold")
@@ -288,7 +276,6 @@ async def test_an_attributes_class_goes_when_nobody_names_it() -> None:
         await world.gone(VOLUME_ATTRIBUTES_CLASSES, name)
 
 
-@in_virtual_time
 async def test_B38_an_ephemeral_claim_is_made_again_and_counted() -> None:
     async with binding() as (ours, world):
         await world.make_class()
@@ -299,7 +286,6 @@ async def test_B38_an_ephemeral_claim_is_made_again_and_counted() -> None:
     assert b"ephemeral_volume_controller_create_total 2.0" in ours.metrics.render()
 
 
-@in_virtual_time
 async def test_B57_a_pod_is_scheduled_anew_and_its_node_stays() -> None:
     async with binding(bind_timeout_s=30.0) as (ours, world):
         node = await world.make_node()
@@ -314,7 +300,6 @@ async def test_B57_a_pod_is_scheduled_anew_and_its_node_stays() -> None:
         await world.scheduled(world("pod"), node)
 
 
-@in_virtual_time
 async def test_B44_a_node_that_vanishes_lets_go_of_its_claims() -> None:
     """Differs from kube-scheduler, which leaves the pod pinned to it."""
     async with binding() as (_, world):
@@ -327,7 +312,6 @@ async def test_B44_a_node_that_vanishes_lets_go_of_its_claims() -> None:
         await world.scheduled(world("pod"), two)
 
 
-@in_virtual_time
 async def test_B46_two_pods_do_not_count_on_the_same_room() -> None:
     async with binding() as (_, world):
         node = await world.make_node()
@@ -344,7 +328,6 @@ async def test_B46_two_pods_do_not_count_on_the_same_room() -> None:
         await world.selected(world("two"), node)
 
 
-@in_virtual_time
 async def test_parts_that_are_off_do_nothing() -> None:
     async with binding(parts=frozenset({options.CLAIM_PROTECTION})) as (ours, world):
         await world.create(a_volume(world("pv"), sc=world("sc")))
@@ -356,7 +339,6 @@ async def test_parts_that_are_off_do_nothing() -> None:
         await world.remove(PVC, world("claim"))
 
 
-@in_virtual_time
 async def test_a_kind_that_it_may_not_list_is_named() -> None:
     ours = BinderWorld(Forbids("pods", "nodes"))
     binder = make_binder(ours.runtime, ours.options)
@@ -368,7 +350,6 @@ async def test_a_kind_that_it_may_not_list_is_named() -> None:
         running.cancel()
 
 
-@in_virtual_time
 async def test_an_api_server_may_lack_the_classes_of_attributes_and_get_them_later() -> None:
     """They are v1 since Kubernetes 1.34. All else is bound meanwhile."""
     ours = BinderWorld()
@@ -382,7 +363,6 @@ async def test_an_api_server_may_lack_the_classes_of_attributes_and_get_them_lat
         await world.remove(VOLUME_ATTRIBUTES_CLASSES, "gold")
 
 
-@in_virtual_time
 async def test_drained_it_ends_by_itself() -> None:
     async with binding() as (ours, world):
         await world.available()
@@ -419,7 +399,6 @@ def test_B06_volumes_that_come_late_find_the_claims_that_wait(seed: int) -> None
     run_virtual(main(), seed)
 
 
-@in_virtual_time
 async def test_B06_who_can_not_take_a_volume_does_not_keep_it() -> None:
     """The first claim's writes fail; the volume is the second's."""
     async with binding() as (ours, world):
@@ -431,7 +410,6 @@ async def test_B06_who_can_not_take_a_volume_does_not_keep_it() -> None:
         await world.bound(world("second"), world("pv"))
 
 
-@in_virtual_time
 async def test_B43_a_node_that_a_pod_may_not_have_is_told() -> None:
     """Only where it is sure: after an answer that was lost the pod may be there."""
     ours = BinderWorld()

@@ -9,10 +9,10 @@ from tests.support.binding import PV, PVC, BinderWorld, binding
 from tests.support.builders import a_claim
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 PUT_PVC = "update persistentvolumeclaims"
 
 
-@in_virtual_time
 async def test_metrics_count_claims_and_volumes() -> None:
     async with binding() as (ours, world):
         await world.available()
@@ -27,7 +27,6 @@ async def test_metrics_count_claims_and_volumes() -> None:
     assert 'pv_collector_total_pv_count{plugin_name="kubernetes.io/csi:csi.test",volume_mode="Filesystem"} 1.0' in page
 
 
-@in_virtual_time
 async def test_metrics_count_failures_under_both_names() -> None:
     ours = BinderWorld()
     ours.cluster.refuse(PUT_PVC)
@@ -42,7 +41,6 @@ async def test_metrics_count_failures_under_both_names() -> None:
     assert "volume_operation_total_errors_total" not in page
 
 
-@in_virtual_time
 async def test_metrics_count_attempts_to_schedule() -> None:
     ours = BinderWorld()
     ours.cluster.refuse("create pods/binding", error=ServerError("timed out", code=500))
@@ -71,7 +69,6 @@ async def test_metrics_count_attempts_to_schedule() -> None:
     assert (1, 3) == (attempts("scheduled"), attempts("error")), "a refused bind, a refused write, a choice taken back"
 
 
-@in_virtual_time
 async def test_metrics_time_provisioning_and_deletion() -> None:
     async with binding() as (ours, world):
         await world.make_class()

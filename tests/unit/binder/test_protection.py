@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mooring.controllers.binder.protection.decide import Guard, judge_attributes_class, judge_claim, judge_volume
+from mooring.controllers.binder.protection.decide import Guard, decide_attributes_class, decide_claim, decide_volume
 from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION
 from tests.support.builders import Json, a_claim, a_pod, a_volume, an_ephemeral_volume, typed
 
@@ -46,19 +46,19 @@ CLAIMS: dict[str, tuple[Json, list[Json], Guard]] = {
 
 @pytest.mark.parametrize(("claim", "pods", "expected"), CLAIMS.values(), ids=CLAIMS)
 def test_claims(claim: Json, pods: list[Json], expected: Guard) -> None:
-    assert expected is judge_claim(typed(claim), [typed(pod) for pod in pods], pods_are_fresh=True).guard
+    assert expected is decide_claim(typed(claim), [typed(pod) for pod in pods], pods_are_fresh=True).guard
 
 
 def test_B36_a_cache_that_may_be_behind_lets_nothing_go() -> None:
-    assert Guard.ASK is judge_claim(typed(a_claim(**GOING)), (), pods_are_fresh=False).guard
+    assert Guard.ASK is decide_claim(typed(a_claim(**GOING)), (), pods_are_fresh=False).guard
     user = typed(a_pod("p", "claim", node="n1"))
-    assert Guard.KEEP is judge_claim(typed(a_claim(**GOING)), (user,), pods_are_fresh=False).guard
+    assert Guard.KEEP is decide_claim(typed(a_claim(**GOING)), (user,), pods_are_fresh=False).guard
 
 
 def test_B35_it_is_told_which_pod_holds_the_claim() -> None:
-    judgement = judge_claim(typed(a_claim(**GOING)), (typed(a_pod("p", "claim", node="n1", phase="Failed")),), pods_are_fresh=True)
-    assert judgement.holder_finished
-    assert 'still used by pod "p", which is finished and counts until it is deleted' == str(judgement.because)
+    decision = decide_claim(typed(a_claim(**GOING)), (typed(a_pod("p", "claim", node="n1", phase="Failed")),), pods_are_fresh=True)
+    assert decision.holder_finished
+    assert 'still used by pod "p", which is finished and counts until it is deleted' == str(decision.because)
 
 
 def _pv(phase: str, **meta: Any) -> Json:
@@ -77,12 +77,12 @@ VOLUMES: dict[str, tuple[Json, Guard]] = {
 
 @pytest.mark.parametrize(("pv", "expected"), VOLUMES.values(), ids=VOLUMES)
 def test_volumes(pv: Json, expected: Guard) -> None:
-    assert expected is judge_volume(typed(pv)).guard
+    assert expected is decide_volume(typed(pv)).guard
 
 
 def test_an_attributes_class_stays_while_somebody_names_it() -> None:
     one = {"kind": "VolumeAttributesClass", "metadata": {"name": "gold", **DELETED, "finalizers": [VAC_PROTECTION]}}
-    assert Guard.REMOVE is judge_attributes_class(typed(one), ()).guard
-    assert Guard.KEEP is judge_attributes_class(typed(one), (typed(a_claim()),)).guard
+    assert Guard.REMOVE is decide_attributes_class(typed(one), ()).guard
+    assert Guard.KEEP is decide_attributes_class(typed(one), (typed(a_claim()),)).guard
     free = {"kind": "VolumeAttributesClass", "metadata": {"name": "gold", "finalizers": [VAC_PROTECTION]}}
-    assert Guard.NOTHING is judge_attributes_class(typed(free), ()).guard
+    assert Guard.NOTHING is decide_attributes_class(typed(free), ()).guard

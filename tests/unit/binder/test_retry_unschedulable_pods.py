@@ -10,8 +10,9 @@ from tests.support.binding import POD, PVC, HeldWrites, Tenant, binding
 from tests.support.builders import a_capacity, a_claim, a_csi_driver, a_volume
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
+pytestmark = in_virtual_time
 
-@in_virtual_time
+
 async def test_B41_a_class_that_comes_after_its_pod() -> None:
     async with binding() as (_, world):
         node = await world.make_node()
@@ -52,7 +53,6 @@ async def _room_for_one(world: Tenant) -> str:
     return node
 
 
-@in_virtual_time
 async def test_B46_room_is_free_when_the_chosen_node_is_taken_back() -> None:
     async with binding() as (_, world):
         node = await _room_for_one(world)
@@ -61,7 +61,6 @@ async def test_B46_room_is_free_when_the_chosen_node_is_taken_back() -> None:
         await world.selected(world("two"), node)
 
 
-@in_virtual_time
 async def test_B46_room_is_free_when_the_node_could_not_be_written() -> None:
     held = HeldWrites()
     async with binding(held) as (_, world):
@@ -81,7 +80,6 @@ async def test_B46_room_is_free_when_the_node_could_not_be_written() -> None:
         await world.selected(world("two"), node)
 
 
-@in_virtual_time
 async def test_B56_a_claim_for_one_pod_is_free_when_its_pod_goes_before_it_had_a_node() -> None:
     async with binding() as (_, world):
         node = await world.make_node()
@@ -98,7 +96,6 @@ async def test_B56_a_claim_for_one_pod_is_free_when_its_pod_goes_before_it_had_a
         await world.scheduled(world("two"), node)
 
 
-@in_virtual_time
 async def test_B42_a_volume_is_free_when_its_pod_goes_before_it_was_written() -> None:
     held = HeldWrites()
     async with binding(held) as (_, world):

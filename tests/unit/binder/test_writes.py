@@ -19,8 +19,9 @@ from tests.support.builders import NS, a_claim, a_volume
 from tests.support.cluster_world import LateWatch
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 
-@in_virtual_time
+
 async def test_what_has_changed_since_is_not_written() -> None:
     ours = BinderWorld()
     world = Tenant(ours.users)
@@ -64,7 +65,6 @@ def test_a_volume_is_locked_once_and_its_end_is_told() -> None:
     assert ([unlocked("pv")], False, {}) == (told, locks.is_locked("pv"), locks.taken)
 
 
-@in_virtual_time
 async def test_a_pod_whose_watch_is_late_is_bound_once() -> None:
     async with binding(LateWatch("pods", seconds=1.0), parts=frozenset({options.SCHEDULER})) as (ours, world):
         node = await world.make_node()
@@ -76,7 +76,6 @@ async def test_a_pod_whose_watch_is_late_is_bound_once() -> None:
         assert ["create pods/binding"] == ours.writes(world("pod"))
 
 
-@in_virtual_time
 async def test_a_volume_that_vanishes_while_it_is_bound_leaves_a_claim_that_waits() -> None:
     async with binding() as (_, world):
         await world.create(a_volume(world("pv")))

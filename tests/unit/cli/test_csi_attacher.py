@@ -86,33 +86,6 @@ def test_a_start_above_the_maximum_is_capped():
     assert 5.0 == options("--retry-interval-start=1m", "--retry-interval-max=5s").retry_interval_start_s
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("flag", ["--version", "--help", "--no-such"])
-def test_no_client_is_loaded_to_answer_for_oneself(flag):
-    """Start time and memory are budgets."""
-    heavy = {"grpc", "aiohttp", "msgspec", "google.protobuf", "prometheus_client", "rich"}
-    code = f"import sys; from mooring.cli.csi_attacher import run; run([sys.argv[1]], 'x'); sys.exit({heavy} & sys.modules.keys() or 0)"
-    ended = subprocess.run([sys.executable, "-c", code, flag], capture_output=True, text=True, timeout=30, check=False)
-    assert (0, "") == (ended.returncode, ended.stderr if flag != "--no-such" else ""), ended.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("flags", "code", "text"),
-    [
-        (["--no-such"], 2, "Usage of"),
-        (["--worker-threads=0"], 1, "Option -worker-threads must be greater than zero"),
-        (["--kubeconfig=/nonexistent/file"], 1, "/nonexistent/file"),
-        ([], 1, "give --kubeconfig"),
-    ],
-    ids=["FL03", "ST01", "kubeconfig", "no-cluster"],
-)
-def test_a_start_that_fails_has_its_exit_code_and_says_why(flags, code, text):
-    ended = subprocess.run([*PROGRAM, *flags], capture_output=True, text=True, timeout=30, check=False, env={})
-    assert (code, "") == (ended.returncode, ended.stdout)
-    assert text in ended.stderr
-
-
 KUBECONFIG = """
 apiVersion: v1
 kind: Config

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
 import sys
 
 import pytest
@@ -25,6 +24,7 @@ from tests.support.scripted_driver import RPC
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.sidecar_life import PortsInProcess
 
+pytestmark = in_virtual_time
 PROGRAM = [sys.executable, "-m", "mooring.cli.csi_provisioner"]
 
 # Names and defaults must stay external-provisioner 6.3's.
@@ -134,30 +134,6 @@ def test_what_can_not_be_used_is_said_at_the_start(words, why):
         options(*words)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("flag", ["--version", "--help", "--no-such"])
-def test_no_client_is_loaded_to_answer_for_oneself(flag):
-    heavy = {"grpc", "aiohttp", "msgspec", "google.protobuf", "prometheus_client", "rich"}
-    code = f"import sys; from mooring.cli.csi_provisioner import run; run([sys.argv[1]], 'x'); sys.exit({heavy} & sys.modules.keys() or 0)"
-    ended = subprocess.run([sys.executable, "-c", code, flag], capture_output=True, text=True, timeout=30, check=False)
-    assert (0, "") == (ended.returncode, ended.stderr if flag != "--no-such" else ""), ended.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("flags", "code", "text"),
-    [
-        (["--no-such"], 2, "Usage of"),
-        (["--kubeconfig=/nonexistent/file"], 1, "/nonexistent/file"),
-        (["--master=somewhere"], 1, "must begin with https:// or http://"),
-    ],
-)
-def test_a_start_that_fails_has_its_exit_code_and_says_why(flags, code, text):
-    ended = subprocess.run([*PROGRAM, *flags], capture_output=True, text=True, timeout=30, check=False, env={})
-    assert (code, "") == (ended.returncode, ended.stdout)
-    assert text in ended.stderr
-
-
 @pytest.mark.parametrize("environ", [{}, {"NODE_NAME": ""}])
 def test_the_nodes_name_is_missed_even_before_the_version_is_told(environ, capsys):
     words = ["--node-deployment", "--version"]
@@ -192,7 +168,6 @@ ASK, GET = "serves volumeattributesclasses", "get volumeattributesclasses"
         pytest.param(True, None, [], [ASK, GET], False, id="the kind is there"),
     ],
 )
-@in_virtual_time
 async def test_without_the_kind_attributes_classes_are_passed_over(is_served, error, words, asked, is_made):
     """Only a claim that names one has it looked up: upstream's RBAC manifest gives no right to that."""
     world = Living(AnsweringDriver(controller=(RPC.MODIFY_VOLUME,)))
@@ -222,7 +197,6 @@ class LateDriver(AnsweringDriver):
         return csi.ProbeResponse(ready={"value": len(self.probed_s) > 2})
 
 
-@in_virtual_time
 async def test_P93_a_driver_that_gets_ready_late_is_waited_for():
     driver = LateDriver()
     world = Living(driver)
@@ -232,7 +206,6 @@ async def test_P93_a_driver_that_gets_ready_late_is_waited_for():
     assert [0, 1, 2] == [round(at - driver.probed_s[0], 3) for at in driver.probed_s]
 
 
-@in_virtual_time
 async def test_P92_an_unchanged_driver_that_comes_back_is_carried_on_with():
     """Differs from upstream, which exits; a driver that was replaced ends this process, too (test_life.py)."""
     world = Living()
@@ -247,7 +220,6 @@ async def test_P92_an_unchanged_driver_that_comes_back_is_carried_on_with():
         await world.provisioned("second", wait_s=2)
 
 
-@in_virtual_time
 async def test_P91_the_end_waits_for_the_call_and_stores_its_volume():
     world = Living()
     await world.base()

@@ -18,6 +18,7 @@ from mooring.kube.errors import NotFound, ServerError
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.sidecar_life import SidecarInProcess, SlowWork
 
+pytestmark = in_virtual_time
 WHOLE_EVENTS = dataclasses.replace(EVENTS, struct=dict)
 LOCK = "lock-csi-example-com"
 EPOCH_S = 1_780_000_000.0
@@ -62,7 +63,6 @@ def host(name, **environ):
     return Machine(environ=environ, host_name=lambda: name)
 
 
-@in_virtual_time
 async def test_LE05_the_lease_is_in_the_pods_namespace_with_the_labels():
     server = Server()
     world = server.sidecar("--leader-election-labels=team:storage,tier:gold", machine=host("web.0", POD_NAMESPACE="kube-system"))
@@ -74,7 +74,6 @@ async def test_LE05_the_lease_is_in_the_pods_namespace_with_the_labels():
         assert {"team": "storage", "tier": "gold"} == dict(lease.metadata.labels)
 
 
-@in_virtual_time
 async def test_LE07_the_leader_works_and_the_standby_is_ready_too():
     server = Server()
     first, second = server.sidecar(machine=host("a")), server.sidecar(machine=host("b"), seed=2)
@@ -91,7 +90,6 @@ async def test_LE07_the_leader_works_and_the_standby_is_ready_too():
             assert b'leader_election_master_status{name=""} 0.0' in (await second.asked("/metrics")).body
 
 
-@in_virtual_time
 async def test_C3_two_processes_on_one_host_are_two_candidates():
     server = Server()
     first, second = server.sidecar(machine=host("a")), server.sidecar(machine=host("a"), seed=2)
@@ -100,7 +98,6 @@ async def test_C3_two_processes_on_one_host_are_two_candidates():
         assert 1 == len(first.works) + len(second.works)
 
 
-@in_virtual_time
 async def test_SG_a_leader_that_is_told_to_end_drains_and_hands_over():
     """The Lease is kept until the running call is stored, and then given back at once."""
     server = Server()
@@ -118,7 +115,6 @@ async def test_SG_a_leader_that_is_told_to_end_drains_and_hands_over():
             assert first.task.done()
 
 
-@in_virtual_time
 async def test_leadership_is_told_in_events_of_the_lease():
     server = Server()
     world = server.sidecar(machine=host("a"))
@@ -136,7 +132,6 @@ async def test_leadership_is_told_in_events_of_the_lease():
         assert f"lock-csi.example.com/{holder}" == event["source"]["component"]
 
 
-@in_virtual_time
 async def test_SG_W17_a_standby_that_is_told_to_end_ends_at_once():
     server = Server()
     first, second = server.sidecar(machine=host("a")), server.sidecar(machine=host("b"), seed=2)
@@ -152,7 +147,6 @@ async def test_SG_W17_a_standby_that_is_told_to_end_ends_at_once():
         assert (await server.lease()).spec.holder_identity.startswith("a_")
 
 
-@in_virtual_time
 async def test_LE03_a_leader_that_cannot_renew_stops_and_stands_again():
     """Differs from upstream, which ends the process."""
     server, faults = Server(), Refusing()
@@ -173,7 +167,6 @@ class Exited(Exception):
     """In place of the end of the process."""
 
 
-@in_virtual_time
 async def test_LE03_work_that_outlives_the_lease_ends_the_process(capsys):
     class Stubborn(SlowWork):
         async def run(self):
@@ -209,7 +202,6 @@ async def _outcome(world):
     return outcome.value
 
 
-@in_virtual_time
 async def test_told_to_end_it_ends_also_when_it_loses_the_lease_while_it_drains():
     server, faults = Server(), Refusing()
     first, second = server.sidecar(machine=host("a"), faults=faults), server.sidecar(machine=host("b"), seed=2)

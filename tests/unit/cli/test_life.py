@@ -23,8 +23,9 @@ from tests.support.scripted_driver import ScriptedDriver
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.sidecar_life import SidecarInProcess, SlowWork
 
+pytestmark = in_virtual_time
 
-@in_virtual_time
+
 async def test_the_work_gets_the_driver_as_it_introduced_itself():
     world = SidecarInProcess()
     async with world.living():
@@ -34,7 +35,6 @@ async def test_the_work_gets_the_driver_as_it_introduced_itself():
         assert ["run"] == world.works[0].story
 
 
-@in_virtual_time
 async def test_without_verbosity_the_log_tells_the_driver_and_that_work_begins(capsys):
     """Else a process that waits for its driver looks like one that works."""
     world = SidecarInProcess(connect_s=5)
@@ -46,7 +46,6 @@ async def test_without_verbosity_the_log_tells_the_driver_and_that_work_begins(c
         assert begins.endswith('"Starting" component="csi.example.com"')
 
 
-@in_virtual_time
 async def test_ready_when_driver_and_caches_are():
     work = None
 
@@ -77,7 +76,6 @@ def _answer(reply):
     return reply.status, reply.body
 
 
-@in_virtual_time
 async def test_a_driver_that_never_gets_ready_shows():
     class Unready(ScriptedDriver):
         async def probe(self, request):
@@ -91,7 +89,6 @@ async def test_a_driver_that_never_gets_ready_shows():
         assert [] == world.works
 
 
-@in_virtual_time
 async def test_the_metrics_page_waits_a_moment_for_the_driver():
     """Whoever took an answer of the Go sidecars' page for a sign of readiness goes on working."""
     world = SidecarInProcess(connect_s=5)
@@ -103,7 +100,6 @@ async def test_the_metrics_page_waits_a_moment_for_the_driver():
         assert b'driver_name="csi.example.com"' in page
 
 
-@in_virtual_time
 async def test_SG_the_end_waits_for_a_running_call():
     """What a call changed at the driver is stored before the process ends."""
     world = SidecarInProcess(make=lambda: SlowWork(world.clock, call_s=12))
@@ -116,7 +112,6 @@ async def test_SG_the_end_waits_for_a_running_call():
         assert set() == world.ports.open
 
 
-@in_virtual_time
 async def test_SG_the_end_waits_no_longer_than_the_limit():
     world = SidecarInProcess(make=lambda: SlowWork(world.clock, call_s=500))
     async with world.living():
@@ -126,7 +121,6 @@ async def test_SG_the_end_waits_no_longer_than_the_limit():
         assert world.clock.now() == pytest.approx(DRAIN_S_MAX, abs=0.1)
 
 
-@in_virtual_time
 async def test_SG_work_that_has_not_begun_is_not_waited_for():
     world = SidecarInProcess(make=lambda: SlowWork(world.clock, synced=False))
     async with world.living():
@@ -136,7 +130,6 @@ async def test_SG_work_that_has_not_begun_is_not_waited_for():
         assert world.clock.now() < 0.1
 
 
-@in_virtual_time
 async def test_SG_a_process_that_waits_for_its_driver_ends_at_once():
     world = SidecarInProcess(connect_s=25)
     async with world.living():
@@ -147,7 +140,6 @@ async def test_SG_a_process_that_waits_for_its_driver_ends_at_once():
         assert set() == world.ports.open
 
 
-@in_virtual_time
 async def test_SG_a_life_that_is_over_before_it_begins_touches_nothing():
     world = SidecarInProcess()
     world.life.end()
@@ -156,7 +148,6 @@ async def test_SG_a_life_that_is_over_before_it_begins_touches_nothing():
     assert [] == world.works
 
 
-@in_virtual_time
 async def test_ST05_an_unchanged_driver_that_comes_back_is_carried_on_with():
     """The peer exits at its next call; going on with the same driver is what we do instead."""
     world = SidecarInProcess()
@@ -169,7 +160,6 @@ async def test_ST05_an_unchanged_driver_that_comes_back_is_carried_on_with():
         assert 200 == (await world.asked("/readyz")).status
 
 
-@in_virtual_time
 async def test_CO06_a_driver_that_was_replaced_ends_the_life():
     world = SidecarInProcess()
 
@@ -187,7 +177,6 @@ async def test_CO06_a_driver_that_was_replaced_ends_the_life():
     assert set() == world.ports.open
 
 
-@in_virtual_time
 async def test_CO06_on_request_every_loss_ends_the_life():
     world = SidecarInProcess("--exit-on-lost-connection")
 
@@ -207,7 +196,6 @@ async def ended(world):
         await world.life.run()
 
 
-@in_virtual_time
 async def test_ST02_a_driver_that_gets_ready_late_is_waited_for():
     probes = []
 
@@ -227,7 +215,6 @@ async def test_ST02_a_driver_that_gets_ready_late_is_waited_for():
         assert ["run"] == world.works[0].story
 
 
-@in_virtual_time
 async def test_CP02_ST03_a_driver_without_a_name_is_refused():
     world = SidecarInProcess(plugin=ScriptedDriver(""))
     with pytest.raises(ConfigError, match="driver name is empty") as caught:
@@ -236,7 +223,6 @@ async def test_CP02_ST03_a_driver_without_a_name_is_refused():
     assert [] == world.works
 
 
-@in_virtual_time
 async def test_ST03_a_name_that_takes_longer_than_a_second_is_asked_for_again_and_in_the_end_given_up():
     """The peer gives up at the first time-out; a driver that is slow at boot would loop for minutes."""
 
@@ -254,7 +240,6 @@ async def test_ST03_a_name_that_takes_longer_than_a_second_is_asked_for_again_an
     assert [] == world.works
 
 
-@in_virtual_time
 async def test_a_driver_that_refuses_its_capabilities_is_said_so():
     class Refusing(ScriptedDriver):
         async def controller_get_capabilities(self, request):
@@ -265,7 +250,6 @@ async def test_a_driver_that_refuses_its_capabilities_is_said_so():
         await ended(world)
 
 
-@in_virtual_time
 async def test_an_error_of_the_work_is_the_lifes_error():
     world = SidecarInProcess(make=lambda: SlowWork(world.clock, fail=ZeroDivisionError("a bug")))
     with pytest.raises(ZeroDivisionError, match="a bug"):
@@ -273,7 +257,6 @@ async def test_an_error_of_the_work_is_the_lifes_error():
     assert set() == world.ports.open
 
 
-@in_virtual_time
 async def test_work_that_ends_by_itself_is_a_bug():
     class Lazy(SlowWork):
         async def run(self):
@@ -284,7 +267,6 @@ async def test_work_that_ends_by_itself_is_a_bug():
         await ended(world)
 
 
-@in_virtual_time
 async def test_a_life_that_may_not_stand_for_election_is_not_ready():
     """A rollout without the right to the Lease must not look good; who stands by for another is ready."""
     clock = LoopClock()

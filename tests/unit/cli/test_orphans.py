@@ -15,8 +15,9 @@ from mooring.why.facts import CannotLook
 from tests.support.orphaned import Listing, OrphansWorld
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 
-@in_virtual_time
+
 async def test_where_everything_has_its_place_the_exit_code_is_0():
     world = OrphansWorld(Listing("h1"))
     await world.own("pv1", "h1")
@@ -24,7 +25,6 @@ async def test_where_everything_has_its_place_the_exit_code_is_0():
     assert "csi.test: 1 volume, 0 leaked, 0 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful\n" == world.out.getvalue()
 
 
-@in_virtual_time
 async def test_what_is_found_is_shown_and_stays():
     world = OrphansWorld(Listing("h1", "h2", "h3", "h4", "h5"))
     await world.own("pv1", "h1")
@@ -35,7 +35,6 @@ async def test_what_is_found_is_shown_and_stays():
     assert 5 == len(world.driver.volumes)
 
 
-@in_virtual_time
 async def test_deleting_asks_waits_and_looks_again():
     world = OrphansWorld(Listing("h1", "h2", "h3"))
     await world.own("pv1", "h1")
@@ -59,7 +58,6 @@ async def a_world(*leaked: str) -> OrphansWorld:
     return world
 
 
-@in_virtual_time
 async def test_all_that_had_leaked_is_gone_and_the_exit_code_is_0():
     world = await a_world("h2")
     assert CLEAN == await world.run(delete=True, yes=True, prefix="h", older_than_s=0.0)
@@ -68,14 +66,12 @@ async def test_all_that_had_leaked_is_gone_and_the_exit_code_is_0():
     assert "csi.test: 1 volume, 0 leaked, 0 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful; 1 deleted\n" in world.out.getvalue()
 
 
-@in_virtual_time
 async def test_another_word_than_the_drivers_name_deletes_nothing():
     world = await a_world("h2")
     assert CANNOT == await world.run("yes\n", delete=True)
     assert {"h2", "kept"} == set(world.driver.volumes)
 
 
-@in_virtual_time
 async def test_who_says_no_still_gets_the_report():
     world = await a_world("h2")
     assert CANNOT == await world.run("no\n", delete=True, output="json")
@@ -83,7 +79,6 @@ async def test_who_says_no_still_gets_the_report():
     assert "  h2  1Gi\n1 volume of csi.test with all that is in it; " in world.err.getvalue()
 
 
-@in_virtual_time
 async def test_when_nothing_may_be_deleted_it_says_what_to_do_first():
     world = await a_world("h2")
     for name in ("a", "b"):
@@ -96,7 +91,6 @@ async def test_when_nothing_may_be_deleted_it_says_what_to_do_first():
     ]
 
 
-@in_virtual_time
 async def test_when_nothing_has_leaked_nothing_is_asked():
     world = await a_world()
     assert CLEAN == await world.run(delete=True)
@@ -108,7 +102,6 @@ def test_the_help_has_the_exit_codes(capsys: pytest.CaptureFixture[str]):
     assert "3 something is left" in capsys.readouterr().out.replace("\n", " ")
 
 
-@in_virtual_time
 async def test_a_volume_that_can_not_be_deleted_is_told_and_the_others_go():
     world = await a_world("h1", "h2", "h3")
     world.driver.broken = {"h2"}
@@ -118,7 +111,6 @@ async def test_a_volume_that_can_not_be_deleted_is_told_and_the_others_go():
     assert [None, "rpc error: code = Internal desc = stuck", None] == problems
 
 
-@in_virtual_time
 async def test_what_finds_its_object_while_another_is_deleted_stays():
     """One deletion may take a minute."""
     world = await a_world("h1", "h2")
@@ -134,7 +126,6 @@ async def test_what_finds_its_object_while_another_is_deleted_stays():
     assert {"h2", "kept"} == set(world.driver.volumes)
 
 
-@in_virtual_time
 async def test_quick_deletions_share_a_look():
     world = await a_world(*(f"h{number}" for number in range(100)))
     world.driver.delete_s = 0.1
@@ -142,7 +133,6 @@ async def test_quick_deletions_share_a_look():
     assert 6 >= world.driver.list_count
 
 
-@in_virtual_time
 async def test_what_was_deleted_is_shown_when_the_next_look_fails():
     world = await a_world("h1", "h2")
     world.driver.delete_s = 10.0
@@ -159,21 +149,18 @@ async def test_what_was_deleted_is_shown_when_the_next_look_fails():
     assert {"h1": True, "h2": None} == shown
 
 
-@in_virtual_time
 async def test_only_the_volumes_that_are_named_go():
     world = await a_world("h1", "h2", "h3")
     assert LEFT == await world.run(delete=True, yes=True, volume="h1,h3", older_than_s=0.0)
     assert {"h2", "kept"} == set(world.driver.volumes)
 
 
-@in_virtual_time
 async def test_a_named_volume_that_has_its_object_is_refused():
     world = await a_world()
     with pytest.raises(ConfigError, match="kept is not deleted: it is no orphan"):
         await world.run(delete=True, yes=True, volume="kept")
 
 
-@in_virtual_time
 @pytest.mark.parametrize(
     ("flags", "remedy"),
     [
@@ -190,14 +177,12 @@ async def test_a_cluster_without_the_drivers_volumes_may_be_the_wrong_one(flags:
     assert {"h1"} == set(world.driver.volumes)
 
 
-@in_virtual_time
 async def test_the_last_volume_of_a_driver_goes_by_its_name_after_a_question():
     world = OrphansWorld(Listing("h1"))
     assert CLEAN == await world.run("csi.test\n", delete=True, volume="h1", older_than_s=0.0)
     assert {} == world.driver.volumes
 
 
-@in_virtual_time
 async def test_what_a_provisioner_has_begun_is_not_touched():
     world = await a_world("vol-pvc-1", "opaque")
     await world.begin("pvc-1")
@@ -209,7 +194,6 @@ async def test_what_a_provisioner_has_begun_is_not_touched():
     assert {"opaque", "kept"} == set(world.driver.volumes)
 
 
-@in_virtual_time
 async def test_a_journal_that_can_not_be_read_stops_it():
     """It may name what looks leaked."""
     world = OrphansWorld(Listing("opaque"))
@@ -218,7 +202,6 @@ async def test_a_journal_that_can_not_be_read_stops_it():
         await world.run()
 
 
-@in_virtual_time
 async def test_a_driver_that_does_not_list_can_not_be_asked():
     with pytest.raises(ConfigError, match="LIST_VOLUMES"):
         await OrphansWorld(Listing(lists=False)).run()

@@ -16,6 +16,7 @@ from tests.support.builders import a_csi_driver
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 NAME = "csi.test"
 
 
@@ -30,7 +31,6 @@ async def running(world: ClusterWorld, registration: ClusterRegistration) -> Asy
         yield
 
 
-@in_virtual_time
 @pytest.mark.parametrize(("attaches", "pod_info"), [(True, True), (True, False), (False, True), (False, False)])
 async def test_CDR1_the_object_is_made_as_v1(attaches: bool, pod_info: bool) -> None:
     world = ClusterWorld()
@@ -41,7 +41,6 @@ async def test_CDR1_the_object_is_made_as_v1(attaches: bool, pod_info: bool) -> 
     assert (attaches, pod_info) == (made["spec"]["attachRequired"], made["spec"]["podInfoOnMount"])
 
 
-@in_virtual_time
 async def test_CDR1_an_object_that_is_there_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
     world = ClusterWorld()
     before = await world.create(a_csi_driver(NAME, labels={"by": "hand"}, attachRequired=True, podInfoOnMount=True))
@@ -51,7 +50,6 @@ async def test_CDR1_an_object_that_is_there_is_left_alone(capsys: pytest.Capture
     assert "differs" not in capsys.readouterr().err
 
 
-@in_virtual_time
 async def test_CDR1_one_that_differs_is_named_once_and_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     world = ClusterWorld()
     before = await world.create(a_csi_driver(NAME, attachRequired=False, podInfoOnMount=True))
@@ -62,7 +60,6 @@ async def test_CDR1_one_that_differs_is_named_once_and_never_overwritten(capsys:
     assert {"create csidrivers", "get csidrivers"} == set(world.story)
 
 
-@in_virtual_time
 async def test_CDR1_without_the_right_to_read_it_is_said_so_once(capsys: pytest.CaptureFixture[str]) -> None:
     """The manifests of old give create and delete alone."""
     world = ClusterWorld()
@@ -73,7 +70,6 @@ async def test_CDR1_without_the_right_to_read_it_is_said_so_once(capsys: pytest.
     assert 1 == capsys.readouterr().err.count("no get")
 
 
-@in_virtual_time
 async def test_CDR1_it_is_made_again_within_two_minutes() -> None:
     world = ClusterWorld()
     async with running(world, a_registration(world)):
@@ -84,7 +80,6 @@ async def test_CDR1_it_is_made_again_within_two_minutes() -> None:
         assert await world.find(CSI_DRIVERS, NAME) is not None
 
 
-@in_virtual_time
 async def test_CDR1_a_conflict_is_sent_again_soon() -> None:
     world = ClusterWorld()
     world.cluster.refuse("create csidrivers", times=3, error=Conflict("moved"))
@@ -92,7 +87,6 @@ async def test_CDR1_a_conflict_is_sent_again_soon() -> None:
         assert await world.find(CSI_DRIVERS, NAME) is not None
 
 
-@in_virtual_time
 @pytest.mark.parametrize(
     "error", [Forbidden("no create"), ServerError("starting"), Conflict("always")], ids=lambda error: type(error).__name__
 )
@@ -106,7 +100,6 @@ async def test_CDR1_a_refusal_is_logged_and_asked_again(capsys: pytest.CaptureFi
         assert await world.find(CSI_DRIVERS, NAME) is not None
 
 
-@in_virtual_time
 async def test_CDR1_the_object_is_removed_on_demand_and_may_be_gone() -> None:
     world = ClusterWorld()
     registration = a_registration(world)

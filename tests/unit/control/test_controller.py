@@ -22,6 +22,7 @@ from mooring.kube.errors import Conflict
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster
 
+pytestmark = in_virtual_time
 BACK_OFF = BackOff(1.0, 8.0, jitter=0.0)
 
 
@@ -77,7 +78,6 @@ async def working(reconcile, *keys: str, workers: int = 2):
 SETTLED = Result("settled")
 
 
-@in_virtual_time
 async def test_a_failure_waits_for_its_back_off_and_success_ends_it():
     reconcile = Reconciler(Retry("no"), Retry("no"), SETTLED, Retry("no"), SETTLED)
     async with working(reconcile, "a") as controller:
@@ -88,7 +88,6 @@ async def test_a_failure_waits_for_its_back_off_and_success_ends_it():
     assert [0, 1, 3, 5, 6] == reconcile.times
 
 
-@in_virtual_time
 async def test_a_refusal_by_the_api_server_is_a_failure(caplog):
     reconcile = Reconciler(Conflict("taken"), SETTLED)
     async with working(reconcile, "a"):
@@ -96,7 +95,6 @@ async def test_a_refusal_by_the_api_server_is_a_failure(caplog):
     assert [0, 1] == reconcile.times
 
 
-@in_virtual_time
 async def test_a_bug_is_a_failure_of_its_key_alone():
     reconcile = Reconciler(ZeroDivisionError(), SETTLED)
     async with working(reconcile, "a", "b", workers=1):
@@ -104,7 +102,6 @@ async def test_a_bug_is_a_failure_of_its_key_alone():
     assert [(0, "a"), (0, "b"), (1, "a")] == reconcile.seen
 
 
-@in_virtual_time
 async def test_a_topic_that_heals_ends_the_back_off():
     reconcile = Reconciler(Retry("no", heals=["volume/1"]), SETTLED)
     async with working(reconcile, "a") as controller:
@@ -116,7 +113,6 @@ async def test_a_topic_that_heals_ends_the_back_off():
     assert [0, 0.6] == pytest.approx(reconcile.times)
 
 
-@in_virtual_time
 async def test_a_parked_key_costs_nothing_until_its_topic_is_told():
     reconcile = Reconciler(Result("waiting", waits_for=frozenset({"volume/1"})), SETTLED)
     async with working(reconcile, "a") as controller:
@@ -128,7 +124,6 @@ async def test_a_parked_key_costs_nothing_until_its_topic_is_told():
     assert [0, 10_000] == reconcile.times
 
 
-@in_virtual_time
 @pytest.mark.parametrize("outcome", [Result("waiting", waits_for=frozenset({"volume/1"})), Retry("no", heals=["volume/1"])])
 async def test_what_is_told_between_judgement_and_parking_is_not_lost(outcome):
     reconcile = Reconciler(outcome, SETTLED)
@@ -140,7 +135,6 @@ async def test_what_is_told_between_judgement_and_parking_is_not_lost(outcome):
     assert [0, 0.1] == pytest.approx(reconcile.times)
 
 
-@in_virtual_time
 async def test_a_key_is_looked_at_again_after_the_time_that_its_result_names():
     reconcile = Reconciler(Result("resting", after_s=7), SETTLED)
     async with working(reconcile, "a"):
@@ -148,7 +142,6 @@ async def test_a_key_is_looked_at_again_after_the_time_that_its_result_names():
     assert [0, 7] == reconcile.times
 
 
-@in_virtual_time
 async def test_more_to_decide_is_decided_at_once_and_lets_others_in_between():
     reconcile = Reconciler(Result("step", again=True))
     a_controller(reconcile, workers=1)
@@ -165,7 +158,6 @@ async def test_more_to_decide_is_decided_at_once_and_lets_others_in_between():
     assert set(order[STEPS_MAX + 1 :]) == {"a"}
 
 
-@in_virtual_time
 async def test_what_stays_stale_is_not_tried_at_full_speed():
     reconcile = Reconciler(Stale("moved"))
     async with working(reconcile, "a"):
@@ -173,7 +165,6 @@ async def test_what_stays_stale_is_not_tried_at_full_speed():
     assert [0] * STEPS_MAX + [1] * STEPS_MAX == reconcile.times
 
 
-@in_virtual_time
 async def test_retry_now_ends_the_back_off_of_those_that_failed_and_of_nobody_else():
     outcomes = {"bad": Retry("no"), "good": SETTLED}
     seen: list[str] = []
@@ -194,7 +185,6 @@ async def test_retry_now_ends_the_back_off_of_those_that_failed_and_of_nobody_el
     assert ["bad", "good", "bad"] == seen
 
 
-@in_virtual_time
 async def test_a_result_may_keep_the_failures_before_it():
     reconcile = Reconciler(Retry("no"), Result("resting", keeps_backoff=True), SETTLED)
     async with working(reconcile, "a") as controller:
@@ -205,7 +195,6 @@ async def test_a_result_may_keep_the_failures_before_it():
         assert 0 == controller.failures("a")
 
 
-@in_virtual_time
 async def test_draining_lets_the_work_in_hand_end_and_takes_no_more():
     reconcile = Reconciler(Result("settled", after_s=0.5))
     reconcile.takes_s = 1.0
@@ -221,7 +210,6 @@ async def test_draining_lets_the_work_in_hand_end_and_takes_no_more():
     assert [(0, "a")] == reconcile.seen
 
 
-@in_virtual_time
 async def test_a_forgotten_key_has_no_past():
     reconcile = Reconciler(Retry("no", heals=["x"]))
     async with working(reconcile, "a") as controller:
@@ -259,7 +247,6 @@ def a_plane() -> Plane:
     return Plane(cluster, Manager(caches, controller), seen)
 
 
-@in_virtual_time
 async def test_a_manager_fills_its_caches_works_and_ends_when_drained():
     plane = a_plane()
     plane.cluster.put(NODES, "n1")
@@ -287,7 +274,6 @@ async def test_a_manager_fills_its_caches_works_and_ends_when_drained():
     assert not plane.manager.has_synced
 
 
-@in_virtual_time
 async def test_one_kind_is_watched_once_for_all_its_readers_and_keeps_what_each_needs():
     cluster = FakeCluster()
     caches = Caches(a_runtime(cluster))
@@ -316,7 +302,6 @@ async def test_one_kind_is_watched_once_for_all_its_readers_and_keeps_what_each_
     assert 1 == sum(request.verb == "watch" for request in cluster.requests)
 
 
-@in_virtual_time
 async def test_an_index_of_one_name_is_one_function():
     caches = Caches(a_runtime())
     caches.of(NODES, indexes={"zone": lambda node: ("a",)})
@@ -324,7 +309,6 @@ async def test_an_index_of_one_name_is_one_function():
         caches.of(NODES, indexes={"zone": lambda node: ("b",)})
 
 
-@in_virtual_time
 async def test_the_very_thing_that_was_waited_for_begins_the_back_off_anew():
     reconcile = Reconciler(Retry("no", heals={"some", "this"}))
     async with working(reconcile, "a") as controller:
@@ -338,7 +322,6 @@ async def test_the_very_thing_that_was_waited_for_begins_the_back_off_anew():
         assert 1 == controller.failures("a")
 
 
-@in_virtual_time
 async def test_what_another_controller_came_to_counts_as_if_it_was_reconciled_here(caplog):
     reconcile = Reconciler(SETTLED)
     controller = Controller(a_runtime(), "test", reconcile, workers=1, backoff=BACK_OFF, about=lambda key: {"Letter": key})

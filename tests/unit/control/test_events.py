@@ -19,6 +19,7 @@ from mooring.kube.errors import Forbidden, ServerError
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 
+pytestmark = in_virtual_time
 EPOCH_S = 1_800_000_000
 POD = ObjectReference(api_version="v1", kind="Pod", namespace="ns", name="web-0", uid="u1", resource_version="7")
 PV = ObjectReference(api_version="v1", kind="PersistentVolume", name="pv1", uid="u2")
@@ -38,7 +39,6 @@ def events_of(cluster: FakeCluster) -> list[dict[str, Any]]:
     return [obj for (plural, _, _), obj in cluster.objects.items() if plural == "events"]
 
 
-@in_virtual_time
 async def test_an_event_has_all_that_clients_show():
     async with recording() as (cluster, recorder):
         await asyncio.sleep(60)
@@ -81,7 +81,6 @@ class Reviewing(FakeCluster):
         return {**body, "status": {"allowed": asked["verb"] in self.allowed}}
 
 
-@in_virtual_time
 async def test_who_asks_first_sends_what_it_has_a_right_to():
     """Nothing is refused, and a right that comes later counts."""
     cluster = Reviewing()
@@ -102,7 +101,6 @@ async def test_who_asks_first_sends_what_it_has_a_right_to():
         assert ["create", "patch", "patch"] == await sent(), "nobody can tell: it is tried"
 
 
-@in_virtual_time
 async def test_events_of_objects_without_a_namespace_are_in_default():
     async with recording() as (cluster, recorder):
         recorder.event(PV, "Normal", "Fine", "all is well")
@@ -110,7 +108,6 @@ async def test_events_of_objects_without_a_namespace_are_in_default():
     assert next(iter(cluster.objects))[:2] == ("events", "default")
 
 
-@in_virtual_time
 async def test_the_same_again_is_counted_up_by_a_patch():
     async with recording() as (cluster, recorder):
         for version in ("7", "8", "9"):
@@ -128,7 +125,6 @@ async def test_the_same_again_is_counted_up_by_a_patch():
     assert patches[-1].body == {"count": 3, "lastTimestamp": "2027-01-15T08:00:20Z", "message": "the node is gone"}
 
 
-@in_virtual_time
 async def test_an_event_whose_time_was_over_is_made_again_with_its_count():
     async with recording() as (cluster, recorder):
         recorder.event(POD, "Normal", "A", "x")
@@ -142,7 +138,6 @@ async def test_an_event_whose_time_was_over_is_made_again_with_its_count():
     assert event["metadata"]["name"] != name
 
 
-@in_virtual_time
 async def test_names_differ_even_in_the_same_instant():
     async with recording() as (cluster, recorder):
         for reason in "ABC":
@@ -151,7 +146,6 @@ async def test_names_differ_even_in_the_same_instant():
     assert len(events_of(cluster)) == 3
 
 
-@in_virtual_time
 async def test_the_tenth_similar_event_is_combined_with_those_after_it():
     async with recording() as (cluster, recorder):
         for number in range(12):
@@ -162,7 +156,6 @@ async def test_the_tenth_similar_event_is_combined_with_those_after_it():
     assert events[-1]["count"] == 3
 
 
-@in_virtual_time
 async def test_after_ten_minutes_of_silence_similar_events_stand_alone_again():
     async with recording() as (cluster, recorder):
         for number in range(9):
@@ -173,7 +166,6 @@ async def test_after_ten_minutes_of_silence_similar_events_stand_alone_again():
     assert events_of(cluster)[-1]["message"] == "try 9"
 
 
-@in_virtual_time
 async def test_one_object_may_not_flood_the_server_and_others_are_not_held_back():
     async with recording() as (cluster, recorder):
         for number in range(100):
@@ -188,7 +180,6 @@ async def test_one_object_may_not_flood_the_server_and_others_are_not_held_back(
     assert len(events_of(cluster)) == BURST + 2
 
 
-@in_virtual_time
 async def test_spam_is_counted_once_its_event_is_sent_again():
     async with recording() as (cluster, recorder):
         for _ in range(40):
@@ -201,7 +192,6 @@ async def test_spam_is_counted_once_its_event_is_sent_again():
     assert events_of(cluster)[0]["count"] == 41
 
 
-@in_virtual_time
 async def test_an_event_that_did_not_reach_the_server_is_tried_every_ten_seconds():
     cluster = FakeCluster()
     cluster.fail("create", lost(), times=11)
@@ -215,7 +205,6 @@ async def test_an_event_that_did_not_reach_the_server_is_tried_every_ten_seconds
     assert [later - earlier for earlier, later in itertools.pairwise(times[1:])] == pytest.approx([10] * 10, abs=0.01)
 
 
-@in_virtual_time
 async def test_after_twelve_tries_an_event_is_given_up(capsys: pytest.CaptureFixture[str]):
     cluster = FakeCluster()
     cluster.fail("create", lost(), times=12)
@@ -227,7 +216,6 @@ async def test_after_twelve_tries_an_event_is_given_up(capsys: pytest.CaptureFix
     assert "Failed to send an event" in capsys.readouterr().err
 
 
-@in_virtual_time
 @pytest.mark.parametrize("error", [Forbidden("events is forbidden"), ServerError("boom")])
 async def test_what_the_server_refused_is_not_tried_again(error: Exception, capsys: pytest.CaptureFixture[str]):
     cluster = FakeCluster()
@@ -239,7 +227,6 @@ async def test_what_the_server_refused_is_not_tried_again(error: Exception, caps
     assert str(error) in capsys.readouterr().err
 
 
-@in_virtual_time
 async def test_a_lost_answer_makes_no_second_event():
     cluster = FakeCluster()
     cluster.fail("create", lost(), late=True)
@@ -252,7 +239,6 @@ async def test_a_lost_answer_makes_no_second_event():
     assert event["count"] == 2
 
 
-@in_virtual_time
 async def test_a_request_that_hangs_is_given_up():
     cluster = FakeCluster()
     cluster.fail("create", None, delay_s=10_000)
@@ -262,7 +248,6 @@ async def test_a_request_that_hangs_is_given_up():
     assert len(events_of(cluster)) == 1
 
 
-@in_virtual_time
 async def test_the_caller_never_waits_and_what_is_too_much_is_dropped_and_counted(capsys: pytest.CaptureFixture[str]):
     cluster = FakeCluster()
     cluster.fail("create", None, delay_s=50)
@@ -277,7 +262,6 @@ async def test_the_caller_never_waits_and_what_is_too_much_is_dropped_and_counte
     assert "dropped=50" in output
 
 
-@in_virtual_time
 async def test_draining_is_bounded():
     cluster = FakeCluster()
     cluster.fail("create", lost(), times=100)
@@ -287,7 +271,6 @@ async def test_draining_is_bounded():
         assert asyncio.get_running_loop().time() == pytest.approx(3)
 
 
-@in_virtual_time
 async def test_long_messages_are_cut():
     async with recording() as (cluster, recorder):
         recorder.event(POD, "Normal", "A", "ä" * 2000)

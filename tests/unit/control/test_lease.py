@@ -18,6 +18,7 @@ from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster
 from tests.unit.kube.wire import Wire
 
+pytestmark = in_virtual_time
 WHOLE = LEASES.whole()
 
 
@@ -105,7 +106,6 @@ async def until(condition, limit_s: float = 100.0) -> float:  # type: ignore[no-
     return now() - began
 
 
-@in_virtual_time
 async def test_the_first_candidate_creates_the_lease_and_works():
     async with election("a", labels={"team": "storage"}) as (cluster, (a,)):
         assert a.works
@@ -120,7 +120,6 @@ async def test_the_first_candidate_creates_the_lease_and_works():
         assert event[0].uid
 
 
-@in_virtual_time
 async def test_a_leader_renews_each_retry_period_by_put_alone():
     async with election("a") as (cluster, (a,)):
         acquired = spec_of(cluster)["acquireTime"]
@@ -132,7 +131,6 @@ async def test_a_leader_renews_each_retry_period_by_put_alone():
         assert a.gauge("leader_election_slowpath_total") == 0
 
 
-@in_virtual_time
 async def test_LE02_a_standby_does_nothing_and_writes_nothing():
     async with election("a", "bb") as (_, (_, b)):
         await asyncio.sleep(600)
@@ -143,7 +141,6 @@ async def test_LE02_a_standby_does_nothing_and_writes_nothing():
         assert b.events == []
 
 
-@in_virtual_time
 async def test_a_standby_polls_as_seldom_as_upstreams():
     async with election("a", "bb") as (cluster, _):
         cluster.requests.clear()
@@ -151,7 +148,6 @@ async def test_a_standby_polls_as_seldom_as_upstreams():
         assert 1000 / 11 <= len(cluster.asked("get")) <= 1000 / 5
 
 
-@in_virtual_time
 async def test_LE02_the_standby_takes_over_once_the_lease_of_a_killed_leader_ran_out():
     async with election("a", "bb") as (cluster, (a, b)):
         await asyncio.sleep(60)
@@ -164,7 +160,6 @@ async def test_LE02_the_standby_takes_over_once_the_lease_of_a_killed_leader_ran
         assert spec_of(cluster)["leaseTransitions"] == 1
 
 
-@in_virtual_time
 async def test_LE02_without_a_watch_the_takeover_takes_no_longer_than_upstreams():
     async with election("a") as (cluster, (a,)):
         cluster.fail("watch", Forbidden("leases is forbidden"), times=1000)
@@ -179,7 +174,6 @@ async def test_LE02_without_a_watch_the_takeover_takes_no_longer_than_upstreams(
         await b.stop()
 
 
-@in_virtual_time
 async def test_clocks_that_are_hours_apart_change_nothing():
     """Expiry counts from when we saw the record change, on our own clock."""
     cluster = FakeCluster()
@@ -196,7 +190,6 @@ async def test_clocks_that_are_hours_apart_change_nothing():
     await b.stop()
 
 
-@in_virtual_time
 async def test_LE03_a_leader_that_cannot_renew_stops_in_time_and_stands_again():
     """M: it lives on as a standby. Upstream's exits 1."""
     async with election("a") as (cluster, (a,)):
@@ -217,7 +210,6 @@ async def test_LE03_a_leader_that_cannot_renew_stops_in_time_and_stands_again():
         assert spec_of(cluster)["leaseTransitions"] == 0
 
 
-@in_virtual_time
 async def test_one_failed_renewal_is_tried_again_soon_with_a_read_first():
     async with election("a") as (cluster, (a,)):
         await asyncio.sleep(2)
@@ -229,7 +221,6 @@ async def test_one_failed_renewal_is_tried_again_soon_with_a_read_first():
         assert a.gauge("leader_election_slowpath_total") == 2
 
 
-@in_virtual_time
 async def test_a_request_that_hangs_is_not_the_last_one():
     async with election("a") as (cluster, (a,)):
         await asyncio.sleep(2)
@@ -239,7 +230,6 @@ async def test_a_request_that_hangs_is_not_the_last_one():
         assert [message for *_, message in a.events] == ["a became leader"]
 
 
-@in_virtual_time
 async def test_a_renewal_counts_from_when_it_was_sent_not_from_its_late_answer():
     """Others count from when the Lease was written, which may be at once: a leader that counts from the answer outlives its Lease."""
     async with election("a") as (cluster, (a,)):
@@ -254,7 +244,6 @@ async def test_a_renewal_counts_from_when_it_was_sent_not_from_its_late_answer()
         assert now() - sent == pytest.approx(10, abs=0.1)
 
 
-@in_virtual_time
 async def test_a_renewal_whose_answer_was_lost_is_no_conflict():
     async with election("a") as (cluster, (a,)):
         await asyncio.sleep(2)
@@ -265,7 +254,6 @@ async def test_a_renewal_whose_answer_was_lost_is_no_conflict():
         assert [message for *_, message in a.events] == ["a became leader"]
 
 
-@in_virtual_time
 async def test_a_claim_whose_answer_was_lost_is_known_as_ours_at_the_next_look():
     async with election() as (cluster, _):
         cluster.fail("create", ServerError("lost"), late=True)
@@ -279,7 +267,6 @@ async def test_a_claim_whose_answer_was_lost_is_known_as_ours_at_the_next_look()
         await a.stop()
 
 
-@in_virtual_time
 async def test_who_leaves_with_a_claim_unanswered_gives_it_back():
     cluster = FakeCluster()
     cluster.fail("create", ServerError("lost"), late=True)
@@ -291,7 +278,6 @@ async def test_who_leaves_with_a_claim_unanswered_gives_it_back():
     assert spec_of(cluster)["holderIdentity"] == ""
 
 
-@in_virtual_time
 async def test_a_foreign_change_of_the_lease_is_a_conflict_and_survives():
     async with election("a") as (cluster, (a,)):
         await asyncio.sleep(2)
@@ -303,7 +289,6 @@ async def test_a_foreign_change_of_the_lease_is_a_conflict_and_survives():
         assert a.gauge("leader_election_slowpath_total") == 1
 
 
-@in_virtual_time
 async def test_a_lease_taken_by_another_stops_the_work_at_the_next_renewal():
     async with election("a") as (cluster, (a,)):
         await asyncio.sleep(2)
@@ -314,7 +299,6 @@ async def test_a_lease_taken_by_another_stops_the_work_at_the_next_renewal():
         assert await until(lambda: a.works) <= 20  # it never renewed
 
 
-@in_virtual_time
 async def test_a_deleted_lease_is_made_again_by_its_holder_and_taken_by_nobody_else():
     async with election("a", "bb") as (cluster, (a, b)):
         await asyncio.sleep(33)
@@ -326,7 +310,6 @@ async def test_a_deleted_lease_is_made_again_by_its_holder_and_taken_by_nobody_e
         assert spec_of(cluster)["holderIdentity"] == "a"
 
 
-@in_virtual_time
 async def test_a_deleted_lease_of_a_dead_leader_is_taken_once_it_would_have_run_out():
     async with election("a", "bb") as (cluster, (a, b)):
         await asyncio.sleep(33)
@@ -335,7 +318,6 @@ async def test_a_deleted_lease_of_a_dead_leader_is_taken_once_it_would_have_run_
         assert 9 <= await until(lambda: b.works) <= 27
 
 
-@in_virtual_time
 @pytest.mark.parametrize("after_s", [30, 31.5, 33, 34.5, 36])
 async def test_a_leader_that_ends_gives_the_lease_back_and_another_takes_it_at_once(after_s: float):
     async with election("a", "bb") as (cluster, (a, b)):
@@ -350,7 +332,6 @@ async def test_a_leader_that_ends_gives_the_lease_back_and_another_takes_it_at_o
         assert spec_of(cluster)["leaseTransitions"] == 1
 
 
-@in_virtual_time
 async def test_who_was_too_late_for_a_lease_given_back_polls_as_before():
     async with election("a", "bb", "ccc") as (cluster, (a, b, c)):
         await asyncio.sleep(30)
@@ -362,7 +343,6 @@ async def test_who_was_too_late_for_a_lease_given_back_polls_as_before():
         assert len(cluster.asked("get")) - before <= 20
 
 
-@in_virtual_time
 async def test_called_off_in_the_moment_of_winning_it_gives_the_lease_back():
     async with election("a", "bb") as (cluster, (a, b)):
         await asyncio.sleep(20)
@@ -377,7 +357,6 @@ async def test_called_off_in_the_moment_of_winning_it_gives_the_lease_back():
         assert b.events == []
 
 
-@in_virtual_time
 async def test_the_lease_is_renewed_until_the_work_has_ended():
     """Calls in flight may take longer to end than a Lease lasts."""
     async with election("a", "bb") as (cluster, (a, b)):
@@ -394,7 +373,6 @@ async def test_the_lease_is_renewed_until_the_work_has_ended():
         assert a.task.cancelled()
 
 
-@in_virtual_time
 async def test_a_second_call_to_end_gives_nothing_back():
     async with election("a") as (cluster, (a,)):
         a.end_s = 40
@@ -407,7 +385,6 @@ async def test_a_second_call_to_end_gives_nothing_back():
         assert spec_of(cluster)["holderIdentity"] == "a"
 
 
-@in_virtual_time
 async def test_a_standby_ends_at_once():
     """W17: upstream's ignores the first signal."""
     async with election("a", "bb") as (cluster, (_, b)):
@@ -419,7 +396,6 @@ async def test_a_standby_ends_at_once():
         assert spec_of(cluster)["holderIdentity"] == "a"
 
 
-@in_virtual_time
 async def test_work_that_returns_ends_the_election_and_gives_the_lease_back():
     async with election("a") as (cluster, (a,)):
         await asyncio.sleep(7)
@@ -429,7 +405,6 @@ async def test_work_that_returns_ends_the_election_and_gives_the_lease_back():
         assert spec_of(cluster)["holderIdentity"] == ""
 
 
-@in_virtual_time
 async def test_work_that_fails_is_told_after_the_lease_was_given_back():
     async with election("a") as (cluster, (a,)):
         await asyncio.sleep(7)
@@ -441,7 +416,6 @@ async def test_work_that_fails_is_told_after_the_lease_was_given_back():
         assert spec_of(cluster)["holderIdentity"] == ""
 
 
-@in_virtual_time
 async def test_the_lease_is_not_given_back_when_it_is_anothers():
     async with election("a") as (cluster, (a,)):
         cluster.put(WHOLE, "lock", "ns", spec={"holderIdentity": "usurper"})
@@ -449,7 +423,6 @@ async def test_the_lease_is_not_given_back_when_it_is_anothers():
         assert spec_of(cluster)["holderIdentity"] == "usurper"
 
 
-@in_virtual_time
 async def test_giving_back_is_tried_for_the_renew_deadline_at_most():
     async with election("a") as (_, (a,)):
         a.wire.hanging = True
@@ -458,7 +431,6 @@ async def test_giving_back_is_tried_for_the_renew_deadline_at_most():
         assert now() - began == pytest.approx(10)
 
 
-@in_virtual_time
 async def test_work_has_until_the_lease_runs_out():
     async with election("a") as (cluster, (a,)):
         a.end_s = 4
@@ -471,7 +443,6 @@ async def test_work_has_until_the_lease_runs_out():
         assert a.elector.role is Role.STANDBY
 
 
-@in_virtual_time
 async def test_work_that_outlives_the_lease_ends_the_process():
     async with election("a") as (cluster, (a,)):
         a.end_s = 1000
@@ -484,7 +455,6 @@ async def test_work_that_outlives_the_lease_ends_the_process():
         assert now() - last_renewal == pytest.approx(15, abs=0.1)
 
 
-@in_virtual_time
 async def test_called_off_after_the_loss_it_ends_with_the_work_and_writes_nothing():
     async with election("a") as (cluster, (a,)):
         a.end_s = 4
@@ -499,7 +469,6 @@ async def test_called_off_after_the_loss_it_ends_with_the_work_and_writes_nothin
         assert spec_of(cluster)["holderIdentity"] == "a"
 
 
-@in_virtual_time
 async def test_a_loss_while_the_work_is_ending_does_not_disturb_it():
     async with election("a") as (_, (a,)):
         a.end_s = 14
@@ -513,7 +482,6 @@ async def test_a_loss_while_the_work_is_ending_does_not_disturb_it():
         assert not a.works
 
 
-@in_virtual_time
 async def test_a_loop_that_was_held_up_leads_no_more():
     """Workers that ask before they act see it even before the elector does."""
 
@@ -539,7 +507,6 @@ async def test_a_loop_that_was_held_up_leads_no_more():
         await task
 
 
-@in_virtual_time
 async def test_LE07_leader_and_standby_are_healthy():
     async with election("a", "bb") as (_, replicas):
         for _ in range(100):
@@ -547,7 +514,6 @@ async def test_LE07_leader_and_standby_are_healthy():
             assert [replica.elector.healthy() for replica in replicas] == ["", ""]
 
 
-@in_virtual_time
 async def test_busy_workers_do_not_delay_renewal():
     async with election("a") as (cluster, _):
 
@@ -568,7 +534,6 @@ def test_LE04_impossible_times_are_refused_at_once():
     assert caught.value.exit_code == 2
 
 
-@in_virtual_time
 async def test_errors_of_a_standby_are_logged_once(capsys: pytest.CaptureFixture[str]):
     cluster = FakeCluster()
     cluster.fail("get", Forbidden("leases is forbidden"), times=1000)

@@ -11,6 +11,8 @@ from mooring.control import queue as queue_module
 from mooring.control.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
+
 
 def a_queue(*, base_s: float = 1.0, cap_s: float = 300.0, jitter: float = 0.0, metrics: QueueMetrics | None = None) -> WorkQueue[str]:
     return WorkQueue("test", clock=LoopClock(), randomness=Random(1), backoff=BackOff(base_s, cap_s, jitter), metrics=metrics)
@@ -20,17 +22,18 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-@in_virtual_time
-async def test_keys_come_in_the_order_they_were_added():
-    queue = a_queue()
+@pytest.fixture
+async def queue() -> WorkQueue[str]:
+    return a_queue()
+
+
+async def test_keys_come_in_the_order_they_were_added(queue: WorkQueue[str]):
     for key in ("b", "a", "c"):
         queue.add(key)
     assert [await queue.get() for _ in range(3)] == ["b", "a", "c"]
 
 
-@in_virtual_time
-async def test_a_key_waits_once():
-    queue = a_queue()
+async def test_a_key_waits_once(queue: WorkQueue[str]):
     queue.add("a")
     queue.add("a")
     assert len(queue) == 1
@@ -38,9 +41,7 @@ async def test_a_key_waits_once():
     assert len(queue) == 0
 
 
-@in_virtual_time
-async def test_a_key_is_never_in_two_hands_and_comes_again_after_done():
-    queue = a_queue()
+async def test_a_key_is_never_in_two_hands_and_comes_again_after_done(queue: WorkQueue[str]):
     queue.add("a")
     key = await queue.get()
     queue.add("a")
@@ -52,9 +53,7 @@ async def test_a_key_is_never_in_two_hands_and_comes_again_after_done():
     assert len(queue) == 0
 
 
-@in_virtual_time
-async def test_a_getter_waits_for_a_key():
-    queue = a_queue()
+async def test_a_getter_waits_for_a_key(queue: WorkQueue[str]):
     async with asyncio.TaskGroup() as group:
         getter = group.create_task(queue.get())
         await asyncio.sleep(5)
@@ -63,9 +62,7 @@ async def test_a_getter_waits_for_a_key():
     assert getter.result() == "a"
 
 
-@in_virtual_time
-async def test_a_getter_that_is_cancelled_passes_its_key_on():
-    queue = a_queue()
+async def test_a_getter_that_is_cancelled_passes_its_key_on(queue: WorkQueue[str]):
     async with asyncio.TaskGroup() as group:
         first = group.create_task(queue.get())
         second = group.create_task(queue.get())
@@ -75,9 +72,7 @@ async def test_a_getter_that_is_cancelled_passes_its_key_on():
     assert second.result() == "a"
 
 
-@in_virtual_time
-async def test_getters_given_up_leave_nothing_behind():
-    queue = a_queue()
+async def test_getters_given_up_leave_nothing_behind(queue: WorkQueue[str]):
     for _ in range(10):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
@@ -85,9 +80,7 @@ async def test_getters_given_up_leave_nothing_behind():
     assert len(queue._getters) == 0
 
 
-@in_virtual_time
-async def test_a_delayed_add_comes_at_its_time():
-    queue = a_queue()
+async def test_a_delayed_add_comes_at_its_time(queue: WorkQueue[str]):
     queue.add_after("late", 20)
     queue.add_after("soon", 10)
     assert queue.waiting_until("soon") == pytest.approx(10)
@@ -96,9 +89,7 @@ async def test_a_delayed_add_comes_at_its_time():
     assert queue.waiting_until("late") is None
 
 
-@in_virtual_time
-async def test_the_earliest_of_several_delayed_adds_counts():
-    queue = a_queue()
+async def test_the_earliest_of_several_delayed_adds_counts(queue: WorkQueue[str]):
     queue.add_after("a", 10)
     queue.add_after("a", 30)
     queue.add_after("a", 5)
@@ -108,9 +99,7 @@ async def test_the_earliest_of_several_delayed_adds_counts():
     assert len(queue) == 0, "one of the others came as well"
 
 
-@in_virtual_time
-async def test_a_plain_add_bypasses_the_delay_and_cancels_it():
-    queue = a_queue()
+async def test_a_plain_add_bypasses_the_delay_and_cancels_it(queue: WorkQueue[str]):
     queue.add_after("a", 10)
     queue.add("a")
     assert queue.waiting_until("a") is None
@@ -120,16 +109,12 @@ async def test_a_plain_add_bypasses_the_delay_and_cancels_it():
     assert len(queue) == 0
 
 
-@in_virtual_time
-async def test_a_delay_of_nothing_is_a_plain_add():
-    queue = a_queue()
+async def test_a_delay_of_nothing_is_a_plain_add(queue: WorkQueue[str]):
     queue.add_after("a", 0)
     assert len(queue) == 1
 
 
-@in_virtual_time
-async def test_a_delayed_add_of_a_key_in_hand_comes_after_done():
-    queue = a_queue()
+async def test_a_delayed_add_of_a_key_in_hand_comes_after_done(queue: WorkQueue[str]):
     queue.add("a")
     key = await queue.get()
     queue.add_after("a", 1)
@@ -139,17 +124,13 @@ async def test_a_delayed_add_of_a_key_in_hand_comes_after_done():
     assert len(queue) == 1
 
 
-@in_virtual_time
-async def test_retries_double_up_to_the_cap():
-    queue = a_queue()
+async def test_retries_double_up_to_the_cap(queue: WorkQueue[str]):
     assert [queue.retry("a") for _ in range(11)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     assert queue.failures("a") == 11
     assert queue.failures("b") == 0
 
 
-@in_virtual_time
-async def test_forget_begins_anew_and_leaves_the_delayed_add():
-    queue = a_queue()
+async def test_forget_begins_anew_and_leaves_the_delayed_add(queue: WorkQueue[str]):
     queue.retry("a")
     queue.retry("a")
     queue.reset_failures("a")
@@ -158,7 +139,6 @@ async def test_forget_begins_anew_and_leaves_the_delayed_add():
     assert queue.retry("a") == 1
 
 
-@in_virtual_time
 async def test_keys_that_failed_together_come_back_apart():
     """W21: after an outage all keys would be tried in step."""
     queue = a_queue(jitter=0.1)
@@ -167,19 +147,15 @@ async def test_keys_that_failed_together_come_back_apart():
     assert max(delays) - min(delays) > 0.1
 
 
-@in_virtual_time
-async def test_one_timer_serves_all_delays():
-    queue = a_queue()
+async def test_one_timer_serves_all_delays(queue: WorkQueue[str]):
     for number in range(1000):
         queue.add_after(str(number), 1000 - number)
     live = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
     assert len(live) == 1
 
 
-@in_virtual_time
-async def test_cancelled_delays_leave_nothing_behind():
+async def test_cancelled_delays_leave_nothing_behind(queue: WorkQueue[str]):
     """A key that fails and is woken by events, over and over, must not fill the heap with timers of five minutes."""
-    queue = a_queue()
     for _ in range(10_000):
         queue.add_after("a", 300)
         queue.add("a")
@@ -187,7 +163,6 @@ async def test_cancelled_delays_leave_nothing_behind():
     assert len(queue._heap) < 200
 
 
-@in_virtual_time
 async def test_the_counts_of_failures_are_bounded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setattr(queue_module, "FAILURES_MAX", 3)
     queue = a_queue()
@@ -197,9 +172,7 @@ async def test_the_counts_of_failures_are_bounded(monkeypatch: pytest.MonkeyPatc
     assert "forgetting the failures" in capsys.readouterr().err
 
 
-@in_virtual_time
-async def test_a_closed_queue_sends_its_workers_home():
-    queue = a_queue()
+async def test_a_closed_queue_sends_its_workers_home(queue: WorkQueue[str]):
     async with asyncio.TaskGroup() as group:
         getters = [group.create_task(self_closing(queue)) for _ in range(3)]
         await asyncio.sleep(0)
@@ -219,9 +192,7 @@ async def self_closing(queue: WorkQueue[str]) -> str:
         return "closed"
 
 
-@in_virtual_time
-async def test_a_key_in_hand_may_be_put_down_after_close():
-    queue = a_queue()
+async def test_a_key_in_hand_may_be_put_down_after_close(queue: WorkQueue[str]):
     queue.add("a")
     key = await queue.get()
     queue.add("a")
@@ -230,7 +201,6 @@ async def test_a_key_in_hand_may_be_put_down_after_close():
     assert len(queue) == 0
 
 
-@in_virtual_time
 async def test_a_worker_outlives_what_its_work_raises_and_ends_with_the_queue():
     queue, seen = a_queue(), []
 
@@ -248,13 +218,11 @@ async def test_a_worker_outlives_what_its_work_raises_and_ends_with_the_queue():
     await worker
 
 
-@in_virtual_time
 async def test_putting_down_what_is_not_in_hand_is_an_error():
     with pytest.raises(KeyError):
         a_queue().done("a")
 
 
-@in_virtual_time
 async def test_metrics_have_upstreams_names_and_buckets():
     metrics = Metrics()
     queue = a_queue(metrics=QueueMetrics(metrics.registry))

@@ -17,6 +17,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.csi.servers import CALL, Plugin, failing
 
+pytestmark = in_virtual_time
 PUBLISH = "/csi.v1.Controller/ControllerPublishVolume"
 NAME = "csi_sidecar_operations_seconds"
 
@@ -59,7 +60,6 @@ def test_ME01_the_page_says_what_the_peers_says():
     assert not [line for line in lines if "_created" in line and NAME in line]
 
 
-@in_virtual_time
 async def test_ME01_calls_are_timed_from_request_to_answer():
     async def slow(request):
         await LoopClock().sleep(20)
@@ -79,7 +79,6 @@ def test_a_bucket_holds_its_own_bound(seconds, le):
     assert next(sample.labels["le"] for sample in scrape.samples("_bucket") if sample.value == 1) == le
 
 
-@in_virtual_time
 async def test_ME02_calls_before_the_name_is_known_are_of_an_unknown_driver():
     scrape = Scrape()
     driver = InProcessDriver(Plugin(), clock=LoopClock(), metrics=scrape.calls)
@@ -93,7 +92,6 @@ async def test_ME02_calls_before_the_name_is_known_are_of_an_unknown_driver():
     }
 
 
-@in_virtual_time
 async def test_ME03_calls_of_a_migrated_driver_say_whether_the_volume_is_migrated():
     scrape = Scrape("pd.csi.storage.gke.io")
     driver = InProcessDriver(Plugin(), clock=LoopClock(), metrics=scrape.calls)
@@ -122,7 +120,6 @@ def test_the_migrated_drivers_are_those_of_the_specification():
     ]
 
 
-@in_virtual_time
 async def test_ME04_a_call_that_the_driver_has_not_is_counted_as_Unimplemented():
     scrape = Scrape("csi.test")
     driver = InProcessDriver(Plugin(), clock=LoopClock(), metrics=scrape.calls)
@@ -142,7 +139,6 @@ def test_ME04_codes_have_the_names_of_Go(code, name):
     assert scrape.value("_count", grpc_status_code=name) == 1
 
 
-@in_virtual_time
 async def test_a_call_that_its_caller_gives_up_is_counted_as_Canceled():
     scrape = Scrape()
     clock = LoopClock()
@@ -153,7 +149,6 @@ async def test_a_call_that_its_caller_gives_up_is_counted_as_Canceled():
     assert scrape.value("_sum", grpc_status_code="Canceled") == pytest.approx(3)
 
 
-@in_virtual_time
 async def test_errors_are_counted_under_their_own_code():
     scrape = Scrape()
     driver = InProcessDriver(Plugin(probe=failing(DriverError(8, "full"))), clock=LoopClock(), metrics=scrape.calls)

@@ -13,6 +13,7 @@ from mooring.csi.session import DriverInfo, Limits, probe_and_identify
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.csi.servers import Plugin
 
+pytestmark = in_virtual_time
 READY = csi.ProbeResponse(ready={"value": True})
 NOT_READY = csi.ProbeResponse(ready={"value": False})
 ABSENT = csi.ProbeResponse()
@@ -59,14 +60,12 @@ async def identified(plugin, **limits):
 
 
 @pytest.mark.parametrize("answer", [READY, ABSENT], ids=["true", "absent"])
-@in_virtual_time
 async def test_PR01_ready_or_absent_is_ready_after_exactly_one_probe(answer):
     probe = scripted(answer)
     await identified(Plugin(probe=probe))
     assert probe.times == [0]
 
 
-@in_virtual_time
 async def test_PR02_not_ready_twice_then_ready_takes_three_probes_a_second_apart():
     probe = scripted(NOT_READY, NOT_READY, READY)
     plugin = Plugin(probe=probe)
@@ -76,7 +75,6 @@ async def test_PR02_not_ready_twice_then_ready_takes_three_probes_a_second_apart
 
 
 @pytest.mark.parametrize("late", [error(Code.DEADLINE_EXCEEDED), Takes(60, READY)], ids=["the-drivers-code", "our-deadline"])
-@in_virtual_time
 async def test_PR03_DeadlineExceeded_then_ok_is_ready(late):
     probe = scripted(late, READY)
     await identified(Plugin(probe=probe), probe_timeout_s=15)
@@ -84,7 +82,6 @@ async def test_PR03_DeadlineExceeded_then_ok_is_ready(late):
 
 
 @pytest.mark.parametrize("code", [Code.FAILED_PRECONDITION, Code.UNAVAILABLE])
-@in_virtual_time
 async def test_PR04_a_driver_that_is_not_there_yet_is_asked_again(code):
     """C5. The peer exits."""
     probe = scripted(error(Code.DEADLINE_EXCEEDED), error(code), READY)
@@ -92,14 +89,12 @@ async def test_PR04_a_driver_that_is_not_there_yet_is_asked_again(code):
     assert probe.times == [0, 1, 2]
 
 
-@in_virtual_time
 async def test_probing_goes_on_for_as_long_as_the_driver_says_that_it_is_not_ready():
     probe = scripted(*[NOT_READY] * 1000, READY)
     await identified(Plugin(probe=probe))
     assert len(probe.times) == 1001
 
 
-@in_virtual_time
 async def test_waiting_is_said_once_per_reason(log):
     kept = log()
     await identified(Plugin(probe=scripted(NOT_READY, NOT_READY, NOT_READY, error(Code.UNAVAILABLE, "backend"), NOT_READY, READY)))
@@ -108,7 +103,6 @@ async def test_waiting_is_said_once_per_reason(log):
 
 
 @pytest.mark.parametrize("code", sorted(set(Code) - {0, 4, 9, 12, 14}), ids=lambda code: code.name)
-@in_virtual_time
 async def test_any_other_code_of_Probe_ends_it(code, log):
     kept = log()
     with pytest.raises(DriverError) as failed:
@@ -117,7 +111,6 @@ async def test_any_other_code_of_Probe_ends_it(code, log):
     assert [record["err"] for record in kept.records("CSI driver probe failed")] == [str(failed.value)]
 
 
-@in_virtual_time
 async def test_a_driver_without_Probe_is_ready_with_a_warning(log):
     kept = log()
     probe = scripted(error(Code.UNIMPLEMENTED))
@@ -126,7 +119,6 @@ async def test_a_driver_without_Probe_is_ready_with_a_warning(log):
     assert len(kept.records("CSI driver has no Probe, it is taken as ready")) == 1
 
 
-@in_virtual_time
 async def test_CP01_odd_capability_entries_are_skipped_and_unknown_ones_kept():
     plugin = csi.GetPluginCapabilitiesResponse(
         capabilities=[{}, {"service": {"type": 77}}, {"volume_expansion": {"type": 1}}, {"service": {"type": 1}}]
@@ -136,7 +128,6 @@ async def test_CP01_odd_capability_entries_are_skipped_and_unknown_ones_kept():
     assert info == DriverInfo("csi.test", "1.0", frozenset({1, 77}), frozenset({1}), frozenset({2, 99}))
 
 
-@in_virtual_time
 async def test_CP02_a_driver_without_a_name_is_refused():
     plugin = Plugin(name="")
     with pytest.raises(ConfigError, match=r"^driver name is empty$") as failed:
@@ -145,7 +136,6 @@ async def test_CP02_a_driver_without_a_name_is_refused():
     assert plugin.calls == ["Probe", "GetPluginInfo"]
 
 
-@in_virtual_time
 async def test_the_controller_is_not_asked_where_there_is_none():
     plugin = Plugin(plugin=())
     assert (await identified(plugin)).controller == frozenset()
@@ -153,7 +143,6 @@ async def test_the_controller_is_not_asked_where_there_is_none():
 
 
 @pytest.mark.parametrize("method", ["get_plugin_info", "get_plugin_capabilities", "controller_get_capabilities"])
-@in_virtual_time
 async def test_C6_a_short_call_that_is_late_is_made_again_a_second_later(method):
     """The peer exits after one second; a driver that is slow at boot then loops."""
     good = await getattr(Plugin(), method)(None)
@@ -163,7 +152,6 @@ async def test_C6_a_short_call_that_is_late_is_made_again_a_second_later(method)
     assert info == await identified(Plugin())
 
 
-@in_virtual_time
 async def test_C6_the_budget_ends_the_asking():
     asked = scripted(Takes(100, NAMED))
     with pytest.raises(DriverError, match="context deadline exceeded"):
@@ -172,7 +160,6 @@ async def test_C6_the_budget_ends_the_asking():
     assert now() == 30
 
 
-@in_virtual_time
 async def test_C6_the_budget_is_one_for_all_short_calls_and_begins_when_the_driver_is_ready():
     probe = scripted(*[NOT_READY] * 100, READY)
     first = scripted(*[error(Code.UNAVAILABLE)] * 20, NAMED)
@@ -183,7 +170,6 @@ async def test_C6_the_budget_is_one_for_all_short_calls_and_begins_when_the_driv
 
 
 @pytest.mark.parametrize("code", [Code.INTERNAL, Code.UNIMPLEMENTED, Code.PERMISSION_DENIED])
-@in_virtual_time
 async def test_an_error_that_does_not_pass_ends_the_asking(code):
     asked = scripted(error(code))
     with pytest.raises(DriverError):

@@ -29,6 +29,7 @@ from tests.support.builders import (
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 UNIQUE = unique_name(DRIVER, "pv")
 
 
@@ -99,7 +100,6 @@ class World(ClusterWorld):
 VA = attachment_name(DRIVER, "pv", "n1")
 
 
-@in_virtual_time
 async def test_a_volume_is_attached_for_a_pod_and_detached_after_it_and_each_is_one_request() -> None:
     world = World()
     async with world.at_work(a_pod("pod", "claim", node="n1")):
@@ -119,7 +119,6 @@ async def test_a_volume_is_attached_for_a_pod_and_detached_after_it_and_each_is_
     assert 4 == len(writes), writes
 
 
-@in_virtual_time
 async def test_a_volume_for_one_node_goes_to_the_next_one_after_the_first_has_let_it_go() -> None:
     world = World()
     async with world.at_work(a_pod("pod", "claim", node="n1"), a_pod("next", "claim", node="n2")):
@@ -134,7 +133,6 @@ async def test_a_volume_for_one_node_goes_to_the_next_one_after_the_first_has_le
         assert [other] == await world.attachments()
 
 
-@in_virtual_time
 async def test_a_volume_for_many_nodes_is_attached_to_all_at_once() -> None:
     world = World()
     async with world.at_work(a_pod("pod", "claim", node="n1"), a_pod("next", "claim", node="n2"), pv={"modes": RWX}):
@@ -142,7 +140,6 @@ async def test_a_volume_for_many_nodes_is_attached_to_all_at_once() -> None:
         assert 2 == len(await world.attachments())
 
 
-@in_virtual_time
 async def test_a_driver_that_does_not_attach_has_no_attachments() -> None:
     world = World()
     async with world.at_work(a_csi_driver(DRIVER, attachRequired=False), a_pod("pod", "claim", node="n1")):
@@ -150,7 +147,6 @@ async def test_a_driver_that_does_not_attach_has_no_attachments() -> None:
         assert [] == await world.attachments()
 
 
-@in_virtual_time
 async def test_a_claim_that_is_bound_later_and_one_that_a_pod_brings_are_attached() -> None:
     world = World()
     async with world.at_work(a_pod("pod", node="n1", volumes=[an_ephemeral_volume("scratch")])):
@@ -159,7 +155,6 @@ async def test_a_claim_that_is_bound_later_and_one_that_a_pod_brings_are_attache
         await world.shown(VOLUME_ATTACHMENTS, attachment_name(DRIVER, "own", "n1"), lambda _: True)
 
 
-@in_virtual_time
 async def test_attachments_of_other_people_are_left_alone() -> None:
     world = World()
     async with world.at_work(a_va("mine", "pv", "n1")):
@@ -167,7 +162,6 @@ async def test_attachments_of_other_people_are_left_alone() -> None:
         assert ["mine"] == await world.attachments()
 
 
-@in_virtual_time
 async def test_a_volume_whose_claim_is_another_one_by_now_is_not_attached() -> None:
     world = World()
     async with world.at_work():
@@ -177,7 +171,6 @@ async def test_a_volume_whose_claim_is_another_one_by_now_is_not_attached() -> N
         assert [] == await world.attachments()
 
 
-@in_virtual_time
 async def test_what_was_attached_before_a_restart_is_found_again() -> None:
     world = World()
     async with world.at_work(a_pod("pod", "claim", node="n1")):

@@ -1,4 +1,4 @@
-"""Fixtures for drivers that mount."""
+"""Fixtures of the drivers' tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mooring.driver.hostpath import HostPath
 from tests.support.private_mounts import clear_below, enter_private_mounts
+from tests.unit.driver.calls import a_driver
 
 
 @pytest.fixture
@@ -16,3 +18,10 @@ def private_mounts(tmp_path: Path) -> Iterator[Path]:
     enter_private_mounts(tmp_path)
     yield tmp_path
     clear_below(tmp_path)
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[HostPath]:
+    """On nodes 1 to 3, with its state in the test's folder."""
+    with a_driver(tmp_path) as made:
+        yield made

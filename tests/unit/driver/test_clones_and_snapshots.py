@@ -61,43 +61,40 @@ async def listed(driver: HostPath, **fields: Any) -> list[str]:
 # What they have
 
 
-async def test_a_clone_has_what_its_source_had_and_goes_its_own_way(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        source = await a_volume_with_data(driver)
-        answer = await driver.create_volume(a_creation("clone", **of_volume(source)))
-        clone = answer.volume.volume_id
-        assert source == answer.volume.content_source.volume.volume_id
-        (driver._folder.data(source) / "file").write_text("new")
-        assert {"file": "old"} == files(driver, clone)
-        await driver.delete_volume(a_deletion(source))
-        assert answer == await driver.create_volume(a_creation("clone", **of_volume(source))), "also when the source is gone"
+async def test_a_clone_has_what_its_source_had_and_goes_its_own_way(driver: HostPath) -> None:
+    source = await a_volume_with_data(driver)
+    answer = await driver.create_volume(a_creation("clone", **of_volume(source)))
+    clone = answer.volume.volume_id
+    assert source == answer.volume.content_source.volume.volume_id
+    (driver._folder.data(source) / "file").write_text("new")
+    assert {"file": "old"} == files(driver, clone)
+    await driver.delete_volume(a_deletion(source))
+    assert answer == await driver.create_volume(a_creation("clone", **of_volume(source))), "also when the source is gone"
 
 
-async def test_a_restored_volume_has_what_was_there_when_the_snapshot_was_taken(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        source = await a_volume_with_data(driver)
-        snapshot = await snapshotted(driver, source)
-        (driver._folder.data(source) / "file").write_text("new")
-        await driver.delete_volume(a_deletion(source))
-        answer = await driver.create_volume(a_creation("restored", **of_snapshot(snapshot)))
-        assert snapshot == answer.volume.content_source.snapshot.snapshot_id
-        assert {"file": "old"} == files(driver, answer.volume.volume_id)
+async def test_a_restored_volume_has_what_was_there_when_the_snapshot_was_taken(driver: HostPath) -> None:
+    source = await a_volume_with_data(driver)
+    snapshot = await snapshotted(driver, source)
+    (driver._folder.data(source) / "file").write_text("new")
+    await driver.delete_volume(a_deletion(source))
+    answer = await driver.create_volume(a_creation("restored", **of_snapshot(snapshot)))
+    assert snapshot == answer.volume.content_source.snapshot.snapshot_id
+    assert {"file": "old"} == files(driver, answer.volume.volume_id)
 
 
-async def test_block_volumes_are_files_and_are_cloned_and_restored_as_such(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        source = await created(driver, "source", capacity_range={"required_bytes": 1000}, **BLOCK)
-        assert 1024 == driver._folder.data(source).stat().st_size == read_state(tmp_path).volumes[source].capacity_bytes
-        with driver._folder.data(source).open("r+b") as file:
-            file.write(b"boot")
-        snapshot = await snapshotted(driver, source)
-        larger = {"capacity_range": {"required_bytes": 4096}, **BLOCK}
-        for name, content in (("clone", of_volume(source)), ("restored", of_snapshot(snapshot))):
-            data = driver._folder.data(await created(driver, name, **larger, **content)).read_bytes()
-            assert b"boot" + bytes(4092) == data
-        await refused(driver.create_volume(a_creation("folder", **of_volume(source))), Code.INVALID_ARGUMENT, "is of type block")
-        await driver.delete_volume(a_deletion(source))
-        assert not driver._folder.data(source).exists()
+async def test_block_volumes_are_files_and_are_cloned_and_restored_as_such(driver: HostPath, tmp_path: Path) -> None:
+    source = await created(driver, "source", capacity_range={"required_bytes": 1000}, **BLOCK)
+    assert 1024 == driver._folder.data(source).stat().st_size == read_state(tmp_path).volumes[source].capacity_bytes
+    with driver._folder.data(source).open("r+b") as file:
+        file.write(b"boot")
+    snapshot = await snapshotted(driver, source)
+    larger = {"capacity_range": {"required_bytes": 4096}, **BLOCK}
+    for name, content in (("clone", of_volume(source)), ("restored", of_snapshot(snapshot))):
+        data = driver._folder.data(await created(driver, name, **larger, **content)).read_bytes()
+        assert b"boot" + bytes(4092) == data
+    await refused(driver.create_volume(a_creation("folder", **of_volume(source))), Code.INVALID_ARGUMENT, "is of type block")
+    await driver.delete_volume(a_deletion(source))
+    assert not driver._folder.data(source).exists()
 
 
 @pytest.mark.parametrize(
@@ -109,47 +106,43 @@ async def test_block_volumes_are_files_and_are_cloned_and_restored_as_such(tmp_p
         (of_volume(""), Code.NOT_FOUND, "there is no volume ''"),
     ],
 )
-async def test_a_source_that_is_not_there_is_refused(tmp_path: Path, content: Any, code: Code, text: str) -> None:
-    with a_driver(tmp_path) as driver:
-        await refused(driver.create_volume(a_creation("clone", **content)), code, text)
-        assert [] == list((tmp_path / "volumes").iterdir())
+async def test_a_source_that_is_not_there_is_refused(driver: HostPath, tmp_path: Path, content: Any, code: Code, text: str) -> None:
+    await refused(driver.create_volume(a_creation("clone", **content)), code, text)
+    assert [] == list((tmp_path / "volumes").iterdir())
 
 
-async def test_a_copy_is_never_smaller_than_its_source(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        source = await created(driver, "source", capacity_range={"required_bytes": 3 * GIB})
-        for smaller in ({"required_bytes": GIB}, {"limit_bytes": GIB}):
-            request = a_creation("clone", capacity_range=smaller, **of_volume(source))
-            await refused(driver.create_volume(request), Code.INVALID_ARGUMENT, f"{GIB} bytes are less than the {3 * GIB} of the source")
-        answer = await driver.create_volume(a_creation("clone", capacity_range=None, **of_volume(source)))
-        assert 3 * GIB == answer.volume.capacity_bytes
+async def test_a_copy_is_never_smaller_than_its_source(driver: HostPath) -> None:
+    source = await created(driver, "source", capacity_range={"required_bytes": 3 * GIB})
+    for smaller in ({"required_bytes": GIB}, {"limit_bytes": GIB}):
+        request = a_creation("clone", capacity_range=smaller, **of_volume(source))
+        await refused(driver.create_volume(request), Code.INVALID_ARGUMENT, f"{GIB} bytes are less than the {3 * GIB} of the source")
+    answer = await driver.create_volume(a_creation("clone", capacity_range=None, **of_volume(source)))
+    assert 3 * GIB == answer.volume.capacity_bytes
 
 
-async def test_the_same_name_with_another_source_exists_already(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        one, two = await a_volume_with_data(driver, "one"), await a_volume_with_data(driver, "two")
-        snapshot = await snapshotted(driver, one)
-        await created(driver, "clone", **of_volume(one))
-        for other in (of_volume(two), of_snapshot(snapshot), {}):
-            await refused(driver.create_volume(a_creation("clone", **other)), Code.ALREADY_EXISTS, f"the content of '{one}'")
-        await refused(driver.create_volume(a_creation("one", **of_volume(two))), Code.ALREADY_EXISTS, "no content source")
-        await refused(driver.create_volume(a_creation("clone", **of_volume(one), **BLOCK)), Code.ALREADY_EXISTS, "the type mount")
+async def test_the_same_name_with_another_source_exists_already(driver: HostPath) -> None:
+    one, two = await a_volume_with_data(driver, "one"), await a_volume_with_data(driver, "two")
+    snapshot = await snapshotted(driver, one)
+    await created(driver, "clone", **of_volume(one))
+    for other in (of_volume(two), of_snapshot(snapshot), {}):
+        await refused(driver.create_volume(a_creation("clone", **other)), Code.ALREADY_EXISTS, f"the content of '{one}'")
+    await refused(driver.create_volume(a_creation("one", **of_volume(two))), Code.ALREADY_EXISTS, "no content source")
+    await refused(driver.create_volume(a_creation("clone", **of_volume(one), **BLOCK)), Code.ALREADY_EXISTS, "the type mount")
 
 
 # Snapshots as such
 
 
-async def test_the_same_name_gives_the_same_snapshot_of_one_volume(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        one, two = await created(driver, "one"), await created(driver, "two")
-        answer = await driver.create_snapshot(a_snapshot_of(one))
-        assert (one, GIB, True) == (answer.snapshot.source_volume_id, answer.snapshot.size_bytes, answer.snapshot.ready_to_use)
-        assert answer == await driver.create_snapshot(a_snapshot_of(one))
-        await refused(driver.create_snapshot(a_snapshot_of(two)), Code.ALREADY_EXISTS, f"of volume '{one}'")
-        await refused(driver.create_snapshot(a_snapshot_of("vol-x", "other")), Code.NOT_FOUND, "'vol-x'")
-        strange = a_snapshot_of(one, "other", parameters={"speed": "high"})
-        await refused(driver.create_snapshot(strange), Code.INVALID_ARGUMENT, "'speed' is not known")
-        await driver.create_snapshot(a_snapshot_of(one, "named", parameters={"csi.storage.k8s.io/volumesnapshot/name": "s"}))
+async def test_the_same_name_gives_the_same_snapshot_of_one_volume(driver: HostPath) -> None:
+    one, two = await created(driver, "one"), await created(driver, "two")
+    answer = await driver.create_snapshot(a_snapshot_of(one))
+    assert (one, GIB, True) == (answer.snapshot.source_volume_id, answer.snapshot.size_bytes, answer.snapshot.ready_to_use)
+    assert answer == await driver.create_snapshot(a_snapshot_of(one))
+    await refused(driver.create_snapshot(a_snapshot_of(two)), Code.ALREADY_EXISTS, f"of volume '{one}'")
+    await refused(driver.create_snapshot(a_snapshot_of("vol-x", "other")), Code.NOT_FOUND, "'vol-x'")
+    strange = a_snapshot_of(one, "other", parameters={"speed": "high"})
+    await refused(driver.create_snapshot(strange), Code.INVALID_ARGUMENT, "'speed' is not known")
+    await driver.create_snapshot(a_snapshot_of(one, "named", parameters={"csi.storage.k8s.io/volumesnapshot/name": "s"}))
 
 
 async def test_a_snapshot_is_ready_after_the_delay(tmp_path: Path) -> None:
@@ -168,34 +161,32 @@ async def test_a_snapshot_is_ready_after_the_delay(tmp_path: Path) -> None:
         await created(driver, "r", **of_snapshot(snapshot))
 
 
-async def test_snapshots_are_listed_by_page_by_volume_and_by_id(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        one, two = await created(driver, "one"), await created(driver, "two")
-        of_one = sorted([await snapshotted(driver, one, f"one-{number}") for number in range(3)])
-        of_two = [await snapshotted(driver, two, "two-1")]
-        assert sorted([*of_one, *of_two]) == await listed(driver)
-        assert of_one == await listed(driver, source_volume_id=one)
-        assert of_two == await listed(driver, snapshot_id=of_two[0])
-        assert [] == await listed(driver, snapshot_id=of_two[0], source_volume_id=one)
-        assert [] == await listed(driver, snapshot_id="no-snapshot")
-        page = await driver.list_snapshots(csi.ListSnapshotsRequest(source_volume_id=one, max_entries=2))
-        assert of_one[:2] == [entry.snapshot.snapshot_id for entry in page.entries]
-        await driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=of_one[1]))
-        assert of_one[2:] == await listed(driver, source_volume_id=one, starting_token=page.next_token, max_entries=2)
-        await refused(driver.list_snapshots(csi.ListSnapshotsRequest(starting_token="7")), Code.ABORTED, "start from the beginning")
+async def test_snapshots_are_listed_by_page_by_volume_and_by_id(driver: HostPath) -> None:
+    one, two = await created(driver, "one"), await created(driver, "two")
+    of_one = sorted([await snapshotted(driver, one, f"one-{number}") for number in range(3)])
+    of_two = [await snapshotted(driver, two, "two-1")]
+    assert sorted([*of_one, *of_two]) == await listed(driver)
+    assert of_one == await listed(driver, source_volume_id=one)
+    assert of_two == await listed(driver, snapshot_id=of_two[0])
+    assert [] == await listed(driver, snapshot_id=of_two[0], source_volume_id=one)
+    assert [] == await listed(driver, snapshot_id="no-snapshot")
+    page = await driver.list_snapshots(csi.ListSnapshotsRequest(source_volume_id=one, max_entries=2))
+    assert of_one[:2] == [entry.snapshot.snapshot_id for entry in page.entries]
+    await driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=of_one[1]))
+    assert of_one[2:] == await listed(driver, source_volume_id=one, starting_token=page.next_token, max_entries=2)
+    await refused(driver.list_snapshots(csi.ListSnapshotsRequest(starting_token="7")), Code.ABORTED, "start from the beginning")
 
 
-async def test_a_deleted_snapshot_leaves_nothing_and_deleting_again_is_fine(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        source = await a_volume_with_data(driver)
-        snapshot = await snapshotted(driver, source)
-        await driver.get_snapshot(csi.GetSnapshotRequest(snapshot_id=snapshot))
-        for snapshot_id in (snapshot, snapshot, "never-was", "../../precious", source):
-            await driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=snapshot_id))
-        await refused(driver.get_snapshot(csi.GetSnapshotRequest(snapshot_id=snapshot)), Code.NOT_FOUND, snapshot)
-        await driver.delete_volume(a_deletion(snapshot))
-        assert [source] == os.listdir(tmp_path / "volumes")
-        assert [] == os.listdir(tmp_path / "snapshots")
+async def test_a_deleted_snapshot_leaves_nothing_and_deleting_again_is_fine(driver: HostPath, tmp_path: Path) -> None:
+    source = await a_volume_with_data(driver)
+    snapshot = await snapshotted(driver, source)
+    await driver.get_snapshot(csi.GetSnapshotRequest(snapshot_id=snapshot))
+    for snapshot_id in (snapshot, snapshot, "never-was", "../../precious", source):
+        await driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=snapshot_id))
+    await refused(driver.get_snapshot(csi.GetSnapshotRequest(snapshot_id=snapshot)), Code.NOT_FOUND, snapshot)
+    await driver.delete_volume(a_deletion(snapshot))
+    assert [source] == os.listdir(tmp_path / "volumes")
+    assert [] == os.listdir(tmp_path / "snapshots")
 
 
 # While a copy is on its way
@@ -240,35 +231,32 @@ async def test_a_caller_who_gives_up_finds_his_clone_when_he_comes_back(tmp_path
         assert 1 == gate.copies
 
 
-async def test_what_a_copy_needs_is_kept_until_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with a_driver(tmp_path) as driver:
-        source = await a_volume_with_data(driver)
-        snapshot = await snapshotted(driver, source)
-        gate = Gate(monkeypatch)
-        async with asyncio.TaskGroup() as group:
-            clone = group.create_task(created(driver, "clone", **of_volume(source)), name="clone")
-            restored = group.create_task(created(driver, "restored", **of_snapshot(snapshot)), name="restored")
-            await gate.reach()
-            while gate.copies < 2:
-                await asyncio.to_thread(gate.reached.wait, 0.001)
-            await refused(driver.delete_volume(a_deletion(source)), Code.ABORTED, "is being copied to")
-            await refused(driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=snapshot)), Code.ABORTED, "is being copied to")
-            entries = (await driver.list_volumes(csi.ListVolumesRequest())).entries
-            filling = [
-                one.volume.volume_id for one in entries if one.status.volume_condition.message == "the volume's data is being copied"
-            ]
-            assert 2 == len(filling)
-            for call in (
-                driver.delete_volume(a_deletion(filling[0])),
-                driver.controller_publish_volume(a_publication(filling[0])),
-                driver.create_snapshot(a_snapshot_of(filling[0], "too-early")),
-            ):
-                await refused(call, Code.ABORTED, "try again when that is done")
-            await refused(driver.create_volume(a_creation("c", **of_volume(filling[0]))), Code.FAILED_PRECONDITION, "not ready")
-            gate.open()
-        await driver.delete_volume(a_deletion(source))
-        await driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=snapshot))
-        assert [{"file": "old"}] * 2 == [files(driver, one.result()) for one in (clone, restored)]
+async def test_what_a_copy_needs_is_kept_until_it_has_ended(driver: HostPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = await a_volume_with_data(driver)
+    snapshot = await snapshotted(driver, source)
+    gate = Gate(monkeypatch)
+    async with asyncio.TaskGroup() as group:
+        clone = group.create_task(created(driver, "clone", **of_volume(source)), name="clone")
+        restored = group.create_task(created(driver, "restored", **of_snapshot(snapshot)), name="restored")
+        await gate.reach()
+        while gate.copies < 2:
+            await asyncio.to_thread(gate.reached.wait, 0.001)
+        await refused(driver.delete_volume(a_deletion(source)), Code.ABORTED, "is being copied to")
+        await refused(driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=snapshot)), Code.ABORTED, "is being copied to")
+        entries = (await driver.list_volumes(csi.ListVolumesRequest())).entries
+        filling = [one.volume.volume_id for one in entries if one.status.volume_condition.message == "the volume's data is being copied"]
+        assert 2 == len(filling)
+        for call in (
+            driver.delete_volume(a_deletion(filling[0])),
+            driver.controller_publish_volume(a_publication(filling[0])),
+            driver.create_snapshot(a_snapshot_of(filling[0], "too-early")),
+        ):
+            await refused(call, Code.ABORTED, "try again when that is done")
+        await refused(driver.create_volume(a_creation("c", **of_volume(filling[0]))), Code.FAILED_PRECONDITION, "not ready")
+        gate.open()
+    await driver.delete_volume(a_deletion(source))
+    await driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=snapshot))
+    assert [{"file": "old"}] * 2 == [files(driver, one.result()) for one in (clone, restored)]
 
 
 async def test_a_driver_that_ends_leaves_no_half_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

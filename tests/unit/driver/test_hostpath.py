@@ -71,9 +71,8 @@ async def advertised(driver: HostPath) -> tuple[set[int], set[int], set[int]]:
     return services, expansion, {one.rpc.type for one in controller.capabilities}
 
 
-async def test_it_advertises_what_it_does(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        assert (SERVICES, {Expansion.ONLINE}, ALL) == await advertised(driver)
+async def test_it_advertises_what_it_does(driver: HostPath) -> None:
+    assert (SERVICES, {Expansion.ONLINE}, ALL) == await advertised(driver)
 
 
 PUBLISHING = {Capability.PUBLISH_UNPUBLISH_VOLUME, Capability.PUBLISH_READONLY, Capability.LIST_VOLUMES_PUBLISHED_NODES}
@@ -139,10 +138,9 @@ async def test_the_same_name_gives_the_same_volume(tmp_path: Path) -> None:
         {"parameters": {PVC: "other"}},
     ],
 )
-async def test_the_same_name_with_something_else_exists_already(tmp_path: Path, other: dict[str, Any]) -> None:
-    with a_driver(tmp_path) as driver:
-        await created(driver, "one")
-        await refused(driver.create_volume(a_creation("one", **other)), Code.ALREADY_EXISTS, "'one'")
+async def test_the_same_name_with_something_else_exists_already(driver: HostPath, other: dict[str, Any]) -> None:
+    await created(driver, "one")
+    await refused(driver.create_volume(a_creation("one", **other)), Code.ALREADY_EXISTS, "'one'")
 
 
 @pytest.mark.parametrize(
@@ -155,9 +153,8 @@ async def test_the_same_name_with_something_else_exists_already(tmp_path: Path, 
         ({"limit_bytes": 4 * GIB}, GIB),
     ],
 )
-async def test_sizes(tmp_path: Path, wanted: Any, size: int) -> None:
-    with a_driver(tmp_path) as driver:
-        assert size == (await driver.create_volume(a_creation(capacity_range=wanted))).volume.capacity_bytes
+async def test_sizes(driver: HostPath, wanted: Any, size: int) -> None:
+    assert size == (await driver.create_volume(a_creation(capacity_range=wanted))).volume.capacity_bytes
 
 
 async def test_capacity_is_shared_and_comes_back(tmp_path: Path) -> None:
@@ -179,17 +176,16 @@ async def test_two_creations_at_once_never_share_the_last_room(tmp_path: Path) -
         assert 1 == len(await listed(driver))
 
 
-async def test_a_deleted_volume_leaves_nothing_and_deleting_again_is_fine(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        volume_id = await created(driver)
-        data = tmp_path / "volumes" / volume_id / "a" / "file"
-        data.parent.mkdir()
-        data.write_text("data")
-        await driver.delete_volume(a_deletion(volume_id))
-        assert [] == list((tmp_path / "volumes").iterdir())
-        assert volume_id not in read_state(tmp_path).volumes
-        await driver.delete_volume(a_deletion(volume_id))
-        await driver.delete_volume(a_deletion("never-was"))
+async def test_a_deleted_volume_leaves_nothing_and_deleting_again_is_fine(driver: HostPath, tmp_path: Path) -> None:
+    volume_id = await created(driver)
+    data = tmp_path / "volumes" / volume_id / "a" / "file"
+    data.parent.mkdir()
+    data.write_text("data")
+    await driver.delete_volume(a_deletion(volume_id))
+    assert [] == list((tmp_path / "volumes").iterdir())
+    assert volume_id not in read_state(tmp_path).volumes
+    await driver.delete_volume(a_deletion(volume_id))
+    await driver.delete_volume(a_deletion("never-was"))
 
 
 async def test_an_id_is_never_taken_for_a_path(tmp_path: Path) -> None:
@@ -204,13 +200,12 @@ async def test_an_id_is_never_taken_for_a_path(tmp_path: Path) -> None:
     assert ["precious", "state"] == sorted(os.listdir(tmp_path))
 
 
-async def test_a_published_volume_is_not_deleted(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        volume_id = await created(driver)
-        await driver.controller_publish_volume(a_publication(volume_id, "node-2"))
-        await refused(driver.delete_volume(a_deletion(volume_id)), Code.FAILED_PRECONDITION, "'node-2'")
-        await driver.controller_unpublish_volume(an_unpublication(volume_id, "node-2"))
-        await driver.delete_volume(a_deletion(volume_id))
+async def test_a_published_volume_is_not_deleted(driver: HostPath) -> None:
+    volume_id = await created(driver)
+    await driver.controller_publish_volume(a_publication(volume_id, "node-2"))
+    await refused(driver.delete_volume(a_deletion(volume_id)), Code.FAILED_PRECONDITION, "'node-2'")
+    await driver.controller_unpublish_volume(an_unpublication(volume_id, "node-2"))
+    await driver.delete_volume(a_deletion(volume_id))
 
 
 async def test_data_that_can_not_be_removed_is_told_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,19 +238,17 @@ async def test_publishing_is_remembered_and_its_repetition_gives_the_same_contex
     assert ("1", "2") == (first.publish_context[PUBLICATION_KEY], again.publish_context[PUBLICATION_KEY])
 
 
-async def test_unknown_volumes_and_nodes_are_not_found(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        await refused(driver.controller_publish_volume(a_publication("no-volume")), Code.NOT_FOUND, "'no-volume'")
-        await refused(driver.controller_publish_volume(a_publication(await created(driver), "no-node")), Code.NOT_FOUND, "'no-node'")
+async def test_unknown_volumes_and_nodes_are_not_found(driver: HostPath) -> None:
+    await refused(driver.controller_publish_volume(a_publication("no-volume")), Code.NOT_FOUND, "'no-volume'")
+    await refused(driver.controller_publish_volume(a_publication(await created(driver), "no-node")), Code.NOT_FOUND, "'no-node'")
 
 
 @pytest.mark.parametrize("change", [{"readonly": True}, {"mode": Mode.MULTI_NODE_MULTI_WRITER}])
-async def test_published_in_another_way_exists_already(tmp_path: Path, change: dict[str, Any]) -> None:
-    with a_driver(tmp_path) as driver:
-        volume_id = await created(driver)
-        await driver.controller_publish_volume(a_publication(volume_id))
-        other = a_publication(volume_id, **change)
-        await refused(driver.controller_publish_volume(other), Code.ALREADY_EXISTS, "readonly=False and access mode SINGLE_NODE_WRITER")
+async def test_published_in_another_way_exists_already(driver: HostPath, change: dict[str, Any]) -> None:
+    volume_id = await created(driver)
+    await driver.controller_publish_volume(a_publication(volume_id))
+    other = a_publication(volume_id, **change)
+    await refused(driver.controller_publish_volume(other), Code.ALREADY_EXISTS, "readonly=False and access mode SINGLE_NODE_WRITER")
 
 
 SNW, SNR, MNR = Mode.SINGLE_NODE_WRITER, Mode.SINGLE_NODE_READER_ONLY, Mode.MULTI_NODE_READER_ONLY
@@ -278,35 +271,32 @@ SNSW, SNMW = Mode.SINGLE_NODE_SINGLE_WRITER, Mode.SINGLE_NODE_MULTI_WRITER
         ((MNMW, False), (MNR, False), True),
     ],
 )
-async def test_a_second_node_is_for_multi_node_modes(tmp_path: Path, first: Any, second: Any, allowed: bool) -> None:
-    with a_driver(tmp_path) as driver:
-        volume_id = await created(driver)
-        await driver.controller_publish_volume(a_publication(volume_id, "node-1", first[0], readonly=first[1]))
-        call = driver.controller_publish_volume(a_publication(volume_id, "node-2", second[0], readonly=second[1]))
-        if allowed:
-            await call
-        else:
-            await refused(call, Code.FAILED_PRECONDITION, "'node-1'")
-        assert (["node-1", "node-2"] if allowed else ["node-1"]) == await published_nodes(driver, volume_id)
+async def test_a_second_node_is_for_multi_node_modes(driver: HostPath, first: Any, second: Any, allowed: bool) -> None:
+    volume_id = await created(driver)
+    await driver.controller_publish_volume(a_publication(volume_id, "node-1", first[0], readonly=first[1]))
+    call = driver.controller_publish_volume(a_publication(volume_id, "node-2", second[0], readonly=second[1]))
+    if allowed:
+        await call
+    else:
+        await refused(call, Code.FAILED_PRECONDITION, "'node-1'")
+    assert (["node-1", "node-2"] if allowed else ["node-1"]) == await published_nodes(driver, volume_id)
 
 
-async def test_without_a_node_it_is_unpublished_from_all(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        volume_id = await created(driver)
-        for node_id in ("node-3", "node-1"):
-            await driver.controller_publish_volume(a_publication(volume_id, node_id, MNMW))
-        assert ["node-1", "node-3"] == await published_nodes(driver, volume_id)
-        await driver.controller_unpublish_volume(an_unpublication(volume_id, ""))
-        assert [] == await published_nodes(driver, volume_id)
+async def test_without_a_node_it_is_unpublished_from_all(driver: HostPath) -> None:
+    volume_id = await created(driver)
+    for node_id in ("node-3", "node-1"):
+        await driver.controller_publish_volume(a_publication(volume_id, node_id, MNMW))
+    assert ["node-1", "node-3"] == await published_nodes(driver, volume_id)
+    await driver.controller_unpublish_volume(an_unpublication(volume_id, ""))
+    assert [] == await published_nodes(driver, volume_id)
 
 
-async def test_unpublishing_what_is_unknown_is_done_already(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        await driver.controller_unpublish_volume(an_unpublication("no-volume"))
-        volume_id = await created(driver)
-        await driver.controller_publish_volume(a_publication(volume_id))
-        await driver.controller_unpublish_volume(an_unpublication(volume_id, "no-node"))
-        assert ["node-1"] == await published_nodes(driver, volume_id)
+async def test_unpublishing_what_is_unknown_is_done_already(driver: HostPath) -> None:
+    await driver.controller_unpublish_volume(an_unpublication("no-volume"))
+    volume_id = await created(driver)
+    await driver.controller_publish_volume(a_publication(volume_id))
+    await driver.controller_unpublish_volume(an_unpublication(volume_id, "no-node"))
+    assert ["node-1"] == await published_nodes(driver, volume_id)
 
 
 async def test_a_full_node_takes_no_more(tmp_path: Path) -> None:
@@ -321,41 +311,37 @@ async def test_a_full_node_takes_no_more(tmp_path: Path) -> None:
 # Questions
 
 
-async def test_pages_are_stable_while_volumes_come_and_go(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        ids = sorted([await created(driver, f"pvc-{number}") for number in range(5)])
-        assert ids == await listed(driver)
-        first = await driver.list_volumes(csi.ListVolumesRequest(max_entries=2))
-        assert ids[:2] == [entry.volume.volume_id for entry in first.entries]
-        await driver.delete_volume(a_deletion(ids[1]))
-        await driver.delete_volume(a_deletion(ids[3]))
-        assert [ids[2], ids[4]] == await listed(driver, starting_token=first.next_token)
-        last = await driver.list_volumes(csi.ListVolumesRequest(max_entries=2, starting_token=first.next_token))
-        assert "" == last.next_token
-        assert [] == await listed(driver, starting_token=ids[4])
+async def test_pages_are_stable_while_volumes_come_and_go(driver: HostPath) -> None:
+    ids = sorted([await created(driver, f"pvc-{number}") for number in range(5)])
+    assert ids == await listed(driver)
+    first = await driver.list_volumes(csi.ListVolumesRequest(max_entries=2))
+    assert ids[:2] == [entry.volume.volume_id for entry in first.entries]
+    await driver.delete_volume(a_deletion(ids[1]))
+    await driver.delete_volume(a_deletion(ids[3]))
+    assert [ids[2], ids[4]] == await listed(driver, starting_token=first.next_token)
+    last = await driver.list_volumes(csi.ListVolumesRequest(max_entries=2, starting_token=first.next_token))
+    assert "" == last.next_token
+    assert [] == await listed(driver, starting_token=ids[4])
 
 
-async def test_a_foreign_token_is_aborted(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        await refused(driver.list_volumes(csi.ListVolumesRequest(starting_token="invalid-token")), Code.ABORTED, "start from the beginning")
+async def test_a_foreign_token_is_aborted(driver: HostPath) -> None:
+    await refused(driver.list_volumes(csi.ListVolumesRequest(starting_token="invalid-token")), Code.ABORTED, "start from the beginning")
 
 
-async def test_the_list_tells_where_volumes_are(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        volume_id = await created(driver)
-        await driver.controller_publish_volume(a_publication(volume_id))
-        entry = (await driver.list_volumes(csi.ListVolumesRequest())).entries[0]
-        assert (["node-1"], False) == (list(entry.status.published_node_ids), entry.status.volume_condition.abnormal)
-        (tmp_path / "volumes" / volume_id).rmdir()
-        entry = (await driver.list_volumes(csi.ListVolumesRequest())).entries[0]
-        assert "The source path of the volume doesn't exist" == entry.status.volume_condition.message
+async def test_the_list_tells_where_volumes_are(driver: HostPath, tmp_path: Path) -> None:
+    volume_id = await created(driver)
+    await driver.controller_publish_volume(a_publication(volume_id))
+    entry = (await driver.list_volumes(csi.ListVolumesRequest())).entries[0]
+    assert (["node-1"], False) == (list(entry.status.published_node_ids), entry.status.volume_condition.abnormal)
+    (tmp_path / "volumes" / volume_id).rmdir()
+    entry = (await driver.list_volumes(csi.ListVolumesRequest())).entries[0]
+    assert "The source path of the volume doesn't exist" == entry.status.volume_condition.message
 
 
-async def test_an_unknown_volume_is_not_found_by_questions(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        await refused(driver.controller_get_volume(csi.ControllerGetVolumeRequest(volume_id="v")), Code.NOT_FOUND)
-        question = csi.ValidateVolumeCapabilitiesRequest(volume_id="v", volume_capabilities=[a_capability()])
-        await refused(driver.validate_volume_capabilities(question), Code.NOT_FOUND)
+async def test_an_unknown_volume_is_not_found_by_questions(driver: HostPath) -> None:
+    await refused(driver.controller_get_volume(csi.ControllerGetVolumeRequest(volume_id="v")), Code.NOT_FOUND)
+    question = csi.ValidateVolumeCapabilitiesRequest(volume_id="v", volume_capabilities=[a_capability()])
+    await refused(driver.validate_volume_capabilities(question), Code.NOT_FOUND)
 
 
 @pytest.mark.parametrize(

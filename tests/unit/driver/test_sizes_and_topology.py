@@ -113,16 +113,15 @@ async def test_sizes_that_can_not_be(tmp_path: Path, wanted: Any, code: Code, te
         await refused(driver.create_volume(a_creation(capacity_range=wanted, **BLOCK)), code, text)
 
 
-async def test_a_volume_is_either_block_or_mount(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        both = [a_capability(), a_capability(block=True)]
-        await refused(driver.create_volume(a_creation(volume_capabilities=both)), Code.INVALID_ARGUMENT, "either block or mount")
-        await refused(driver.create_volume(a_creation(volume_capabilities=[a_capability(77)])), Code.INVALID_ARGUMENT, "access mode 77")
-        assert (0, 0) == await room(driver, volume_capabilities=both)
-        volume_id = await created(driver, "block", **BLOCK)
-        await refused(driver.controller_publish_volume(a_publication(volume_id)), Code.INVALID_ARGUMENT, "is of type block")
-        as_block = a_publication(volume_id, volume_capability=a_capability(Mode.SINGLE_NODE_WRITER, block=True))
-        await driver.controller_publish_volume(as_block)
+async def test_a_volume_is_either_block_or_mount(driver: HostPath) -> None:
+    both = [a_capability(), a_capability(block=True)]
+    await refused(driver.create_volume(a_creation(volume_capabilities=both)), Code.INVALID_ARGUMENT, "either block or mount")
+    await refused(driver.create_volume(a_creation(volume_capabilities=[a_capability(77)])), Code.INVALID_ARGUMENT, "access mode 77")
+    assert (0, 0) == await room(driver, volume_capabilities=both)
+    volume_id = await created(driver, "block", **BLOCK)
+    await refused(driver.controller_publish_volume(a_publication(volume_id)), Code.INVALID_ARGUMENT, "is of type block")
+    as_block = a_publication(volume_id, volume_capability=a_capability(Mode.SINGLE_NODE_WRITER, block=True))
+    await driver.controller_publish_volume(as_block)
 
 
 @pytest.mark.parametrize(

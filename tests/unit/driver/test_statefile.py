@@ -13,6 +13,7 @@ from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver import statefile
+from mooring.driver.hostpath import HostPath
 from mooring.driver.journal import Journal
 from mooring.driver.state import State, Volume
 from mooring.driver.statefile import StateFolder, decoded, encoded, read_state
@@ -112,12 +113,11 @@ def test_what_a_kill_left_behind_is_put_right(tmp_path: Path) -> None:
         assert ["lost+found", unowned] == sorted(entry.name for entry in (tmp_path / "volumes").iterdir())
 
 
-async def test_a_state_file_names_nothing_that_is_gone(tmp_path: Path) -> None:
+async def test_a_state_file_names_nothing_that_is_gone(driver: HostPath, tmp_path: Path) -> None:
     """People look there for whether the driver is empty."""
-    with a_driver(tmp_path) as driver:
-        for name in ("one", "two"):
-            await driver.delete_volume(csi.DeleteVolumeRequest(volume_id=await created(driver, name)))
-        assert State() == read_state(tmp_path)
+    for name in ("one", "two"):
+        await driver.delete_volume(csi.DeleteVolumeRequest(volume_id=await created(driver, name)))
+    assert State() == read_state(tmp_path)
 
 
 async def test_a_volume_whose_folder_is_gone_is_still_known(tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
 from mooring.api.meta import ObjectMeta
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment, VolumeAttachmentSpec
 from mooring.base import log
+from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.retrying import ClientMetrics
 from mooring.kube.cluster import EventType, Selection
 from mooring.kube.errors import Unreachable
 from mooring.kube.patch import json_patch, merge_patch
 from mooring.kube.patch import test as check
-from tests.unit.kube.bad_server import Connection, answer, bad_server, refusal, stream
+from tests.unit.kube.bad_server import BadServer, Connection, answer, bad_server, refusal, stream
 from tests.unit.kube.certificates import server_context
 from tests.unit.kube.clients import VA, a_client, events_of
 from tests.unit.kube.instant_clock import InstantClock
@@ -27,104 +28,93 @@ from tests.unit.kube.instant_clock import InstantClock
 # -- verbs
 
 
-async def test_a_get_asks_for_json_and_gives_a_struct() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(200, VA))
-        attachment = await cluster.get(VOLUME_ATTACHMENTS, "va")
-        assert ("va", "a") == (attachment.metadata.name, attachment.spec.attacher)
-        (request,) = server.requests
-        assert ("GET", "/apis/storage.k8s.io/v1/volumeattachments/va", b"") == (request.method, request.path, request.body)
-        assert ("application/json", "test/1") == (request.headers["accept"], request.headers["user-agent"])
-        assert {"authorization", "content-type", "cookie"}.isdisjoint(request.headers)
+async def test_a_get_asks_for_json_and_gives_a_struct(server: BadServer, cluster: HttpCluster) -> None:
+    server.plan(answer(200, VA))
+    attachment = await cluster.get(VOLUME_ATTACHMENTS, "va")
+    assert ("va", "a") == (attachment.metadata.name, attachment.spec.attacher)
+    (request,) = server.requests
+    assert ("GET", "/apis/storage.k8s.io/v1/volumeattachments/va", b"") == (request.method, request.path, request.body)
+    assert ("application/json", "test/1") == (request.headers["accept"], request.headers["user-agent"])
+    assert {"authorization", "content-type", "cookie"}.isdisjoint(request.headers)
 
 
-async def test_a_kind_may_be_read_whole() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(200, {**VA, "unknown": 1}))
-        assert await cluster.get(VOLUME_ATTACHMENTS.whole(), "va") == {**VA, "unknown": 1}
+async def test_a_kind_may_be_read_whole(server: BadServer, cluster: HttpCluster) -> None:
+    server.plan(answer(200, {**VA, "unknown": 1}))
+    assert await cluster.get(VOLUME_ATTACHMENTS.whole(), "va") == {**VA, "unknown": 1}
 
 
-async def test_a_list_is_asked_for_in_pages() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(200, {"metadata": {"resourceVersion": "9", "continue": "t"}, "items": [VA]}))
-        page = await cluster.list(PERSISTENT_VOLUMES, Selection(label_selector="a=b"), limit=1, resource_version="0")
-        assert (1, "9", "t") == (len(page.items), page.resource_version, page.continue_token)
-        assert server.requests[0].path == "/api/v1/persistentvolumes?labelSelector=a%3Db&limit=1&resourceVersion=0"
+async def test_a_list_is_asked_for_in_pages(server: BadServer, cluster: HttpCluster) -> None:
+    server.plan(answer(200, {"metadata": {"resourceVersion": "9", "continue": "t"}, "items": [VA]}))
+    page = await cluster.list(PERSISTENT_VOLUMES, Selection(label_selector="a=b"), limit=1, resource_version="0")
+    assert (1, "9", "t") == (len(page.items), page.resource_version, page.continue_token)
+    assert server.requests[0].path == "/api/v1/persistentvolumes?labelSelector=a%3Db&limit=1&resourceVersion=0"
 
 
-async def test_a_namespaced_list_covers_one_namespace_or_all() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.otherwise = answer(200, {"items": []})
-        await cluster.list(SECRETS, Selection(namespace="ns"))
-        await cluster.list(SECRETS)
-        assert ["/api/v1/namespaces/ns/secrets", "/api/v1/secrets"] == [request.path for request in server.requests]
+async def test_a_namespaced_list_covers_one_namespace_or_all(server: BadServer, cluster: HttpCluster) -> None:
+    server.otherwise = answer(200, {"items": []})
+    await cluster.list(SECRETS, Selection(namespace="ns"))
+    await cluster.list(SECRETS)
+    assert ["/api/v1/namespaces/ns/secrets", "/api/v1/secrets"] == [request.path for request in server.requests]
 
 
-async def test_a_create_carries_the_type_of_what_it_creates() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.otherwise = answer(201, VA)
-        await cluster.create(VOLUME_ATTACHMENTS, VolumeAttachment(ObjectMeta(name="va"), VolumeAttachmentSpec(attacher="a", node_name="n")))
-        await cluster.create(VOLUME_ATTACHMENTS, {"metadata": {"name": "va"}, "spec": {"attacher": "a", "nodeName": "n"}})
-        whole = {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "VolumeAttachment",
-            "metadata": {"name": "va"},
-            "spec": {"attacher": "a", "nodeName": "n"},
-        }
-        assert [whole, whole] == [request.json for request in server.requests]
-        assert [("POST", "/apis/storage.k8s.io/v1/volumeattachments")] * 2 == [
-            (request.method, request.path) for request in server.requests
-        ]
-        assert server.requests[0].headers["content-type"] == "application/json"
+async def test_a_create_carries_the_type_of_what_it_creates(server: BadServer, cluster: HttpCluster) -> None:
+    server.otherwise = answer(201, VA)
+    await cluster.create(VOLUME_ATTACHMENTS, VolumeAttachment(ObjectMeta(name="va"), VolumeAttachmentSpec(attacher="a", node_name="n")))
+    await cluster.create(VOLUME_ATTACHMENTS, {"metadata": {"name": "va"}, "spec": {"attacher": "a", "nodeName": "n"}})
+    whole = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": "va"},
+        "spec": {"attacher": "a", "nodeName": "n"},
+    }
+    assert [whole, whole] == [request.json for request in server.requests]
+    assert [("POST", "/apis/storage.k8s.io/v1/volumeattachments")] * 2 == [(request.method, request.path) for request in server.requests]
+    assert server.requests[0].headers["content-type"] == "application/json"
 
 
-async def test_a_replace_puts_the_whole_object() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(200, VA))
-        await cluster.replace(VOLUME_ATTACHMENTS.whole(), VA, subresource="status")
-        (request,) = server.requests
-        assert ("PUT", "/apis/storage.k8s.io/v1/volumeattachments/va/status") == (request.method, request.path)
-        assert request.json == {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", **VA}
+async def test_a_replace_puts_the_whole_object(server: BadServer, cluster: HttpCluster) -> None:
+    server.plan(answer(200, VA))
+    await cluster.replace(VOLUME_ATTACHMENTS.whole(), VA, subresource="status")
+    (request,) = server.requests
+    assert ("PUT", "/apis/storage.k8s.io/v1/volumeattachments/va/status") == (request.method, request.path)
+    assert request.json == {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", **VA}
 
 
-async def test_patches_go_by_their_content_type() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.otherwise = answer(200, VA)
-        await cluster.patch(VOLUME_ATTACHMENTS, "va", merge_patch({"status": {"attached": True}}), subresource="status")
-        await cluster.patch(SECRETS, "s", json_patch([check("/metadata/uid", "u")]), "ns")
-        one, two = server.requests
-        assert ("PATCH", "application/merge-patch+json") == (one.method, one.headers["content-type"])
-        assert ("/apis/storage.k8s.io/v1/volumeattachments/va/status", {"status": {"attached": True}}) == (one.path, one.json)
-        assert ("/api/v1/namespaces/ns/secrets/s", "application/json-patch+json") == (two.path, two.headers["content-type"])
-        assert two.json == [{"op": "test", "path": "/metadata/uid", "value": "u"}]
+async def test_patches_go_by_their_content_type(server: BadServer, cluster: HttpCluster) -> None:
+    server.otherwise = answer(200, VA)
+    await cluster.patch(VOLUME_ATTACHMENTS, "va", merge_patch({"status": {"attached": True}}), subresource="status")
+    await cluster.patch(SECRETS, "s", json_patch([check("/metadata/uid", "u")]), "ns")
+    one, two = server.requests
+    assert ("PATCH", "application/merge-patch+json") == (one.method, one.headers["content-type"])
+    assert ("/apis/storage.k8s.io/v1/volumeattachments/va/status", {"status": {"attached": True}}) == (one.path, one.json)
+    assert ("/api/v1/namespaces/ns/secrets/s", "application/json-patch+json") == (two.path, two.headers["content-type"])
+    assert two.json == [{"op": "test", "path": "/metadata/uid", "value": "u"}]
 
 
-async def test_a_sub_resource_is_asked_by_a_post() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(201, {"kind": "Status", "status": "Success"}))
-        await cluster.post(SECRETS, "s", "binding", {"target": {"name": "n1"}}, "ns")
-        (request,) = server.requests
-        assert ("POST", "/api/v1/namespaces/ns/secrets/s/binding", {"target": {"name": "n1"}}) == (
-            request.method,
-            request.path,
-            request.json,
-        )
+async def test_a_sub_resource_is_asked_by_a_post(server: BadServer, cluster: HttpCluster) -> None:
+    server.plan(answer(201, {"kind": "Status", "status": "Success"}))
+    await cluster.post(SECRETS, "s", "binding", {"target": {"name": "n1"}}, "ns")
+    (request,) = server.requests
+    assert ("POST", "/api/v1/namespaces/ns/secrets/s/binding", {"target": {"name": "n1"}}) == (
+        request.method,
+        request.path,
+        request.json,
+    )
 
 
-async def test_a_delete_sends_options_only_when_it_has_some() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.otherwise = answer(200, {"kind": "Status", "status": "Success"})
-        await cluster.delete(VOLUME_ATTACHMENTS, "va")
-        await cluster.delete(SECRETS, "s", "ns", uid="u", grace_period_s=0, propagation="Background")
-        one, two = server.requests
-        assert ("DELETE", b"") == (one.method, one.body)
-        assert two.json == {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {"uid": "u"},
-            "gracePeriodSeconds": 0,
-            "propagationPolicy": "Background",
-        }
+async def test_a_delete_sends_options_only_when_it_has_some(server: BadServer, cluster: HttpCluster) -> None:
+    server.otherwise = answer(200, {"kind": "Status", "status": "Success"})
+    await cluster.delete(VOLUME_ATTACHMENTS, "va")
+    await cluster.delete(SECRETS, "s", "ns", uid="u", grace_period_s=0, propagation="Background")
+    one, two = server.requests
+    assert ("DELETE", b"") == (one.method, one.body)
+    assert two.json == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": "u"},
+        "gracePeriodSeconds": 0,
+        "propagationPolicy": "Background",
+    }
 
 
 async def test_a_path_of_the_server_stays_before_all_others() -> None:
@@ -139,10 +129,9 @@ async def test_a_path_of_the_server_stays_before_all_others() -> None:
 
 
 @pytest.mark.parametrize("name", ["größe-✓", "n" * 10_000, "a b?c#d&e"])
-async def test_odd_and_long_names_travel_whole(name: str) -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(200, {"metadata": {"name": name}}))
-        assert name == (await cluster.get(VOLUME_ATTACHMENTS, name)).metadata.name
+async def test_odd_and_long_names_travel_whole(server: BadServer, cluster: HttpCluster, name: str) -> None:
+    server.plan(answer(200, {"metadata": {"name": name}}))
+    assert name == (await cluster.get(VOLUME_ATTACHMENTS, name)).metadata.name
 
 
 # -- watches
@@ -205,12 +194,11 @@ async def test_a_watch_that_is_left_drops_its_connection(tls: bool) -> None:
         assert [0, 1] == [request.connection for request in server.requests]
 
 
-async def test_a_cleanly_ended_watch_gives_its_connection_back() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(stream(), answer(200, VA))
-        await events_of(cluster)
-        await cluster.get(VOLUME_ATTACHMENTS, "va")
-        assert [0, 0] == [request.connection for request in server.requests]
+async def test_a_cleanly_ended_watch_gives_its_connection_back(server: BadServer, cluster: HttpCluster) -> None:
+    server.plan(stream(), answer(200, VA))
+    await events_of(cluster)
+    await cluster.get(VOLUME_ATTACHMENTS, "va")
+    assert [0, 0] == [request.connection for request in server.requests]
 
 
 async def test_watches_take_no_place_from_requests() -> None:
@@ -234,16 +222,15 @@ async def test_compression_is_asked_for_where_it_pays(compressed: bool, asked: s
         assert asked == server.requests[0].headers["accept-encoding"]
 
 
-async def test_a_connection_serves_one_request_after_the_other() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.otherwise = answer(200, VA)
-        for _ in range(3):
-            await cluster.patch(VOLUME_ATTACHMENTS, "va", merge_patch({}))
-        server.plan(refusal(404, "NotFound", "no"))
-        with contextlib.suppress(Exception):
-            await cluster.get(VOLUME_ATTACHMENTS, "gone")
-        await cluster.get(VOLUME_ATTACHMENTS, "va")
-        assert server.connection_count == 1
+async def test_a_connection_serves_one_request_after_the_other(server: BadServer, cluster: HttpCluster) -> None:
+    server.otherwise = answer(200, VA)
+    for _ in range(3):
+        await cluster.patch(VOLUME_ATTACHMENTS, "va", merge_patch({}))
+    server.plan(refusal(404, "NotFound", "no"))
+    with contextlib.suppress(Exception):
+        await cluster.get(VOLUME_ATTACHMENTS, "gone")
+    await cluster.get(VOLUME_ATTACHMENTS, "va")
+    assert server.connection_count == 1
 
 
 async def test_only_so_many_requests_run_at_a_time() -> None:

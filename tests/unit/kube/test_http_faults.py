@@ -97,16 +97,15 @@ async def test_a_refusal_has_its_class_and_the_server_s_words(code: int, reason:
         assert server.connection_count <= 2, "a refusal is an answer: its connection stays in use"
 
 
-async def test_a_404_that_is_no_status_does_not_say_that_the_object_is_gone() -> None:
+async def test_a_404_that_is_no_status_does_not_say_that_the_object_is_gone(server: BadServer, cluster: HttpCluster) -> None:
     """A volume must not be taken for detached because a proxy has lost its way."""
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(404, b"nobody here\n", content_type="text/plain"))
-        error = await fault_of(cluster)
-        assert type(error) is errors.ApiError
-        assert error.status_code == 404
-        assert str(error) == (
-            "the server answered 404 Not Found to GET /apis/storage.k8s.io/v1/volumeattachments/va, content type 'text/plain': nobody here"
-        )
+    server.plan(answer(404, b"nobody here\n", content_type="text/plain"))
+    error = await fault_of(cluster)
+    assert type(error) is errors.ApiError
+    assert error.status_code == 404
+    assert str(error) == (
+        "the server answered 404 Not Found to GET /apis/storage.k8s.io/v1/volumeattachments/va, content type 'text/plain': nobody here"
+    )
 
 
 PAGE = answer(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
@@ -139,79 +138,70 @@ SERVED = {**RESOURCES, "resources": [*RESOURCES["resources"], {"name": "volumeat
     [(answer(200, SERVED), True), (answer(200, RESOURCES), False), (PAGE, False), (answer(200, {**RESOURCES, "resources": []}), False)],
     ids=["the kind", "the version", "nothing", "nothing in the version"],
 )
-async def test_discovery_tells_whether_a_kind_is_served(told: Move, is_served: bool) -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(told)
-        assert is_served is await cluster.serves(VOLUME_ATTACHMENTS)
-        assert ["/apis/storage.k8s.io/v1"] == [request.path for request in server.requests]
+async def test_discovery_tells_whether_a_kind_is_served(server: BadServer, cluster: HttpCluster, told: Move, is_served: bool) -> None:
+    server.plan(told)
+    assert is_served is await cluster.serves(VOLUME_ATTACHMENTS)
+    assert ["/apis/storage.k8s.io/v1"] == [request.path for request in server.requests]
 
 
 @pytest.mark.parametrize(
     "told", [answer(404, b"nobody here"), answer(200, b"[]"), refusal(403, "Forbidden", "no")], ids=["404", "[]", "403"]
 )
-async def test_discovery_that_can_t_be_read_says_nothing_of_a_kind(told: Move) -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(told)
-        await fault(cluster.serves(VOLUME_ATTACHMENTS))
+async def test_discovery_that_can_t_be_read_says_nothing_of_a_kind(server: BadServer, cluster: HttpCluster, told: Move) -> None:
+    server.plan(told)
+    await fault(cluster.serves(VOLUME_ATTACHMENTS))
 
 
 # -- somebody else's words
 
 
 @pytest.mark.parametrize("method", ["get", "list", "patch", "delete", "watch"])
-async def test_a_page_of_a_proxy_is_quoted_briefly(method: str) -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(502, HTML, content_type="text/html; charset=utf-8"))
-        error = await fault_of(cluster, method)
-        assert (errors.ServerError, 502) == (type(error), error.status_code)
-        assert "502 Bad Gateway to " in str(error)
-        assert "<title>502 Bad Gateway</title>" in str(error)
-        assert len(str(error)) < 600
-        await lives_on(server, cluster)
+async def test_a_page_of_a_proxy_is_quoted_briefly(server: BadServer, cluster: HttpCluster, method: str) -> None:
+    server.plan(answer(502, HTML, content_type="text/html; charset=utf-8"))
+    error = await fault_of(cluster, method)
+    assert (errors.ServerError, 502) == (type(error), error.status_code)
+    assert "502 Bad Gateway to " in str(error)
+    assert "<title>502 Bad Gateway</title>" in str(error)
+    assert len(str(error)) < 600
+    await lives_on(server, cluster)
 
 
 @pytest.mark.parametrize("method", ["get", "list", "patch", "delete", "watch"])
-async def test_a_page_with_status_200_is_no_success(method: str) -> None:
+async def test_a_page_with_status_200_is_no_success(server: BadServer, cluster: HttpCluster, method: str) -> None:
     """The log-in page of a gateway: a DELETE that got it was not carried out."""
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(200, HTML, content_type="text/html"))
-        error = await fault_of(cluster, method)
-        assert (errors.ServerError, 502) == (type(error), error.status_code)
-        assert "200 OK" in str(error)
-        assert "text/html" in str(error)
-        await lives_on(server, cluster)
+    server.plan(answer(200, HTML, content_type="text/html"))
+    error = await fault_of(cluster, method)
+    assert (errors.ServerError, 502) == (type(error), error.status_code)
+    assert "200 OK" in str(error)
+    assert "text/html" in str(error)
+    await lives_on(server, cluster)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"metadata":5}', b"\xff\xfe", b'{"metadata":{"name":"a"}', b'{"a":' * 5000])
 @pytest.mark.parametrize("method", ["get", "patch", "create"])
-async def test_a_success_that_can_not_be_read_may_have_happened(method: str, body: bytes) -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(200, body))
-        error = await fault_of(cluster, method)
-        assert type(error) is errors.ServerError
-        assert f"(200, {len(body)} bytes) can't be read" in str(error)
-        await lives_on(server, cluster)
+async def test_a_success_that_can_not_be_read_may_have_happened(server: BadServer, cluster: HttpCluster, method: str, body: bytes) -> None:
+    server.plan(answer(200, body))
+    error = await fault_of(cluster, method)
+    assert type(error) is errors.ServerError
+    assert f"(200, {len(body)} bytes) can't be read" in str(error)
+    await lives_on(server, cluster)
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain"])
 @pytest.mark.parametrize("status", [200, 500])
-async def test_a_secret_that_can_not_be_read_is_not_shown(content_type: str, status: int) -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(
-            answer(status, json.dumps({"metadata": {"name": 5}, "data": {SECRET: SECRET}})[:-1].encode(), content_type=content_type)
-        )
-        with pytest.raises(errors.ServerError) as caught:
-            await cluster.get(SECRETS, "s", "ns")
-        assert SECRET not in str(caught.value)
+async def test_a_secret_that_can_not_be_read_is_not_shown(server: BadServer, cluster: HttpCluster, content_type: str, status: int) -> None:
+    server.plan(answer(status, json.dumps({"metadata": {"name": 5}, "data": {SECRET: SECRET}})[:-1].encode(), content_type=content_type))
+    with pytest.raises(errors.ServerError) as caught:
+        await cluster.get(SECRETS, "s", "ns")
+    assert SECRET not in str(caught.value)
 
 
-async def test_redirects_are_not_followed() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(307, b"", Location="https://elsewhere.example.com/"))
-        error = await fault_of(cluster, "patch")
-        assert (errors.ApiError, 307) == (type(error), error.status_code)
-        assert "redirects are not followed" in str(error)
-        assert len(server.requests) == 1
+async def test_redirects_are_not_followed(server: BadServer, cluster: HttpCluster) -> None:
+    server.plan(answer(307, b"", Location="https://elsewhere.example.com/"))
+    error = await fault_of(cluster, "patch")
+    assert (errors.ApiError, 307) == (type(error), error.status_code)
+    assert "redirects are not followed" in str(error)
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -250,23 +240,21 @@ async def test_a_connection_that_breaks_is_told(how: str, method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["patch", "create", "replace", "delete"])
-async def test_a_write_is_never_sent_twice(method: str) -> None:
+async def test_a_write_is_never_sent_twice(server: BadServer, cluster: HttpCluster, method: str) -> None:
     """It may have happened the first time; whether to repeat it is for who asked to decide."""
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        await lives_on(server, cluster)
-        server.plan(reset())
-        server.otherwise = answer(200, VA)
-        assert type(await fault_of(cluster, method)) is errors.Unreachable
-        assert len(server.requests) == 2
+    await lives_on(server, cluster)
+    server.plan(reset())
+    server.otherwise = answer(200, VA)
+    assert type(await fault_of(cluster, method)) is errors.Unreachable
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("method", ["get", "list"])
-async def test_a_read_is_repeated_when_a_kept_connection_turns_out_dead(method: str) -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        await lives_on(server, cluster)
-        server.plan(reset(), answer(200, {**VA, "items": []}))
-        await (cluster.get(VOLUME_ATTACHMENTS, "va") if method == "get" else cluster.list(VOLUME_ATTACHMENTS))
-        assert [0, 0, 1] == [request.connection for request in server.requests]
+async def test_a_read_is_repeated_when_a_kept_connection_turns_out_dead(server: BadServer, cluster: HttpCluster, method: str) -> None:
+    await lives_on(server, cluster)
+    server.plan(reset(), answer(200, {**VA, "items": []}))
+    await (cluster.get(VOLUME_ATTACHMENTS, "va") if method == "get" else cluster.list(VOLUME_ATTACHMENTS))
+    assert [0, 0, 1] == [request.connection for request in server.requests]
 
 
 @pytest.mark.parametrize("method", ["get", "patch", "delete", "watch"])
@@ -416,10 +404,9 @@ async def test_a_watch_that_breaks_gives_what_came_before_and_then_says_so(move:
 
 @pytest.mark.parametrize("method", ["get", "watch"])
 @pytest.mark.parametrize("how", ["reset before the head", "closed before the head", "cut in the head"])
-async def test_a_watch_that_never_begins_is_told(how: str, method: str) -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.otherwise = BROKEN[how]
-        assert type(await fault_of(cluster, method)) is errors.Unreachable
+async def test_a_watch_that_never_begins_is_told(server: BadServer, cluster: HttpCluster, how: str, method: str) -> None:
+    server.otherwise = BROKEN[how]
+    assert type(await fault_of(cluster, method)) is errors.Unreachable
 
 
 async def test_a_watch_from_too_long_ago_is_gone() -> None:
@@ -454,28 +441,26 @@ async def test_a_watch_that_outlasts_its_time_is_taken_for_dead(monkeypatch: pyt
         await lives_on(server, cluster)
 
 
-async def test_a_page_in_place_of_a_watch_is_told() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(stream(HTML, content_type="text/html", end="hang"))
-        error = await fault_of(cluster, "watch")
-        assert type(error) is errors.ServerError
-        assert "text/html" in str(error)
-        await lives_on(server, cluster)
+async def test_a_page_in_place_of_a_watch_is_told(server: BadServer, cluster: HttpCluster) -> None:
+    server.plan(stream(HTML, content_type="text/html", end="hang"))
+    error = await fault_of(cluster, "watch")
+    assert type(error) is errors.ServerError
+    assert "text/html" in str(error)
+    await lives_on(server, cluster)
 
 
-async def test_closing_the_client_ends_what_still_runs() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        begun = raw(HEAD + b"Content-Length: 100\r\n\r\n", b"{", hang=True)
-        server.plan(stream(A_LINE, end="hang"), begun, silence())
-        async with contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, resource_version="5")) as events:
-            await anext(events)
-            async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-                body, head = (group.create_task(fault_of(cluster), name="request") for _ in range(2))
-                watch = group.create_task(fault(anext(events)), name="watch")
-                while len(server.requests) < 3:  # noqa: ASYNC110 -- a few turns
-                    await asyncio.sleep(0)
-                await cluster.close()
-            assert [errors.Unreachable] * 3 == [type(task.result()) for task in (body, head, watch)]
+async def test_closing_the_client_ends_what_still_runs(server: BadServer, cluster: HttpCluster) -> None:
+    begun = raw(HEAD + b"Content-Length: 100\r\n\r\n", b"{", hang=True)
+    server.plan(stream(A_LINE, end="hang"), begun, silence())
+    async with contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, resource_version="5")) as events:
+        await anext(events)
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            body, head = (group.create_task(fault_of(cluster), name="request") for _ in range(2))
+            watch = group.create_task(fault(anext(events)), name="watch")
+            while len(server.requests) < 3:  # noqa: ASYNC110 -- a few turns
+                await asyncio.sleep(0)
+            await cluster.close()
+        assert [errors.Unreachable] * 3 == [type(task.result()) for task in (body, head, watch)]
 
 
 # -- Retry-After

@@ -18,6 +18,7 @@ from mooring.kube.errors import NOT_SERVED, ApiError, Forbidden, Gone, NotFound,
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 
+pytestmark = in_virtual_time
 Told = list[tuple[Cause, str | None, str | None]]  # cause, version before, version after
 
 
@@ -74,9 +75,12 @@ async def settle() -> None:
     await asyncio.sleep(0.01)
 
 
-@in_virtual_time
-async def test_it_knows_when_it_heard_something_last():
-    cluster = a_cluster("a")
+@pytest.fixture
+async def cluster() -> FakeCluster:
+    return a_cluster("a")
+
+
+async def test_it_knows_when_it_heard_something_last(cluster: FakeCluster):
     async with following(cluster) as followed:
         listed_at = followed.informer.heard_at
         await asyncio.sleep(30)
@@ -91,9 +95,7 @@ async def test_it_knows_when_it_heard_something_last():
         assert followed.informer.heard_at > bookmarked_at
 
 
-@in_virtual_time
-async def test_what_keeps_it_from_being_filled_is_told_with_its_kind():
-    cluster = a_cluster("a")
+async def test_what_keeps_it_from_being_filled_is_told_with_its_kind(cluster: FakeCluster):
     cluster.fail("list", ServerError("busy"))
     cluster.fail("list", Forbidden("persistentvolumes is forbidden", reason="Forbidden"))
     followed = Followed(cluster)
@@ -116,9 +118,7 @@ async def test_what_keeps_it_from_being_filled_is_told_with_its_kind():
     ids=["a missing right", "what passes"],
 )
 @pytest.mark.parametrize("sign", [FakeCluster.bookmark, FakeCluster.end_watches], ids=["a bookmark", "an end in good time"])
-@in_virtual_time
-async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(error: ApiError, told: str, sign: Callable[[FakeCluster], None]):
-    cluster = a_cluster("a")
+async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(cluster, error: ApiError, told: str, sign: Callable[[FakeCluster], None]):
     cluster.fail("watch", error, times=3)
     async with following(cluster) as followed:
         assert told == followed.informer.obstacle
@@ -129,10 +129,8 @@ async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(error: ApiErro
 
 
 @pytest.mark.parametrize("may_be_missing", [True, False])
-@in_virtual_time
-async def test_a_kind_that_may_be_missing_has_no_objects_until_it_is_served(may_be_missing: bool):
+async def test_a_kind_that_may_be_missing_has_no_objects_until_it_is_served(cluster: FakeCluster, may_be_missing: bool):
     """Any other keeps its cache empty and unfilled: a proxy may have lost its way, and nobody must think that nothing is there."""
-    cluster = a_cluster("a")
     cluster.fail("list", NotServed(NOT_SERVED), times=3)
     followed = Followed(cluster, may_be_missing=may_be_missing)
     async with asyncio.TaskGroup() as group:
@@ -144,7 +142,6 @@ async def test_a_kind_that_may_be_missing_has_no_objects_until_it_is_served(may_
         task.cancel()
 
 
-@in_virtual_time
 async def test_it_is_synced_once_everything_was_listed():
     cluster = a_cluster("a", "b", "c")
     cluster.fail("list", None, delay_s=5)
@@ -160,9 +157,7 @@ async def test_it_is_synced_once_everything_was_listed():
         task.cancel()
 
 
-@in_virtual_time
-async def test_the_store_follows_the_watch_and_handlers_hear_of_it():
-    cluster = a_cluster("a")
+async def test_the_store_follows_the_watch_and_handlers_hear_of_it(cluster: FakeCluster):
     async with following(cluster) as followed:
         cluster.put(PVS, "a", spec={"csi": {"driver": "other"}})
         cluster.remove(PVS, "a")
@@ -171,9 +166,7 @@ async def test_the_store_follows_the_watch_and_handlers_hear_of_it():
         assert len(followed.informer.store) == 0
 
 
-@in_virtual_time
-async def test_an_own_write_enters_at_once_and_its_echo_calls_nobody():
-    cluster = a_cluster("a")
+async def test_an_own_write_enters_at_once_and_its_echo_calls_nobody(cluster: FakeCluster):
     async with following(cluster) as followed:
         answer = await cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"metadata": {"finalizers": ["f"]}}))
         followed.informer.wrote(answer)
@@ -182,7 +175,6 @@ async def test_an_own_write_enters_at_once_and_its_echo_calls_nobody():
         assert followed.told == [(Cause.RELIST, None, "1"), (Cause.OWN_WRITE, "1", "2")]
 
 
-@in_virtual_time
 async def test_the_write_that_ends_an_object_ends_it_here_at_once_and_for_good():
     cluster = a_cluster()
     cluster.put(PVS, "a", metadata={"finalizers": ["f"], "deletionTimestamp": "2026-11-20T09:00:00Z"})
@@ -196,7 +188,6 @@ async def test_the_write_that_ends_an_object_ends_it_here_at_once_and_for_good()
         assert followed.told == [(Cause.RELIST, None, "1"), (Cause.OWN_WRITE, "1", None)]
 
 
-@in_virtual_time
 async def test_what_prune_leaves_out_is_not_kept_and_leaves_when_it_no_longer_belongs():
     def only_mine(pv: PersistentVolume) -> PersistentVolume | None:
         return pv if pv.spec.csi and pv.spec.csi.driver == "mine" else None
@@ -213,7 +204,6 @@ async def test_what_prune_leaves_out_is_not_kept_and_leaves_when_it_no_longer_be
         assert len(followed.informer.store) == 0
 
 
-@in_virtual_time
 async def test_prune_shapes_what_is_kept():
     def without_claim(pv: PersistentVolume) -> PersistentVolume:
         return msgspec.structs.replace(pv, spec=msgspec.structs.replace(pv.spec, claim_ref=None))
@@ -226,7 +216,6 @@ async def test_prune_shapes_what_is_kept():
         assert volume.spec.access_modes == ("ReadWriteOnce",)
 
 
-@in_virtual_time
 async def test_prune_may_drop_finalizers_without_ending_the_object():
     def bare(pv: PersistentVolume) -> PersistentVolume:
         return msgspec.structs.replace(pv, metadata=msgspec.structs.replace(pv.metadata, finalizers=None))
@@ -238,7 +227,6 @@ async def test_prune_may_drop_finalizers_without_ending_the_object():
         assert followed.version_of("a") == "2"
 
 
-@in_virtual_time
 async def test_a_relist_finds_what_the_watch_missed():
     cluster = a_cluster("a", "b", "c")
     async with following(cluster) as followed:
@@ -252,7 +240,6 @@ async def test_a_relist_finds_what_the_watch_missed():
         assert followed.informer.store.get(Key("", "c")) is kept, "an unchanged object was decoded and kept anew"
 
 
-@in_virtual_time
 async def test_what_a_relist_repeats_is_not_pruned_again():
     """A list of 20,000 objects of which three changed should cost three."""
     pruned: list[str] = []
@@ -269,7 +256,6 @@ async def test_what_a_relist_repeats_is_not_pruned_again():
         assert pruned == ["a", "b", "c", "b"]
 
 
-@in_virtual_time
 async def test_indexes_follow():
     cluster = a_cluster("a", "b", driver="one")
     async with following(cluster) as followed:
@@ -278,7 +264,6 @@ async def test_indexes_follow():
         assert [[pv.metadata.name for pv in followed.informer.store.by("driver", value)] for value in ("one", "two")] == [["b"], ["a"]]
 
 
-@in_virtual_time
 async def test_resync_delivers_everything_again():
     cluster = a_cluster(*(f"pv{number}" for number in range(3)))
     async with following(cluster, resync_s=600) as followed:
@@ -289,7 +274,6 @@ async def test_resync_delivers_everything_again():
         assert len(followed.told) == 6
 
 
-@in_virtual_time
 async def test_resync_lets_others_have_their_turn_and_delivers_no_ghosts():
     count = RESYNC_YIELD_EVERY + 50
     cluster = a_cluster(*(f"pv{number:03}" for number in range(count)))
@@ -309,15 +293,12 @@ async def test_resync_lets_others_have_their_turn_and_delivers_no_ghosts():
     assert [cause for cause, _, _ in followed.told].count(Cause.RESYNC) == count - 1
 
 
-@in_virtual_time
-async def test_without_resync_nothing_is_repeated():
-    cluster = a_cluster("a")
+async def test_without_resync_nothing_is_repeated(cluster: FakeCluster):
     async with following(cluster) as followed:
         await asyncio.sleep(7200)
         assert len(followed.told) == 1
 
 
-@in_virtual_time
 async def test_it_may_run_again_and_finds_what_changed_meanwhile():
     """Leadership was lost and won again."""
     cluster = a_cluster("a", "b")
@@ -332,14 +313,12 @@ async def test_it_may_run_again_and_finds_what_changed_meanwhile():
     assert followed.told == [(Cause.RELIST, None, "1"), (Cause.RELIST, None, "2"), (Cause.RELIST, "1", None)]
 
 
-@in_virtual_time
 async def test_a_handler_that_comes_late_is_refused():
     async with following(a_cluster()) as followed:
         with pytest.raises(AssertionError):
             followed.informer.on_change(lambda change: None)
 
 
-@in_virtual_time
 @pytest.mark.parametrize("seed", range(10))
 async def test_whatever_happens_to_the_connection_the_store_is_true_in_the_end(seed: int):
     cluster = a_cluster("a", "b")
@@ -371,7 +350,6 @@ async def test_whatever_happens_to_the_connection_the_store_is_true_in_the_end(s
         assert {pv.metadata.name: pv.metadata.resource_version for pv in followed.informer.store.values()} == truth
 
 
-@in_virtual_time
 async def test_the_event_of_an_own_write_is_told_as_our_own_even_when_it_comes_before_the_answer() -> None:
     """Else the very write that a worker makes would wake its key again."""
     cluster = FakeCluster()
@@ -393,7 +371,6 @@ async def test_the_event_of_an_own_write_is_told_as_our_own_even_when_it_comes_b
         assert [Cause.OWN_WRITE, Cause.WATCH] == [cause for cause, _, _ in followed.told]
 
 
-@in_virtual_time
 async def test_what_came_while_a_write_failed_is_told_as_it_is() -> None:
     cluster = FakeCluster()
     await cluster.create(PVS, {"metadata": {"name": "pv1"}, "spec": {}})
@@ -410,7 +387,6 @@ async def test_what_came_while_a_write_failed_is_told_as_it_is() -> None:
         assert [Cause.WATCH] == [cause for cause, _, _ in followed.told]
 
 
-@in_virtual_time
 async def test_what_a_write_finds_gone_is_gone_here_too() -> None:
     """However late the watch is; and its late events do not bring it back."""
     cluster = FakeCluster()
@@ -429,7 +405,6 @@ async def test_what_a_write_finds_gone_is_gone_here_too() -> None:
         assert [(Cause.OWN_WRITE, None)] == [(cause, after) for cause, _, after in followed.told]
 
 
-@in_virtual_time
 async def test_a_path_that_is_not_there_says_nothing_about_the_object() -> None:
     """A proxy's 404, or an API server that does not serve the kind yet: no Status that names it."""
     cluster = FakeCluster()

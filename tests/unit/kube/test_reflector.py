@@ -17,6 +17,8 @@ from mooring.kube.errors import ApiError, Forbidden, Gone, ServerError, TooManyR
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 
+pytestmark = in_virtual_time
+
 
 class Record:
     """A sink that remembers: ("list", names, version), then events as (type, name)."""
@@ -66,7 +68,11 @@ def gaps(cluster: FakeCluster, verb: str) -> list[float]:
     return [later - earlier for earlier, later in itertools.pairwise(times)]
 
 
-@in_virtual_time
+@pytest.fixture
+async def cluster() -> FakeCluster:
+    return a_cluster("a")
+
+
 async def test_a_list_comes_in_pages_and_the_watch_begins_where_it_ends():
     cluster = a_cluster("a", "b", "c", "d", "e")
     async with reflecting(cluster, page_limit=2) as record:
@@ -79,15 +85,12 @@ async def test_a_list_comes_in_pages_and_the_watch_begins_where_it_ends():
         assert [request.resource_version for request in cluster.asked("watch")] == ["5"]
 
 
-@in_virtual_time
-async def test_only_the_newest_state_is_listed():
+async def test_only_the_newest_state_is_listed(cluster: FakeCluster):
     """resourceVersion 0 would be answered without pages, and maybe from the past."""
-    cluster = a_cluster("a")
     async with reflecting(cluster):
         assert [request.resource_version for request in cluster.asked("list")] == [""]
 
 
-@in_virtual_time
 async def test_a_list_whose_pages_expire_starts_over():
     cluster = a_cluster("a", "b", "c")
     cluster.fail("list", None)
@@ -98,7 +101,6 @@ async def test_a_list_whose_pages_expire_starts_over():
         assert [bool(request.body[1]) for request in cluster.asked("list")] == [False, True, False, True]
 
 
-@in_virtual_time
 async def test_a_list_whose_pages_expire_again_and_again_is_asked_for_whole():
     cluster = a_cluster("a", "b", "c")
     for _ in range(2):
@@ -110,10 +112,8 @@ async def test_a_list_whose_pages_expire_again_and_again_is_asked_for_whole():
         assert record.lists == [(["a", "b", "c"], "3")]
 
 
-@in_virtual_time
 @pytest.mark.parametrize("error", [None, lost()], ids=["clean end", "cut"])
-async def test_a_watch_resumes_where_it_ended(error: ApiError | None):
-    cluster = a_cluster("a")
+async def test_a_watch_resumes_where_it_ended(cluster: FakeCluster, error: ApiError | None):
     async with reflecting(cluster) as record:
         cluster.put(PVS, "b")
         await asyncio.sleep(60)
@@ -125,9 +125,7 @@ async def test_a_watch_resumes_where_it_ended(error: ApiError | None):
         assert len(record.lists) == 1
 
 
-@in_virtual_time
-async def test_a_bookmark_moves_the_place_to_resume_at():
-    cluster = a_cluster("a")
+async def test_a_bookmark_moves_the_place_to_resume_at(cluster: FakeCluster):
     async with reflecting(cluster):
         cluster.version = 700
         cluster.bookmark()
@@ -137,9 +135,7 @@ async def test_a_bookmark_moves_the_place_to_resume_at():
         assert cluster.asked("watch")[-1].resource_version == "700"
 
 
-@in_virtual_time
-async def test_a_forgotten_version_is_listed_again_at_once():
-    cluster = a_cluster("a")
+async def test_a_forgotten_version_is_listed_again_at_once(cluster: FakeCluster):
     async with reflecting(cluster) as record:
         await asyncio.sleep(100)
         cluster.put(PVS, "b")
@@ -152,9 +148,7 @@ async def test_a_forgotten_version_is_listed_again_at_once():
         assert [request.resource_version for request in cluster.asked("watch")] == ["1", "2", "12"]
 
 
-@in_virtual_time
-async def test_gone_in_the_middle_of_a_watch_is_listed_again():
-    cluster = a_cluster("a")
+async def test_gone_in_the_middle_of_a_watch_is_listed_again(cluster: FakeCluster):
     async with reflecting(cluster) as record:
         await asyncio.sleep(10)
         cluster.end_watches(Gone("too old resource version", reason="Expired"))
@@ -162,9 +156,7 @@ async def test_gone_in_the_middle_of_a_watch_is_listed_again():
         assert len(record.lists) == 2
 
 
-@in_virtual_time
-async def test_failures_back_off_and_a_success_ends_that():
-    cluster = a_cluster("a")
+async def test_failures_back_off_and_a_success_ends_that(cluster: FakeCluster):
     cluster.fail("list", ServerError("boom"), times=9)
     async with reflecting(cluster) as record:
         await asyncio.sleep(300)
@@ -174,9 +166,7 @@ async def test_failures_back_off_and_a_success_ends_that():
         assert len(record.lists) == 1
 
 
-@in_virtual_time
-async def test_a_healthy_watch_wipes_out_the_failures_before_it():
-    cluster = a_cluster("a")
+async def test_a_healthy_watch_wipes_out_the_failures_before_it(cluster: FakeCluster):
     cluster.fail("watch", ServerError("boom"), times=5)
     async with reflecting(cluster):
         await asyncio.sleep(200)
@@ -186,9 +176,7 @@ async def test_a_healthy_watch_wipes_out_the_failures_before_it():
         assert gaps(cluster, "watch")[-1] <= 1.6
 
 
-@in_virtual_time
-async def test_a_quiet_watch_that_lived_long_and_is_cut_is_opened_again_at_once():
-    cluster = a_cluster("a")
+async def test_a_quiet_watch_that_lived_long_and_is_cut_is_opened_again_at_once(cluster: FakeCluster):
     cluster.fail("watch", ServerError("boom"), times=5)
     async with reflecting(cluster):
         await asyncio.sleep(250)
@@ -198,18 +186,14 @@ async def test_a_quiet_watch_that_lived_long_and_is_cut_is_opened_again_at_once(
         assert len(cluster.asked("watch")) == before + 1
 
 
-@in_virtual_time
-async def test_retry_after_is_obeyed():
-    cluster = a_cluster("a")
+async def test_retry_after_is_obeyed(cluster: FakeCluster):
     cluster.fail("list", TooManyRequests("later", retry_after_s=45))
     async with reflecting(cluster):
         await asyncio.sleep(60)
         assert gaps(cluster, "list") == [pytest.approx(45, abs=0.1)]
 
 
-@in_virtual_time
-async def test_an_error_is_logged_once_until_its_text_changes(capsys: pytest.CaptureFixture[str]):
-    cluster = a_cluster("a")
+async def test_an_error_is_logged_once_until_its_text_changes(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]):
     cluster.fail("list", Forbidden("volumes is forbidden"), times=4)
     cluster.fail("list", Unauthorized("Unauthorized"), times=3)
     async with reflecting(cluster):
@@ -220,9 +204,7 @@ async def test_an_error_is_logged_once_until_its_text_changes(capsys: pytest.Cap
     assert "Unauthorized" in lines[1]
 
 
-@in_virtual_time
-async def test_a_watch_is_asked_to_end_after_five_to_ten_minutes():
-    cluster = a_cluster("a")
+async def test_a_watch_is_asked_to_end_after_five_to_ten_minutes(cluster: FakeCluster):
     async with reflecting(cluster):
         await asyncio.sleep(7200)
         timeouts = [request.timeout_s for request in cluster.asked("watch")]
@@ -242,7 +224,6 @@ class Deaf(FakeCluster):
         raise AssertionError
 
 
-@in_virtual_time
 async def test_a_server_that_never_ends_a_watch_is_left():
     cluster = Deaf()
     async with reflecting(cluster):
@@ -251,9 +232,7 @@ async def test_a_server_that_never_ends_a_watch_is_left():
         assert cluster.watching == 1
 
 
-@in_virtual_time
-async def test_a_list_that_hangs_is_given_up():
-    cluster = a_cluster("a")
+async def test_a_list_that_hangs_is_given_up(cluster: FakeCluster):
     cluster.fail("list", None, delay_s=10_000)
     async with reflecting(cluster) as record:
         await asyncio.sleep(PAGE_S + 5)
@@ -284,14 +263,12 @@ def sends_old_news_and_ends(cluster: FakeCluster) -> None:
     cluster.end_watches(lost())
 
 
-@in_virtual_time
 @pytest.mark.parametrize(
     "trick",
     [ends_at_once, cuts_at_once, forgets_at_once, sends_a_bookmark_and_ends, sends_old_news_and_ends],
     ids=lambda trick: trick.__name__,
 )
-async def test_no_trick_of_a_server_makes_a_hot_loop(trick: Callable[[FakeCluster], None]):
-    cluster = a_cluster("a")
+async def test_no_trick_of_a_server_makes_a_hot_loop(cluster: FakeCluster, trick: Callable[[FakeCluster], None]):
     async with reflecting(cluster):
 
         async def play() -> None:
@@ -306,7 +283,6 @@ async def test_no_trick_of_a_server_makes_a_hot_loop(trick: Callable[[FakeCluste
         assert 10 < len(cluster.requests) < 3 * 600 / 30
 
 
-@in_virtual_time
 async def test_a_burst_of_events_lets_others_have_their_turn():
     cluster = a_cluster()
     async with reflecting(cluster) as record:
@@ -319,7 +295,6 @@ async def test_a_burst_of_events_lets_others_have_their_turn():
         assert turns >= 10
 
 
-@in_virtual_time
 async def test_what_a_sink_raises_ends_the_reflector():
     """A handler that fails is a bug of ours: hiding it would leave a cache that nobody follows."""
 

@@ -29,6 +29,7 @@ from tests.support.scripted_driver import RPC, Fail, Lose
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import VolumeDriver
 
+pytestmark = in_virtual_time
 PREFIX = "csi.storage.k8s.io/"
 SECRET = {f"{PREFIX}provisioner-secret-name": "s", f"{PREFIX}provisioner-secret-namespace": "default"}
 MESSAGE_BYTES_MAX = 1024
@@ -84,7 +85,6 @@ async def refused(world: ProvisioningWorld, text: str, *, calls: int = 0) -> Non
         ({f"{PREFIX}node-stage-secret-name": "$" * 3000, f"{PREFIX}node-stage-secret-namespace": "default"}, "invalid tokens"),
     ],
 )
-@in_virtual_time
 async def test_classes_that_say_nonsense(parameters: Mapping[str, str], text: str):
     await refused(await a_world().base(parameters), shown(text, parameters))
 
@@ -99,7 +99,6 @@ def shown(text: str, parameters: Mapping[str, str]) -> str:
     [(None, 'secrets "s" not found'), ({"k": base64.b64encode(b"\xff\xfe").decode()}, "UTF-8")],
     ids=["missing", "not-text"],
 )
-@in_virtual_time
 async def test_secrets_that_can_not_be_used(data: Mapping[str, str] | None, text: str):
     world = await a_world().base(SECRET)
     if data is not None:
@@ -108,7 +107,6 @@ async def test_secrets_that_can_not_be_used(data: Mapping[str, str] | None, text
 
 
 @pytest.mark.parametrize("prefix", ["p" * 300, "Bad_Prefix", "-", "a..b", "volume of"])
-@in_virtual_time
 async def test_volumes_names_that_no_object_can_have(prefix: str):
     await refused(await a_world(volume_name_prefix=prefix).base(), "volume-name-prefix")
 
@@ -117,7 +115,6 @@ async def test_volumes_names_that_no_object_can_have(prefix: str):
 
 
 @pytest.mark.parametrize("size", ["16Ei", "9223372036854775808", "1e30", "1e400", "1e99999999"])
-@in_virtual_time
 async def test_sizes_that_no_driver_can_be_asked_for(size: str):
     """What the API server lets through, it may have made smaller; then the driver says no."""
     world = a_world()
@@ -133,7 +130,6 @@ async def test_sizes_that_no_driver_can_be_asked_for(size: str):
 
 
 @pytest.mark.parametrize("size", ["0", "-1Gi", "nothing"])
-@in_virtual_time
 async def test_sizes_that_the_api_server_refuses(size: str):
     world = a_world()
     await world.make_class()
@@ -141,7 +137,6 @@ async def test_sizes_that_the_api_server_refuses(size: str):
         await world.make_claim(size=size)
 
 
-@in_virtual_time
 async def test_names_as_long_as_they_may_be():
     """Of the claim, its class and its annotations: the event gets through."""
     name, sc = "c" * 253, "s" * 253
@@ -155,7 +150,6 @@ async def test_names_as_long_as_they_may_be():
 # -- places
 
 
-@in_virtual_time
 async def test_a_topology_that_fits_nothing():
     world = a_world(AnsweringDriver(topology={}), strict_topology=True)
     allowed = [{"matchLabelExpressions": [{"key": "zone", "values": ["mars"]}]}]
@@ -165,7 +159,6 @@ async def test_a_topology_that_fits_nothing():
     await refused(world, "is not in allowed topologies")
 
 
-@in_virtual_time
 async def test_no_node_has_the_driver():
     await refused(await a_world(AnsweringDriver(topology={})).base(), "no available topology found")
 
@@ -189,7 +182,6 @@ def answering(*answers: csi.CreateVolumeResponse, topology: bool = False, contro
     ],
     ids=["nil", "no-id", "smaller", "negative"],
 )
-@in_virtual_time
 async def test_answers_that_make_no_volume(answer: csi.CreateVolumeResponse, text: str, deleted: int):
     world = await answering(answer).base()
     async with world.provisioning():
@@ -207,7 +199,6 @@ async def test_answers_that_make_no_volume(answer: csi.CreateVolumeResponse, tex
     [{"zone": "mars"}, {"rack": "r1"}, {"not a key!": "a"}, {"zone": "v" * 300}],
     ids=["unknown", "unknown-key", "invalid-key", "long"],
 )
-@in_virtual_time
 async def test_a_volume_in_a_place_that_nobody_asked_for(segments: Mapping[str, str]):
     world = answering(an_answer(capacity_bytes=GiB, accessible_topology=[{"segments": segments}]), topology=True)
     await world.make_node("n1", "a")
@@ -222,7 +213,6 @@ async def test_a_volume_in_a_place_that_nobody_asked_for(segments: Mapping[str, 
         await nothing_is_left(world)
 
 
-@in_virtual_time
 async def test_a_volume_without_a_name_may_be_there():
     """Its claim goes; it is asked for until the driver names it."""
     world = await answering(an_answer(volume_id="")).base()
@@ -260,7 +250,6 @@ async def with_origin(world: ProvisioningWorld, **answer: Any) -> ProvisioningWo
         ({}, False),
     ],
 )
-@in_virtual_time
 async def test_a_volume_that_was_filled_from_something_else(source: Mapping[str, Any], is_fine: bool):
     world = await with_origin(answering(an_answer(capacity_bytes=GiB, content_source=source)))
     async with world.provisioning():
@@ -271,7 +260,6 @@ async def test_a_volume_that_was_filled_from_something_else(source: Mapping[str,
         await nothing_is_left(world)
 
 
-@in_virtual_time
 async def test_a_claim_that_was_given_up_holds_its_source_no_more():
     """The origin of a clone that never came to be can be deleted."""
     world = await with_origin(a_world())
@@ -286,7 +274,6 @@ async def test_a_claim_that_was_given_up_holds_its_source_no_more():
 
 
 @pytest.mark.parametrize("ends", ["made", "refused"])
-@in_virtual_time
 async def test_the_clone_of_a_claim_that_is_gone_holds_its_source_until_its_end_is_known(ends: str):
     world = await with_origin(a_world())
     world.driver.script(CREATE, Lose())
@@ -302,7 +289,6 @@ async def test_the_clone_of_a_claim_that_is_gone_holds_its_source_until_its_end_
         assert names.CLONE_FINALIZER not in (await world.claim("origin"))["metadata"]["finalizers"]
 
 
-@in_virtual_time
 async def test_a_clone_that_may_exist_is_asked_for_though_its_source_is_gone():
     world = await with_origin(a_world())
     world.driver.script(CREATE, Lose())
@@ -315,7 +301,6 @@ async def test_a_clone_that_may_exist_is_asked_for_though_its_source_is_gone():
         assert 2 == len(world.driver.volumes)
 
 
-@in_virtual_time
 async def test_a_source_is_held_by_the_next_process_before_it_can_ask_again():
     world = a_world()
     await world.make_secret()
@@ -338,7 +323,6 @@ async def test_a_source_is_held_by_the_next_process_before_it_can_ask_again():
         assert names.CLONE_FINALIZER not in (await world.claim("origin"))["metadata"]["finalizers"]
 
 
-@in_virtual_time
 async def test_a_claim_that_has_got_another_volume_holds_its_source_no_more():
     world = await with_origin(a_world())
     world.driver.always(CREATE, Fail(Code.INTERNAL, "no"))
@@ -365,7 +349,6 @@ class SlowIntents(Intents):
 
 
 @pytest.mark.parametrize(("wait_s", "then_s"), [(1, 0), (0, 1)])
-@in_virtual_time
 async def test_a_claim_that_goes_before_the_driver_is_asked_gets_no_volume(wait_s: float, then_s: float):
     """Nobody would look after its secret and its source."""
     world = await with_origin(a_world())
@@ -380,7 +363,6 @@ async def test_a_claim_that_goes_before_the_driver_is_asked_gets_no_volume(wait_
         assert names.CLONE_FINALIZER not in (await world.claim("origin"))["metadata"]["finalizers"]
 
 
-@in_virtual_time
 async def test_a_driver_that_never_makes_what_is_wanted_is_left_alone_once_nobody_wants_it():
     world = a_world()
     world.driver.answers += [an_answer(capacity_bytes=1) for _ in range(100)]
@@ -403,7 +385,6 @@ class GarbledDriver(AnsweringDriver):
         return answer if len(self.made(CREATE)) > 1 else csi.ProbeResponse()
 
 
-@in_virtual_time
 async def test_an_answer_that_nobody_can_read_leaves_open_whether_there_is_a_volume():
     """It is asked for again, though the claim is gone: else it would be lost."""
     world = await a_world(GarbledDriver()).base()
@@ -423,7 +404,6 @@ async def test_an_answer_that_nobody_can_read_leaves_open_whether_there_is_a_vol
     ],
     ids=["another-drivers", "not-ready"],
 )
-@in_virtual_time
 async def test_snapshots_that_can_not_be_used(driver: str, ready: bool, text: str):
     world = a_world()
     world.driver.controller = (*world.driver.controller, RPC.CREATE_DELETE_SNAPSHOT)
@@ -436,7 +416,6 @@ async def test_snapshots_that_can_not_be_used(driver: str, ready: bool, text: st
     assert names.SNAPSHOT_FINALIZER not in (await world.get(VOLUME_SNAPSHOTS, "snap", "default"))["metadata"].get("finalizers", [])
 
 
-@in_virtual_time
 async def test_a_cluster_without_the_kind_of_grants():
     """The gate is on, and nobody can grant anything: all other claims have their volumes."""
     world = await a_world(cross_namespace_data_source=True).base()
@@ -445,7 +424,6 @@ async def test_a_cluster_without_the_kind_of_grants():
         assert (True, "") == (provisioner.has_synced, provisioner.obstacle)
 
 
-@in_virtual_time
 async def test_a_kind_that_it_may_not_list_is_named():
     """Also where a part alone needs it: nothing is deleted without the attachments."""
     driver = VolumeDriver(controller=(RPC.PUBLISH_UNPUBLISH_VOLUME,))

@@ -36,6 +36,7 @@ from tests.support.scripted_driver import RPC, Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import CAPACITY, GiB, VolumeDriver
 
+pytestmark = in_virtual_time
 DRIVER = "csi.test"
 ZONE = "csi.test/zone"
 POST, PUT, DELETE = (f"{verb} csistoragecapacities" for verb in ("create", "update", "delete"))
@@ -124,7 +125,11 @@ async def two_zones(world: CapacityWorld | None = None, *classes: str) -> Capaci
     return world
 
 
-@in_virtual_time
+@pytest.fixture
+async def world() -> CapacityWorld:
+    return await CapacityWorld().base()
+
+
 async def test_P82_segments_times_classes_each_asked_for_once():
     """The peer asks two or three times at start."""
     world = await two_zones()
@@ -147,7 +152,6 @@ async def test_P82_segments_times_classes_each_asked_for_once():
     assert "maximumVolumeSize" not in obj
 
 
-@in_virtual_time
 async def test_P82_our_own_objects_are_no_news_though_the_watch_shows_them_first():
     class Slow(Faults):
         async def after(self, verb: str, kind: Any, name: str) -> None:
@@ -161,7 +165,6 @@ async def test_P82_our_own_objects_are_no_news_though_the_watch_shows_them_first
     assert [PUT, POST] == sorted(world.writes(), reverse=True)
 
 
-@in_virtual_time
 async def test_P82_a_second_run_finds_everything_as_it_should_be():
     world = await two_zones(None, "one")
     for zone in "ab":
@@ -172,7 +175,6 @@ async def test_P82_a_second_run_finds_everything_as_it_should_be():
     assert ["a"] * 4 + ["b"] * 4 == world.zones(), "at the start, and with each poll"
 
 
-@in_virtual_time
 async def test_P82_a_driver_without_keys_is_everywhere():
     world = CapacityWorld()
     await world.node("n1", None, keys=())
@@ -186,7 +188,6 @@ async def test_P82_a_driver_without_keys_is_everywhere():
     assert {} == dict(request.accessible_topology.segments)
 
 
-@in_virtual_time
 async def test_P83_a_changed_value_is_one_put():
     world = await two_zones(None, "one")
     await world.stored("one", "b")
@@ -204,7 +205,6 @@ async def test_P83_a_changed_value_is_one_put():
         assert all(before[uid]["metadata"][kept] == after[uid]["metadata"][kept] for uid in before)
 
 
-@in_virtual_time
 async def test_P83_zero_and_the_largest_volume_are_published():
     world = await two_zones(None, "one")
     world.driver.capacity_bytes, world.driver.maximum_volume_size = 0, GiB
@@ -235,9 +235,7 @@ def test_P83_less_than_nothing_is_nothing():
     assert Capacity("0") == capacity_of(csi.GetCapacityResponse(available_capacity=-5))
 
 
-@in_virtual_time
-async def test_P83_an_error_keeps_the_object_and_is_tried_again():
-    world = await CapacityWorld().base()
+async def test_P83_an_error_keeps_the_object_and_is_tried_again(world: CapacityWorld):
     name = await world.stored("one", "a", "7Gi")
     world.driver.script(CAPACITY, Fail(Code.UNAVAILABLE), Fail(Code.INTERNAL))
     async with world.publishing():
@@ -249,7 +247,6 @@ async def test_P83_an_error_keeps_the_object_and_is_tried_again():
     assert [PUT] == world.writes()
 
 
-@in_virtual_time
 async def test_P83_retries_and_polls_never_pile_up():
     """At the peer each poll of a failing item begins one more endless chain of retries."""
     world = await CapacityWorld(poll_interval_s=5.0, threads=4, retry_s=10.0).base()
@@ -261,7 +258,6 @@ async def test_P83_retries_and_polls_never_pile_up():
     assert len(world.driver.calls) <= 3600 / 5 + 1
 
 
-@in_virtual_time
 async def test_P83_a_slow_driver_is_not_asked_twice_at_once():
     world = await CapacityWorld(poll_interval_s=1.0, threads=4).base()
     world.driver.always(CAPACITY, Wait(5))
@@ -272,9 +268,7 @@ async def test_P83_a_slow_driver_is_not_asked_twice_at_once():
 
 
 @pytest.mark.parametrize(("class_name", "zone"), [("one", "a"), ("one", "z"), ("gone", "a")], ids=["duplicate", "place", "class"])
-@in_virtual_time
-async def test_P84_what_should_not_be_there_is_deleted(class_name: str, zone: str):
-    world = await CapacityWorld().base()
+async def test_P84_what_should_not_be_there_is_deleted(world: CapacityWorld, class_name: str, zone: str):
     first = await world.stored("one", "a")
     await world.stored(class_name, zone)
     async with world.publishing():
@@ -285,7 +279,6 @@ async def test_P84_what_should_not_be_there_is_deleted(class_name: str, zone: st
     assert class_name != "one" or zone != "a" or first
 
 
-@in_virtual_time
 async def test_P84_an_object_with_another_selector_means_no_item():
     selector = {"matchExpressions": [{"key": ZONE, "operator": "Exists"}]}
     for topology in (None, selector):
@@ -294,9 +287,7 @@ async def test_P84_an_object_with_another_selector_means_no_item():
         assert Item("one", ()) != item_of(obj)
 
 
-@in_virtual_time
-async def test_P85_what_others_manage_is_left_alone():
-    world = await CapacityWorld().base()
+async def test_P85_what_others_manage_is_left_alone(world: CapacityWorld):
     await world.stored("gone", "a", manager="somebody")
     await world.stored("one", "a", driver="other")
     async with world.publishing():
@@ -306,7 +297,6 @@ async def test_P85_what_others_manage_is_left_alone():
 
 
 @pytest.mark.parametrize(("for_immediate", "expected"), [(False, []), (True, [("one", "a")])])
-@in_virtual_time
 async def test_P86_classes_with_immediate_binding(for_immediate: bool, expected: list[tuple[str, str]]):
     world = CapacityWorld(for_immediate_binding=for_immediate)
     await world.node("n1", "a")
@@ -317,7 +307,6 @@ async def test_P86_classes_with_immediate_binding(for_immediate: bool, expected:
         assert expected == list(await world.table())
 
 
-@in_virtual_time
 async def test_P86_a_class_comes_and_goes():
     world = CapacityWorld()
     await world.node("n1", "a")
@@ -334,9 +323,7 @@ async def test_P86_a_class_comes_and_goes():
     assert 1 == len(world.asked())
 
 
-@in_virtual_time
-async def test_a_class_that_goes_while_the_driver_is_asked_is_not_published():
-    world = await CapacityWorld().base()
+async def test_a_class_that_goes_while_the_driver_is_asked_is_not_published(world: CapacityWorld):
     world.driver.always(CAPACITY, Wait(5))
     async with world.publishing():
         await world.settle(1)
@@ -346,7 +333,6 @@ async def test_a_class_that_goes_while_the_driver_is_asked_is_not_published():
     assert [] == world.writes()
 
 
-@in_virtual_time
 async def test_P87_a_place_lives_as_long_as_a_node_is_in_it():
     world = await two_zones(None, "one")
     async with world.publishing():
@@ -369,9 +355,7 @@ async def test_P87_a_place_lives_as_long_as_a_node_is_in_it():
     assert ["a", "b", "c"] == world.zones(), "what stays is not asked for again"
 
 
-@in_virtual_time
-async def test_P84_what_somebody_deletes_or_changes_is_made_right():
-    world = await CapacityWorld().base()
+async def test_P84_what_somebody_deletes_or_changes_is_made_right(world: CapacityWorld):
     name = await world.stored("one", "a")
     async with world.publishing():
         await world.settle(10)
@@ -388,7 +372,6 @@ async def test_P84_what_somebody_deletes_or_changes_is_made_right():
 
 @pytest.mark.parametrize("error", [ServerError("busy"), Conflict("newer", reason="Conflict"), Unreachable("cut")])
 @pytest.mark.parametrize("verb", [POST, PUT, DELETE])
-@in_virtual_time
 async def test_P83_a_write_that_fails_is_made_again(verb: str, error: ApiError):
     world = CapacityWorld()
     await world.node("n1", "a")
@@ -412,9 +395,7 @@ async def asked_for_the_version(world: CapacityWorld) -> bool:
     return POST in world.story
 
 
-@in_virtual_time
-async def test_P82_an_api_server_that_fails_at_the_start_is_asked_again():
-    world = await CapacityWorld().base()
+async def test_P82_an_api_server_that_fails_at_the_start_is_asked_again(world: CapacityWorld):
     world.cluster.refuse(POST, times=3, error=ServerError("busy"))
     async with world.publishing():
         await world.until(lambda: asked_for_the_version(world))
@@ -425,7 +406,6 @@ async def test_P82_an_api_server_that_fails_at_the_start_is_asked_again():
 # -- refreshing
 
 
-@in_virtual_time
 async def test_P83_what_provisioning_does_is_asked_for_at_once():
     world = await two_zones()
     await world.classes("one", "two")
@@ -457,7 +437,6 @@ def test_P83_only_plain_places_are_places():
     assert (((ZONE, "a"),), ((ZONE, "b"),)) == places_of(volume_in(("In", ["a"]), ("In", ["b"]), ("In", ["c", "d"]), ("Exists", [])))
 
 
-@in_virtual_time
 async def test_P83_the_drivers_return_ends_the_back_off():
     world = await CapacityWorld(retry_s=200.0).base()
     world.driver.script(CAPACITY, Fail(Code.UNAVAILABLE))
@@ -468,7 +447,6 @@ async def test_P83_the_drivers_return_ends_the_back_off():
         assert [("one", "a")] == list(await world.table())
 
 
-@in_virtual_time
 async def test_P83_a_limit_is_kept():
     world = await two_zones(CapacityWorld(qps=0.1, burst=1), "one")
     async with world.publishing():
@@ -478,7 +456,6 @@ async def test_P83_a_limit_is_kept():
         assert 2 == len(await world.objects())
 
 
-@in_virtual_time
 async def test_P82_a_driver_that_tells_no_capacity_is_not_asked():
     world = await two_zones()
     world.driver.controller = (RPC.CREATE_DELETE_VOLUME,)
@@ -489,9 +466,7 @@ async def test_P82_a_driver_that_tells_no_capacity_is_not_asked():
         assert await capacity.drain(1)
 
 
-@in_virtual_time
-async def test_P91_a_drain_lets_the_call_end_and_its_answer_be_written():
-    world = await CapacityWorld().base()
+async def test_P91_a_drain_lets_the_call_end_and_its_answer_be_written(world: CapacityWorld):
     world.driver.always(CAPACITY, Wait(5))
     async with world.publishing() as capacity:
         await world.settle(1)
@@ -503,7 +478,6 @@ async def test_P91_a_drain_lets_the_call_end_and_its_answer_be_written():
 # -- one node
 
 
-@in_virtual_time
 async def test_P88_a_nodes_instance_publishes_its_own_place():
     world = CapacityWorld(node=NodeOptions("n1"))
     await world.classes("one")
@@ -539,7 +513,6 @@ def test_P88_a_node_whose_name_leaves_no_room_is_a_hash():
 # -- owner and API
 
 
-@in_virtual_time
 async def test_P82_the_owner_is_the_pod_or_who_controls_it():
     world = CapacityWorld()
     rs = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "uid-rs", "controller": True}
@@ -562,7 +535,6 @@ async def test_P82_the_owner_is_the_pod_or_who_controls_it():
         await preflight.owner_of(world.cluster, "ns", "bare", 1)
 
 
-@in_virtual_time
 async def test_P84_adoption_adds_the_owner_and_keeps_the_others():
     world = CapacityWorld(owner_level=0, pod_name="pod")
     pod = await world.create(a_pod("pod", namespace="ns"))
@@ -580,7 +552,6 @@ async def test_P84_adoption_adds_the_owner_and_keeps_the_others():
     assert [POST, PUT] == sorted(world.writes())
 
 
-@in_virtual_time
 async def test_P84_of_all_owners_only_ours_controls():
     """After a rollout the former ReplicaSet still lives; the API server refuses an object with two controllers."""
     world = CapacityWorld(owner_level=0, pod_name="pod")
@@ -609,7 +580,6 @@ class Answers(Faults):
             raise error
 
 
-@in_virtual_time
 async def test_P82_the_api_is_asked_for_its_version():
     world = CapacityWorld()
     await world.create(a_pod("pod", namespace="ns"))
@@ -623,7 +593,6 @@ async def test_P82_the_api_is_asked_for_its_version():
         await preflight.capacity_kind(CapacityWorld(Answers(v1=Forbidden("no", reason="Forbidden"))).cluster, "ns")
 
 
-@in_virtual_time
 async def test_P82_reasons_are_told_in_words():
     from mooring.controllers.provisioner.capacity import reasons as why
 

@@ -18,6 +18,7 @@ from tests.support.provisioning import CREATE, PROVISIONING, AnsweringDriver, Pr
 from tests.support.scripted_driver import RPC, Fail, Lose, Step
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 TEAMS = {
     "csi.storage.k8s.io/provisioner-secret-name": "t-${pvc.annotations['team']}",
     "csi.storage.k8s.io/provisioner-secret-namespace": "default",
@@ -45,7 +46,6 @@ def zones(world: ProvisioningWorld) -> list[str]:
 # -- what the driver says to the old request is no verdict on the new one
 
 
-@in_virtual_time
 async def test_what_a_former_class_was_refused_for_is_not_held_against_the_new_one():
     world = await ProvisioningWorld().base({"tier": "bad"})
 
@@ -62,7 +62,6 @@ async def test_what_a_former_class_was_refused_for_is_not_held_against_the_new_o
     assert not any("infeasible" in message for _, message in await world.told_of())
 
 
-@in_virtual_time
 async def test_a_node_that_was_not_tried_is_not_given_back_for_another():
     world = await on_nodes()
     world.driver.script(CREATE, Fail(Code.DEADLINE_EXCEEDED), Fail(Code.RESOURCE_EXHAUSTED, "full"))
@@ -73,7 +72,6 @@ async def test_a_node_that_was_not_tried_is_not_given_back_for_another():
     assert ["a", "a", "b"] == zones(world)
 
 
-@in_virtual_time
 async def test_the_node_that_was_tried_is_given_back_though_the_class_has_changed():
     world = await on_nodes()
     world.driver.script(CREATE, Fail(Code.DEADLINE_EXCEEDED), Fail(Code.RESOURCE_EXHAUSTED, "full"))
@@ -85,7 +83,6 @@ async def test_the_node_that_was_tried_is_given_back_though_the_class_has_change
         assert ["a", "a"] == zones(world)
 
 
-@in_virtual_time
 async def test_a_new_process_knows_what_was_asked_for_before_the_last_request():
     """The volume was made for the first node. That the driver has none in the second one's zone is no word on that."""
     world = await on_nodes()
@@ -128,7 +125,6 @@ def accounts(world: ProvisioningWorld) -> list[str]:
     return [call.request.secrets["account"] for call in world.driver.made(CREATE)]
 
 
-@in_virtual_time
 async def test_a_volume_that_may_exist_is_asked_for_with_the_secret_it_was_asked_for_with():
     """In another account there would be a second one, and nobody would know of the first."""
     world = await of_team_a()
@@ -139,7 +135,6 @@ async def test_a_volume_that_may_exist_is_asked_for_with_the_secret_it_was_asked
     assert "t-a" == pv["metadata"]["annotations"][names.DELETION_SECRET_NAME]
 
 
-@in_virtual_time
 async def test_another_secret_is_taken_once_the_former_one_answers_for_sure():
     world = await of_team_a()
     world.driver.script(CREATE, Fail(Code.PERMISSION_DENIED))
@@ -150,7 +145,6 @@ async def test_another_secret_is_taken_once_the_former_one_answers_for_sure():
     assert "t-b" == pv["metadata"]["annotations"][names.DELETION_SECRET_NAME]
 
 
-@in_virtual_time
 async def test_what_one_secret_is_refused_for_is_no_word_on_the_other_one():
     """The first account has the volume, which is known once the claim has gone."""
     world = await of_team_a()
@@ -166,7 +160,6 @@ async def test_what_one_secret_is_refused_for_is_no_word_on_the_other_one():
 
 
 @pytest.mark.parametrize("class_is", ["the same", "another"])
-@in_virtual_time
 async def test_another_secret_is_taken_where_the_former_one_is_gone(class_is: str):
     world = await of_team_a()
     async with world.provisioning(calls=1):
@@ -188,7 +181,6 @@ def refuses(world: ProvisioningWorld, is_refused: Callable[[csi.CreateVolumeRequ
     world.driver.always(CREATE, lambda request: Fail(Code.INVALID_ARGUMENT, "not this one") if is_refused(request) else None)
 
 
-@in_virtual_time
 async def test_P45_an_annotation_that_the_class_names_ends_the_rest():
     world = await of_team_a()
     world.driver.forget_scripts()
@@ -202,7 +194,6 @@ async def test_P45_an_annotation_that_the_class_names_ends_the_rest():
         await world.provisioned(wait_s=1)
 
 
-@in_virtual_time
 async def test_P45_another_node_ends_the_rest():
     world = await on_nodes()
     refuses(world, lambda request: request.accessibility_requirements.preferred[0].segments["zone"] == "a")
@@ -212,7 +203,6 @@ async def test_P45_another_node_ends_the_rest():
         await world.provisioned(wait_s=1)
 
 
-@in_virtual_time
 async def test_P45_an_attributes_class_made_anew_ends_the_rest():
     """Nobody watches those: it is looked at in the back-off, by a GET each time, and in silence."""
     world = ProvisioningWorld(AnsweringDriver(controller=[RPC.MODIFY_VOLUME]), resync_s=0.0)

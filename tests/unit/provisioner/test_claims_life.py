@@ -32,10 +32,10 @@ from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import RPC, Fail
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 FAILED_TOTAL = "controller_persistentvolumeclaim_provision_failed_total"
 
 
-@in_virtual_time
 async def test_P01_a_plain_claim_gets_a_volume():
     world = await ProvisioningWorld().base({"colour": "red"})
     async with world.provisioning():
@@ -67,7 +67,6 @@ async def test_P01_a_plain_claim_gets_a_volume():
     ] == await world.told_of()
 
 
-@in_virtual_time
 async def test_a_volume_that_is_to_be_kept_has_no_finalizer_of_ours():
     world = ProvisioningWorld()
     await world.make_class(reclaimPolicy="Retain")
@@ -79,7 +78,6 @@ async def test_a_volume_that_is_to_be_kept_has_no_finalizer_of_ours():
     assert [CREATE, POST_PV] == world.told
 
 
-@in_virtual_time
 async def test_P02_the_beta_annotation_asks_too():
     world = await ProvisioningWorld().base(ask=False, annotations={names.STORAGE_PROVISIONER_BETA: DRIVER})
     async with world.provisioning():
@@ -96,7 +94,6 @@ async def test_P02_the_beta_annotation_asks_too():
         pytest.param({"volumeName": "some"}, id="P05-it-has-a-volume"),
     ],
 )
-@in_virtual_time
 async def test_claims_of_no_business(claim):
     world = await ProvisioningWorld().base(**claim)
     async with world.provisioning():
@@ -106,7 +103,6 @@ async def test_claims_of_no_business(claim):
 
 
 @pytest.mark.parametrize("node", [None, ""])
-@in_virtual_time
 async def test_P06_a_claim_waits_for_its_node(node):
     world = ProvisioningWorld()
     await world.make_class(binding="WaitForFirstConsumer")
@@ -120,7 +116,6 @@ async def test_P06_a_claim_waits_for_its_node(node):
     assert not world.request.HasField("accessibility_requirements")
 
 
-@in_virtual_time
 async def test_P06_the_alpha_annotation_makes_no_claim_due():
     world = ProvisioningWorld()
     await world.make_class(binding="WaitForFirstConsumer")
@@ -130,7 +125,6 @@ async def test_P06_the_alpha_annotation_makes_no_claim_due():
     assert [] == world.told
 
 
-@in_virtual_time
 async def test_P07_the_class_comes_later():
     """Its arrival wakes the claim; until then it is neither called nor told about."""
     world = ProvisioningWorld(resync_s=0.0)
@@ -144,7 +138,6 @@ async def test_P07_the_class_comes_later():
         await world.provisioned(wait_s=1)
 
 
-@in_virtual_time
 async def test_P08_a_class_of_another_driver_is_passed_over_in_silence():
     world = ProvisioningWorld()
     await world.make_class(provisioner="other")
@@ -155,7 +148,6 @@ async def test_P08_a_class_of_another_driver_is_passed_over_in_silence():
     assert [] == await world.told_of()
 
 
-@in_virtual_time
 async def test_the_beta_annotation_names_the_class():
     world = ProvisioningWorld()
     await world.make_class({"right": "no"})
@@ -167,7 +159,6 @@ async def test_the_beta_annotation_names_the_class():
     assert "sc2" == pv["spec"]["storageClassName"]
 
 
-@in_virtual_time
 async def test_P09_the_volume_is_there_already():
     world = await ProvisioningWorld().base(ask=False)
     uid = (await world.claim())["metadata"]["uid"]
@@ -178,7 +169,6 @@ async def test_P09_the_volume_is_there_already():
     assert CREATE not in world.told
 
 
-@in_virtual_time
 async def test_a_volumes_object_that_is_torn_away_is_made_again_at_once():
     """Somebody takes the finalizers off and deletes it, before it is bound: the same volume gets another object."""
     world = await ProvisioningWorld().base()
@@ -191,7 +181,6 @@ async def test_a_volumes_object_that_is_torn_away_is_made_again_at_once():
     assert 1 == len(world.driver.volumes)
 
 
-@in_virtual_time
 async def test_a_volumes_object_that_goes_with_its_claim_is_not_made_again():
     world = await ProvisioningWorld().base()
     async with world.provisioning():
@@ -205,7 +194,6 @@ async def test_a_volumes_object_that_goes_with_its_claim_is_not_made_again():
     assert {} == world.driver.volumes
 
 
-@in_virtual_time
 async def test_P10_names_of_volumes():
     """The guard against a second call knows the name that the flags make, too."""
     world = ProvisioningWorld(rules=Rules(volume_name_prefix="vol", volume_name_uuid_length=8))
@@ -220,7 +208,6 @@ async def test_P10_names_of_volumes():
     assert name == world.request.name
 
 
-@in_virtual_time
 async def test_names_cut_too_short_do_not_give_two_claims_one_volume():
     world = ProvisioningWorld(rules=Rules(volume_name_prefix="vol", volume_name_uuid_length=1))
     await world.make_class()
@@ -232,7 +219,6 @@ async def test_names_cut_too_short_do_not_give_two_claims_one_volume():
     assert len(set(owners)) == len(owners) == len(world.driver.volumes)
 
 
-@in_virtual_time
 async def test_names_cut_too_short_do_not_meet_in_the_driver():
     """While the volume of one claim is being made, the other one waits, and is told."""
     world = ProvisioningWorld(rules=Rules(volume_name_prefix="vol", volume_name_uuid_length=1))
@@ -249,7 +235,6 @@ async def test_names_cut_too_short_do_not_meet_in_the_driver():
         assert told
 
 
-@in_virtual_time
 async def test_names_cut_too_short_are_told_while_the_first_volume_is_still_to_be_stored():
     world = ProvisioningWorld(rules=Rules(volume_name_prefix="vol", volume_name_uuid_length=1))
     world.cluster.refuse(POST_PV, times=None)
@@ -262,7 +247,6 @@ async def test_names_cut_too_short_are_told_while_the_first_volume_is_still_to_b
         assert any("is being made for another claim" in text for text in told)
 
 
-@in_virtual_time
 async def test_P11_an_empty_prefix_is_told():
     world = await ProvisioningWorld(rules=Rules(volume_name_prefix="")).base()
     async with world.provisioning():
@@ -270,7 +254,6 @@ async def test_P11_an_empty_prefix_is_told():
     assert [] == world.told
 
 
-@in_virtual_time
 async def test_P12_a_selector_is_refused():
     world = await ProvisioningWorld().base(selector={"matchLabels": {"a": "b"}})
     async with world.provisioning():
@@ -280,7 +263,6 @@ async def test_P12_a_selector_is_refused():
     assert {PROVISIONING, FAILED} == {reason for reason, _ in await world.told_of()}
 
 
-@in_virtual_time
 async def test_P48_a_driver_that_creates_nothing():
     driver = AnsweringDriver()
     driver.controller = (RPC.LIST_VOLUMES,)
@@ -290,7 +272,6 @@ async def test_P48_a_driver_that_creates_nothing():
     assert [] == world.told
 
 
-@in_virtual_time
 async def test_a_driver_without_a_controller_service():
     driver = AnsweringDriver()
     driver.plugin = ()
@@ -299,7 +280,6 @@ async def test_a_driver_without_a_controller_service():
         assert "plugin CONTROLLER_SERVICE capability is not reported" in await world.failed()
 
 
-@in_virtual_time
 async def test_a_claim_that_is_being_deleted_still_gets_its_volume():
     world = await ProvisioningWorld().base()
     await world.patch(CLAIMS, "c", {"metadata": {"finalizers": ["kit/hold"]}}, "default")
@@ -308,7 +288,6 @@ async def test_a_claim_that_is_being_deleted_still_gets_its_volume():
         await world.provisioned()
 
 
-@in_virtual_time
 async def test_updates_during_a_call_do_not_repeat_it():
     world = await ProvisioningWorld().base()
     gate = world.driver.gate(CREATE)
@@ -322,7 +301,6 @@ async def test_updates_during_a_call_do_not_repeat_it():
     assert [CREATE, POST_PV] == world.told
 
 
-@in_virtual_time
 async def test_so_many_calls_run_at_once_and_no_more():
     world = ProvisioningWorld(worker_threads=3)
     await world.make_class()
@@ -338,7 +316,6 @@ async def test_so_many_calls_run_at_once_and_no_more():
     assert [] == world.driver.overlaps
 
 
-@in_virtual_time
 async def test_the_drivers_return_ends_the_wait():
     world = await ProvisioningWorld(retry_interval_start_s=600.0, retry_interval_max_s=600.0).base()
     world.driver.script(CREATE, Fail(Code.UNAVAILABLE, "away"))
@@ -348,7 +325,6 @@ async def test_the_drivers_return_ends_the_wait():
         await world.provisioned(wait_s=1)
 
 
-@in_virtual_time
 async def test_an_end_in_good_order_lets_the_call_end_and_stores_its_volume():
     world = await ProvisioningWorld().base()
     gate = world.driver.gate(CREATE)
@@ -360,7 +336,6 @@ async def test_an_end_in_good_order_lets_the_call_end_and_stores_its_volume():
 
 
 @pytest.mark.parametrize("error", [None, ServerError("lost", code=500)], ids=["stored", "stored, the answer is lost"])
-@in_virtual_time
 async def test_a_class_of_an_in_tree_plugin_gets_an_in_tree_volume(error: ApiError | None):
     driver = AnsweringDriver("ebs.csi.aws.com")
     world = ProvisioningWorld(driver)
@@ -377,7 +352,6 @@ async def test_a_class_of_an_in_tree_plugin_gets_an_in_tree_volume(error: ApiErr
     assert "kubernetes.io/aws-ebs" == pv["metadata"]["annotations"][names.PROVISIONED_BY]
 
 
-@in_virtual_time
 async def test_a_volume_that_has_no_in_tree_form_is_deleted():
     driver = AnsweringDriver("pd.csi.storage.gke.io")
     world = ProvisioningWorld(driver)
@@ -390,7 +364,6 @@ async def test_a_volume_that_has_no_in_tree_form_is_deleted():
     assert [] == await world.list(PVS)
 
 
-@in_virtual_time
 async def test_P49_a_claim_that_a_populator_fills_is_told_so_and_left_alone():
     """Two sources of events in one instant of virtual time give them one name, so the second event is looked for among the requests."""
     world = await ProvisioningWorld(resync_s=0.0).base(dataSourceRef={"apiGroup": "x.io", "kind": "Foo", "name": "f"})
@@ -412,7 +385,6 @@ class SlowEvents(RecordingCluster):
         return await super().create(kind, body, namespace)
 
 
-@in_virtual_time
 async def test_the_end_waits_for_the_event_that_leaves_a_claim_to_a_populator():
     world = ProvisioningWorld()
     world.cluster = SlowEvents(world.users, world.story)

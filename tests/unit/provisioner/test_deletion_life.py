@@ -33,6 +33,7 @@ from tests.support.scripted_driver import RPC, Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import DELETE, VolumeDriver
 
+pytestmark = in_virtual_time
 DELETE_PV, PATCH_PV, GET_SECRET = "delete persistentvolumes", "patch persistentvolumes", "get secrets"
 WHOLE = [DELETE, DELETE_PV, PATCH_PV]
 DRIVER = "csi.test"
@@ -112,9 +113,12 @@ class DeletionWorld(ClusterWorld):
         return [message for _, reason, message, _ in await self.events(name) if reason == FAILED_DELETE]
 
 
-@in_virtual_time
-async def test_P74_the_volume_then_the_object_then_the_finalizer():
-    world = await DeletionWorld().base()
+@pytest.fixture
+async def world() -> DeletionWorld:
+    return await DeletionWorld().base()
+
+
+async def test_P74_the_volume_then_the_object_then_the_finalizer(world: DeletionWorld):
     async with world.deleting():
         await world.only_protection_left()
         await world.settle()
@@ -126,7 +130,6 @@ async def test_P74_the_volume_then_the_object_then_the_finalizer():
 
 
 @pytest.mark.parametrize("seed", range(20))
-@in_virtual_time
 async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(seed: int):
     """The peer often calls DeleteVolume twice: it sees its own DELETE before its own PATCH."""
 
@@ -154,7 +157,6 @@ async def _all_deleted(world: DeletionWorld) -> bool:
     return all(pv["metadata"].get("finalizers") == ["kubernetes.io/pv-protection"] and "deletionTimestamp" in pv["metadata"] for pv in left)
 
 
-@in_virtual_time
 async def test_P74_a_release_while_it_runs():
     world = await DeletionWorld().base(phase="Bound")
     async with world.deleting():
@@ -165,7 +167,6 @@ async def test_P74_a_release_while_it_runs():
     assert WHOLE == world.story
 
 
-@in_virtual_time
 async def test_P74_patches_lose_nobody_elses_finalizer():
     world = await DeletionWorld().base(protected=False)
     gate = world.driver.gate(DELETE)
@@ -182,7 +183,6 @@ async def _called(world: DeletionWorld) -> bool:
     return bool(world.driver.made(DELETE))
 
 
-@in_virtual_time
 async def test_P75_retain_costs_one_patch():
     world = await DeletionWorld().base(policy="Retain")
     async with world.deleting():
@@ -193,7 +193,6 @@ async def test_P75_retain_costs_one_patch():
     assert "deletionTimestamp" not in pv["metadata"]
 
 
-@in_virtual_time
 async def test_P76_told_once_and_woken_by_the_end_of_the_attachment():
     world = await DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME])).base()
     for node in ("n1", "n2"):
@@ -232,7 +231,6 @@ class Deaf(Faults):
             await self.hears.wait()
 
 
-@in_virtual_time
 async def test_P76_an_attachment_that_a_silent_watch_hides_is_looked_up():
     deaf = Deaf()
     world = DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf)
@@ -253,7 +251,6 @@ async def test_P76_an_attachment_that_a_silent_watch_hides_is_looked_up():
     assert {} == world.driver.volumes
 
 
-@in_virtual_time
 async def test_P76_without_a_look_at_the_attachments_nothing_is_deleted():
     world = await DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), Deaf(Forbidden("no", reason="Forbidden"))).base(
         phase="Bound"
@@ -266,7 +263,6 @@ async def test_P76_without_a_look_at_the_attachments_nothing_is_deleted():
     assert 0 == world.story.count(DELETE)
 
 
-@in_virtual_time
 async def test_P76_a_watch_that_is_heard_of_is_believed():
     deaf = Deaf()
     deaf.hears.set()
@@ -278,7 +274,6 @@ async def test_P76_a_watch_that_is_heard_of_is_believed():
     assert 1 == deaf.listed_count
 
 
-@in_virtual_time
 async def test_P77_the_secrets_values_go_to_the_driver():
     world = DeletionWorld()
     await world.create(a_secret("s", {"a": "Yg=="}, namespace="ns"))
@@ -290,7 +285,6 @@ async def test_P77_the_secrets_values_go_to_the_driver():
 
 
 @pytest.mark.parametrize("error", [None, Forbidden("no", reason="Forbidden")])
-@in_virtual_time
 async def test_P77_a_secret_that_is_gone_holds_nothing_up(error: Exception | None):
     world = DeletionWorld()
     if error is not None:
@@ -302,7 +296,6 @@ async def test_P77_a_secret_that_is_gone_holds_nothing_up(error: Exception | Non
     assert {} == dict(world.driver.made(DELETE)[0].request.secrets)
 
 
-@in_virtual_time
 async def test_P77_a_server_that_fails_is_asked_again():
     """Differs from the peer, which would then call the driver without credentials."""
     world = DeletionWorld()
@@ -315,7 +308,6 @@ async def test_P77_a_server_that_fails_is_asked_again():
     assert [GET_SECRET, GET_SECRET, *WHOLE] == world.story
 
 
-@in_virtual_time
 async def test_P78_the_return_of_the_class_wakes_what_its_templates_held_up():
     world = DeletionWorld()
     parameters = {
@@ -334,7 +326,6 @@ async def test_P78_the_return_of_the_class_wakes_what_its_templates_held_up():
         assert WHOLE == world.story
 
 
-@in_virtual_time
 async def test_P79_a_static_volume_gets_the_finalizer():
     world = await DeletionWorld().base(phase="Bound", finalizers=())
     async with world.deleting():
@@ -344,7 +335,6 @@ async def test_P79_a_static_volume_gets_the_finalizer():
     assert {names.VOLUME_FINALIZER, "kubernetes.io/pv-protection"} == set(finalizers)
 
 
-@in_virtual_time
 async def test_P79_a_release_that_only_the_answer_to_our_patch_shows_is_seen():
     class Late(Faults):
         async def before(self, verb: str, kind: Any, name: str) -> None:
@@ -360,7 +350,6 @@ async def test_P79_a_release_that_only_the_answer_to_our_patch_shows_is_seen():
     assert [PATCH_PV, *WHOLE] == world.story
 
 
-@in_virtual_time
 async def test_P80_whatever_the_order_of_deletion_the_volume_goes_after_its_release():
     world = await DeletionWorld().base(phase="Bound")
     await world.delete(PERSISTENT_VOLUMES, "pv1")
@@ -373,7 +362,6 @@ async def test_P80_whatever_the_order_of_deletion_the_volume_goes_after_its_rele
 
 
 @pytest.mark.parametrize("code", [code for code in Code if code not in (Code.OK, Code.NOT_FOUND)])
-@in_virtual_time
 async def test_P81_every_code_is_told_and_tried_again_later_and_later(code: Code):
     world = await DeletionWorld(retry_interval_start_s=1.0, retry_interval_max_s=3.0).base()
     world.driver.script(DELETE, *[Fail(code, "busy")] * 4)
@@ -388,17 +376,14 @@ async def test_P81_every_code_is_told_and_tried_again_later_and_later(code: Code
     assert 4 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
 
 
-@in_virtual_time
-async def test_P81_not_found_is_done():
+async def test_P81_not_found_is_done(world: DeletionWorld):
     """CSI asks for OK there; the peer retries for ever."""
-    world = await DeletionWorld().base()
     world.driver.always(DELETE, Fail(Code.NOT_FOUND))
     async with world.deleting():
         await world.only_protection_left()
     assert WHOLE == world.story
 
 
-@in_virtual_time
 async def test_P81_no_answer_in_time_is_a_failure_to_be_tried_again():
     world = await DeletionWorld(timeout_s=5.0).base()
     world.driver.script(DELETE, Wait(60))
@@ -408,9 +393,7 @@ async def test_P81_no_answer_in_time_is_a_failure_to_be_tried_again():
     assert [DELETE, *WHOLE] == world.story
 
 
-@in_virtual_time
-async def test_P81_what_is_torn_away_is_let_go():
-    world = await DeletionWorld().base()
+async def test_P81_what_is_torn_away_is_let_go(world: DeletionWorld):
     world.driver.always(DELETE, Fail(Code.INTERNAL))
     async with world.deleting():
         await world.until(lambda: _called(world))
@@ -427,9 +410,7 @@ async def test_P81_what_is_torn_away_is_let_go():
     [(DELETE_PV, ServerError("busy")), (PATCH_PV, ServerError("busy")), (DELETE_PV, Unreachable("cut")), (PATCH_PV, Unreachable("cut"))],
 )
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
-@in_virtual_time
-async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short: str, error: Exception, lost: bool):
-    world = await DeletionWorld().base()
+async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(world: DeletionWorld, short: str, error: Exception, lost: bool):
     world.cluster.refuse(short, error=error, after=lost)  # type: ignore[arg-type]
     async with world.deleting():
         await world.only_protection_left()
@@ -440,7 +421,6 @@ async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short:
 @pytest.mark.parametrize("short", [DELETE_PV, PATCH_PV])
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("protected", [False, True])
-@in_virtual_time
 async def test_P81_a_volume_counts_as_deleted_once_though_its_object_goes_later(short: str, lost: bool, protected: bool):
     world = await DeletionWorld().base(protected=protected)
     world.cluster.refuse(short, error=ServerError("busy"), after=lost)
@@ -455,7 +435,6 @@ CLAIM_REF = {"namespace": "ns", "name": "c", "uid": "u"}
 
 
 @pytest.mark.parametrize("policy", ["Delete", "Retain"])
-@in_virtual_time
 async def test_P74_a_volume_is_let_go_once_its_creation_is_written_off(policy: str):
     world = await DeletionWorld().base(policy=policy, claimRef=CLAIM_REF)
     world.unsettled = [Forbidden("leases are forbidden", reason="Forbidden")]
@@ -469,7 +448,6 @@ async def test_P74_a_volume_is_let_go_once_its_creation_is_written_off(policy: s
 
 
 @pytest.mark.parametrize("error", [ServerError("busy"), Unreachable("cut"), Conflict(STILL_OPEN)])
-@in_virtual_time
 async def test_P81_what_passes_by_itself_is_told_when_it_lasts(error: ApiError):
     world = await DeletionWorld(retry_interval_start_s=1.0, retry_interval_max_s=1.0).base(claimRef=CLAIM_REF)
     world.unsettled = [error] * 10
@@ -481,7 +459,6 @@ async def test_P81_what_passes_by_itself_is_told_when_it_lasts(error: ApiError):
         await world.only_protection_left()
 
 
-@in_virtual_time
 async def test_P74_a_creation_that_is_over_at_last_ends_the_wait():
     world = await DeletionWorld(retry_interval_start_s=100.0).base(claimRef=CLAIM_REF)
     world.unsettled = [Conflict(STILL_OPEN)]
@@ -493,7 +470,6 @@ async def test_P74_a_creation_that_is_over_at_last_ends_the_wait():
     assert WHOLE == world.story
 
 
-@in_virtual_time
 async def test_P81_a_finalizer_that_can_not_be_taken_off_is_told_of():
     """Else the object is Terminating for ever, and nobody knows why."""
     world = await DeletionWorld().base(policy="Retain")
@@ -503,7 +479,6 @@ async def test_P81_a_finalizer_that_can_not_be_taken_off_is_told_of():
         assert ["could not save the finalizers of the PersistentVolume: no"] == await world.failures()
 
 
-@in_virtual_time
 async def test_P79_a_static_volume_has_no_creation_to_be_written_off():
     world = await DeletionWorld().base(claimRef=CLAIM_REF)
     await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"annotations": {names.PROVISIONED_BY: None}}})
@@ -514,9 +489,7 @@ async def test_P79_a_static_volume_has_no_creation_to_be_written_off():
     assert WHOLE == world.story
 
 
-@in_virtual_time
-async def test_P81_another_object_under_the_name_is_left_alone():
-    world = await DeletionWorld().base()
+async def test_P81_another_object_under_the_name_is_left_alone(world: DeletionWorld):
     gate = world.driver.gate(DELETE)
     async with world.deleting():
         await world.settle(1)
@@ -530,10 +503,8 @@ async def test_P81_another_object_under_the_name_is_left_alone():
     assert names.VOLUME_FINALIZER in meta["finalizers"]
 
 
-@in_virtual_time
-async def test_P81_a_conflict_with_somebodys_write_is_tried_again():
+async def test_P81_a_conflict_with_somebodys_write_is_tried_again(world: DeletionWorld):
     """Else the object would stay for ever, and its volume is gone."""
-    world = await DeletionWorld().base()
     world.cluster.refuse(DELETE_PV, error=Conflict("the object has been modified", reason="Conflict"))
     world.cluster.refuse(PATCH_PV, error=Conflict("the object has been modified", reason="Conflict"))
     async with world.deleting():
@@ -541,7 +512,6 @@ async def test_P81_a_conflict_with_somebodys_write_is_tried_again():
     assert 1 == world.story.count(DELETE)
 
 
-@in_virtual_time
 async def test_P81_a_volume_that_is_to_be_kept_at_the_last_moment_is_kept():
     """The secret takes its time; meanwhile somebody changes the policy."""
 
@@ -558,7 +528,6 @@ async def test_P81_a_volume_that_is_to_be_kept_at_the_last_moment_is_kept():
     assert 0 == world.story.count(DELETE)
 
 
-@in_virtual_time
 async def test_P81_the_drivers_return_ends_the_back_off():
     world = await DeletionWorld(retry_interval_start_s=100.0).base()
     world.driver.script(DELETE, Fail(Code.UNAVAILABLE))
@@ -569,7 +538,6 @@ async def test_P81_the_drivers_return_ends_the_back_off():
     assert [DELETE, *WHOLE] == world.story
 
 
-@in_virtual_time
 async def test_P81_a_driver_that_can_not_delete_is_told_of_once():
     world = DeletionWorld()
     world.driver.controller = (RPC.LIST_VOLUMES,)
@@ -581,7 +549,6 @@ async def test_P81_a_driver_that_can_not_delete_is_told_of_once():
     assert [] == world.story
 
 
-@in_virtual_time
 async def test_P90_a_nodes_instance_deletes_what_is_there():
     world = DeletionWorld(node=NodeOptions("n1"))
     for name in ("n1", "n2"):
@@ -593,9 +560,7 @@ async def test_P90_a_nodes_instance_deletes_what_is_there():
     assert ["n2"] == list(world.driver.volumes)
 
 
-@in_virtual_time
-async def test_P91_drained_work_ends_and_is_stored():
-    world = await DeletionWorld().base()
+async def test_P91_drained_work_ends_and_is_stored(world: DeletionWorld):
     await world.released("pv2", handle="h2", phase="Bound")
     world.driver.script(DELETE, Wait(5))
     async with world.deleting() as deletion:
@@ -605,16 +570,13 @@ async def test_P91_drained_work_ends_and_is_stored():
     assert WHOLE == world.story
 
 
-@in_virtual_time
-async def test_P91_a_drain_has_its_limit():
-    world = await DeletionWorld().base()
+async def test_P91_a_drain_has_its_limit(world: DeletionWorld):
     world.driver.script(DELETE, Wait(9))
     async with world.deleting() as deletion:
         await world.until(lambda: _called(world))
         assert not await deletion.drain(1)
 
 
-@in_virtual_time
 async def test_P74_a_slow_volume_holds_up_no_other():
     world = DeletionWorld()
     world.driver.always(DELETE, lambda request: Wait(9) if request.volume_id == "slow" else None)

@@ -35,6 +35,7 @@ from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import Lose
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 PLACE = JournalLocation("storage", "csi.test")
 CREATE, UPDATE, GET = "create leases", "update leases", "get leases"
 IN_MEMORY = "mooring_provisioner_intents_in_memory"
@@ -75,9 +76,12 @@ class JournalWorld(ClusterWorld):
         return await self.users.get(LEASES.whole(), PLACE.page_name(number), "storage")
 
 
-@in_virtual_time
-async def test_what_was_begun_is_stored_and_found_by_the_next_holder():
-    world = await JournalWorld().base()
+@pytest.fixture
+async def world() -> JournalWorld:
+    return await JournalWorld().base()
+
+
+async def test_what_was_begun_is_stored_and_found_by_the_next_holder(world: JournalWorld):
     async with world.journal("first") as journal:
         await journal.begin(an_intent())
         assert {"u1": an_intent()} == await world.stored() == journal.open()
@@ -107,9 +111,7 @@ def test_former_requests_keep_the_name_that_journals_have_had_from_the_beginning
     assert "unknown_requests" not in stored
 
 
-@in_virtual_time
-async def test_what_the_claim_wanted_before_is_found_with_what_it_wants_now():
-    world = await JournalWorld().base()
+async def test_what_the_claim_wanted_before_is_found_with_what_it_wants_now(world: JournalWorld):
     intent = an_intent(unknown_requests=(an_intent(node_name="n1"), an_intent(request="{}", secret=None)))
     async with world.journal("first") as journal:
         await journal.begin(intent)
@@ -117,9 +119,7 @@ async def test_what_the_claim_wanted_before_is_found_with_what_it_wants_now():
         assert {"u1": intent} == journal.open()
 
 
-@in_virtual_time
-async def test_all_who_come_while_a_write_is_under_way_share_the_next():
-    world = await JournalWorld().base()
+async def test_all_who_come_while_a_write_is_under_way_share_the_next(world: JournalWorld):
     async with world.journal() as journal:
         await asyncio.gather(*(journal.begin(an_intent(f"u{number}")) for number in range(100)))
         assert 100 == len(await world.stored())
@@ -127,9 +127,7 @@ async def test_all_who_come_while_a_write_is_under_way_share_the_next():
         assert [CREATE] == [step for step in world.story if step != GET][:1]
 
 
-@in_virtual_time
-async def test_an_end_goes_along_with_the_next_begin():
-    world = await JournalWorld().base()
+async def test_an_end_goes_along_with_the_next_begin(world: JournalWorld):
     async with world.journal() as journal:
         await journal.begin(an_intent("u1"))
         await journal.end("u1")
@@ -140,9 +138,7 @@ async def test_an_end_goes_along_with_the_next_begin():
         assert 2 == world.story.count(UPDATE)
 
 
-@in_virtual_time
-async def test_an_end_alone_is_stored_after_some_seconds():
-    world = await JournalWorld().base()
+async def test_an_end_alone_is_stored_after_some_seconds(world: JournalWorld):
     async with world.journal() as journal:
         await journal.begin(an_intent())
         await journal.end("u1")
@@ -153,9 +149,7 @@ async def test_an_end_alone_is_stored_after_some_seconds():
         assert {} == await world.stored()
 
 
-@in_virtual_time
-async def test_who_lets_a_volume_go_waits_until_its_end_is_stored():
-    world = await JournalWorld().base()
+async def test_who_lets_a_volume_go_waits_until_its_end_is_stored(world: JournalWorld):
     async with world.journal() as journal:
         await journal.begin(an_intent())
         with pytest.raises(Conflict, match="not over yet"):
@@ -169,9 +163,7 @@ async def test_who_lets_a_volume_go_waits_until_its_end_is_stored():
         assert done == len(world.story)
 
 
-@in_virtual_time
-async def test_an_end_in_good_order_leaves_nothing_behind():
-    world = await JournalWorld().base()
+async def test_an_end_in_good_order_leaves_nothing_behind(world: JournalWorld):
     async with world.journal() as journal:
         await journal.begin(an_intent())
         await journal.end("u1")
@@ -179,9 +171,7 @@ async def test_an_end_in_good_order_leaves_nothing_behind():
         assert {} == await world.stored()
 
 
-@in_virtual_time
-async def test_the_same_intent_again_is_not_written_again():
-    world = await JournalWorld().base()
+async def test_the_same_intent_again_is_not_written_again(world: JournalWorld):
     async with world.journal() as journal:
         await journal.begin(an_intent())
         done = len(world.story)
@@ -191,10 +181,8 @@ async def test_the_same_intent_again_is_not_written_again():
         assert "n2" == (await world.stored())["u1"].node_name
 
 
-@in_virtual_time
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
-async def test_who_was_refused_has_begun_nothing(after):
-    world = await JournalWorld().base()
+async def test_who_was_refused_has_begun_nothing(world: JournalWorld, after):
     async with world.journal() as journal:
         world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=after)
         with pytest.raises(Unreachable):
@@ -206,9 +194,7 @@ async def test_who_was_refused_has_begun_nothing(after):
         assert ["u1"] == list(await world.stored())
 
 
-@in_virtual_time
-async def test_a_refused_change_leaves_what_was_open_before():
-    world = await JournalWorld().base()
+async def test_a_refused_change_leaves_what_was_open_before(world: JournalWorld):
     async with world.journal() as journal:
         await journal.begin(an_intent())
         world.cluster.refuse(UPDATE, error=ServerError("no"))
@@ -218,10 +204,8 @@ async def test_a_refused_change_leaves_what_was_open_before():
         assert {"u1": an_intent()} == journal.open() == await world.stored()
 
 
-@in_virtual_time
-async def test_an_intent_is_written_again_when_a_change_of_it_may_have_been_stored():
+async def test_an_intent_is_written_again_when_a_change_of_it_may_have_been_stored(world: JournalWorld):
     """Else the next process would repeat the call that was never made."""
-    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent())
         world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=True)
@@ -233,10 +217,8 @@ async def test_an_intent_is_written_again_when_a_change_of_it_may_have_been_stor
         assert {"u1": an_intent()} == await world.stored()
 
 
-@in_virtual_time
-async def test_who_lets_a_volume_go_waits_though_its_begin_may_not_have_been_stored():
+async def test_who_lets_a_volume_go_waits_though_its_begin_may_not_have_been_stored(world: JournalWorld):
     """The write was taken, and only its answer lost: the next process would find the intent open."""
-    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent("u2"))
         world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=True)
@@ -247,10 +229,8 @@ async def test_who_lets_a_volume_go_waits_though_its_begin_may_not_have_been_sto
         assert {"u2"} == set(await world.stored())
 
 
-@in_virtual_time
-async def test_without_the_right_to_write_there_nothing_is_begun_until_it_is_granted():
+async def test_without_the_right_to_write_there_nothing_is_begun_until_it_is_granted(world: JournalWorld):
     """Whoever is about to create a volume hears which right is missing, and so does its user."""
-    world = await JournalWorld().base()
     rule = world.cluster.refuse(CREATE, times=None, error=Forbidden("leases is forbidden"))
     async with world.journal() as journal:
         for _ in range(3):
@@ -291,7 +271,6 @@ async def without_rights(rights: frozenset[str] | None = frozenset(), evaluation
 
 
 @pytest.mark.parametrize("rights", [frozenset(), frozenset({"get", "update"})], ids=["none", "almost all"])
-@in_virtual_time
 async def test_who_may_not_write_there_for_certain_goes_on_in_memory(rights):
     """A swapped image must work under the rights that upstream's has."""
     world, metrics = await without_rights(rights), Metrics()
@@ -317,7 +296,6 @@ async def test_who_may_not_write_there_for_certain_goes_on_in_memory(rights):
     [(None, ""), (frozenset(), "webhook: no answer"), (frozenset({"get", "create", "update"}), "")],
     ids=["can't be asked", "can't be told", "passing"],
 )
-@in_virtual_time
 async def test_where_no_right_is_missing_for_certain_nothing_is_begun(rights, evaluation_error):
     """A refusal that passes must not make the provisioner forgetful."""
     world, metrics = await without_rights(rights, evaluation_error), Metrics()
@@ -328,10 +306,8 @@ async def test_where_no_right_is_missing_for_certain_nothing_is_begun(rights, ev
         assert 0 == metric(metrics, IN_MEMORY)
 
 
-@in_virtual_time
-async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(capsys: pytest.CaptureFixture[str]):
+async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(world: JournalWorld, capsys: pytest.CaptureFixture[str]):
     """Who may read there and not write can't end it. Its volume's object stays, for it would be found again as a lost one."""
-    world = await JournalWorld().base()
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
     world.story.clear()
@@ -357,9 +333,7 @@ async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(cap
     assert "could not write" not in capsys.readouterr().err
 
 
-@in_virtual_time
-async def test_rights_that_are_lost_later_make_nobody_forgetful():
-    world = await JournalWorld().base()
+async def test_rights_that_are_lost_later_make_nobody_forgetful(world: JournalWorld):
     world.cluster = Reviewed(world.users, world.story)
     async with world.journal() as journal:
         await journal.begin(an_intent("u1"))
@@ -371,9 +345,7 @@ async def test_rights_that_are_lost_later_make_nobody_forgetful():
         assert 0 == world.story.count("review")
 
 
-@in_virtual_time
-async def test_a_journal_that_is_found_late_goes_before_what_was_about_to_be_begun():
-    world = await JournalWorld().base()
+async def test_a_journal_that_is_found_late_goes_before_what_was_about_to_be_begun(world: JournalWorld):
     async with world.journal("first") as first:
         await first.begin(an_intent(node_name="n1"))
     found: list[str] = []
@@ -389,10 +361,8 @@ async def test_a_journal_that_is_found_late_goes_before_what_was_about_to_be_beg
         assert "n1" == second.open()["u1"].node_name
 
 
-@in_virtual_time
-async def test_what_a_living_holder_has_open_is_not_taken_over_before_its_journal_is():
+async def test_what_a_living_holder_has_open_is_not_taken_over_before_its_journal_is(world: JournalWorld):
     """It may end it, and its user keep the volume."""
-    world = await JournalWorld().base()
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
         await asyncio.sleep(2 * REFRESH_S)
@@ -410,9 +380,7 @@ async def test_what_a_living_holder_has_open_is_not_taken_over_before_its_journa
             assert ([], ["u2"]) == (found, list(second.open()))
 
 
-@in_virtual_time
-async def test_a_former_holder_begins_nothing_more():
-    world = await JournalWorld().base()
+async def test_a_former_holder_begins_nothing_more(world: JournalWorld):
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
         async with world.journal("second") as second:
@@ -422,10 +390,8 @@ async def test_a_former_holder_begins_nothing_more():
             assert {"u1", "u3"} == set(await world.stored())
 
 
-@in_virtual_time
-async def test_a_former_holder_begins_nothing_on_a_new_page_either():
+async def test_a_former_holder_begins_nothing_on_a_new_page_either(world: JournalWorld):
     """The new holder has not listed that page, so it must not count."""
-    world = await JournalWorld().base()
     large = "x" * (lease_codec.PAGE_BYTES_MAX - 500)
     async with world.journal("first") as first:
         await first.begin(an_intent("u1", request=large))
@@ -469,9 +435,7 @@ async def taken_over_meanwhile(world: JournalWorld) -> AsyncIterator[Journal]:
     await asyncio.gather(running, return_exceptions=True)
 
 
-@in_virtual_time
-async def test_what_a_former_holder_left_on_a_page_that_does_not_count_was_never_begun():
-    world = await JournalWorld().base()
+async def test_what_a_former_holder_left_on_a_page_that_does_not_count_was_never_begun(world: JournalWorld):
     async with taken_over_meanwhile(world) as second:
         assert {"u1"} == set(second.open())
         await second.begin(an_intent("u2"))
@@ -482,19 +446,15 @@ async def test_what_a_former_holder_left_on_a_page_that_does_not_count_was_never
             assert () == lease_codec.entries_of(await world.page(1)), "nobody else shall find it either"
 
 
-@in_virtual_time
-async def test_a_new_page_is_used_though_a_former_holder_has_left_it_behind():
-    world = await JournalWorld().base()
+async def test_a_new_page_is_used_though_a_former_holder_has_left_it_behind(world: JournalWorld):
     async with taken_over_meanwhile(world) as second:
         await second.begin(an_intent("u3", request="x" * 1000))
         async with world.journal("third") as third:
             assert {"u1", "u3"} == set(third.open())
 
 
-@in_virtual_time
-async def test_what_a_former_holder_ends_while_it_is_taken_over_is_not_open():
+async def test_what_a_former_holder_ends_while_it_is_taken_over_is_not_open(world: JournalWorld):
     """It may have let the volume go by then, which somebody wants to keep."""
-    world = await JournalWorld().base()
     gated = Gated(world)
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
@@ -509,10 +469,8 @@ async def test_what_a_former_holder_ends_while_it_is_taken_over_is_not_open():
         assert {"u2"} == set(second.open())
 
 
-@in_virtual_time
-async def test_who_takes_the_journal_back_keeps_open_what_the_other_one_has_open():
+async def test_who_takes_the_journal_back_keeps_open_what_the_other_one_has_open(world: JournalWorld):
     """Also what it had ended itself, if that was not stored by then: the other one relies on what it has read."""
-    world = await JournalWorld().base()
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
         await first.end("u1")
@@ -527,10 +485,8 @@ async def test_who_takes_the_journal_back_keeps_open_what_the_other_one_has_open
 
 
 @pytest.mark.parametrize("lost", ["labels", "annotation", "page 0"])
-@in_virtual_time
-async def test_a_page_is_found_by_its_name_alone(lost: str):
+async def test_a_page_is_found_by_its_name_alone(world: JournalWorld, lost: str):
     """Labels and annotations come off: by kubectl, by a restored backup, by a webhook."""
-    world = await JournalWorld().base()
     async with world.journal("first") as journal:
         for uid in ("u0", "u1"):
             await journal.begin(an_intent(uid, request="y" * 150_000))
@@ -548,10 +504,8 @@ async def test_a_page_is_found_by_its_name_alone(lost: str):
         assert {"u1", "u2"} <= set(journal.open())
 
 
-@in_virtual_time
-async def test_an_intent_that_grows_beyond_its_page_stands_in_one_place():
+async def test_an_intent_that_grows_beyond_its_page_stands_in_one_place(world: JournalWorld):
     """Else its end would leave the former text behind."""
-    world = await JournalWorld().base()
     async with world.journal("first") as journal:
         await journal.begin(an_intent("u0", request="y" * 150_000))
         await journal.begin(an_intent("u2", request="y" * 100_000))
@@ -565,9 +519,7 @@ async def test_an_intent_that_grows_beyond_its_page_stands_in_one_place():
             assert {"u0", "u2"} == set(await world.stored())
 
 
-@in_virtual_time
-async def test_an_intent_that_moves_to_another_page_is_missing_on_neither():
-    world = await JournalWorld().base()
+async def test_an_intent_that_moves_to_another_page_is_missing_on_neither(world: JournalWorld):
     async with world.journal() as journal:
         await journal.begin(an_intent("u0", request="y" * 150_000))
         await journal.begin(an_intent("u1"))
@@ -578,9 +530,7 @@ async def test_an_intent_that_moves_to_another_page_is_missing_on_neither():
         assert {"u0", "u1", "u2"} == set(await world.stored())
 
 
-@in_virtual_time
-async def test_an_intent_whose_change_was_refused_stays_where_it_stands():
-    world = await JournalWorld().base()
+async def test_an_intent_whose_change_was_refused_stays_where_it_stands(world: JournalWorld):
     async with world.journal() as journal:
         await journal.begin(an_intent("u1", request="y" * 100_000))
         world.cluster.refuse(UPDATE, error=ServerError("no"))
@@ -591,9 +541,7 @@ async def test_an_intent_whose_change_was_refused_stays_where_it_stands():
         assert {"u1", "u3"} == set(await world.stored())
 
 
-@in_virtual_time
-async def test_nothing_is_kept_of_what_has_ended():
-    world = await JournalWorld().base()
+async def test_nothing_is_kept_of_what_has_ended(world: JournalWorld):
     async with world.journal() as journal:
         for number in range(10):
             await journal.begin(an_intent(f"u{number}"))
@@ -602,10 +550,8 @@ async def test_nothing_is_kept_of_what_has_ended():
         assert {} == journal._store._lease_of
 
 
-@in_virtual_time
-async def test_an_error_that_is_told_again_and_again_does_not_grow():
+async def test_an_error_that_is_told_again_and_again_does_not_grow(world: JournalWorld):
     """An exception that is raised anew keeps the frames of all who ever met it, and what they held."""
-    world = await JournalWorld().base()
     world.cluster.refuse(CREATE, times=None, error=ServerError("no"))
     depths = set()
     async with world.journal() as journal:
@@ -616,10 +562,8 @@ async def test_an_error_that_is_told_again_and_again_does_not_grow():
     assert 1 == len(depths)
 
 
-@in_virtual_time
-async def test_who_asks_hears_what_keeps_the_journal_and_what_comes_next():
+async def test_who_asks_hears_what_keeps_the_journal_and_what_comes_next(world: JournalWorld):
     """Deletion shows it on the PersistentVolume, creation on the claim: always in the same words, so that events are counted up."""
-    world = await JournalWorld().base()
     rule = world.cluster.refuse(CREATE, times=None, error=Forbidden("leases is forbidden"))
     told = set()
     async with world.journal("first") as first:
@@ -639,7 +583,6 @@ async def test_who_asks_hears_what_keeps_the_journal_and_what_comes_next():
 
 
 @pytest.mark.parametrize("there", [True, False])
-@in_virtual_time
 async def test_the_journal_of_one_node_goes_with_its_node(there: bool):
     world, place = await JournalWorld().base(), JournalLocation("storage", "csi.test", "node1")
     wanted = None
@@ -672,10 +615,8 @@ class Overtaken(RecordingCluster):
 
 @pytest.mark.parametrize("at", [1, 2])
 @pytest.mark.parametrize("counts", [True, False], ids=["known page", "new page"])
-@in_virtual_time
-async def test_who_is_overtaken_while_it_looks_again_writes_nothing_over(counts: bool, at: int):
+async def test_who_is_overtaken_while_it_looks_again_writes_nothing_over(world: JournalWorld, counts: bool, at: int):
     """A page that it reads after it has made sure that it holds the journal may be the new holder's by then."""
-    world = await JournalWorld().base()
     large = "x" * (lease_codec.PAGE_BYTES_MAX - 500)
     world.cluster = cluster = Overtaken(world, 0)
     async with world.journal("first") as first:
@@ -692,10 +633,8 @@ async def test_who_is_overtaken_while_it_looks_again_writes_nothing_over(counts:
         assert first._store.held is (lease_codec.holder_of(await world.page()) == "first")
 
 
-@in_virtual_time
-async def test_after_a_while_a_living_former_holder_takes_the_journal_back(capsys: pytest.CaptureFixture[str]):
+async def test_after_a_while_a_living_former_holder_takes_the_journal_back(world: JournalWorld, capsys: pytest.CaptureFixture[str]):
     """Two provisioners without an election: neither may end, and neither loses what the other has begun."""
-    world = await JournalWorld().base()
     found: list[str] = []
     async with world.journal("first") as first:
         first.on_found(lambda intents: found.extend(intents))
@@ -712,9 +651,7 @@ async def test_after_a_while_a_living_former_holder_takes_the_journal_back(capsy
         assert {"u1", "u2", "u3"} == set(first.open()) == set(await world.stored())
 
 
-@in_virtual_time
-async def test_what_others_do_to_the_lease_does_not_stop_the_holder():
-    world = await JournalWorld().base()
+async def test_what_others_do_to_the_lease_does_not_stop_the_holder(world: JournalWorld):
     async with world.journal() as journal:
         await journal.begin(an_intent("u1"))
         touched = Patch(PatchType.MERGE, {"metadata": {"labels": {"seen": "yes"}}})
@@ -725,9 +662,7 @@ async def test_what_others_do_to_the_lease_does_not_stop_the_holder():
         assert {"u1", "u2", "u3"} == set(await world.stored())
 
 
-@in_virtual_time
-async def test_many_intents_take_several_pages_and_all_are_found():
-    world = await JournalWorld().base()
+async def test_many_intents_take_several_pages_and_all_are_found(world: JournalWorld):
     wanted = {f"u{number}": an_intent(f"u{number}", request="y" * 60_000) for number in range(8)}
     async with world.journal("first") as journal:
         for intent in wanted.values():
@@ -737,7 +672,6 @@ async def test_many_intents_take_several_pages_and_all_are_found():
         assert wanted == journal.open()
 
 
-@in_virtual_time
 async def test_the_journal_has_an_end(monkeypatch):
     monkeypatch.setattr(pages, "PAGES_MAX", 1)
     world = await JournalWorld().base()
@@ -748,9 +682,7 @@ async def test_the_journal_has_an_end(monkeypatch):
         assert ["u1"] == list(journal.open())
 
 
-@in_virtual_time
-async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used():
-    world = await JournalWorld().base()
+async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used(world: JournalWorld):
     async with world.journal("first") as journal:
         await journal.begin(an_intent("u1"))
     damage = {"metadata": {"annotations": {lease_codec.ENTRIES: "9:whatever"}}}
@@ -764,9 +696,7 @@ async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used():
 
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("harm", ["deleted", "garbled", "emptied", "of-another-driver"])
-@in_virtual_time
-async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(number: int, harm: str):
-    world = await JournalWorld().base()
+async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(world: JournalWorld, number: int, harm: str):
     notes = {
         "garbled": {lease_codec.ENTRIES: "9:whatever"},
         "emptied": {lease_codec.ENTRIES: None},
@@ -790,9 +720,7 @@ async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(number: int, 
         assert {"u0", "u1"} == set(journal.open())
 
 
-@in_virtual_time
-async def test_a_page_that_was_there_already_and_does_not_count_is_written_anew():
-    world = await JournalWorld().base()
+async def test_a_page_that_was_there_already_and_does_not_count_is_written_anew(world: JournalWorld):
     body = {"metadata": {"name": PLACE.page_name(1), "annotations": {lease_codec.ENTRIES: "9:whatever", lease_codec.DRIVER: "csi.test"}}}
     async with world.journal() as journal:
         await world.users.create(LEASES.whole(), body, "storage")
@@ -801,9 +729,7 @@ async def test_a_page_that_was_there_already_and_does_not_count_is_written_anew(
         assert ["u1"] == [intent.uid for intent in lease_codec.entries_of(await world.page(1))]
 
 
-@in_virtual_time
-async def test_two_drivers_and_two_nodes_have_journals_of_their_own():
-    world = await JournalWorld().base()
+async def test_two_drivers_and_two_nodes_have_journals_of_their_own(world: JournalWorld):
     alike = (
         JournalLocation("storage", "csi-test"),
         JournalLocation("storage", "csi.test", "node1"),
@@ -816,9 +742,7 @@ async def test_two_drivers_and_two_nodes_have_journals_of_their_own():
         assert [["u0"], ["u1"], ["u2"], ["u3"]] == [list(await world.stored(place)) for place in (PLACE, *alike)]
 
 
-@in_virtual_time
-async def test_a_start_whose_answer_was_lost_is_made_good():
-    world = await JournalWorld().base()
+async def test_a_start_whose_answer_was_lost_is_made_good(world: JournalWorld):
     world.cluster.refuse(CREATE, error=Unreachable("gone"), after=True)
     async with world.journal() as journal:
         await asyncio.sleep(AGAIN_S + 1)
@@ -830,9 +754,7 @@ async def test_a_start_whose_answer_was_lost_is_made_good():
 
 
 @pytest.mark.parametrize(("away_s", "unattended"), [(UNATTENDED_S - 1, False), (UNATTENDED_S + 1, True)])
-@in_virtual_time
-async def test_what_is_found_late_is_marked_for_good(away_s: float, unattended: bool):
-    world = await JournalWorld().base()
+async def test_what_is_found_late_is_marked_for_good(world: JournalWorld, away_s: float, unattended: bool):
     async with world.journal("first") as journal:
         await journal.begin(an_intent())
     await asyncio.sleep(away_s)
@@ -841,9 +763,7 @@ async def test_what_is_found_late_is_marked_for_good(away_s: float, unattended: 
             assert unattended is journal.open()["u1"].unattended
 
 
-@in_virtual_time
-async def test_what_is_open_for_long_is_not_taken_for_unattended():
-    world = await JournalWorld().base()
+async def test_what_is_open_for_long_is_not_taken_for_unattended(world: JournalWorld):
     async with world.journal("first") as journal:
         await journal.begin(an_intent())
         await asyncio.sleep(10 * UNATTENDED_S)
@@ -853,7 +773,6 @@ async def test_what_is_open_for_long_is_not_taken_for_unattended():
 
 
 @pytest.mark.parametrize(("away_s", "policy"), [(60.0, "Delete"), (2 * UNATTENDED_S, "Retain")])
-@in_virtual_time
 async def test_a_volume_that_may_have_been_kept_on_purpose_is_retained(away_s: float, policy: str):
     """By whoever let another provisioner finish the claim meanwhile, and took the volume out of its claim."""
     world = ProvisioningWorld()
@@ -877,7 +796,6 @@ async def test_a_volume_that_may_have_been_kept_on_purpose_is_retained(away_s: f
         assert {} == world.intents.open()
 
 
-@in_virtual_time
 async def test_nobody_keeps_a_volume_whose_claim_still_waits_for_it():
     world = ProvisioningWorld()
     world.intents = Journal(world.users, JournalLocation("default", "csi.test"), "first", world.clock)
@@ -893,7 +811,6 @@ async def test_nobody_keeps_a_volume_whose_claim_still_waits_for_it():
         assert "Delete" == (await world.volume(name))["spec"]["persistentVolumeReclaimPolicy"]
 
 
-@in_virtual_time
 async def test_a_volume_that_may_have_been_kept_on_purpose_is_not_deleted_for_being_unusable():
     world = ProvisioningWorld()
     place = JournalLocation("default", "csi.test")

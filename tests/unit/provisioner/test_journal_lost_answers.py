@@ -16,7 +16,7 @@ from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.kube.cluster import Cluster, Request
 from mooring.kube.errors import ApiError, Unreachable
 from tests.support.cluster_world import ClusterWorld
-from tests.support.virtual_loop import in_virtual_time
+from tests.support.virtual_loop import run_virtual
 
 T = TypeVar("T")
 PLACE = JournalLocation("storage", "csi.test")
@@ -107,10 +107,9 @@ async def succeeds(asked: Awaitable[None]) -> bool:
 @pytest.mark.parametrize("first", [*range(0, 40, 5), 2980])
 def test_what_was_begun_is_found_and_what_was_settled_is_not(first: int):
     for seed in range(first, first + 5):
-        lived(seed)
+        run_virtual(lived(seed))
 
 
-@in_virtual_time
 async def lived(seed: int) -> None:
     world = Processes(seed)
     await world.make_namespace(PLACE.namespace)

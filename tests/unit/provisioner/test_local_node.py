@@ -25,6 +25,7 @@ from tests.support.scripted_driver import RPC, Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import CAPACITY, CREATE, DELETE, GiB, VolumeDriver
 
+pytestmark = in_virtual_time
 NODE = "node1"
 HOST = "csi.test/host"
 HERE = {HOST: NODE}
@@ -60,9 +61,12 @@ async def one_volume(world: ProvisioningWorld, wait_s: float = 100.0) -> dict[st
 # -- whose claim it is
 
 
-@in_virtual_time
-async def test_P88_a_claim_for_our_node_is_ours():
-    world = a_world()
+@pytest.fixture
+async def world() -> ProvisioningWorld:
+    return a_world()
+
+
+async def test_P88_a_claim_for_our_node_is_ours(world: ProvisioningWorld):
     await world.make_class(binding=WFFC)
     await world.make_claim(node=NODE)
     async with world.provisioning():
@@ -74,9 +78,7 @@ async def test_P88_a_claim_for_our_node_is_ours():
     assert pv["spec"]["csi"]["volumeAttributes"][names.IDENTITY].endswith(f"-{DRIVER}-{NODE}")
 
 
-@in_virtual_time
-async def test_P88_a_claim_for_another_node_is_its_business():
-    world = a_world()
+async def test_P88_a_claim_for_another_node_is_its_business(world: ProvisioningWorld):
     await world.make_class(binding=WFFC)
     await world.make_claim(node="other")
     async with world.provisioning():
@@ -85,9 +87,7 @@ async def test_P88_a_claim_for_another_node_is_its_business():
     assert [] == acts(world)
 
 
-@in_virtual_time
-async def test_P88_a_claim_for_another_node_is_its_business_though_the_class_is_missing():
-    world = a_world()
+async def test_P88_a_claim_for_another_node_is_its_business_though_the_class_is_missing(world: ProvisioningWorld):
     await world.make_claim(node="other")
     async with world.provisioning():
         await world.settle(2000)
@@ -95,9 +95,7 @@ async def test_P88_a_claim_for_another_node_is_its_business_though_the_class_is_
     assert metric(world.metrics, failed, **{"class": "sc", "source": ""}) is None
 
 
-@in_virtual_time
-async def test_P88_a_driver_that_does_not_tell_its_place_ends_it():
-    world = a_world()
+async def test_P88_a_driver_that_does_not_tell_its_place_ends_it(world: ProvisioningWorld):
     world.driver.node_get_info = None  # type: ignore[method-assign, assignment]
     with pytest.raises(DriverError):
         async with world.provisioning():
@@ -105,10 +103,8 @@ async def test_P88_a_driver_that_does_not_tell_its_place_ends_it():
 
 
 @pytest.mark.parametrize("selected_when", ["before the answer", "after it"])
-@in_virtual_time
-async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_node_made(selected_when: str):
+async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_node_made(world: ProvisioningWorld, selected_when: str):
     """The answer was lost, the scheduler chose another node, and that was quicker."""
-    world = a_world()
     await world.make_class(binding=WFFC)
     uid = (await world.make_claim(node=NODE))["metadata"]["uid"]
     world.driver.script(CREATE, Wait(5.0, Lose()) if selected_when.startswith("before") else Lose())
@@ -121,9 +117,7 @@ async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_
         assert ["there"] == [pv["spec"]["csi"]["volumeHandle"] for pv in await volumes(world)]
 
 
-@in_virtual_time
-async def test_P88_a_volume_that_may_be_here_though_it_was_refused_is_deleted_once_the_claim_has_another_nodes():
-    world = a_world()
+async def test_P88_a_volume_that_may_be_here_though_it_was_refused_is_deleted_once_the_claim_has_another_nodes(world: ProvisioningWorld):
     await world.make_class(binding=WFFC)
     uid = (await world.make_claim(node=NODE))["metadata"]["uid"]
     world.driver.script(CREATE, Lose(), Fail(Code.RESOURCE_EXHAUSTED, "full"))
@@ -145,9 +139,7 @@ async def make_elsewhere(world: ProvisioningWorld, uid: str) -> None:
 # -- becoming the owner
 
 
-@in_virtual_time
-async def test_P89_a_free_claim_is_bid_for():
-    world = a_world()
+async def test_P89_a_free_claim_is_bid_for(world: ProvisioningWorld):
     await world.base({"csi.storage.k8s.io/fstype": "xfs", "a": "b"})
     async with world.provisioning():
         await one_volume(world)
@@ -160,9 +152,7 @@ async def test_P89_a_free_claim_is_bid_for():
     assert world.driver.made(CAPACITY)[0].started_s <= 20
 
 
-@in_virtual_time
-async def test_P89_without_room_nobody_bids_until_something_changes():
-    world = a_world()
+async def test_P89_without_room_nobody_bids_until_something_changes(world: ProvisioningWorld):
     world.driver.capacity_bytes = GiB - 1
     await world.base()
     async with world.provisioning():
@@ -176,10 +166,8 @@ async def test_P89_without_room_nobody_bids_until_something_changes():
         await one_volume(world, 30)
 
 
-@in_virtual_time
-async def test_P89_a_deletion_here_makes_room():
+async def test_P89_a_deletion_here_makes_room(world: ProvisioningWorld):
     """The peer waits for the resync."""
-    world = a_world()
     world.driver.capacity_bytes = lambda request: GiB * (not world.driver.volumes)
     await world.make_class()
     await world.make_claim("first")
@@ -196,19 +184,15 @@ async def test_P89_a_deletion_here_makes_room():
 
 
 @pytest.mark.parametrize("step", [Fail(Code.INTERNAL), Fail(Code.UNIMPLEMENTED), Wait(100)])
-@in_virtual_time
-async def test_P89_a_driver_that_can_not_say_is_given_the_claim(step: Fail | Wait):
+async def test_P89_a_driver_that_can_not_say_is_given_the_claim(world: ProvisioningWorld, step: Fail | Wait):
     """So that provisioning can tell the user."""
-    world = a_world()
     world.driver.always(CAPACITY, step)
     await world.base()
     async with world.provisioning():
         await one_volume(world)
 
 
-@in_virtual_time
-async def test_P89_what_can_not_work_is_bid_for_so_that_the_user_is_told():
-    world = a_world()
+async def test_P89_what_can_not_work_is_bid_for_so_that_the_user_is_told(world: ProvisioningWorld):
     await world.base({"csi.storage.k8s.io/unknown": "x"})
     async with world.provisioning():
         await world.settle(60)
@@ -217,9 +201,7 @@ async def test_P89_what_can_not_work_is_bid_for_so_that_the_user_is_told():
     assert [] == world.driver.made(CAPACITY)
 
 
-@in_virtual_time
-async def test_P89_a_secret_that_the_class_names_is_looked_up_for_the_question():
-    world = a_world()
+async def test_P89_a_secret_that_the_class_names_is_looked_up_for_the_question(world: ProvisioningWorld):
     await world.base({"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "default"})
     await world.make_secret("s")
     async with world.provisioning():
@@ -238,7 +220,6 @@ async def test_P89_a_secret_that_the_class_names_is_looked_up_for_the_question()
         ({}, "Immediate", {"volumeName": "there"}),
     ],
 )
-@in_virtual_time
 async def test_P89_what_is_not_free_is_let_alone(options: dict[str, Any], binding: str, claim: dict[str, Any]):
     world = a_world(**options)
     await world.make_class(binding=binding)
@@ -249,9 +230,7 @@ async def test_P89_what_is_not_free_is_let_alone(options: dict[str, Any], bindin
     assert [] == world.driver.made(CAPACITY)
 
 
-@in_virtual_time
-async def test_P89_a_class_that_comes_late_wakes_its_claims():
-    world = a_world()
+async def test_P89_a_class_that_comes_late_wakes_its_claims(world: ProvisioningWorld):
     await world.make_claim()
     async with world.provisioning():
         await world.settle(100)
@@ -260,7 +239,6 @@ async def test_P89_a_class_that_comes_late_wakes_its_claims():
 
 
 @pytest.mark.parametrize("strict", [False, True])
-@in_virtual_time
 async def test_P89_a_class_that_does_not_allow_the_node_gets_no_bid(strict: bool):
     world = a_world(Rules(strict_topology=strict))
     await world.make_class(allowedTopologies=[{"matchLabelExpressions": [{"key": HOST, "values": ["elsewhere"]}]}])
@@ -270,9 +248,7 @@ async def test_P89_a_class_that_does_not_allow_the_node_gets_no_bid(strict: bool
     assert [] == acts(world)
 
 
-@in_virtual_time
-async def test_P89_who_is_slower_lets_it_be():
-    world = a_world()
+async def test_P89_who_is_slower_lets_it_be(world: ProvisioningWorld):
     await world.base()
     async with world.provisioning():
         await world.annotate({names.SELECTED_NODE: "other"})
@@ -281,10 +257,8 @@ async def test_P89_who_is_slower_lets_it_be():
     assert [] == world.driver.made(CAPACITY)
 
 
-@in_virtual_time
-async def test_P89_a_node_that_was_chosen_a_moment_ago_stands():
+async def test_P89_a_node_that_was_chosen_a_moment_ago_stands(world: ProvisioningWorld):
     """The cache here does not know of it yet."""
-    world = a_world()
 
     class Quicker(Faults):
         async def before(self, verb: str, kind: Any, name: str) -> None:
@@ -301,7 +275,6 @@ async def test_P89_a_node_that_was_chosen_a_moment_ago_stands():
     assert [] == acts(world)
 
 
-@in_virtual_time
 async def test_P89_waiting_occupies_no_worker():
     world = a_world(worker_threads=1)
     await world.make_class()
@@ -312,9 +285,7 @@ async def test_P89_waiting_occupies_no_worker():
         assert 20 == len(await volumes(world))
 
 
-@in_virtual_time
-async def test_P89_each_conflict_makes_the_wait_longer():
-    world = a_world()
+async def test_P89_each_conflict_makes_the_wait_longer(world: ProvisioningWorld):
     world.cluster.refuse(PUT_CLAIM, times=3, error=Conflict("newer", reason="Conflict"))
     await world.base()
     async with world.provisioning():
@@ -327,9 +298,7 @@ async def test_P89_each_conflict_makes_the_wait_longer():
     assert all(40 <= gap <= 60 for gap in gaps[1:])
 
 
-@in_virtual_time
-async def test_P89_another_error_is_told_and_tried_again():
-    world = a_world()
+async def test_P89_another_error_is_told_and_tried_again(world: ProvisioningWorld):
     world.cluster.refuse(PUT_CLAIM, error=Forbidden("no rights", reason="Forbidden"))
     await world.base()
     async with world.provisioning():
@@ -337,10 +306,8 @@ async def test_P89_another_error_is_told_and_tried_again():
         assert ("Warning", "ProvisioningFailed", f"could not select node {NODE}: no rights", 1) in await world.events("c")
 
 
-@in_virtual_time
-async def test_P89_no_room_after_all_begins_the_race_anew():
+async def test_P89_no_room_after_all_begins_the_race_anew(world: ProvisioningWorld):
     """The peer then writes with conflicts for ever."""
-    world = a_world()
     world.driver.script(CREATE, Fail(Code.RESOURCE_EXHAUSTED))
     await world.base()
     async with world.provisioning():
@@ -348,7 +315,6 @@ async def test_P89_no_room_after_all_begins_the_race_anew():
     assert [PUT_CLAIM, CREATE, PUT_CLAIM, PUT_CLAIM, CREATE, POST_PV] == acts(world)
 
 
-@in_virtual_time
 async def test_P89_of_two_nodes_one_gets_it():
     one = a_world(node="node1")
     two = a_world(node="node2")
@@ -367,17 +333,14 @@ async def test_P89_of_two_nodes_one_gets_it():
     assert not one.driver.volumes.keys() & two.driver.volumes.keys()
 
 
-@in_virtual_time
-async def test_P89_a_claim_with_the_beta_class_annotation_is_bid_for():
+async def test_P89_a_claim_with_the_beta_class_annotation_is_bid_for(world: ProvisioningWorld):
     """The peer crashes there."""
-    world = a_world()
     await world.make_class()
     await world.make_claim(sc=None, annotations={CLASS_BETA: "sc"})  # type: ignore[arg-type]
     async with world.provisioning():
         await one_volume(world)
 
 
-@in_virtual_time
 async def test_P89_without_topology_there_is_one_question_about_anywhere():
     world = a_world(Rules(topology=False))
     await world.base()
@@ -386,9 +349,7 @@ async def test_P89_without_topology_there_is_one_question_about_anywhere():
     assert [False] == [call.request.HasField("accessible_topology") for call in world.driver.made(CAPACITY)]
 
 
-@in_virtual_time
-async def test_P91_a_drain_ends_the_bidding():
-    world = a_world()
+async def test_P91_a_drain_ends_the_bidding(world: ProvisioningWorld):
     await world.base()
     async with world.provisioning() as provisioner:
         await world.settle(0.1)
@@ -407,7 +368,6 @@ def test_P89_reasons_are_told_in_words():
 # -- capacity and deletion
 
 
-@in_virtual_time
 async def test_P88_the_nodes_capacity_follows_what_is_made_and_deleted():
     world = a_world(capacity=CapacityOptions("default", owner_level=-1, poll_interval_s=5000.0))
     world.driver.capacity_bytes = lambda request: 10 * GiB - GiB * len(world.driver.volumes)
@@ -436,9 +396,7 @@ async def test_P88_the_nodes_capacity_follows_what_is_made_and_deleted():
         assert asked + 1 == len(world.driver.made(CAPACITY))
 
 
-@in_virtual_time
-async def test_P90_volumes_of_other_nodes_stay():
-    world = a_world()
+async def test_P90_volumes_of_other_nodes_stay(world: ProvisioningWorld):
     for node in (NODE, "elsewhere"):
         await released(world, f"pv-{node}", {HOST: node})
     async with world.provisioning():

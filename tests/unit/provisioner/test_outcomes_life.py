@@ -40,6 +40,7 @@ from tests.support.provisioning import (
 from tests.support.scripted_driver import RPC, Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 BACKGROUND = (Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED)
 CONCLUSIVE = (Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.ALREADY_EXISTS)
 FINISHED = tuple(code for code in Code if code not in (Code.OK, Code.INVALID_ARGUMENT, *BACKGROUND))
@@ -58,7 +59,11 @@ def answering(*answers: csi.CreateVolumeResponse, **kwargs: Any) -> Provisioning
 # -- secrets
 
 
-@in_virtual_time
+@pytest.fixture
+async def world() -> ProvisioningWorld:
+    return await ProvisioningWorld().base()
+
+
 async def test_P25_P33_a_secret_is_waited_for_and_goes_to_the_driver():
     world = await ProvisioningWorld().base(WITH_SECRET)
     async with world.provisioning():
@@ -76,7 +81,6 @@ async def test_P25_P33_a_secret_is_waited_for_and_goes_to_the_driver():
     ("returned", "shown"),
     [pytest.param(0, "1Gi", id="P34-nothing"), pytest.param(2 * GiB, "2Gi", id="P35-more"), pytest.param(GiB + 1, str(GiB + 1), id="odd")],
 )
-@in_virtual_time
 async def test_the_capacity_of_the_volume(returned, shown):
     world = await answering(an_answer(capacity_bytes=returned)).base()
     async with world.provisioning():
@@ -85,7 +89,6 @@ async def test_the_capacity_of_the_volume(returned, shown):
     assert "vol-x" == pv["spec"]["csi"]["volumeHandle"]
 
 
-@in_virtual_time
 async def test_P36_a_volume_that_is_too_small_is_deleted_and_asked_for_again():
     world = await answering(an_answer(capacity_bytes=GiB - 1)).base()
     async with world.provisioning():
@@ -96,7 +99,6 @@ async def test_P36_a_volume_that_is_too_small_is_deleted_and_asked_for_again():
     assert 1 == len(world.driver.volumes)
 
 
-@in_virtual_time
 async def test_a_clean_up_that_fails_five_times_says_so_and_stays_in_the_air():
     world = await answering(an_answer(capacity_bytes=1)).base()
     world.driver.script(DELETE, *[Fail(Code.INTERNAL, "stuck")] * 5)
@@ -110,7 +112,6 @@ async def test_a_clean_up_that_fails_five_times_says_so_and_stays_in_the_air():
     assert 5 == world.told.count(DELETE)
 
 
-@in_virtual_time
 async def test_a_clean_up_that_finds_nothing_has_cleaned_up():
     """CSI asks for OK there; a driver that says NotFound has no volume either."""
     world = await answering(an_answer(capacity_bytes=1)).base()
@@ -121,7 +122,6 @@ async def test_a_clean_up_that_finds_nothing_has_cleaned_up():
     assert 1 == world.told.count(DELETE)
 
 
-@in_virtual_time
 async def test_P55_a_volume_that_was_not_filled_is_deleted_and_asked_for_again():
     world = answering(an_answer(capacity_bytes=GiB), controller=[RPC.CLONE_VOLUME])
     await world.base(dataSource={"kind": "PersistentVolumeClaim", "name": "origin"})
@@ -138,9 +138,7 @@ async def test_P55_a_volume_that_was_not_filled_is_deleted_and_asked_for_again()
 
 
 @pytest.mark.parametrize("code", [*BACKGROUND, *FINISHED])
-@in_virtual_time
-async def test_P37_whatever_failed_is_asked_again(code):
-    world = await ProvisioningWorld().base()
+async def test_P37_whatever_failed_is_asked_again(world: ProvisioningWorld, code):
     world.driver.script(CREATE, Fail(code), Fail(code))
     async with world.provisioning():
         assert (await world.failed()).endswith(f"rpc error: code = {go_name(code)} desc = no")
@@ -150,9 +148,7 @@ async def test_P37_whatever_failed_is_asked_again(code):
 
 
 @pytest.mark.parametrize("code", FINISHED)
-@in_virtual_time
-async def test_P43_a_final_error_and_the_claim_is_deleted(code):
-    world = await ProvisioningWorld().base()
+async def test_P43_a_final_error_and_the_claim_is_deleted(world: ProvisioningWorld, code):
     world.driver.always(CREATE, Fail(code))
     async with world.provisioning(calls=1):
         await world.delete_claim()  # which is a change of the claim, too
@@ -164,10 +160,8 @@ async def test_P43_a_final_error_and_the_claim_is_deleted(code):
 
 
 @pytest.mark.parametrize("code", BACKGROUND)
-@in_virtual_time
-async def test_P41_the_volume_may_exist_and_the_claim_is_deleted(code):
+async def test_P41_the_volume_may_exist_and_the_claim_is_deleted(world: ProvisioningWorld, code):
     """It is asked for until the driver has said for sure; then it goes the way of every released volume."""
-    world = await ProvisioningWorld().base()
     world.driver.script(CREATE, Lose(code))
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     async with world.provisioning(calls=1):
@@ -183,7 +177,6 @@ async def test_P41_the_volume_may_exist_and_the_claim_is_deleted(code):
 
 
 @pytest.mark.parametrize("vanished", ["class", "class-made-anew"])
-@in_virtual_time
 async def test_the_volume_may_exist_and_its_class_is_gone(vanished):
     world = await ProvisioningWorld().base({"a": "b"})
     world.driver.script(CREATE, Lose())
@@ -196,7 +189,6 @@ async def test_the_volume_may_exist_and_its_class_is_gone(vanished):
     assert first == second
 
 
-@in_virtual_time
 async def test_P40_a_late_answer_is_asked_for_by_the_same_name():
     world = await ProvisioningWorld(timeout_s=1.0).base()
     world.driver.script(CREATE, Wait(5.0))
@@ -209,9 +201,7 @@ async def test_P40_a_late_answer_is_asked_for_by_the_same_name():
 
 
 @pytest.mark.parametrize("code", CONCLUSIVE)
-@in_virtual_time
-async def test_P42_in_background_then_a_final_error(code):
-    world = await ProvisioningWorld().base()
+async def test_P42_in_background_then_a_final_error(world: ProvisioningWorld, code):
     world.driver.script(CREATE, Fail(Code.ABORTED), Fail(Code.ABORTED))
     world.driver.always(CREATE, Fail(code))
     async with world.provisioning(calls=2):
@@ -223,10 +213,8 @@ async def test_P42_in_background_then_a_final_error(code):
 
 @pytest.mark.parametrize("code", INCONCLUSIVE)
 @pytest.mark.parametrize("deleted", ["before the error", "after the error"])
-@in_virtual_time
-async def test_P42_an_error_that_rules_no_volume_out_does_not_hide_one(deleted, code):
+async def test_P42_an_error_that_rules_no_volume_out_does_not_hide_one(world: ProvisioningWorld, deleted, code):
     """The first call has made it. The error is final for the claim; without the claim nobody else would ever ask for the volume."""
-    world = await ProvisioningWorld().base()
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.driver.script(CREATE, Lose())
     world.driver.always(CREATE, Fail(code))
@@ -244,10 +232,8 @@ async def test_P42_an_error_that_rules_no_volume_out_does_not_hide_one(deleted, 
     assert {} == world.intents.open()
 
 
-@in_virtual_time
-async def test_P42_what_may_be_a_volume_is_asked_for_again_once_the_claim_has_another_one():
+async def test_P42_what_may_be_a_volume_is_asked_for_again_once_the_claim_has_another_one(world: ProvisioningWorld):
     """It is refused again, five minutes later made known, and a PersistentVolume then, which goes its usual way."""
-    world = await ProvisioningWorld().base()
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.driver.script(CREATE, Lose(), *[Fail(Code.INTERNAL)] * 2)
     async with world.provisioning(calls=2):
@@ -260,7 +246,6 @@ async def test_P42_what_may_be_a_volume_is_asked_for_again_once_the_claim_has_an
     assert {} == world.intents.open()
 
 
-@in_virtual_time
 async def test_P42_after_a_final_error_the_claim_gets_what_it_wants_by_then():
     """The volume that may exist has the same name: there is none beside it."""
     world = await ProvisioningWorld().base({"tier": "gold"})
@@ -276,7 +261,6 @@ async def test_P42_after_a_final_error_the_claim_gets_what_it_wants_by_then():
 
 
 @pytest.mark.parametrize("code", [Code.ALREADY_EXISTS, Code.INTERNAL])
-@in_virtual_time
 async def test_P42_what_another_request_is_refused_for_says_nothing_of_the_first(code):
     """The first has made a volume, so the driver can't make another one of its name. Without the claim the first is asked for again."""
     world = await ProvisioningWorld().base({"tier": "gold"})
@@ -293,9 +277,7 @@ async def test_P42_what_another_request_is_refused_for_says_nothing_of_the_first
     assert {} == world.intents.open()
 
 
-@in_virtual_time
-async def test_P42_a_found_intent_has_been_in_doubt_since_its_process_died():
-    world = await ProvisioningWorld().base()
+async def test_P42_a_found_intent_has_been_in_doubt_since_its_process_died(world: ProvisioningWorld):
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.intents = Journal(world.users, JournalLocation("default", DRIVER), "first", world.clock)
     world.driver.script(CREATE, Wait(1.0, Lose()), Fail(Code.INTERNAL))
@@ -308,7 +290,6 @@ async def test_P42_a_found_intent_has_been_in_doubt_since_its_process_died():
         await world.volume(name)
 
 
-@in_virtual_time
 async def test_P44_in_background_then_the_secret_is_gone():
     """Nothing is asked without it, and nothing is forgotten."""
     world = ProvisioningWorld()
@@ -327,7 +308,6 @@ async def test_P44_in_background_then_the_secret_is_gone():
 
 
 @pytest.mark.parametrize("lost", ["gone", "forbidden", "no text"])
-@in_virtual_time
 async def test_P44_the_claim_is_gone_and_its_secret_can_not_be_had_any_more(lost):
     """Its namespace was deleted, say, and the right to read there with it: after a minute the volume is asked for without."""
     world = ProvisioningWorld()
@@ -350,7 +330,6 @@ async def test_P44_the_claim_is_gone_and_its_secret_can_not_be_had_any_more(lost
     assert {} == world.intents.open()
 
 
-@in_virtual_time
 async def test_P45_an_infeasible_claim_rests_until_it_or_its_class_changes():
     world = await ProvisioningWorld(resync_s=0.0).base()
     world.driver.script(CREATE, *[Fail(Code.INVALID_ARGUMENT, "no such tier")] * 2)
@@ -369,7 +348,6 @@ async def test_P45_an_infeasible_claim_rests_until_it_or_its_class_changes():
         await world.provisioned(wait_s=1)
 
 
-@in_virtual_time
 async def test_the_waits_double_up_to_the_flag():
     world = await ProvisioningWorld(retry_interval_start_s=1.0, retry_interval_max_s=4.0).base()
     world.driver.always(CREATE, Fail(Code.INTERNAL))
@@ -379,9 +357,7 @@ async def test_the_waits_double_up_to_the_flag():
     assert [1, 2, 4, 4] == [round(later - earlier) for earlier, later in itertools.pairwise(starts)]
 
 
-@in_virtual_time
-async def test_a_claim_that_is_gone_is_forgotten_with_its_intent():
-    world = await ProvisioningWorld().base()
+async def test_a_claim_that_is_gone_is_forgotten_with_its_intent(world: ProvisioningWorld):
     uid = (await world.claim())["metadata"]["uid"]
     world.driver.always(CREATE, Fail(Code.ABORTED))
     async with world.provisioning(calls=1) as provisioner:
@@ -394,9 +370,7 @@ async def test_a_claim_that_is_gone_is_forgotten_with_its_intent():
         assert [] == list(provisioner._view.records)
 
 
-@in_virtual_time
-async def test_metrics_of_what_may_exist():
-    world = await ProvisioningWorld().base()
+async def test_metrics_of_what_may_exist(world: ProvisioningWorld):
     world.driver.script(CREATE, Wait(9.0), Fail(Code.ABORTED))
     async with world.provisioning():
         await world.settle(8)
@@ -408,10 +382,8 @@ async def test_metrics_of_what_may_exist():
     assert 0 == metric(world.metrics, "mooring_provisioner_intents_oldest_seconds")
 
 
-@in_virtual_time
-async def test_who_leads_no_more_shows_nothing_of_what_may_exist():
+async def test_who_leads_no_more_shows_nothing_of_what_may_exist(world: ProvisioningWorld):
     """Another replica knows it by then; this one may lead again."""
-    world = await ProvisioningWorld().base()
     world.driver.always(CREATE, Fail(Code.ABORTED))
     for _ in range(2):
         async with world.provisioning():
@@ -422,9 +394,7 @@ async def test_who_leads_no_more_shows_nothing_of_what_may_exist():
         world.intents = Intents()
 
 
-@in_virtual_time
-async def test_metrics_of_failures_and_of_success():
-    world = await ProvisioningWorld().base()
+async def test_metrics_of_failures_and_of_success(world: ProvisioningWorld):
     world.driver.script(CREATE, Fail(Code.INTERNAL), Fail(Code.INTERNAL))
     async with world.provisioning():
         await world.provisioned()
@@ -439,9 +409,7 @@ async def test_metrics_of_failures_and_of_success():
 # -- storing the volume's object
 
 
-@in_virtual_time
-async def test_P46_a_volume_whose_object_can_not_be_stored_is_not_asked_for_again():
-    world = await ProvisioningWorld().base()
+async def test_P46_a_volume_whose_object_can_not_be_stored_is_not_asked_for_again(world: ProvisioningWorld):
     world.cluster.refuse(POST_PV, times=3, error=ServerError("overloaded", code=500))
     async with world.provisioning():
         await world.settle(0.2)
@@ -453,9 +421,7 @@ async def test_P46_a_volume_whose_object_can_not_be_stored_is_not_asked_for_agai
     assert [CREATE, *[POST_PV] * 4] == world.told
 
 
-@in_virtual_time
-async def test_an_object_that_may_not_be_stored_yet_is_stored_once_it_may():
-    world = await ProvisioningWorld().base()
+async def test_an_object_that_may_not_be_stored_yet_is_stored_once_it_may(world: ProvisioningWorld):
     rule = world.cluster.refuse(POST_PV, times=None, error=Forbidden("no such right", reason="Forbidden"))
     async with world.provisioning():
         await world.touch()
@@ -467,9 +433,7 @@ async def test_an_object_that_may_not_be_stored_yet_is_stored_once_it_may():
     assert 1 == world.told.count(CREATE)
 
 
-@in_virtual_time
-async def test_an_object_that_may_not_be_stored_for_a_while_is_told_once():
-    world = await ProvisioningWorld().base()
+async def test_an_object_that_may_not_be_stored_for_a_while_is_told_once(world: ProvisioningWorld):
     world.cluster.refuse(POST_PV, times=20, error=Forbidden("no right to create persistentvolumes"))
     async with world.provisioning():
         assert "the volume exists" in await world.failed("no right to create")
@@ -477,7 +441,6 @@ async def test_an_object_that_may_not_be_stored_for_a_while_is_told_once():
         assert 1 == len([reason for reason, _ in await world.told_of() if reason == "ProvisioningFailed"])
 
 
-@in_virtual_time
 async def test_P46_a_volume_whose_object_is_refused_for_good_is_deleted_and_told():
     world = await ProvisioningWorld(resync_s=0.0).base()
     world.cluster.refuse(POST_PV, error=Invalid("metadata.name: too odd", reason="Invalid"))
@@ -491,7 +454,6 @@ async def test_P46_a_volume_whose_object_is_refused_for_good_is_deleted_and_told
 
 
 @pytest.mark.parametrize("claim", ["there", "gone", "unknown"])
-@in_virtual_time
 async def test_a_volume_that_is_to_be_retained_is_not_deleted_for_a_refusal_once_its_claim_is_gone(claim: str):
     """Its user may have taken it out of the claim, to keep it: to a replay it looks like one that was never stored."""
     world = ProvisioningWorld(resync_s=0.0)
@@ -514,7 +476,6 @@ async def test_a_volume_that_is_to_be_retained_is_not_deleted_for_a_refusal_once
             assert {} == world.intents.open()
 
 
-@in_virtual_time
 async def test_an_object_that_is_refused_after_some_tries_takes_its_volume_along():
     world = await ProvisioningWorld(resync_s=0.0).base()
     world.cluster.refuse(POST_PV, times=2, error=ServerError("overloaded", code=500))
@@ -525,7 +486,6 @@ async def test_an_object_that_is_refused_after_some_tries_takes_its_volume_along
     assert [CREATE, *[POST_PV] * 3, DELETE] == world.told
 
 
-@in_virtual_time
 async def test_P47_an_object_that_is_refused_after_a_lost_answer_may_be_there_and_keeps_its_volume():
     """The rules have changed between the two tries: the first was stored, so its volume is in use."""
     world = await ProvisioningWorld(resync_s=0.0).base()
@@ -538,7 +498,6 @@ async def test_P47_an_object_that_is_refused_after_a_lost_answer_may_be_there_an
     assert [CREATE, POST_PV, POST_PV] == world.told
 
 
-@in_virtual_time
 async def test_P46_a_bug_of_ours_in_the_first_try_does_not_lose_the_volume():
     world = await ProvisioningWorld(resync_s=0.0).base()
     world.cluster.refuse(POST_PV, error=RuntimeError("a bug"))  # type: ignore[arg-type]
@@ -549,9 +508,7 @@ async def test_P46_a_bug_of_ours_in_the_first_try_does_not_lose_the_volume():
     assert [CREATE, POST_PV, POST_PV] == world.told
 
 
-@in_virtual_time
-async def test_P42_a_bug_of_ours_after_the_call_does_not_let_a_later_error_hide_the_volume(monkeypatch: pytest.MonkeyPatch):
-    world = await ProvisioningWorld().base()
+async def test_P42_a_bug_of_ours_after_the_call_does_not_let_a_later_error_hide_the_volume(world, monkeypatch: pytest.MonkeyPatch):
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.driver.script(CREATE, None)
     world.driver.always(CREATE, Fail(Code.INTERNAL))
@@ -564,9 +521,7 @@ async def test_P42_a_bug_of_ours_after_the_call_does_not_let_a_later_error_hide_
         await world.volume(name)
 
 
-@in_virtual_time
-async def test_P47_the_answer_of_the_post_is_lost():
-    world = await ProvisioningWorld().base()
+async def test_P47_the_answer_of_the_post_is_lost(world: ProvisioningWorld):
     world.cluster.refuse(POST_PV, after=True, error=ServerError("lost", code=500))
     async with world.provisioning():
         await world.provisioned()
@@ -576,7 +531,6 @@ async def test_P47_the_answer_of_the_post_is_lost():
     assert [CREATE, POST_PV, POST_PV] == world.told
 
 
-@in_virtual_time
 async def test_P47_a_volume_whose_deletion_waits_for_its_creation_goes_when_that_is_over():
     world = await ProvisioningWorld(retry_interval_start_s=1000.0).base()
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
@@ -592,7 +546,6 @@ async def test_P47_a_volume_whose_deletion_waits_for_its_creation_goes_when_that
 
 
 @pytest.mark.parametrize("about", ["this volume", "another"])
-@in_virtual_time
 async def test_an_object_of_another_claim_is_not_taken_for_our_own(about):
     """The volume stays if the object is about it."""
     world = await ProvisioningWorld(rules=Rules(volume_name_uuid_length=4)).base()
@@ -610,7 +563,6 @@ async def test_an_object_of_another_claim_is_not_taken_for_our_own(about):
 
 @pytest.mark.parametrize("ref", [None, "other"], ids=["nobody's", "another claim's"])
 @pytest.mark.parametrize("source", ["nfs", "another driver's", "in-tree"])
-@in_virtual_time
 async def test_an_object_of_another_driver_names_none_of_our_volumes(source: str, ref: str | None):
     """Drivers whose volumes' names are cut short meet, and so do their handles. Else the volume would be lost: no object names it."""
     world = await ProvisioningWorld(rules=Rules(volume_name_uuid_length=4)).base()
@@ -629,10 +581,8 @@ async def test_an_object_of_another_driver_names_none_of_our_volumes(source: str
         assert SUCCEEDED not in [reason for reason, _ in await world.told_of()]
 
 
-@in_virtual_time
-async def test_an_object_of_the_claim_that_is_about_another_volume_is_not_taken_for_this_ones():
+async def test_an_object_of_the_claim_that_is_about_another_volume_is_not_taken_for_this_ones(world: ProvisioningWorld):
     """A driver that does not know its volumes by name: which of the two is in use nobody can tell."""
-    world = await ProvisioningWorld().base()
     uid = (await world.claim())["metadata"]["uid"]
     gate = world.driver.gate(CREATE)
     async with world.provisioning(calls=1):
@@ -646,7 +596,6 @@ async def test_an_object_of_the_claim_that_is_about_another_volume_is_not_taken_
 
 
 @pytest.mark.parametrize("whose", ["another claim's", "the claim's own", "nobody's", "unknown"])
-@in_virtual_time
 async def test_a_volume_that_an_object_names_is_not_deleted_for_an_odd_answer(whose):
     """Names are cut short, so the driver has given us another claim's volume, which is too small for ours."""
     world = await ProvisioningWorld(rules=Rules(volume_name_uuid_length=4)).base(size="2Gi")
@@ -670,7 +619,6 @@ async def test_a_volume_that_an_object_names_is_not_deleted_for_an_odd_answer(wh
     ("answer", "missing"),
     [(csi.CreateVolumeResponse(), "volume"), (csi.CreateVolumeResponse(volume={"capacity_bytes": GiB}), "volume_id")],
 )
-@in_virtual_time
 async def test_an_answer_without_a_volume_is_told_and_asked_again(answer, missing):
     world = await answering(answer).base()
     async with world.provisioning():
@@ -689,7 +637,6 @@ def modifying() -> ProvisioningWorld:
     return ProvisioningWorld(AnsweringDriver(controller=[RPC.MODIFY_VOLUME]))
 
 
-@in_virtual_time
 async def test_P64_the_driver_can_not_modify():
     world = await ProvisioningWorld().base(volumeAttributesClassName="gold")
     async with world.provisioning():
@@ -697,7 +644,6 @@ async def test_P64_the_driver_can_not_modify():
     assert [] == world.told
 
 
-@in_virtual_time
 async def test_P65_attributes_of_another_driver():
     world = modifying()
     await make_attributes(world, "other")
@@ -708,7 +654,6 @@ async def test_P65_attributes_of_another_driver():
     assert [] == world.told
 
 
-@in_virtual_time
 async def test_P65_attributes_that_come_later():
     world = await modifying().base(volumeAttributesClassName="gold")
     async with world.provisioning():
@@ -717,7 +662,6 @@ async def test_P65_attributes_that_come_later():
         await world.provisioned()
 
 
-@in_virtual_time
 async def test_P66_attributes_are_passed_on():
     world = modifying()
     await make_attributes(world)
@@ -728,7 +672,6 @@ async def test_P66_attributes_are_passed_on():
     assert "gold" == pv["spec"]["volumeAttributesClassName"]
 
 
-@in_virtual_time
 async def test_with_the_gate_off_attributes_are_not_looked_at():
     world = ProvisioningWorld(rules=Rules(volume_attributes_class=False))
     await world.base(volumeAttributesClassName="gold")
@@ -760,7 +703,6 @@ async def until_selected(world: ProvisioningWorld, node: str | None) -> None:
     await world.until(is_so)
 
 
-@in_virtual_time
 async def test_P38_no_room_on_the_selected_node():
     """The scheduler is asked for another one, and nothing is tried before it has chosen."""
     world = await delayed()
@@ -775,7 +717,6 @@ async def test_P38_no_room_on_the_selected_node():
     assert {} == world.intents.open()
 
 
-@in_virtual_time
 async def test_P38_a_volume_that_may_exist_is_not_forgotten_with_its_node():
     world = await delayed()
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
@@ -789,7 +730,6 @@ async def test_P38_a_volume_that_may_exist_is_not_forgotten_with_its_node():
 
 
 @pytest.mark.parametrize("by", ["another node", "another provisioner"])
-@in_virtual_time
 async def test_P38_the_back_off_begins_anew_with_another_node_and_for_who_was_of_no_business(by):
     world = await delayed()
     world.driver.script(CREATE, *[Fail(Code.INTERNAL)] * 5)
@@ -805,7 +745,6 @@ async def test_P38_the_back_off_begins_anew_with_another_node_and_for_who_was_of
         await world.provisioned(wait_s=1.1)
 
 
-@in_virtual_time
 async def test_P38_the_scheduler_can_not_be_asked():
     world = await delayed()
     world.driver.script(CREATE, Fail(Code.RESOURCE_EXHAUSTED, "full"))
@@ -815,7 +754,6 @@ async def test_P38_the_scheduler_can_not_be_asked():
     assert selected("n1")(await world.claim())
 
 
-@in_virtual_time
 async def test_P39_no_room_and_no_node_selected():
     world = await delayed(None)
     world.driver.script(CREATE, Fail(Code.RESOURCE_EXHAUSTED, "full"))
@@ -825,7 +763,6 @@ async def test_P39_no_room_and_no_node_selected():
 
 
 @pytest.mark.parametrize("gone", ["node", "csinode", "keys"])
-@in_virtual_time
 async def test_P69_P70_a_node_that_can_not_have_the_volume_is_given_back(gone):
     world = await delayed()
     if gone == "node":
@@ -843,7 +780,6 @@ async def test_P69_P70_a_node_that_can_not_have_the_volume_is_given_back(gone):
     assert [PUT_CLAIM, CREATE, POST_PV] == world.told
 
 
-@in_virtual_time
 async def test_a_scheduler_that_never_learns_does_not_make_a_hot_loop():
     world = await delayed("gone")
     async with world.provisioning():
@@ -854,7 +790,6 @@ async def test_a_scheduler_that_never_learns_does_not_make_a_hot_loop():
     assert 20 > world.told.count(PUT_CLAIM)
 
 
-@in_virtual_time
 async def test_what_may_be_under_way_is_asked_for_in_the_same_place_though_its_node_is_gone():
     world = await delayed()
     world.driver.script(CREATE, Lose(Code.DEADLINE_EXCEEDED))
@@ -867,7 +802,6 @@ async def test_what_may_be_under_way_is_asked_for_in_the_same_place_though_its_n
     assert "a" == first.accessibility_requirements.preferred[0].segments["zone"]
 
 
-@in_virtual_time
 async def test_what_may_be_under_way_is_asked_for_in_the_same_place_though_another_node_is_selected():
     """To another request the driver could say no, and the volume be there."""
     world = await delayed()
@@ -879,7 +813,6 @@ async def test_what_may_be_under_way_is_asked_for_in_the_same_place_though_anoth
     assert ["a", "a"] == places
 
 
-@in_virtual_time
 async def test_a_label_that_comes_ends_the_wait():
     world = await delayed(None, retry_interval_start_s=600.0, retry_interval_max_s=600.0)
     for node in ("n1", "n2"):
@@ -890,7 +823,6 @@ async def test_a_label_that_comes_ends_the_wait():
         await world.provisioned(wait_s=1)
 
 
-@in_virtual_time
 async def test_P73_the_volume_knows_where_it_is():
     world = await delayed()
     async with world.provisioning():
@@ -899,7 +831,6 @@ async def test_P73_the_volume_knows_where_it_is():
     assert [{"matchExpressions": expressions}] == pv["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
 
 
-@in_virtual_time
 async def test_another_node_is_another_place_when_the_driver_was_not_asked_yet():
     """A secret was missing at first; meanwhile the scheduler chose anew."""
     world = ProvisioningWorld(AnsweringDriver(topology={"zone": "b"}))
@@ -933,7 +864,6 @@ async def restoring(retry_s: float) -> ProvisioningWorld:
     return world
 
 
-@in_virtual_time
 async def test_the_back_off_begins_anew_when_what_a_claim_waits_for_moves():
     world = await restoring(retry_s=1.0)
     async with world.provisioning():
@@ -946,7 +876,6 @@ async def test_the_back_off_begins_anew_when_what_a_claim_waits_for_moves():
         assert len(await world.told_of()) > told, "eight changes are no eight failures"
 
 
-@in_virtual_time
 async def test_a_snapshot_that_becomes_ready_ends_the_wait():
     world = await restoring(retry_s=600.0)
     async with world.provisioning():
@@ -956,7 +885,6 @@ async def test_a_snapshot_that_becomes_ready_ends_the_wait():
     assert "h" == world.request.volume_content_source.snapshot.snapshot_id
 
 
-@in_virtual_time
 async def test_what_may_be_a_volume_of_a_claim_that_is_gone_does_not_hold_its_source_once_it_is_refused():
     """It is asked for until the driver rules it out, perhaps for ever; if it is there, it needs its source no more."""
     world = await restoring(retry_s=1.0)
@@ -973,7 +901,6 @@ async def test_what_may_be_a_volume_of_a_claim_that_is_gone_does_not_hold_its_so
     assert 1 == len(world.intents.open())
 
 
-@in_virtual_time
 async def test_a_source_that_was_let_go_is_not_held_again_for_a_volume_that_nobody_waits_for():
     world = await restoring(retry_s=1.0)
     await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
@@ -988,7 +915,6 @@ async def test_a_source_that_was_let_go_is_not_held_again_for_a_volume_that_nobo
         assert not (await world.get(VOLUME_SNAPSHOTS, "s", "default"))["metadata"].get("finalizers")
 
 
-@in_virtual_time
 async def test_a_snapshot_that_does_not_change_leaves_the_back_off_alone():
     """It is delivered again at each resync, and finalizers come and go."""
     world = await restoring(retry_s=1.0)
@@ -1001,7 +927,6 @@ async def test_a_snapshot_that_does_not_change_leaves_the_back_off_alone():
         assert 6 <= failures(world) - tried <= 12, "every 10 minutes, and at the resyncs of claims"
 
 
-@in_virtual_time
 async def test_a_node_that_comes_counts_from_then_on():
     world = await delayed(None)
     async with world.provisioning():

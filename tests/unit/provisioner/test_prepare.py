@@ -12,7 +12,7 @@ from mooring.api.gateway import ReferenceGrant
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
 from mooring.api.storage import CSINode, StorageClass
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.claims import topics
+from mooring.controllers.provisioner.claims import wake_topics
 from mooring.controllers.provisioner.claims.claim import Source
 from mooring.controllers.provisioner.claims.outcomes import Failed, State
 from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared
@@ -315,7 +315,7 @@ def test_snapshots_that_can_not_be_restored(snapshot, content, why):
     assert str(failed).startswith("error getting handle for DataSource Type VolumeSnapshot by Name s: ")
     assert str(failed).endswith(why)
     assert State.NO_CHANGE is failed.failure.state
-    assert {topics.snapshot("ns/s")} == failed.failure.heals
+    assert {wake_topics.snapshot("ns/s")} == failed.failure.heals
 
 
 def test_P53_a_snapshot_that_is_held_for_us_may_be_going():
@@ -464,4 +464,4 @@ def test_P63_a_grant_lets_the_claim_refer_to_it(to):
 def test_P63_without_a_grant_that_says_both(grants):
     failed = refused(asking(**AFAR), rules=GATE, grants=grants)
     assert "accessing far/source of PersistentVolumeClaim dataSource from ns/c isn't allowed" == str(failed)
-    assert {topics.grants("far")} == failed.failure.heals
+    assert {wake_topics.grants("far")} == failed.failure.heals

@@ -18,12 +18,14 @@ from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim import Source
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
+from mooring.controllers.provisioner.source_protection.view import concerns_claims
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
 from tests.support.builders import a_claim, a_content, a_pv, a_snapshot
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 PUT_CLAIM, PUT_SNAPSHOT = "update persistentvolumeclaims", "update volumesnapshots"
 SNAPSHOT = Source("VolumeSnapshot", GROUP, "ns", "snap")
 CLAIM = Source("PersistentVolumeClaim", "", "ns", "source")
@@ -41,7 +43,7 @@ class ProtectionWorld(ClusterWorld):
     async def protecting(self, on_snapshot: Callable[[str], None] = lambda name: None) -> AsyncIterator[SourceProtection]:
         caches = ProvisionerCaches(self.runtime, self.facts, self.options)
         protection = SourceProtection(self.runtime, caches, self.facts, self.options)
-        protection.on_snapshot(on_snapshot)
+        protection.snapshots.on_change(lambda change: on_snapshot(str(change.key)) if concerns_claims(change) else None)
 
         async def work() -> None:
             await asyncio.gather(protection.controller.run(), *(one.run() for one in protection.beside.values()))
@@ -94,9 +96,12 @@ async def with_snapshot(world: ProtectionWorld | None = None, *finalizers: str, 
 # -- snapshots
 
 
-@in_virtual_time
-async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after():
-    world = await with_snapshot()
+@pytest.fixture
+async def world() -> ProtectionWorld:
+    return await with_snapshot()
+
+
+async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after(world: ProtectionWorld):
     uid = await world.claim("c", from_snapshot())
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
@@ -109,9 +114,7 @@ async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after():
 
 
 @pytest.mark.parametrize("first", ["bound", "waits to be bound"])
-@in_virtual_time
-async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(first: str):
-    world = await with_snapshot()
+async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(world: ProtectionWorld, first: str):
     one, two = [await world.claim(name, from_snapshot()) for name in ("one", "two")]
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, one)
@@ -124,9 +127,7 @@ async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(f
         assert [] == await world.finalizers(after_s=0.1)
 
 
-@in_virtual_time
-async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted():
-    world = await with_snapshot()
+async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted(world: ProtectionWorld):
     uid = await world.claim("one", from_snapshot())
     await world.claim("other", from_snapshot())
     async with world.protecting() as protection:
@@ -137,9 +138,7 @@ async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted():
         assert [] == await world.finalizers(after_s=0.1)
 
 
-@in_virtual_time
-async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone():
-    world = await with_snapshot()
+async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone(world: ProtectionWorld):
     uid = await world.claim("c", from_snapshot())
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
@@ -149,9 +148,7 @@ async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone():
         assert [] == await world.finalizers(after_s=0.1)
 
 
-@in_virtual_time
-async def test_P50_a_volume_that_never_will_be_needs_nothing():
-    world = await with_snapshot()
+async def test_P50_a_volume_that_never_will_be_needs_nothing(world: ProtectionWorld):
     gone, waiting = [await world.claim(name, from_snapshot()) for name in ("gone", "waiting")]
     async with world.protecting() as protection:
         for uid in (gone, waiting):
@@ -164,7 +161,6 @@ async def test_P50_a_volume_that_never_will_be_needs_nothing():
         assert [] == await world.finalizers(after_s=0.1)
 
 
-@in_virtual_time
 async def test_P50_a_hold_that_comes_while_the_finalizer_goes_puts_it_back():
     class Slow(Faults):
         async def before(self, verb: str, kind: Any, name: str) -> None:
@@ -182,7 +178,6 @@ async def test_P50_a_hold_that_comes_while_the_finalizer_goes_puts_it_back():
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
 
 
-@in_virtual_time
 async def test_P53_what_others_hold_stays_theirs():
     world = await with_snapshot(None, "kit/hold", names.SNAPSHOT_FINALIZER)
     uid = await world.claim("c", from_snapshot())
@@ -194,18 +189,14 @@ async def test_P53_what_others_hold_stays_theirs():
     assert [PUT_SNAPSHOT] == world.puts()
 
 
-@in_virtual_time
-async def test_P50_without_the_right_to_hold_a_snapshot_it_goes_on():
-    world = await with_snapshot()
+async def test_P50_without_the_right_to_hold_a_snapshot_it_goes_on(world: ProtectionWorld):
     world.cluster.refuse(PUT_SNAPSHOT, error=Forbidden("no", reason="Forbidden"))
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, "uid")
 
 
 @pytest.mark.parametrize("error", [NotFound("gone", reason="NotFound"), ServerError("busy")])
-@in_virtual_time
-async def test_P50_what_keeps_a_source_from_being_held_is_told(error: ApiError):
-    world = await with_snapshot()
+async def test_P50_what_keeps_a_source_from_being_held_is_told(world: ProtectionWorld, error: ApiError):
     world.cluster.refuse("get volumesnapshots", error=error)
     async with world.protecting() as protection:
         with pytest.raises(type(error)):
@@ -213,18 +204,14 @@ async def test_P50_what_keeps_a_source_from_being_held_is_told(error: ApiError):
 
 
 @pytest.mark.parametrize(("conflicts", "is_held"), [(4, True), (5, False)])
-@in_virtual_time
-async def test_P50_who_was_slower_tries_again(conflicts: int, is_held: bool):
-    world = await with_snapshot()
+async def test_P50_who_was_slower_tries_again(world: ProtectionWorld, conflicts: int, is_held: bool):
     world.cluster.refuse(PUT_SNAPSHOT, times=conflicts, error=Conflict("newer", reason="Conflict"))
     async with world.protecting() as protection:
         with contextlib.nullcontext() if is_held else pytest.raises(Conflict):
             await protection.hold(SNAPSHOT, "uid")
 
 
-@in_virtual_time
-async def test_P50_letting_go_is_tried_until_it_works():
-    world = await with_snapshot()
+async def test_P50_letting_go_is_tried_until_it_works(world: ProtectionWorld):
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, "uid")
         world.cluster.refuse(PUT_SNAPSHOT, times=3, error=ServerError("busy"))
@@ -235,7 +222,6 @@ async def test_P50_letting_go_is_tried_until_it_works():
 # -- the sweep
 
 
-@in_virtual_time
 async def test_P53_a_stray_finalizer_goes_after_an_interval_in_which_nobody_needs_it():
     world = await with_snapshot(None, names.SNAPSHOT_FINALIZER, "kit/hold")
     async with world.protecting():
@@ -245,7 +231,6 @@ async def test_P53_a_stray_finalizer_goes_after_an_interval_in_which_nobody_need
     assert [PUT_SNAPSHOT] == world.puts()
 
 
-@in_virtual_time
 async def test_P53_a_finalizer_that_somebody_needs_is_no_stray():
     world = await with_snapshot(None, names.SNAPSHOT_FINALIZER)
     await world.claim("c", from_snapshot())
@@ -259,7 +244,6 @@ async def test_P53_a_finalizer_that_somebody_needs_is_no_stray():
         assert [PUT_SNAPSHOT] == world.puts()
 
 
-@in_virtual_time
 async def test_P53_need_that_comes_and_goes_starts_the_interval_anew():
     world = await with_snapshot(None, names.SNAPSHOT_FINALIZER)
     async with world.protecting():
@@ -271,7 +255,6 @@ async def test_P53_need_that_comes_and_goes_starts_the_interval_anew():
         assert [] == world.puts()
 
 
-@in_virtual_time
 async def test_P53_strays_of_another_driver_are_its_provisioners_business():
     """That one may know of a volume in the making whose claim is gone. The peer sweeps them all."""
     world = await with_snapshot(None, names.SNAPSHOT_FINALIZER, driver="other")
@@ -281,7 +264,6 @@ async def test_P53_strays_of_another_driver_are_its_provisioners_business():
         assert [] == await world.finalizers(name="bare")
 
 
-@in_virtual_time
 async def test_P53_an_interval_of_zero_turns_the_sweep_off_and_asks_for_nothing():
     world = await with_snapshot(ProtectionWorld(snapshot_orphan_sweep_interval_s=0.0), names.SNAPSHOT_FINALIZER)
     async with world.protecting() as protection:
@@ -305,7 +287,6 @@ class Asked(Faults):
         self.count += kind.plural == "volumesnapshots"
 
 
-@in_virtual_time
 async def test_P53_a_cluster_without_snapshots_is_left_alone_and_they_are_seen_when_they_come(capsys: pytest.CaptureFixture[str]):
     """Not a request every ten seconds for ever, and not a line for each."""
     asked = Asked()
@@ -321,7 +302,6 @@ async def test_P53_a_cluster_without_snapshots_is_left_alone_and_they_are_seen_w
         assert [] == await world.finalizers(after_s=INTERVAL_S + 1)
 
 
-@in_virtual_time
 async def test_P50_a_source_whose_kind_has_gone_is_not_let_go_of_for_ever():
     """Who deletes a definition deletes all of its objects."""
     asked = Asked()
@@ -338,7 +318,6 @@ async def test_P50_a_source_whose_kind_has_gone_is_not_let_go_of_for_ever():
 
 
 @pytest.mark.parametrize(("error", "sweeps"), [(Forbidden("no", reason="Forbidden"), False), (ServerError("busy"), True)])
-@in_virtual_time
 async def test_P53_without_the_right_to_list_there_is_no_sweep(error: ApiError, sweeps: bool):
     class Refuses(Faults):
         hits = 0
@@ -357,7 +336,6 @@ async def test_P53_without_the_right_to_list_there_is_no_sweep(error: ApiError, 
 # -- clones
 
 
-@in_virtual_time
 async def test_P56_the_source_of_a_clone_is_held_once():
     world = ProtectionWorld()
     await world.claim("source", phase="Bound")
@@ -373,7 +351,6 @@ async def test_P56_the_source_of_a_clone_is_held_once():
     assert [PUT_CLAIM] == world.puts()
 
 
-@in_virtual_time
 async def test_P61_a_deleted_source_goes_the_moment_its_last_clone_is_bound():
     world = ProtectionWorld()
     await world.claim("source", phase="Bound")
@@ -390,7 +367,6 @@ async def test_P61_a_deleted_source_goes_the_moment_its_last_clone_is_bound():
     assert [PUT_CLAIM, PUT_CLAIM] == world.puts()
 
 
-@in_virtual_time
 async def test_P61_the_peers_finalizer_without_clones_goes_at_once():
     world = ProtectionWorld()
     await world.claim("source", phase="Bound")
@@ -402,7 +378,6 @@ async def test_P61_the_peers_finalizer_without_clones_goes_at_once():
         await world.gone(PERSISTENT_VOLUME_CLAIMS, "source", "ns", wait_s=0.2)
 
 
-@in_virtual_time
 async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
     world = ProtectionWorld()
     await world.claim("source", phase="Bound")
@@ -420,7 +395,6 @@ async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
 @pytest.mark.parametrize(
     ("driver", "clones", "is_ours"), [("csi.test", True, True), ("other.csi", True, False), ("csi.test", False, False)]
 )
-@in_virtual_time
 async def test_P61_the_finalizer_of_another_drivers_clones_is_its_provisioners(driver: str, clones: bool, is_ours: bool):
     """That one may be making a clone for a claim that is gone."""
     world = ProtectionWorld()
@@ -435,7 +409,6 @@ async def test_P61_the_finalizer_of_another_drivers_clones_is_its_provisioners(d
         assert is_ours == (await world.find(PERSISTENT_VOLUME_CLAIMS, "source", "ns") is None)
 
 
-@in_virtual_time
 async def test_P61_without_the_right_to_hold_a_claim_nothing_is_cloned():
     world = ProtectionWorld()
     await world.claim("source", phase="Bound")
@@ -445,9 +418,7 @@ async def test_P61_without_the_right_to_hold_a_claim_nothing_is_cloned():
             await protection.hold(CLAIM, "uid")
 
 
-@in_virtual_time
-async def test_P91_a_drain_lets_a_release_end():
-    world = await with_snapshot()
+async def test_P91_a_drain_lets_a_release_end(world: ProtectionWorld):
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, "uid")
         protection.release(SNAPSHOT, "uid")

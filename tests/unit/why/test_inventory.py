@@ -12,6 +12,7 @@ from tests.support.builders import DRIVER, a_class, a_pod, a_va
 from tests.support.orphaned import Found, Listing, OrphansWorld
 from tests.support.virtual_loop import in_virtual_time
 
+pytestmark = in_virtual_time
 GCE = "pd.csi.storage.gke.io"
 DISK = "projects/p1/zones/z1/disks/data-disk"
 ZONE = "topology.csi.test/zone"
@@ -34,7 +35,6 @@ async def deletable(world: OrphansWorld) -> list[str]:
 # -- PersistentVolumes that spell their volume in another way
 
 
-@in_virtual_time
 @pytest.mark.parametrize("labels", [{}, {"topology.kubernetes.io/zone": "z1"}], ids=["zone unknown", "zone known"])
 async def test_what_an_in_tree_volume_leaves_open_fits_what_the_driver_lists(labels: dict[str, str]):
     world = OrphansWorld(Listing(DISK, name=GCE))
@@ -42,14 +42,12 @@ async def test_what_an_in_tree_volume_leaves_open_fits_what_the_driver_lists(lab
     assert [] == await world.found()
 
 
-@in_virtual_time
 async def test_an_in_tree_volume_of_another_place_does_not_fit():
     world = OrphansWorld(Listing(DISK, name=GCE))
     await world.own("pv1", "", source={"gcePersistentDisk": {"pdName": "data-disk"}}, labels={"topology.kubernetes.io/zone": "z2"})
     assert [("doubtful", DISK)] == kinds(await world.found())
 
 
-@in_virtual_time
 @pytest.mark.parametrize(
     ("listed", "named", "attributes"),
     [
@@ -68,7 +66,6 @@ async def test_what_a_persistent_volume_may_mean_is_not_leaked(listed: str, name
     assert [] == await deletable(world)
 
 
-@in_virtual_time
 async def test_a_second_volume_of_the_same_name_has_leaked_when_its_object_has_its_own():
     """The leak of a creation that was tried in one place after another."""
     world = OrphansWorld(Listing("zones/a/disks/d1", "zones/b/disks/d1"))
@@ -77,7 +74,6 @@ async def test_a_second_volume_of_the_same_name_has_leaked_when_its_object_has_i
     assert ["zones/a/disks/d1"] == await deletable(world)
 
 
-@in_virtual_time
 async def test_while_a_persistent_volume_has_none_any_leaked_one_could_be_its():
     world = OrphansWorld(Listing("opaque", "h2"))
     await world.own("pv1", "[store] folder/disk.vmdk")
@@ -88,7 +84,6 @@ async def test_while_a_persistent_volume_has_none_any_leaked_one_could_be_its():
     assert [] == await deletable(world)
 
 
-@in_virtual_time
 async def test_only_the_asked_drivers_in_tree_volumes_must_be_readable():
     unreadable = {"awsElasticBlockStore": {"volumeID": "aws://zone/nonsense"}}
     other = OrphansWorld(Listing("h1"))
@@ -103,7 +98,6 @@ async def test_only_the_asked_drivers_in_tree_volumes_must_be_readable():
 # -- attachments
 
 
-@in_virtual_time
 async def test_what_is_attached_stays_when_its_persistent_volume_was_forced_away():
     world = OrphansWorld(Listing("vol-pvc-0123abcd", "vol-8"))
     await world.create(a_va(pv="pvc-0123abcd"))
@@ -115,7 +109,6 @@ async def test_what_is_attached_stays_when_its_persistent_volume_was_forced_away
     assert ["vol-8"] == await deletable(world)
 
 
-@in_virtual_time
 @pytest.mark.parametrize(("listed", "lost"), [("opaque", "pvc-0123abcd"), ("data-2", "data")], ids=["fits none", "fits by accident"])
 async def test_an_attachment_that_fits_no_volume_for_sure_could_be_of_any(listed: str, lost: str):
     world = OrphansWorld(Listing(listed, "vol-8"))
@@ -125,7 +118,6 @@ async def test_an_attachment_that_fits_no_volume_for_sure_could_be_of_any(listed
     assert [] == await deletable(world)
 
 
-@in_virtual_time
 async def test_an_attachment_of_another_driver_keeps_nothing():
     world = OrphansWorld(Listing("vol-8", "h1"))
     await world.own("pv1", "h1")
@@ -133,7 +125,6 @@ async def test_an_attachment_of_another_driver_keeps_nothing():
     assert ["vol-8"] == await deletable(world)
 
 
-@in_virtual_time
 async def test_an_inline_attachment_names_its_volume_in_any_spelling():
     world = OrphansWorld(Listing(DISK, "projects/p1/zones/z1/disks/other", name=GCE))
     handle = "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/data-disk"
@@ -146,7 +137,6 @@ async def test_an_inline_attachment_names_its_volume_in_any_spelling():
 # -- claims
 
 
-@in_virtual_time
 @pytest.mark.parametrize("by", ["handle", "handle without dashes", "context"])
 async def test_the_volume_of_a_claim_that_is_not_bound_yet_is_in_the_air(by: str):
     """external-provisioner keeps in memory what it has begun."""
@@ -163,7 +153,6 @@ async def test_the_volume_of_a_claim_that_is_not_bound_yet_is_in_the_air(by: str
     assert ["vol-8"] == await deletable(world)
 
 
-@in_virtual_time
 @pytest.mark.parametrize("by", ["annotation", "class", "chosen node"])
 async def test_while_a_claim_of_this_driver_waits_any_leaked_volume_could_be_its(by: str):
     world = OrphansWorld(Listing("opaque"))
@@ -177,7 +166,6 @@ async def test_while_a_claim_of_this_driver_waits_any_leaked_volume_could_be_its
     assert [] == await deletable(world)
 
 
-@in_virtual_time
 @pytest.mark.parametrize("who", ["another driver's", "waits for a pod", "bound", "bound a moment ago"])
 async def test_a_claim_for_which_nothing_is_made_keeps_nothing(who: str):
     world = OrphansWorld(Listing("opaque", "h1"))
@@ -198,7 +186,6 @@ async def test_a_claim_for_which_nothing_is_made_keeps_nothing(who: str):
     assert ["opaque"] == await deletable(world)
 
 
-@in_virtual_time
 @pytest.mark.parametrize("provisioner", [DRIVER, None])
 async def test_a_claim_that_has_lost_its_persistent_volume_may_be_mounted_still(provisioner: str | None):
     """Drivers that attach nothing have no VolumeAttachments that would tell."""
@@ -212,7 +199,6 @@ async def test_a_claim_that_has_lost_its_persistent_volume_may_be_mounted_still(
 # -- pods
 
 
-@in_virtual_time
 async def test_a_pods_own_volume_is_no_orphan():
     world = OrphansWorld(Listing())
     pod = await world.create(a_pod("p1", volumes=[{"name": "scratch", "csi": {"driver": DRIVER}}]))
@@ -222,7 +208,6 @@ async def test_a_pods_own_volume_is_no_orphan():
     assert [("leaked", other)] == kinds(await world.found())
 
 
-@in_virtual_time
 async def test_pods_are_read_only_where_a_volume_looks_like_one_of_theirs(monkeypatch: pytest.MonkeyPatch):
     """They are many."""
     world = OrphansWorld(Listing("h1"))
@@ -242,7 +227,6 @@ async def test_pods_are_read_only_where_a_volume_looks_like_one_of_theirs(monkey
 # -- what the driver says
 
 
-@in_virtual_time
 async def test_a_node_without_a_name_is_no_node():
     world = OrphansWorld(Listing("h1"))
     world.driver.published_on["h1"] = [""]
@@ -254,7 +238,6 @@ def reachable_from(zone: str) -> dict[str, Any]:
     return {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
 
 
-@in_virtual_time
 async def test_with_one_driver_per_node_the_volumes_of_other_nodes_are_not_missed():
     world = OrphansWorld(Listing("h1", "h2", place={ZONE: "here"}))
     await world.own("pv1", "h1", spec=reachable_from("here"), annotations=MADE)
@@ -265,7 +248,6 @@ async def test_with_one_driver_per_node_the_volumes_of_other_nodes_are_not_misse
     assert [("ghost", "h4")] == kinds(await world.found())
 
 
-@in_virtual_time
 async def test_a_driver_that_lists_volumes_of_other_places_misses_those_that_it_does_not_list():
     world = OrphansWorld(Listing("h1", place={ZONE: "here"}))
     await world.own("far1", "h1", spec=reachable_from("there"), annotations=MADE)
@@ -273,7 +255,6 @@ async def test_a_driver_that_lists_volumes_of_other_places_misses_those_that_it_
     assert [("ghost", "h2")] == kinds(await world.found())
 
 
-@in_virtual_time
 async def test_volumes_of_other_nodes_are_of_no_other_name_where_the_drivers_own_are_listed_as_it_made_them():
     """A driver that serves all nodes, with other names in its list than it gives, shows none of the other places' either."""
     world = OrphansWorld(Listing("opaque", place={ZONE: "here"}))
@@ -285,7 +266,6 @@ async def test_volumes_of_other_nodes_are_of_no_other_name_where_the_drivers_own
     assert ["opaque"] == await deletable(world)
 
 
-@in_virtual_time
 async def test_a_hand_made_volume_of_another_node_may_be_a_leaked_one_by_another_name():
     world = OrphansWorld(Listing("opaque", place={ZONE: "here"}))
     await world.own("far", "h3", spec=reachable_from("there"))
@@ -296,7 +276,6 @@ async def test_a_hand_made_volume_of_another_node_may_be_a_leaked_one_by_another
 # -- intents
 
 
-@in_virtual_time
 async def test_a_begun_volume_that_nobody_will_end_is_told_and_goes_by_its_name():
     """Mooring does not run any more, and the claim is gone."""
     world = OrphansWorld(Listing("vol-pvc-1", "h1"))
@@ -309,7 +288,6 @@ async def test_a_begun_volume_that_nobody_will_end_is_told_and_goes_by_its_name(
     assert {"h1"} == set(world.driver.volumes)
 
 
-@in_virtual_time
 async def test_what_an_abandoned_intent_may_mean_goes_by_its_name_only():
     world = OrphansWorld(Listing("opaque", "h1"))
     await world.own("pv1", "h1")
@@ -319,7 +297,6 @@ async def test_what_an_abandoned_intent_may_mean_goes_by_its_name_only():
     assert 0 == await world.run(delete=True, yes=True, volume="opaque", older_than_s=0.0)
 
 
-@in_virtual_time
 @pytest.mark.parametrize("who", ["a claim", "a provisioner"])
 async def test_an_intent_that_somebody_may_end_is_not_abandoned(who: str):
     world = OrphansWorld(Listing("vol-pvc-1"))
@@ -328,7 +305,6 @@ async def test_an_intent_that_somebody_may_end_is_not_abandoned(who: str):
     assert [("begun", "vol-pvc-1")] == kinds(await world.found())
 
 
-@in_virtual_time
 async def test_a_journal_with_one_fresh_page_is_not_idle():
     world = OrphansWorld(Listing("vol-pvc-1"))
     await world.begin("pvc-1", written_ago_s=601)

@@ -91,10 +91,10 @@ class Attacher(Manager):
             runtime, self._view, attachments, volumes, nodes, driver, options.timeout_s, self._handlers.publish_undone
         )
         self._rounds = Rounds(driver, self._view, attachments.store, self._attachments, options, runtime.clock)
-        attachments.on_change(self._handlers.attachment_changed)
-        volumes.on_change(self._handlers.volume_changed)
+        self._attachments.watch(attachments, self._handlers.attachment_changed)
+        self._volumes.watch(volumes, self._handlers.volume_changed)
         if nodes is not None:
-            nodes.on_change(self._handlers.node_changed)
+            self._attachments.watch(nodes, self._handlers.node_changed)
         if capabilities.publishes and capabilities.lists_published_nodes:
             self.beside("attacher/drift", Loop(self._compare))
 

@@ -70,7 +70,7 @@ class BindingMetrics:
         if plugin:
             self._seconds.labels(plugin, operation).observe(now - since)
 
-    def watch(self, claims: Reader[PersistentVolumeClaim], volumes: Reader[PersistentVolume]) -> None:
+    def show(self, claims: Reader[PersistentVolumeClaim], volumes: Reader[PersistentVolume]) -> None:
         """The caches whose objects are counted."""
         self._counted.claims, self._counted.volumes = claims, volumes
 
@@ -106,8 +106,8 @@ class _Counted(Collector):
         claims = self.claims.values()
         held = Tally(_labels_of(claim) for claim in claims if claim.status.phase == BOUND)
         waiting = Tally(_labels_of(claim) for claim in claims if claim.status.phase != BOUND)
-        yield _family("pv_collector_bound_pvc_count", "Reader[PersistentVolumeClaim] that are bound", labels, held)
-        yield _family("pv_collector_unbound_pvc_count", "Reader[PersistentVolumeClaim] that are not bound", labels, waiting)
+        yield _family("pv_collector_bound_pvc_count", "Claims that are bound", labels, held)
+        yield _family("pv_collector_unbound_pvc_count", "Claims that are not bound", labels, waiting)
 
 
 def _labels_of(claim: PersistentVolumeClaim) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ so with a GET.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, SECRETS, PersistentVolumeClaim, SecretReference
@@ -37,20 +37,20 @@ async def look_up(cluster: Cluster, secrets: SecretCache, wanted: Wanted, looked
         looked.found[wanted] = error
 
 
-async def delete_volume(driver: Driver, request: csi.DeleteVolumeRequest, call: Call, pv_name: str) -> None:
+async def delete_volume(driver: Driver, volume_id: str, secrets: Mapping[str, str], call: Call, pv_name: str) -> None:
     """Returns when the volume is gone: also where the driver does not find it. Raises DriverError.
 
     Differs from external-provisioner, which repeats the call to such a driver for ever.
     """
     try:
-        await driver.delete_volume(request, call)
+        await driver.delete_volume(csi.DeleteVolumeRequest(volume_id=volume_id, secrets=secrets), call)
     except DriverError as error:
         if error.code != Code.NOT_FOUND:
             raise
         log.warning(
             "the driver answers NotFound to DeleteVolume, where CSI asks for OK: the volume counts as deleted",
             PersistentVolume=pv_name,
-            volume=request.volume_id,
+            volume=volume_id,
         )
 
 

@@ -19,10 +19,9 @@ from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents
+from mooring.controllers.provisioner.claims.controller import ClaimController
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
-from mooring.controllers.provisioner.claims.event_handlers import ClaimEventHandlers
 from mooring.controllers.provisioner.claims.pv_store import PvStore
-from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.results import AttemptResults
 from mooring.controllers.provisioner.claims.view import ClusterTopology, View
@@ -96,12 +95,20 @@ class Provisioner(Manager):
             creation_failed=self._others.creation_failed,
             forgotten=protection.abandon,
         )
-        claims = ClaimReconciler(env, self._view, self._records, self._tracker, self._creation, pv_store, claim_events, self._results)
-        self._claims = claims.controller
-        self._handlers = ClaimEventHandlers(self._view, caches, places, self._claims, self._claim_ended)
-        protection.on_snapshot(self._handlers.snapshot_changed)
+        self._claims = ClaimController(
+            env,
+            self._view,
+            self._tracker,
+            self._creation,
+            pv_store,
+            claim_events,
+            self._results,
+            places,
+            protection.snapshots,
+            self._claim_ended,
+        )
         intents.on_found(self._intents_found)
-        super().__init__(caches.shared, *self._others.workers, self._claims, claims.pending.controller, prepare=self._ready)
+        super().__init__(caches.shared, *self._others.workers, self._claims.controller, self._claims.pending, prepare=self._ready)
         for name, one in {**caches.beside, **self._others.beside}.items():
             self.beside(name, one)
         self.beside("provisioner/events", events)
@@ -121,7 +128,7 @@ class Provisioner(Manager):
 
     def driver_returned(self) -> None:
         """The driver was away and is back: everything that failed for that is tried at once."""
-        self._handlers.driver_returned()
+        self._claims.driver_returned()
         self._others.driver_returned()
 
     # -- events
@@ -130,21 +137,21 @@ class Provisioner(Manager):
         """Its volume, if there may be one, is still requested, in its present back-off."""
         if uid not in self._view.intents:
             self._results.forget(uid)
-            self._claims.forget(uid)
+            self._claims.controller.forget(uid)
             if self._creation.holds(uid):
-                self._claims.add(uid)
+                self._claims.controller.add(uid)
             return
         record = self._records.of(uid)
         record.orphaned_at = self._clock.now() + SECRET_S_MAX
         if record.is_unresolved:
-            self._claims.add(uid)
+            self._claims.controller.add(uid)
 
     def _intents_found(self, found: Mapping[str, Intent]) -> None:
         self._tracker.found(found)
         self._creation.found(found)
         for uid in found:
             self._records.of(uid).orphaned_at = self._clock.now()
-            self._claims.add(uid)
+            self._claims.controller.add(uid)
 
     def _intent_ended(self, intent: Intent) -> None:
         self._others.intent_closed(intent.volume_name)

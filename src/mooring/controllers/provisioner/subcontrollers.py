@@ -33,7 +33,7 @@ class Subcontrollers:
         if options.capacity is not None:
             place = None if options.node is None else self._place
             self._capacity = CapacityPublisher(runtime, caches, env.driver, env.capabilities, options, place=place)
-            caches.volumes.on_change(self._volume_changed)
+            self._capacity.controller.watch(caches.volumes, self._volume_changed)
         self._deletion = VolumeDeletion(env, wait_for_end=intents.wait_for_end, segments=self._place, deleted=self._volume_deleted)
 
     @property

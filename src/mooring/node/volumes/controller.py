@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from mooring.api.core import Node
+from mooring.api.storage import CSIDriver
 from mooring.base.log import logger
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
@@ -97,8 +98,8 @@ class NodeVolumes:
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
         self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow, self._adopt)
-        actual.nodes.on_change(self._node_changed)
-        actual.csi_drivers.on_change(lambda change: self._wake(actual.states_of_driver(change.key.name)))
+        self.controller.watch(actual.nodes, self._node_changed)
+        self.controller.watch(actual.csi_drivers, self._driver_object_changed)
         drivers.on_change(self._driver_changed)
 
     # -- the start and the end
@@ -161,14 +162,18 @@ class NodeVolumes:
 
     # -- what wakes what
 
-    def _node_changed(self, change: Change[Node]) -> None:
+    def _node_changed(self, change: Change[Node]) -> Iterator[str]:
         """Wakes the volumes that have come to be attached and, where the labels are others, those with a node affinity."""
         old = change.old
         attached = attached_to(change.object) - (attached_to(old) if old is not None else frozenset())
         has_other_labels = old is None or old.metadata.labels != change.object.metadata.labels
         for state in self._actual.states.values():
             if (state.attachable and state.volume.unique in attached) or (has_other_labels and state.volume.affinity is not None):
-                self.controller.add(state.volume.unique)
+                yield state.volume.unique
+
+    def _driver_object_changed(self, change: Change[CSIDriver]) -> Iterator[str]:
+        for state in self._actual.states_of_driver(change.key.name):
+            yield state.volume.unique
 
     def _driver_changed(self, name: str) -> None:
         """What failed for the driver's absence is tried at once."""
@@ -176,10 +181,6 @@ class NodeVolumes:
             state.device_failure = None
             for publication in state.publications.values():
                 publication.failure = None
-            self.controller.add(state.volume.unique)
-
-    def _wake(self, states: Iterable[VolumeState]) -> None:
-        for state in states:
             self.controller.add(state.volume.unique)
 
     def _wish_changed(self, unique: str) -> None:

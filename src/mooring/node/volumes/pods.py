@@ -6,7 +6,7 @@ Nothing runs in them: a pod whose volumes are all there counts as running, one t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from mooring.api.meta import Key, key_of
@@ -71,7 +71,7 @@ class NodePods:
         self.folders: Controller[str] = Controller(
             runtime, "node-pod-folders", self._clean_up, workers=1, backoff=FOLDER_BACK_OFF, label="pod_uid", log=_log
         )
-        actual.pods.on_change(self._changed)
+        self.controller.watch(actual.pods, self._changed)
 
     def look_again(self, uid: str) -> None:
         """What its claims say has changed."""
@@ -101,7 +101,7 @@ class NodePods:
         left = [uid for uid in orphans if not await self._remove_folder(uid)]
         self._metrics.orphans(len(orphans), len(left))
 
-    def _changed(self, change: Change[Pod]) -> None:
+    def _changed(self, change: Change[Pod]) -> Iterable[Key]:
         uid = change.object.metadata.uid
         if change.new is None:
             self._gone(uid)
@@ -109,7 +109,7 @@ class NodePods:
             self._actual.keys[uid] = change.key
             if not is_leaving(change.object):
                 self._desired.appeared(uid)
-        self.controller.add(change.key)
+        return (change.key,)
 
     def _gone(self, uid: str) -> None:
         self._desired.gone(uid)

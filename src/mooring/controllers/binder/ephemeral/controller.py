@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
+from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
-from mooring.controllers.binder.ephemeral.decide import judge_pod, refused
-from mooring.controllers.binder.metrics import BindingMetrics
+from mooring.controllers.binder.ephemeral.decide import decide_pod
+from mooring.controllers.binder.ephemeral.reconcile import Reconciler
 from mooring.controllers.binding.announcer import Announcer
 from mooring.controllers.binding.caches import BindingCaches
 from mooring.controllers.binding.names import reference_to
 from mooring.controllers.binding.reasons import Gone
 from mooring.controllers.binding.view import BY_CLAIM
 from mooring.kube.cache.informer import Change
-from mooring.kube.errors import AlreadyExists, ApiError
 
 log = logger(__name__)
 
@@ -32,8 +31,8 @@ class EphemeralVolumes:
     """The controller `ephemeral-volume-controller`."""
 
     def __init__(self, runtime: Runtime, caches: BindingCaches, announcer: Announcer) -> None:
-        self._cluster, self._caches, self._announcer = runtime.cluster, caches, announcer
-        self._metrics = runtime.metrics.once(BindingMetrics)
+        self._caches, self._announcer = caches, announcer
+        self._reconciler = Reconciler(runtime, caches, announcer)
         self.controller: Controller[Key] = Controller(runtime, "ephemeral_volume", self._reconcile, workers=WORKERS, label="Pod", log=log)
         self.controller.watch(caches.pods, self._changed)
         self.controller.watch(caches.claims, self._claim_gone)
@@ -53,28 +52,10 @@ class EphemeralVolumes:
         pod = self._caches.pods.store.get(key)
         if pod is None:
             return Result(Gone(str(key)))
-        wanted = judge_pod(pod, self._caches.claims.store.get)
-        for volume_name, body in wanted.bodies:
-            await self._make(pod, volume_name, body)
-        if wanted.event is not None:
-            self._announcer.tell(reference_to(pod, "Pod"), wanted.event)
-            raise Retry(wanted.problem)
-        return Result(wanted.because, done="made the claims of ephemeral volumes" if wanted.bodies else "")
-
-    async def _make(self, pod: Pod, volume_name: str, body: dict[str, object]) -> None:
-        """Raises ApiError; Retry when the claim is there, and the cache behind."""
-        meta = body["metadata"]
-        assert isinstance(meta, dict)
-        namespace, name = pod.metadata.namespace, meta["name"]
-        self._metrics.ephemeral.inc()
-        try:
-            made = await self._cluster.create(PERSISTENT_VOLUME_CLAIMS, body, namespace)
-        except AlreadyExists as error:
-            self._metrics.ephemeral_failures.inc()
-            await self._caches.whole_claims.refresh(Key(namespace, name))
-            raise Retry(f"the claim of ephemeral volume {volume_name} is there already: {error}") from error
-        except ApiError as error:
-            self._metrics.ephemeral_failures.inc()
-            self._announcer.tell(reference_to(pod, "Pod"), refused(volume_name, name, str(error)))
-            raise
-        self._caches.claims.wrote(made)
+        decision = decide_pod(pod, self._caches.claims.store.get)
+        for volume_name, body in decision.bodies:
+            await self._reconciler.create_claim(pod, volume_name, body)
+        if decision.event is not None:
+            self._announcer.tell(reference_to(pod, "Pod"), decision.event)
+            raise Retry(decision.problem)
+        return Result(decision.because, done="made the claims of ephemeral volumes" if decision.bodies else "")

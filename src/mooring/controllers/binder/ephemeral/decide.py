@@ -17,7 +17,7 @@ from mooring.controllers.binding.reasons import EventText
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
+class Decision:
     """The needs of a pod's ephemeral volumes. bodies: claims to create, by volume. problem: a claim of that name has another owner."""
 
     bodies: tuple[tuple[str, dict[str, Any]], ...] = ()
@@ -32,10 +32,10 @@ class Wanted:
         return why.ForeignClaim(self.problem) if self.problem else why.ClaimsNeeded(len(self.bodies))
 
 
-def judge_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None]) -> Wanted:
+def decide_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None]) -> Decision:
     """The claims that a pod lacks. A pod that is being deleted or has ended needs none."""
     if is_deleting(pod) or is_finished(pod):
-        return Wanted()
+        return Decision()
     bodies: list[tuple[str, dict[str, Any]]] = []
     for volume in pod.spec.volumes or ():
         if volume.ephemeral is None or volume.ephemeral.volume_claim_template is None:
@@ -44,8 +44,8 @@ def judge_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None])
         if claim is None:
             bodies.append((volume.name, _body(pod, volume)))
         elif not owns(pod, claim):
-            return Wanted(tuple(bodies), f"ephemeral volume {volume.name}: {not_owner_text(pod, claim)}")
-    return Wanted(tuple(bodies))
+            return Decision(tuple(bodies), f"ephemeral volume {volume.name}: {not_owner_text(pod, claim)}")
+    return Decision(tuple(bodies))
 
 
 def refused(volume_name: str, claim_name: str, error: str) -> EventText:

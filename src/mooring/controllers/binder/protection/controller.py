@@ -1,25 +1,20 @@
-"""The three protections: finalizers are added to new objects, and removed from objects that may be deleted.
-
-pvc-protection asks the API server for a namespace's pods only where the cache can't prove that it has all pods from when the claim was
-deleted; the peer asks for each batch of claims.
-"""
+"""The three protections: finalizers are added to new objects, and removed from objects that may be deleted."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from typing import Final
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Object, is_deleting, key_of
-from mooring.api.pods import PODS, Pod
+from mooring.api.pods import Pod
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
-from mooring.controllers.binder.protection.decide import Guard, Judgement, judge_attributes_class, judge_claim, judge_volume
-from mooring.controllers.binding import edits
+from mooring.controllers.binder.protection.decide import Guard, decide_attributes_class, decide_claim, decide_volume
+from mooring.controllers.binder.protection.reconcile import LivePods, carry_out
 from mooring.controllers.binding.announcer import CROWDED_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
 from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of, reference_to
@@ -27,34 +22,11 @@ from mooring.controllers.binding.reasons import EventText, Gone
 from mooring.controllers.binding.view import BY_ATTRIBUTES, BY_CLAIM, attributes_of
 from mooring.controllers.binding.writes import Whole
 from mooring.kube.cache.informer import Change
-from mooring.kube.cluster import Cluster, Selection
 from mooring.kube.versions import order
 
 log = logger(__name__)
-T = TypeVar("T", bound=Object)
 
 WORKERS: Final = 4
-_EDITS: Final = {Guard.ADD: edits.add_finalizer, Guard.REMOVE: edits.remove_finalizer}
-_DONE: Final = {Guard.ADD: "added the finalizer", Guard.REMOVE: "removed the finalizer"}
-
-
-class LivePods:
-    """A namespace's pods from the API server, listed once for all claims that were deleted before."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._lock = asyncio.Lock()
-        self._listed: tuple[str, str, tuple[Pod, ...]] = ("", "", ())
-
-    async def of(self, namespace: str, version: str) -> tuple[Pod, ...]:
-        """The namespace's pods that name claims, read at this version or a later one."""
-        async with self._lock:
-            known, at, pods = self._listed
-            if known != namespace or order(at, version) < 0:
-                page = await self._cluster.list(PODS, Selection(namespace=namespace))
-                pods = tuple(pod for pod in page.items if claims_of(pod))
-                self._listed = namespace, page.resource_version, pods
-            return pods
 
 
 class ClaimProtection:
@@ -71,7 +43,7 @@ class ClaimProtection:
 
     def _changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
         claim = change.new
-        if claim is not None and judge_claim(claim, (), pods_are_fresh=True).guard is not Guard.NOTHING:
+        if claim is not None and decide_claim(claim, (), pods_are_fresh=True).guard is not Guard.NOTHING:
             yield key_of(claim)
 
     def _pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
@@ -88,18 +60,18 @@ class ClaimProtection:
             return Result(Gone(str(key)))
         version = claim.metadata.resource_version
         fresh = order(self._pods.version, version) >= 0
-        judgement = judge_claim(claim, self._pods.by(BY_CLAIM, str(key)), pods_are_fresh=fresh)
-        if judgement.guard is Guard.ASK:
+        decision = decide_claim(claim, self._pods.by(BY_CLAIM, str(key)), pods_are_fresh=fresh)
+        if decision.guard is Guard.ASK:
             live = await self._live.of(key.namespace, version)
             claim = self._claims.get(key)
             if claim is None:
                 return Result(Gone(str(key)))
-            judgement = judge_claim(claim, live, pods_are_fresh=True)
+            decision = decide_claim(claim, live, pods_are_fresh=True)
         after_s = None
-        if judgement.holder_finished:
-            event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement.because}")
+        if decision.holder_finished:
+            event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {decision.because}")
             after_s = None if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event) else CROWDED_S
-        return await _carry_out(self._writes, claim, judgement, PVC_PROTECTION, after_s)
+        return await carry_out(self._writes, claim, decision, PVC_PROTECTION, after_s)
 
 
 class VolumeProtection:
@@ -113,12 +85,12 @@ class VolumeProtection:
         self.controller.watch(caches.volumes, self._changed)
 
     def _changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
-        if change.new is not None and judge_volume(change.new).guard in _EDITS:
+        if change.new is not None and decide_volume(change.new).writes:
             yield change.new.metadata.name
 
     async def _reconcile(self, name: str) -> Result:
         pv = self._volumes.get(name)
-        return Result(Gone(name)) if pv is None else await _carry_out(self._writes, pv, judge_volume(pv), PV_PROTECTION)
+        return Result(Gone(name)) if pv is None else await carry_out(self._writes, pv, decide_volume(pv), PV_PROTECTION)
 
 
 class AttributesClassProtection:
@@ -153,13 +125,4 @@ class AttributesClassProtection:
         if one is None:
             return Result(Gone(name))
         holders: list[Object] = [*self._caches.claims.store.by(BY_ATTRIBUTES, name), *self._caches.volumes.store.by(BY_ATTRIBUTES, name)]
-        return await _carry_out(self._writes, one, judge_attributes_class(one, holders), VAC_PROTECTION)
-
-
-async def _carry_out(writes: Whole[T], obj: T, judgement: Judgement, finalizer: str, after_s: float | None = None) -> Result:
-    """Raises ApiError, Stale."""
-    edit = _EDITS.get(judgement.guard)
-    if edit is None:
-        return Result(judgement.because, after_s=after_s)
-    await writes.put(obj, edit(finalizer))
-    return Result(judgement.because, done=f"{_DONE[judgement.guard]} {finalizer}", after_s=after_s)
+        return await carry_out(self._writes, one, decide_attributes_class(one, holders), VAC_PROTECTION)

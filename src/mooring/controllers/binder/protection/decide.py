@@ -24,33 +24,38 @@ class Guard(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Judgement:
+class Decision:
     """holder_finished: the user that keeps the object from being deleted is a pod that has ended."""
 
     guard: Guard
     because: why.Protection | why.InUse
     holder_finished: bool = False
 
-
-def _judged(guard: Guard) -> Judgement:
-    return Judgement(guard, why.Protection(guard.value))
-
-
-def _in_use(holder: str, *, finished: bool = False) -> Judgement:
-    return Judgement(Guard.KEEP, why.InUse(holder, finished), finished)
+    @property
+    def writes(self) -> bool:
+        """True when the object is to be changed."""
+        return self.guard in (Guard.ADD, Guard.REMOVE)
 
 
-def judge_claim(claim: PersistentVolumeClaim, pods: Iterable[Pod], *, pods_are_fresh: bool) -> Judgement:
+def _decided(guard: Guard) -> Decision:
+    return Decision(guard, why.Protection(guard.value))
+
+
+def _in_use(holder: str, *, finished: bool = False) -> Decision:
+    return Decision(Guard.KEEP, why.InUse(holder, finished), finished)
+
+
+def decide_claim(claim: PersistentVolumeClaim, pods: Iterable[Pod], *, pods_are_fresh: bool) -> Decision:
     """pods: those that name the claim. pods_are_fresh: none can be missing."""
     held = PVC_PROTECTION in finalizers_of(claim)
     if not is_deleting(claim):
-        return _judged(Guard.NOTHING if held else Guard.ADD)
+        return _decided(Guard.NOTHING if held else Guard.ADD)
     if not held:
-        return _judged(Guard.NOTHING)
+        return _decided(Guard.NOTHING)
     user = next((pod for pod in pods if uses(pod, claim)), None)
     if user is not None:
         return _in_use(f'pod "{user.metadata.name}"', finished=is_finished(user))
-    return _judged(Guard.REMOVE if pods_are_fresh else Guard.ASK)
+    return _decided(Guard.REMOVE if pods_are_fresh else Guard.ASK)
 
 
 def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
@@ -65,24 +70,24 @@ def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     return False
 
 
-def judge_volume(pv: PersistentVolume) -> Judgement:
+def decide_volume(pv: PersistentVolume) -> Decision:
     held = PV_PROTECTION in finalizers_of(pv)
     if not is_deleting(pv):
-        return _judged(Guard.NOTHING if held else Guard.ADD)
+        return _decided(Guard.NOTHING if held else Guard.ADD)
     if not held:
-        return _judged(Guard.NOTHING)
+        return _decided(Guard.NOTHING)
     if pv.status.phase == BOUND:
         ref = pv.spec.claim_ref
         return _in_use(f'claim "{Key(ref.namespace, ref.name)}"' if ref else "a claim")
-    return _judged(Guard.REMOVE)
+    return _decided(Guard.REMOVE)
 
 
-def judge_attributes_class(one: Object, holders: Iterable[Object]) -> Judgement:
+def decide_attributes_class(one: Object, holders: Iterable[Object]) -> Decision:
     """holders: the claims and volumes that name it. The API server has put the finalizer on."""
     if not is_deleting(one) or VAC_PROTECTION not in finalizers_of(one):
-        return _judged(Guard.NOTHING)
+        return _decided(Guard.NOTHING)
     holder = next(iter(holders), None)
-    return _judged(Guard.REMOVE) if holder is None else _in_use(f'"{key_of(holder)}"')
+    return _decided(Guard.REMOVE) if holder is None else _in_use(f'"{key_of(holder)}"')
 
 
 def _is_shut_down(pod: Pod) -> bool:

@@ -19,15 +19,15 @@ from mooring.control.result import Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.topics import Topic
 from mooring.controllers.binder.metrics import BindingMetrics
-from mooring.controllers.binder.volumes.actions import Actions
-from mooring.controllers.binder.volumes.decide_claim import decide_claim
-from mooring.controllers.binder.volumes.decide_volume import decide_volume
+from mooring.controllers.binder.volumes import reasons as why
+from mooring.controllers.binder.volumes.decide import decide_claim, decide_volume
 from mooring.controllers.binder.volumes.decision import Absent, Ask, Bind, Decision, SetClass
 from mooring.controllers.binder.volumes.event_handlers import BindingEventHandlers, Offers
-from mooring.controllers.binding import reasons as why
+from mooring.controllers.binder.volumes.reconcile import Reconciler
 from mooring.controllers.binding.announcer import CROWDED_S, REMIND_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
 from mooring.controllers.binding.names import reference_to
+from mooring.controllers.binding.reasons import EventText
 from mooring.controllers.binding.view import View
 from mooring.kube.cache.informer import Change
 from mooring.kube.errors import ApiError
@@ -90,15 +90,15 @@ class VolumeBinding:
         )
         self.controllers = (self._claims, self._volumes)
         self.view = View(caches.claims.store, caches.by_name, caches.classes.store, caches.pods.store, self._locks.taken)
-        self._actions = Actions(self.view, caches, self._claims.add)
+        self._reconciler = Reconciler(self.view, caches, self._claims.add)
         self._offers = Offers(self.view, caches.claims.store, self._claims)
         handlers = BindingEventHandlers(self.view, caches.claims.store, self._claims, self._volumes, self._offers)
-        caches.claims.on_change(handlers.claim_changed)
-        caches.volumes.on_change(handlers.volume_changed)
-        caches.volumes.on_change(self._volume_gone)
-        caches.classes.on_change(handlers.class_changed)
-        caches.pods.on_change(handlers.pod_changed)
-        self._metrics.watch(caches.claims.store, caches.volumes.store)
+        self._claims.watch(caches.claims, handlers.claim_changed)
+        self._volumes.watch(caches.volumes, handlers.volume_changed)
+        self._volumes.watch(caches.volumes, self._volume_gone)
+        self._claims.watch(caches.classes, handlers.class_changed)
+        self._claims.watch(caches.pods, handlers.pod_changed)
+        self._metrics.show(caches.claims.store, caches.volumes.store)
 
     def _tell(self, topic: Topic) -> None:
         for controller in self.controllers:
@@ -121,7 +121,7 @@ class VolumeBinding:
                     return Result(decision.because, waits_for=frozenset({unlocked(pv_name)}), keeps_backoff=True)
                 try:
                     with self._locks.lock(pv_name, key) if pv_name else contextlib.nullcontext():
-                        absent = await self._actions.on_claim(claim, decision)
+                        absent = await self._reconciler.on_claim(claim, decision)
                 except Stale:
                     continue
                 except ApiError as error:
@@ -153,7 +153,7 @@ class VolumeBinding:
                     self._metrics.retroactive_errors.inc()
                 case Ask(provisioner):
                     self._metrics.failed(provisioner, "provision")
-                    event = why.EventText("Warning", "ProvisioningFailed", f"Error saving claim: {error}")
+                    event = EventText("Warning", "ProvisioningFailed", f"Error saving claim: {error}")
                     self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event)
 
     def _tell_users(self, decision: Decision, claim: PersistentVolumeClaim) -> float | None:
@@ -180,7 +180,7 @@ class VolumeBinding:
                 if pv is None:
                     return Result(decision.because)
                 try:
-                    gone_uid = await self._actions.on_volume(pv, decision)
+                    gone_uid = await self._reconciler.on_volume(pv, decision)
                 except Stale:
                     gone_uid = ""
                     continue

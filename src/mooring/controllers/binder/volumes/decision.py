@@ -1,6 +1,6 @@
 """The actions for claims and volumes, and a decision: actions with a reason.
 
-Actions are values; `actions.py` carries them out, in order, and the first failure stops the rest.
+Actions are values; `reconcile.py` carries them out, in order, and the first failure stops the rest.
 """
 
 from __future__ import annotations

@@ -101,20 +101,18 @@ class BindingEventHandlers:
         if change.new is not None and is_free(change.new):
             self._offers.offer(change.new)
 
-    def class_changed(self, change: Change[StorageClass]) -> None:
-        if not changed(change.old, change.new):
-            return
-        for one in (change.old, change.new):
-            if one is not None:
-                self._wake_class(one.metadata.name)
-                if is_default(one):
-                    self._wake_class(UNSET)
+    def class_changed(self, change: Change[StorageClass]) -> Iterator[Key]:
+        if changed(change.old, change.new):
+            for one in (change.old, change.new):
+                if one is not None:
+                    yield from self._claims_of(one.metadata.name)
+                    if is_default(one):
+                        yield from self._claims_of(UNSET)
 
-    def _wake_class(self, name: str) -> None:
-        for claim in self._claims.by(BY_CLASS, name):
-            self._claim_queue.add(key_of(claim))
+    def _claims_of(self, class_name: str) -> Iterator[Key]:
+        return map(key_of, self._claims.by(BY_CLASS, class_name))
 
-    def pod_changed(self, change: Change[Pod]) -> None:
+    def pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
         """The event of a claim that waits for its first pod names the pod."""
         if change.old is not None and change.new is not None and _same_to_claims(change.old, change.new):
             return
@@ -122,7 +120,7 @@ class BindingEventHandlers:
             for key in claims_of(pod) if pod is not None else ():
                 claim = self._claims.get(key)
                 if claim is not None and not is_fully_bound(claim):
-                    self._claim_queue.add(key)
+                    yield key
 
 
 def _same_to_claims(old: Pod, new: Pod) -> bool:

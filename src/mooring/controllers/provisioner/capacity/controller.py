@@ -91,10 +91,10 @@ class CapacityPublisher:
         self._manager = Manager(self._own_caches, self.controller)
         self._manager.beside("provisioner/capacity-poll", Loop(self._poll))
         runtime.metrics.once(CapacityMetrics).show(self._goal, self._current, self._obsolete)
-        caches.classes.on_change(self._class_changed)
+        self.controller.watch(caches.classes, self._class_changed)
         if place is None:
-            caches.nodes.on_change(self._segments.node_changed)
-            caches.csi_nodes.on_change(self._segments.node_changed)
+            self.controller.watch(caches.nodes, self._segments.node_changed)
+            self.controller.watch(caches.csi_nodes, self._segments.node_changed)
 
     # -- events of other controllers
 
@@ -128,7 +128,7 @@ class CapacityPublisher:
         kind, owner = await preflight(runtime, options)
         ours = Selection(options.namespace, f"{DRIVER_LABEL}={self._capabilities.name},{MANAGER_LABEL}={self._managed_by}")
         objects = self._own_caches.of(kind, selection=ours, indexes=CAPACITY_INDEXES)
-        objects.on_change(self._object_changed)
+        self.controller.watch(objects, self._object_changed)
         written: dict[Item, Capacity] = {}
         self._view = View(
             driver_name=self._capabilities.name,

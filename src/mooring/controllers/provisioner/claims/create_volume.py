@@ -190,14 +190,14 @@ class VolumeCreation:
     async def _delete(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> MooringError | None:
         """All tries within one timeout. The error of the last one, None when the volume is gone."""
         until = self._clock.now() + self._timeout_s
-        request = csi.DeleteVolumeRequest(volume_id=volume_id, secrets=secrets)
         problem: MooringError | None = None
         for _ in range(CLEANUP_TRIES):
             left_s = until - self._clock.now()
             if left_s <= 0:
                 break
             try:
-                await delete_volume(self._driver, request, Call(left_s, order.intent.migrated), order.intent.volume_name)
+                call = Call(left_s, order.intent.migrated)
+                await delete_volume(self._driver, volume_id, secrets, call, order.intent.volume_name)
             except DriverError as error:
                 problem = error
                 continue

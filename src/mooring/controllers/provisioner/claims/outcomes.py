@@ -11,7 +11,7 @@ from typing import Final
 
 from mooring.base.errors import MooringError
 from mooring.control.topics import Topic
-from mooring.controllers.provisioner.claims import topics
+from mooring.controllers.provisioner.claims import wake_topics
 from mooring.csi.codes import Code, DriverError
 
 CLEANUP_TRIES: Final = 5
@@ -63,7 +63,7 @@ class Failure:
     @property
     def topics(self) -> frozenset[Topic]:
         """The topics that may heal it."""
-        return self.heals | {topics.DRIVER} if self.from_driver else self.heals
+        return self.heals | {wake_topics.DRIVER} if self.from_driver else self.heals
 
     @property
     def is_over(self) -> bool:

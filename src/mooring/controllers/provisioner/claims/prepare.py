@@ -20,7 +20,7 @@ from mooring.base.text import shortened
 from mooring.control.secrets import SecretError
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import volumes
-from mooring.controllers.provisioner.claims import node_topology, parameters, requests, topics
+from mooring.controllers.provisioner.claims import node_topology, parameters, requests, wake_topics
 from mooring.controllers.provisioner.claims.claim import Source, requested_bytes, selected_node, source_of
 from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, State
 from mooring.controllers.provisioner.claims.parameters import ParameterError, SecretKind, TemplateValues
@@ -143,7 +143,7 @@ def _source(view: View, claim: PersistentVolumeClaim) -> Source | None:
     namespace, name = claim.metadata.namespace, claim.metadata.name
     if source.namespace != namespace and not granted(view, claim, source):
         why = f"accessing {source.namespace}/{source.name} of {source.kind} dataSource from {namespace}/{name} isn't allowed"
-        raise finished(why, topics.grants(source.namespace))
+        raise finished(why, wake_topics.grants(source.namespace))
     return source
 
 
@@ -190,7 +190,7 @@ def _content(
     view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, source: Source, looked: Looked
 ) -> csi.VolumeContentSource:
     handle_of = snapshot_handle if source.is_snapshot else clone_handle
-    topic_of = topics.snapshot if source.is_snapshot else topics.claim
+    topic_of = wake_topics.snapshot if source.is_snapshot else wake_topics.claim
     try:
         return requests.content_source(source, handle_of(view, claim, storage_class, source, looked))
     except SourceError as error:
@@ -206,7 +206,7 @@ def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass
     except TopologyError as error:
         state = State.RESCHEDULE if isinstance(error, NodeUnknown) else State.NO_CHANGE
         why = f"error generating accessibility requirements: {error}"
-        raise Failed(Failure(why, state, heals=frozenset({topics.NODES}))) from error
+        raise Failed(Failure(why, state, heals=frozenset({wake_topics.NODES}))) from error
 
 
 def _secrets(claim: PersistentVolumeClaim, name: str, given: Mapping[str, str], looked: Looked) -> dict[SecretKind, SecretReference | None]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mooring.api.core import SECRETS
-from mooring.base.log import logger
-from mooring.control.controller import Controller
-from mooring.control.result import Result
+from mooring.control.result import Because, Result
 from mooring.controllers.provisioner.calls import look_up
 from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents, reference_of
@@ -15,8 +13,6 @@ from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
 from mooring.controllers.provisioner.claims.decide import decide_claim
 from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
 from mooring.controllers.provisioner.claims.outcomes import Failed, Save
-from mooring.controllers.provisioner.claims.pv_store import PvStore
-from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.claims.results import Attempt, AttemptResults
 from mooring.controllers.provisioner.claims.store_pending import PendingVolumes
@@ -25,42 +21,26 @@ from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 
-log = logger(__name__)
-
 
 class ClaimReconciler:
-    """controller: of claims, by uid. pending: volumes that exist and whose object could not be stored at once."""
+    """pending: takes a volume that exists and whose object could not be stored. explain: called with a claim's uid and each reason."""
 
     def __init__(
         self,
         env: Environment,
         view: View,
-        records: ClaimRecords,
         tracker: IntentTracker,
         creation: VolumeCreation,
-        pv_store: PvStore,
         events: ClaimEvents,
         results: AttemptResults,
+        pending: PendingVolumes,
+        explain: Callable[[str, Because], None],
     ) -> None:
         self._cluster, self._clock, self._secrets = env.runtime.cluster, env.runtime.clock, env.secrets
-        self._view, self._records, self._tracker = view, records, tracker
-        self._creation, self._events, self._results = creation, events, results
-        self.controller: Controller[str] = Controller(
-            env.runtime,
-            "claims",
-            self._reconcile,
-            workers=env.options.worker_threads,
-            backoff=env.options.backoff,
-            log=log,
-            about=self._about,
-        )
-        self.pending = PendingVolumes(env, view, records, creation, pv_store, events, results, self.controller.apply_result)
+        self._view, self._tracker, self._creation = view, tracker, creation
+        self._events, self._results, self._pending, self._explain = events, results, pending, explain
 
-    def _about(self, uid: str) -> Mapping[str, str]:
-        ref = reference_of(self._view.claim(uid), self._view.intents.get(uid))
-        return {"uid": uid} if ref is None else {"PVC": f"{ref.namespace}/{ref.name}"}
-
-    async def _reconcile(self, uid: str) -> Result:
+    async def reconcile(self, uid: str) -> Result:
         """One attempt, or nothing where there is nothing to try. Raises Retry."""
         claim = self._view.claim(uid)
         ref = reference_of(claim, self._view.intents.get(uid))
@@ -84,7 +64,7 @@ class ClaimReconciler:
         announced = False
         while True:
             decision = decide_claim(self._view, attempt.uid, self._clock.now(), attempt.looked)  # no await between this and the action
-            self.controller.explain(attempt.uid, decision.because)
+            self._explain(attempt.uid, decision.because)
             if decision.attempting and not announced:
                 announced = True
                 self._events.begins(attempt.ref)
@@ -98,12 +78,12 @@ class ClaimReconciler:
         except Failed as failed:
             return await self._results.failed(attempt, decision.class_name, decision.source_kind, failed.failure, order)
         except Exception as bug:
-            if self._records.get(attempt.uid).pending is not None:
-                self.pending.add(attempt.uid, str(bug))
+            if self._view.records.get(attempt.uid).pending is not None:
+                self._pending.add(attempt.uid, str(bug))
             raise
         match saved:
             case (Save.LATER, error):
-                self.pending.add(attempt.uid, error)
+                self._pending.add(attempt.uid, error)
             case (_, _):
                 await self._results.succeeded(attempt.ref, order, attempt.began)
         return self._results.done(attempt.uid, decision.because)

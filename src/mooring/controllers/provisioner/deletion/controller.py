@@ -17,7 +17,7 @@ from mooring.control.controller import Controller
 from mooring.control.result import Problem, Result, Retry
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner.deletion.decide import Obstacle, decide_deletion
-from mooring.controllers.provisioner.deletion.reconcile import Actions, Attachments, Failed
+from mooring.controllers.provisioner.deletion.reconcile import Attachments, Failed, Reconciler
 from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.metrics import DeletionMetrics
@@ -65,7 +65,7 @@ class VolumeDeletion:
         )
         self._volumes, self._attachments = caches.volumes, caches.attachments
         if self._attachments is not None:
-            self.controller.tell_on(self._attachments, _of_attachment)
+            self.controller.watch(self._attachments, tells=_of_attachment)
         self._view = View(
             driver=env.capabilities,
             volumes=caches.volumes.store,
@@ -75,9 +75,9 @@ class VolumeDeletion:
             progress=self._progress,
         )
         attachments = None if self._attachments is None else Attachments(runtime, self._attachments)
-        self._actions = Actions(env, self._view, self._progress, attachments, wait_for_end=wait_for_end, deleted=deleted)
+        self._reconciler = Reconciler(env, self._view, self._progress, attachments, wait_for_end=wait_for_end, deleted=deleted)
         self.controller.watch(caches.volumes, self._volume_changed)
-        self.controller.tell_on(caches.classes, lambda change: (class_changed(change.key.name),))
+        self.controller.watch(caches.classes, tells=lambda change: (class_changed(change.key.name),))
 
     async def run(self) -> None:
         """Works until cancelled, or until drained. The shared caches have been filled; that of attachments may be late."""
@@ -130,7 +130,7 @@ class VolumeDeletion:
             return Result(decision.because, waits_for=decision.waits_for, keeps_backoff=True)
         self._reported.pop(name, None)
         try:
-            await self._actions.perform(pv, decision)
+            await self._reconciler.perform(pv, decision)
         except Failed as failure:
             if self.controller.failures(name) + 1 >= failure.patience:
                 self._tell(pv, str(failure))

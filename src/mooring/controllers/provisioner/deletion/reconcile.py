@@ -31,7 +31,6 @@ from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.metrics import DeletionMetrics
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
-from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
@@ -96,7 +95,7 @@ def _patience(error: ApiError) -> int:
     return PATIENCE if isinstance(error, (*_PASSING, Conflict)) else 1
 
 
-class Actions:
+class Reconciler:
     """progress: filled here, read by the view. attachments: None for a driver that does not publish.
 
     wait_for_end: as of Intents, by the claim's uid. deleted: called with the PersistentVolume whose volume the driver has just deleted.
@@ -183,9 +182,8 @@ class Actions:
     async def _delete_volume(
         self, pv: PersistentVolume, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
     ) -> None:
-        request = csi.DeleteVolumeRequest(volume_id=action.handle, secrets=values)
         try:
-            await delete_volume(self._driver, request, Call(self._timeout_s, action.migrated), pv.metadata.name)
+            await delete_volume(self._driver, action.handle, values, Call(self._timeout_s, action.migrated), pv.metadata.name)
         except DriverError as error:
             if secret is not None:  # perhaps it was the secret: read it anew next time
                 self._secrets.invalidate(secret)

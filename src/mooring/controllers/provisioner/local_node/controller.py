@@ -10,22 +10,18 @@ import dataclasses
 from typing import Final
 
 from mooring.api.core import PersistentVolumeClaim
-from mooring.api.meta import key_of
 from mooring.api.storage import StorageClass
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.result import Result
 from mooring.control.slim import changed
-from mooring.controllers.provisioner.calls import look_up, select_node
-from mooring.controllers.provisioner.claims.claim_events import WARNING, claim_reference
+from mooring.controllers.provisioner.calls import look_up
 from mooring.controllers.provisioner.claims.view import BY_CLASS, Looked, View
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.local_node import reasons as why
 from mooring.controllers.provisioner.local_node.decide import AskForRoom, BecomeOwner, LookUp, decide_ownership, obstacle
-from mooring.csi.codes import DriverError
-from mooring.csi.driver import Call
+from mooring.controllers.provisioner.local_node.reconcile import Reconciler
 from mooring.kube.cache.informer import Cause, Change
-from mooring.kube.errors import ApiError, Conflict, NotFound
 
 log = logger(__name__)
 
@@ -47,8 +43,9 @@ class ClaimOwnership:
         runtime, options, caches = env.runtime, env.options, env.caches
         assert options.node is not None
         self._node = options.node
-        self._cluster, self._randomness, self._driver, self._timeout_s = runtime.cluster, runtime.randomness, env.driver, options.timeout_s
-        self._claims, self._events, self._secrets, self._view = caches.claims, env.events, env.secrets, view
+        self._cluster, self._randomness, self._secrets = runtime.cluster, runtime.randomness, env.secrets
+        self._claims, self._view = caches.claims, view
+        self._reconciler = Reconciler(env, options.node.node_name)
         self._races: dict[str, Race] = {}
         self.controller: Controller[str] = Controller(
             runtime,
@@ -59,8 +56,8 @@ class ClaimOwnership:
             label="uid",
             log=log,
         )
-        caches.claims.on_change(self._claim_changed)
-        caches.classes.on_change(self._class_changed)
+        self.controller.watch(caches.claims, self._claim_changed)
+        self.controller.watch(caches.classes, self._class_changed)
 
     # -- the turns of claims
 
@@ -104,7 +101,7 @@ class ClaimOwnership:
                 case LookUp(wanted):
                     await look_up(self._cluster, self._secrets, wanted, looked)
                 case AskForRoom() as ask:
-                    room = await self._has_room(ask)
+                    room = await self._reconciler.has_room(ask)
                 case BecomeOwner(claim):
                     return await self._become_owner(uid, claim)
                 case None:
@@ -115,33 +112,11 @@ class ClaimOwnership:
             self._races.pop(uid, None)
         return Result(decision.because, done="no room" if decision.lacks_room else "")
 
-    async def _has_room(self, ask: AskForRoom) -> bool:
-        """True also when the driver can't answer: then provisioning is going to report why."""
-        try:
-            for request in ask.requests:
-                if ask.is_enough(await self._driver.get_capacity(request, Call(self._timeout_s))):
-                    return True
-        except DriverError as error:
-            log.error("GetCapacity failed; the node becomes the owner anyway", error=error)
-            return True
-        return False
-
     async def _become_owner(self, uid: str, claim: PersistentVolumeClaim) -> Result:
-        node_name, pvc = self._node.node_name, str(key_of(claim))
-        try:
-            if await select_node(self._cluster, self._claims, claim, node_name):
-                log.info(2, "became the claim's owner", PVC=pvc, node=node_name)
-                self._races.pop(uid, None)
-            return Result(why.BecomesOwner(node_name))
-        except (Conflict, NotFound) as error:
-            log.info(2, "somebody else was quicker to write to the claim", PVC=pvc, why=str(error))
-            return self._lost(uid, why.Slower(str(error)))
-        except ApiError as error:
-            log.error("could not become the claim's owner", error=error, PVC=pvc)
-            self._events.event(claim_reference(claim), WARNING, "ProvisioningFailed", f"could not select node {node_name}: {error}")
-            return self._lost(uid, why.NotWritten(str(error)))
-
-    def _lost(self, uid: str, because: why.Slower | why.NotWritten) -> Result:
+        because = await self._reconciler.become_owner(claim)
+        if because is None:
+            self._races.pop(uid, None)
+            return Result(why.BecomesOwner(self._node.node_name))
         race = self._race(uid)
         race.lost, race.lacks_room = race.lost + 1, False
         return Result(because, after_s=self._turn_s(uid))

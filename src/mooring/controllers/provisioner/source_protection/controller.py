@@ -7,7 +7,7 @@ interval without users: another instance may have added it for a claim that is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api.core import PersistentVolumeClaim
@@ -20,7 +20,6 @@ from mooring.control.locks import KeyLocks
 from mooring.control.manager import Loop, Worker
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
-from mooring.control.slim import changed
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND, SNAPSHOT_KIND, Source
@@ -28,7 +27,7 @@ from mooring.controllers.provisioner.claims.view import BY_UID
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.source_protection.decide import decide_origin
 from mooring.controllers.provisioner.source_protection.reconcile import Finalizers
-from mooring.controllers.provisioner.source_protection.view import FOR_CLAIMS, SNAPSHOT, Origin, View, origin_of, origins_of
+from mooring.controllers.provisioner.source_protection.view import SNAPSHOT, Origin, View, origin_of, origins_of
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.errors import ApiError, Forbidden, NotServed
@@ -41,13 +40,13 @@ ASK_AGAIN_S: Final = 10.0
 class SourceProtection:
     """Finalizers on snapshots and claims that are being copied. caches: has to be called before they run.
 
-    controller: removes finalizers. beside: parts that have to run beside it, by name.
+    controller: removes finalizers. snapshots: their cache, which `beside` fills. beside: parts that have to run beside it, by name.
     """
 
     def __init__(self, runtime: Runtime, caches: ProvisionerCaches, capabilities: DriverCapabilities, options: ProvisionerOptions) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         interval_s = options.snapshot_orphan_sweep_interval_s
-        self._snapshots: Informer[VolumeSnapshot] = Informer(
+        self.snapshots: Informer[VolumeSnapshot] = Informer(
             runtime.cluster, VOLUME_SNAPSHOTS, clock=runtime.clock, randomness=runtime.randomness, prune=SNAPSHOT.of, resync_s=interval_s
         )
         self._users: dict[Origin, set[str]] = {}
@@ -59,14 +58,14 @@ class SourceProtection:
             driver=capabilities,
             claims=caches.claims.store,
             volumes=caches.volumes.store,
-            snapshots=self._snapshots.store,
+            snapshots=self.snapshots.store,
             adopted=self._users,
             done=self._done,
             ours=self._ours,
             unused_since=self._unused_since,
             grace_s=interval_s,
         )
-        self._finalizers = Finalizers(runtime.cluster, caches.claims, self._snapshots)
+        self._finalizers = Finalizers(runtime.cluster, caches.claims, self.snapshots)
         self._locks: KeyLocks[Origin] = KeyLocks()
         self.controller: Controller[Origin] = Controller(
             runtime,
@@ -78,7 +77,7 @@ class SourceProtection:
             log=log,
         )
         self.controller.watch(caches.claims, self._claim_changed)
-        self.controller.watch(self._snapshots, self._snapshot_changed)
+        self.controller.watch(self.snapshots, self._snapshot_changed)
         sweeps = capabilities.snapshots and interval_s > 0
         self.beside: dict[str, Worker] = {"provisioner/volumesnapshots": Loop(self._watch_snapshots)} if sweeps else {}
 
@@ -146,15 +145,6 @@ class SourceProtection:
         elif names.SNAPSHOT_FINALIZER in finalizers_of(change.new):
             yield origin
 
-    def on_snapshot(self, handler: Callable[[str], None]) -> None:
-        """Calls the handler with namespace/name of each snapshot that changes for claims of it, as long as snapshots are watched."""
-
-        def snapshot_changed(change: Change[VolumeSnapshot]) -> None:
-            if changed(change.old, change.new, FOR_CLAIMS):
-                handler(str(change.key))
-
-        self._snapshots.on_change(snapshot_changed)
-
     async def _watch_snapshots(self) -> None:
         """Finds stray finalizers. Without the right to list snapshots there is no sweep; the cache waits for a kind that is not served."""
         while True:
@@ -169,7 +159,7 @@ class SourceProtection:
             except ApiError as error:
                 log.info(2, "could not list snapshots, trying again", why=str(error))
                 await self._clock.sleep(ASK_AGAIN_S)
-        await self._snapshots.run()
+        await self.snapshots.run()
 
     # -- one source
 

@@ -10,11 +10,12 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.snapshot import VolumeSnapshot
 from mooring.base.clock import Instant
-from mooring.control.slim import slim
+from mooring.control.slim import changed, slim
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND, SNAPSHOT_KIND, Source
 from mooring.controllers.provisioner.claims.view import BY_SOURCE, CLAIM_INDEXES, source_key
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
+from mooring.kube.cache.store import Change
 
 
 class Origin(NamedTuple):
@@ -93,3 +94,8 @@ FOR_CLAIMS: Final = slim(
 """The part of a snapshot that can make claims of it fail."""
 
 SNAPSHOT: Final = FOR_CLAIMS | slim(metadata=slim("finalizers"))
+
+
+def concerns_claims(change: Change[VolumeSnapshot]) -> bool:
+    """False for a change of finalizers alone."""
+    return changed(change.old, change.new, FOR_CLAIMS)

@@ -14,7 +14,7 @@ from mooring.controllers.binding.caches import BindingCaches
 from mooring.controllers.binding.view import View
 
 
-class Actions:
+class Reconciler:
     """wake_claim: puts a claim into its queue. All methods raise ApiError, Stale."""
 
     def __init__(self, view: View, caches: BindingCaches, wake_claim: Callable[[Key], None]) -> None:

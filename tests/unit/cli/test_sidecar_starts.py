@@ -1,0 +1,39 @@
+"""The sidecars as programs: what they load to answer for themselves, and how a start fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+ATTACHER, PROVISIONER = "mooring.cli.csi_attacher", "mooring.cli.csi_provisioner"
+
+
+@pytest.mark.parametrize("program", [ATTACHER, PROVISIONER])
+@pytest.mark.parametrize("flag", ["--version", "--help", "--no-such"])
+def test_no_client_is_loaded_to_answer_for_oneself(program, flag):
+    """Start time and memory are budgets."""
+    heavy = {"grpc", "aiohttp", "msgspec", "google.protobuf", "prometheus_client", "rich"}
+    code = f"import sys; from {program} import run; run([sys.argv[1]], 'x'); sys.exit({heavy} & sys.modules.keys() or 0)"
+    ended = subprocess.run([sys.executable, "-c", code, flag], capture_output=True, text=True, timeout=30, check=False)
+    assert (0, "") == (ended.returncode, ended.stderr if flag != "--no-such" else ""), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "flags", "code", "text"),
+    [
+        pytest.param(ATTACHER, ["--no-such"], 2, "Usage of", id="FL03"),
+        pytest.param(ATTACHER, ["--worker-threads=0"], 1, "Option -worker-threads must be greater than zero", id="ST01"),
+        pytest.param(ATTACHER, ["--kubeconfig=/nonexistent/file"], 1, "/nonexistent/file", id="kubeconfig"),
+        pytest.param(ATTACHER, [], 1, "give --kubeconfig", id="no-cluster"),
+        pytest.param(PROVISIONER, ["--no-such"], 2, "Usage of", id="provisioner-no-such-flag"),
+        pytest.param(PROVISIONER, ["--kubeconfig=/nonexistent/file"], 1, "/nonexistent/file", id="provisioner-kubeconfig"),
+        pytest.param(PROVISIONER, ["--master=somewhere"], 1, "must begin with https:// or http://", id="provisioner-master"),
+    ],
+)
+def test_a_start_that_fails_has_its_exit_code_and_says_why(program, flags, code, text):
+    ended = subprocess.run([sys.executable, "-m", program, *flags], capture_output=True, text=True, timeout=30, check=False, env={})
+    assert (code, "") == (ended.returncode, ended.stdout)
+    assert text in ended.stderr
