@@ -7,7 +7,6 @@ from typing import Final
 
 from mooring.api.classes import CLASS_BETA
 from mooring.api.core import ObjectReference, PersistentVolume, PersistentVolumeClaim
-from mooring.api.core import reference_to as reference_to
 from mooring.api.meta import Key, Object, key_of
 from mooring.api.pods import Pod, Volume
 from mooring.api.quantity import parse_quantity
