@@ -132,7 +132,7 @@ class NodeVolumes:
             for uid, publication in new.publications.items():
                 state.publications.setdefault(uid, publication)
             if state is new:
-                state.attachable = new.volume.unique in self._actual.attached
+                state.attachable = new.volume.unique in self._actual.attached or self.in_use.has(new.volume.unique)
             self._wish_changed(new.volume.unique)
 
     async def report(self) -> None:
