@@ -189,9 +189,11 @@ async def test_pods_that_only_read_grow_nothing(world: VolumesWorld) -> None:
     async with world.agent():
         volume = await world.volume()
         await grown(world, volume)
-        await world.running_pod(volume, read_only=True)
+        pod = await world.running_pod(volume, read_only=True)
         await world.settle(60.0)
         assert [STAGE, PUBLISH] == world.driver.calls_for_volumes()
+        text = 'MountVolume.NodeExpandVolume failed for volume "vol" requested read-only file system'
+        await world.until_told(pod, text, "FileSystemResizeFailed")
 
 
 @in_virtual_time

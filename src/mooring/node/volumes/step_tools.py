@@ -114,8 +114,13 @@ class StepTools:
         """The volume is in the pod. A pod that has just got it does not start before it has its size, unless it only reads."""
         publication, growth = state.publications[use.uid], state.volume.growth
         publication.stand, publication.is_outdated, publication.was_found = Stand.DONE, False, False
-        if before is not Stand.DONE:
-            publication.is_held = state.is_to_grow and growth is not None and not growth.is_written and not use.read_only
+        if before is Stand.DONE or growth is None or growth.is_written or not state.is_to_grow:
+            return
+        publication.is_held = not use.read_only
+        if use.read_only:
+            text = f'MountVolume.NodeExpandVolume failed for volume "{state.volume.spec_name}" requested read-only file system'
+            self._around.tell(use, "Warning", "FileSystemResizeFailed", text)
+            self._around.tell_claim(growth, "Warning", "FileSystemResizeFailed", text)
 
     def _publish_record(self, volume: Volume, mode: str, label: str = "") -> dict[str, str]:
         """mode: the volume's lifecycle mode, "" for a raw device. label: its SELinux label."""
