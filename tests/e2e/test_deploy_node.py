@@ -78,7 +78,7 @@ def registering(plane: ControlPlane, node: str, registry: Path) -> Iterator[None
                 drivers,
                 NodeObjects(cluster, node, clock=clock),
                 lambda socket: watcher.generation(socket),
-                lambda endpoint: GrpcDriver(endpoint, clock=clock),
+                lambda _, endpoint: GrpcDriver(endpoint, clock=clock),
             )
             watcher = SocketWatcher(registry, plugins.changed, clock=clock)
             async with asyncio.TaskGroup() as group:
@@ -118,7 +118,7 @@ def roll_out(plane: ControlPlane, kubelet: Kubelet, seconds: int) -> str:
 def test_the_daemon_set_is_ready_once_the_kubelet_has_registered_the_driver(
     new_control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:
-    plane = new_control_plane(accounts=True, apiserver_flags=["--allow-privileged"])
+    plane = new_control_plane(accounts=True)
     plane.start_controllers(*CONTROLLERS, flags=[f"--root-ca-file={plane.ca_file}"])
     plane.start_scheduler()
     with a_kubelet(plane, entry_points) as kubelet:

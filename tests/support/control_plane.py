@@ -246,6 +246,7 @@ def _apiserver_flags(folder: Path, etcd_port: int, port: int) -> list[str]:
         f"--service-account-signing-key-file={folder / 'service-accounts.key'}",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--endpoint-reconciler-type=none",
+        "--allow-privileged",  # as every cluster has it whose nodes mount with CSI
     ]
 
 

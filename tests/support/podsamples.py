@@ -90,7 +90,7 @@ POD_RULES: Final[Mapping[str, Any]] = {
     "Probe.successThreshold": 1,
     "Probe.terminationGracePeriodSeconds": OMIT,
     "Lifecycle.stopSignal": OMIT,
-    "SecurityContext.privileged": False,
+    "SecurityContext.privileged": True,
     "SecurityContext.procMount": "Default",
     "SecurityContext.windowsOptions": OMIT,
     "SecurityContext.seccompProfile": {"type": "Localhost", "localhostProfile": "a/profile"},

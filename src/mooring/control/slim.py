@@ -25,6 +25,7 @@ from mooring.api.meta import Object, ObjectMeta
 T = TypeVar("T")
 Obj = TypeVar("Obj", bound=Object)
 
+UNIONS_MAX: Final = 256
 _IDENTITY: Final = frozenset({"name", "namespace", "uid", "resource_version"})
 
 
@@ -102,22 +103,10 @@ class Mask:
         return slimmed
 
     def _pruner(self, struct: type[Any]) -> Callable[[Any], Any]:
-        """Worked out once for each type: every event of a watch goes through here."""
-        parts = self.parts
-        if self.rest:
-            return lambda value: msgspec.structs.replace(value, **{name: part.of(getattr(value, name)) for name, part in parts})
-        names = tuple(self.whole | _IDENTITY if issubclass(struct, ObjectMeta) else self.whole)
-        if len(names) < 2:  # attrgetter gives a tuple for several names only
-            parts, names = (*((name, WHOLE) for name in names), *parts), ()
-        get = operator.attrgetter(*names) if names else lambda value: ()
-
-        def prune(value: Any) -> Any:
-            kept = dict(zip(names, get(value), strict=True))
-            for name, part in parts:
-                kept[name] = part.of(getattr(value, name))
-            return struct(**kept)
-
-        return prune
+        """Worked out once for each type: every event of a watch goes through here, and one `replace` is the fastest way."""
+        parts, kept = self.parts, {*self.whole, *dict(self.parts), *(_IDENTITY if issubclass(struct, ObjectMeta) else ())}
+        dropped = {} if self.rest else {field.name: _default(field) for field in msgspec.structs.fields(struct) if field.name not in kept}
+        return lambda value: msgspec.structs.replace(value, **dropped, **{name: part.of(getattr(value, name)) for name, part in parts})
 
     def part(self, name: str) -> Part | None:
         """The part of this field that is kept, None for nothing."""
@@ -127,7 +116,6 @@ class Mask:
         return _joined(self, other)
 
 
-@functools.lru_cache(maxsize=256)
 def _joined(one: Mask, other: Part) -> Part:
     if not isinstance(other, Mask):
         return WHOLE
@@ -141,6 +129,14 @@ def _joined(one: Mask, other: Part) -> Part:
     parts = tuple((name, part) for name, part in joined.items() if part != WHOLE)
     rest = one.rest or other.rest
     return Mask(frozenset() if rest else whole, parts, rest)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    """One for all objects of a type: nobody changes what a cache holds."""
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    assert field.default is not msgspec.NODEFAULT, f"{field.name} has no default: it can't be dropped"
+    return field.default
 
 
 def slim(*fields: str, **parts: Part) -> Mask:
@@ -190,16 +186,17 @@ def joined(choices: Sequence[Callable[[Obj], Part | None]]) -> Callable[[Obj], O
 
     choices: may grow until the first object comes.
     """
+    unions: dict[tuple[int, ...], tuple[list[Part], Part]] = {}  # by identity, which the lists keep alive: a hash walks the whole mask
 
     def prune(obj: Obj) -> Obj | None:
-        mask: Part | None = None
-        for choice in choices:
-            wanted = choice(obj)
-            if wanted is not None:
-                mask = wanted if mask is None else mask | wanted
-        if mask is None:
+        wanted = [part for choice in choices if (part := choice(obj)) is not None]
+        if not wanted:
             return None
-        slimmed: Obj = mask.of(obj)
+        if (union := unions.get(identity := tuple(map(id, wanted)))) is None:
+            if len(unions) >= UNIONS_MAX:
+                unions.clear()
+            union = unions[identity] = (wanted, functools.reduce(operator.or_, wanted))
+        slimmed: Obj = union[1].of(obj)
         return slimmed
 
     return prune

@@ -135,6 +135,10 @@ class NodeAgent(Manager):
             await self.drivers.close()
             os.close(lock)
 
+    async def drain(self, timeout_s: float) -> bool:
+        self._volumes.stop_walks()
+        return await super().drain(timeout_s)
+
     async def _prepare_node(self) -> None:
         """Makes the Node and the CSINode where they are missing, however long the API server is away; then sockets are looked for."""
         await self._persistently(self._make_node)

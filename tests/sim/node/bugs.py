@@ -31,6 +31,7 @@ from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Stand, VolumeState
 from mooring.node.volumes.step_tools import StepFailed
 from mooring.node.volumes.threads import Threads
+from mooring.node.volumes.volume import Volume
 from tests.sim.planting import Bug
 
 Planted = contextlib.AbstractContextManager[Any]
@@ -89,9 +90,9 @@ def _timeouts_are_final() -> Planted:
     """A call that may have happened is taken for not done, and forgotten; its record stays."""
     original = FileSystemSteps.publish
 
-    async def publish(self: FileSystemSteps, state: VolumeState, use: PodUse) -> None:
+    async def publish(self: FileSystemSteps, state: VolumeState, volume: Volume, use: PodUse) -> None:
         try:
-            await original(self, state, use)
+            await original(self, state, volume, use)
         except StepFailed:
             state.publications.pop(use.uid)
             raise

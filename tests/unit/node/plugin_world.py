@@ -25,7 +25,7 @@ from mooring.node.plugins.watcher import SocketWatcher
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
 
-WAIT_S = 8.0
+WAIT_S = 60.0
 
 
 class NodePlugin:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,3 +178,75 @@ async def test_a_temporary_file_of_a_record_that_was_cut_off_is_removed(world: V
     (folder / f".{records.NAME}.tmp").write_text('{"driver')
     await goes_on(world, await world.volume())
     assert not world.layout.pod("uid-old").exists()
+
+
+@pytest.mark.parametrize("is_found_broken", [True, False], ids=["broken", "can-t-be-read"])
+@in_virtual_time
+async def test_a_publish_record_of_a_pod_that_is_gone_is_waited_for(
+    world: VolumesWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_found_broken: bool
+) -> None:
+    """It is told again and again, with its path; once it can be read the volume is taken back, without a restart."""
+    async with world.agent():
+        volume, other = await world.volume(), await world.volume("other")
+        pod = await world.running_pod(volume)
+    await world.users.delete(PODS, pod["metadata"]["name"], "default", grace_period_s=0)
+    world.driver.calls.clear()
+    folder, read = world.target(pod, "vol").parent, records.read
+
+    def fails(place: Path) -> dict[str, str] | None:
+        if place != folder:
+            return read(place)
+        raise records.BadRecord(f"{place}: broken") if is_found_broken else OSError(5, "Input/output error", str(place))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(records, "read", fails)
+        async with world.agent():
+            await world.running_pod(other)
+            await world.settle(5.0)
+            caplog.clear()
+            await world.settle(60.0)
+            assert "is tried again" in caplog.text
+            assert str(folder) in caplog.text
+            assert {"handle-other"} == {call.request.volume_id for call in world.driver.made(UNPUBLISH, UNSTAGE, STAGE, PUBLISH)}
+            assert volume.unique in await world.in_use()
+            patched.undo()
+            await world.until_called(UNSTAGE)
+            assert [str(world.target(pod, "vol"))] == [call.request.target_path for call in world.driver.made(UNPUBLISH)]
+            await world.settle(5.0)
+            assert not world.layout.pod(pod["metadata"]["uid"]).exists()
+            assert [other.unique] == await world.in_use()
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+@in_virtual_time
+async def test_a_pod_s_folder_that_can_t_be_listed_holds_up_no_other(
+    world: VolumesWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_alive: bool
+) -> None:
+    async with world.agent():
+        volume, other = await world.volume(), await world.volume("other")
+        pod, gone = await world.running_pod(volume), await world.running_pod(other)
+    await world.users.delete(PODS, gone["metadata"]["name"], "default", grace_period_s=0)
+    if not is_alive:
+        await world.users.delete(PODS, pod["metadata"]["name"], "default", grace_period_s=0)
+    world.driver.calls.clear()
+    folder, scandir = world.layout.pod_volumes(pod["metadata"]["uid"]), os.scandir
+
+    def fails(place: Any = ".") -> Any:
+        if str(place) == str(folder):
+            raise OSError(5, "Input/output error", str(place))
+        return scandir(place)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", fails)
+        async with world.agent():
+            await world.until_called(UNSTAGE)
+            await world.settle(30.0)
+            assert {"handle-other"} == {call.request.volume_id for call in world.driver.made(UNPUBLISH, UNSTAGE)}
+            assert str(folder) in caplog.text
+            assert volume.unique in await world.in_use()
+            patched.undo()
+            if is_alive:
+                await world.delete_pod(pod)
+            await world.until_called(UNSTAGE, 2)
+            await world.settle(5.0)
+            assert ([], [], []) == (world.left(), world.mounts.points, await world.in_use())

@@ -193,3 +193,29 @@ async def test_something_that_is_no_device_is_not_mapped(world: VolumesWorld, to
         await world.gone(PODS, pod["metadata"]["name"])
         await world.settle()
         assert ([], []) == (world.left(), tools.backing_files)
+
+
+async def two_of_one_handle(world: VolumesWorld) -> tuple[Bound, Bound]:
+    await world.no_attach()
+    first = await world.volume("a", handle="h", attached=False, mode="Block", volumeAttributes={"path": "/a"})
+    return first, await world.volume("b", handle="h", attached=False, mode="Block", volumeAttributes={"path": "/b"})
+
+
+@in_virtual_time
+async def test_a_raw_device_is_one_persistent_volume_s_at_a_time(world: VolumesWorld, tools: FakeTools) -> None:
+    """The other's pod is told, and gets it when the first has gone."""
+    async with world.agent():
+        first, second = await two_of_one_handle(world)
+        pod = await world.pod(first, devices=True)
+        await world.until_calls(STAGE, PUBLISH)
+        other = await world.pod(second, devices=True)
+        told = await world.until_told(other, "PersistentVolume b names the volume h")
+        assert "by PersistentVolume a" in told
+        await world.settle(30.0)
+        assert 1 == len(world.driver.made(PUBLISH))
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.until_calls(STAGE, PUBLISH, UNPUBLISH, UNSTAGE, STAGE, PUBLISH)
+        assert "/staging/b" in world.request(STAGE).staging_target_path
+        assert "/b" == world.request(PUBLISH).volume_context["path"]
+        assert not world.layout.block_volume("a").exists()

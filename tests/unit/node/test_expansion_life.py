@@ -12,7 +12,7 @@ from mooring.csi.codes import Code
 from mooring.kube.errors import Conflict
 from tests.support.builders import a_secret
 from tests.support.node_driver import EXPAND, NODE_RPC, PUBLISH, STAGE
-from tests.support.scripted_driver import Fail
+from tests.support.scripted_driver import Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import Bound, VolumesWorld
 
@@ -215,3 +215,154 @@ async def test_a_growth_is_seen_without_any_change_of_the_pod(world: VolumesWorl
         await world.running_pod(volume)
         await grown(world, volume)
         await world.until_called(EXPAND)
+
+
+def phase(pod: dict[str, Any]) -> str:
+    return str(pod["status"]["phase"])
+
+
+ASKED = {"resources": {"requests": {"storage": "2Gi"}}}
+HELD = 'MountVolume.Setup failed while expanding volume for volume "vol" : '
+
+
+@pytest.mark.parametrize("code", [Code.INTERNAL, Code.UNAVAILABLE])
+@in_virtual_time
+async def test_a_pod_does_not_start_before_its_volume_has_its_size(world: VolumesWorld, code: Code) -> None:
+    """Nor do others that the same volume is published to meanwhile."""
+    world.driver.able = ABLE
+    world.driver.always(EXPAND, Fail(code, "not yet"))
+    async with world.agent():
+        volume = await world.volume(claim=ASKED)
+        await grown(world, volume)
+        pods = [await world.pod(volume), await world.pod(volume)]
+        await world.until_called(EXPAND, 3)
+        for pod in pods:
+            await world.until_told(pod, HELD, "FailedMount")
+        assert ["Pending"] * 2 == [phase(await world.get(PODS, pod["metadata"]["name"])) for pod in pods]
+        world.driver.forget_scripts()
+        for pod in pods:
+            await world.shown(PODS, pod["metadata"]["name"], lambda pod: phase(pod) == "Running")
+        assert "2Gi" == (await status_of(world, volume))["capacity"]["storage"]
+
+
+@in_virtual_time
+async def test_a_pod_starts_with_the_old_size_where_the_new_one_can_t_be_had(world: VolumesWorld) -> None:
+    """The controller has it from there; the pod was told."""
+    world.driver.able = ABLE
+    world.driver.always(EXPAND, Fail(Code.OUT_OF_RANGE, "too big"))
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume)
+        pod = await world.running_pod(volume)
+        await world.until_told(pod, HELD, "FailedMount")
+        assert 1 == len(world.driver.made(EXPAND))
+
+
+@in_virtual_time
+async def test_a_pod_that_only_reads_is_not_held(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    world.driver.always(EXPAND, Fail(Code.INTERNAL, "not yet"))
+    async with world.agent():
+        volume = await world.volume(claim=ASKED)
+        await grown(world, volume)
+        writer = await world.pod(volume)
+        await world.until_called(EXPAND, 2)
+        await world.running_pod(volume, read_only=True)
+        assert "Pending" == phase(await world.get(PODS, writer["metadata"]["name"]))
+
+
+@in_virtual_time
+async def test_a_pod_that_runs_is_not_held_by_a_growth_that_fails(world: VolumesWorld) -> None:
+    """And one that goes while it is held leaves nothing."""
+    world.driver.able = ABLE
+    world.driver.always(EXPAND, Fail(Code.INTERNAL, "not yet"))
+    async with world.agent():
+        volume = await world.volume(claim=ASKED)
+        runs = await world.running_pod(volume)
+        await grown(world, volume)
+        await touch(world, runs)
+        await world.until_told(runs, "not yet", "VolumeResizeFailed")
+        held = await world.pod(volume)
+        await world.until_told(held, HELD, "FailedMount")
+        for pod in (held, runs):
+            await world.delete_pod(pod)
+            await world.gone(PODS, pod["metadata"]["name"])
+        await world.settle()
+        assert ([], []) == (world.left(), await world.in_use())
+
+
+SEVERAL = ("ReadWriteMany",)
+
+
+async def grown_elsewhere(world: VolumesWorld, volume: Bound) -> None:
+    """As another node leaves the claim: it has its size, and nothing says that a node still has to do something."""
+    await world.patch(PERSISTENT_VOLUMES, volume.name, {"spec": {"capacity": {"storage": "2Gi"}}})
+    await world.patch_claim(volume.name, {"capacity": {"storage": "2Gi"}, "allocatedResources": {"storage": "2Gi"}})
+
+
+@in_virtual_time
+async def test_each_node_that_mounts_a_volume_grows_it_for_itself(world: VolumesWorld) -> None:
+    """Once; the claim, which has its size, is not written."""
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume(modes=SEVERAL)
+        pod = await world.running_pod(volume)
+        await grown_elsewhere(world, volume)
+        await touch(world, pod)
+        await world.until_calls(STAGE, PUBLISH, EXPAND)
+        assert 2 * GiB == world.request(EXPAND).capacity_range.required_bytes
+        await world.patch(PERSISTENT_VOLUME_CLAIMS, "vol", {"metadata": {"labels": {"another": "version"}}})
+        await world.settle(200.0)
+        await world.until_calls(STAGE, PUBLISH, EXPAND)
+        assert [] == [step for step in world.story if "patch persistentvolumeclaims" in step]
+
+
+@pytest.mark.parametrize("case", ["one node", "not required", "mounted later"])
+@in_virtual_time
+async def test_a_size_that_asks_nothing_of_a_further_node(world: VolumesWorld, case: str) -> None:
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume(modes=("ReadWriteOnce",) if case == "one node" else SEVERAL)
+        if case == "not required":
+            annotations = {"volume.kubernetes.io/node-expansion-not-required": "true"}
+            await world.patch(PERSISTENT_VOLUME_CLAIMS, "vol", {"metadata": {"annotations": annotations}})
+        if case == "mounted later":
+            await grown_elsewhere(world, volume)
+        pod = await world.running_pod(volume)
+        await grown_elsewhere(world, volume)
+        await touch(world, pod)
+        await world.settle(200.0)
+        assert [STAGE, PUBLISH] == world.driver.calls_for_volumes()
+
+
+@in_virtual_time
+async def test_a_further_node_that_can_t_follow_tells_its_pods_and_leaves_the_claim(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    world.driver.script(EXPAND, Fail(Code.INTERNAL, "not yet"))
+    async with world.agent():
+        volume = await world.volume(modes=SEVERAL)
+        pod = await world.running_pod(volume)
+        await grown_elsewhere(world, volume)
+        await touch(world, pod)
+        await world.until_told(pod, "not yet", "VolumeResizeFailed")
+        await world.until_called(EXPAND, 2)
+        await world.until_told(pod, "succeeded", "FileSystemResizeSuccessful")
+        assert [] == [step for step in world.story if "patch persistentvolumeclaims" in step]
+
+
+@in_virtual_time
+async def test_one_refusal_does_not_give_up_where_another_size_is_wanted(world: VolumesWorld) -> None:
+    """Two do. A call whose end is unknown is no refusal."""
+    world.driver.able = ABLE
+    world.driver.script(EXPAND, Fail(Code.UNAVAILABLE), Fail(Code.INTERNAL, "no"), Wait(20.0, Fail(Code.INTERNAL, "no")))
+    async with world.agent():
+        volume = await world.volume(claim={"resources": {"requests": {"storage": "3Gi"}}})
+        await grown(world, volume)
+        await world.pod(volume)
+        await world.until_called(EXPAND, 3)
+        assert "NodeResizeInfeasible" != (await status_of(world, volume))["allocatedResourceStatuses"]["storage"]
+        await world.shown(
+            PERSISTENT_VOLUME_CLAIMS,
+            "vol",
+            lambda claim: (claim["status"]["allocatedResourceStatuses"] or {}).get("storage") == "NodeResizeInfeasible",
+        )

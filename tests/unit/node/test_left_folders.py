@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 from mooring.node import records
 from mooring.node.layout import Layout
-from mooring.node.volumes.files import VolumeFiles
-from mooring.node.volumes.found import remove_pod_folder, remove_unrecorded
+from mooring.node.volumes.files import LeftOver, VolumeFiles
+from mooring.node.volumes.found import remove_unrecorded
+from mooring.node.volumes.pod_folders import remove_pod_folder
 from tests.support.fake_mounts import FakeMounts
 from tests.unit.node.volume_world import VolumesWorld
 
@@ -77,6 +79,56 @@ def test_the_folder_of_a_pod_stays_with_a_record(layout: Layout) -> None:
     with pytest.raises(records.BadRecord):
         remove_pod_folder(layout, "uid")
     assert (folder / records.NAME).exists()
+
+
+def test_what_a_kubelet_has_left_beside_the_volumes_goes(layout: Layout) -> None:
+    """As it leaves the folder of a pod that an agent has taken over."""
+    folder = layout.pod("uid")
+    made(layout.target("uid", "v").parent, folder / "containers" / "c", folder / "volumes" / "kubernetes.io~projected" / "token")
+    made(folder / "plugins" / "kubernetes.io~empty-dir" / "wrapped_token", folder / "volume-subpaths" / "v")
+    (folder / "containers" / "c" / "2f1d4c3a").write_text("the end of a log")
+    (folder / "etc-hosts").write_text("127.0.0.1 localhost")
+    (folder / "plugins" / "kubernetes.io~empty-dir" / "wrapped_token" / "ready").touch()
+    remove_pod_folder(layout, "uid")
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "volumes/kubernetes.io~empty-dir/data/file",
+        "volumes/kubernetes.io~csi/v/mount/file",
+        "volume-subpaths/v/c/0",
+        "plugins/x/ready",
+        "unknown",
+        "containers/c/link",
+        "volumeDevices/kubernetes.io~csi/v",
+    ],
+)
+def test_what_may_be_a_user_s_stays_and_is_named(layout: Layout, place: str) -> None:
+    outside = layout.root / "outside"
+    made(outside)
+    path = layout.pod("uid") / place
+    path.parent.mkdir(parents=True)
+    if path.name == "link":
+        path.symlink_to(outside)
+    else:
+        path.write_text("a user's")
+    with pytest.raises(LeftOver, match=re.escape(str(path))):
+        remove_pod_folder(layout, "uid")
+    assert path.exists()
+    assert outside.exists()
+
+
+def test_nothing_goes_from_a_folder_with_a_mount_below(layout: Layout, mounts: FakeMounts) -> None:
+    folder = layout.pod("uid")
+    made(folder / "containers" / "c")
+    (folder / "etc-hosts").touch()
+    mounts.mount(folder / "volumes" / "kubernetes.io~projected" / "token")
+    before = below(layout)
+    with pytest.raises(LeftOver, match="token is still mounted"):
+        remove_pod_folder(layout, "uid")
+    assert before == below(layout)
 
 
 def test_a_mount_is_not_looked_into_when_its_volume_is_begun_again(

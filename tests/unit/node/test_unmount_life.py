@@ -84,6 +84,39 @@ async def test_UNM4_without_a_record_nothing_is_unstaged(world: VolumesWorld) ->
     assert UNSTAGE not in world.driver.calls_for_volumes()
 
 
+@in_virtual_time
+async def test_UNM4_a_volume_that_was_never_staged_does_not_wait_for_its_driver(world: VolumesWorld) -> None:
+    """The driver, which does not stage, has gone before the pod; it would be in use for ever."""
+    world.driver.able = ()
+    world.driver.always(PUBLISH, Fail(Code.INTERNAL, "no"))
+    async with world.agent():
+        pod = await world.pod(await world.volume())
+        await world.until_called(PUBLISH)
+        assert await world.in_use()
+        await world.drivers.remove("d1")
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.settle()
+        assert ([], []) == (world.left(), await world.in_use())
+
+
+@in_virtual_time
+async def test_what_may_be_staged_waits_for_its_driver(world: VolumesWorld) -> None:
+    world.driver.always(STAGE, Fail(Code.UNAVAILABLE, "no"))
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.pod(volume)
+        await world.until_called(STAGE)
+        await world.drivers.remove("d1")
+        await world.delete_pod(pod)
+        await world.settle(60.0)
+        assert [volume.unique] == await world.in_use()
+        await world.register()
+        await world.until_called(UNSTAGE)
+        await world.settle()
+        assert ([], []) == (world.left(), await world.in_use())
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"driverName":"d1"}', "\0", '{"driverName":1,"volumeHandle":"x"}'])
 @in_virtual_time
 async def test_UNM5_a_broken_record_is_an_error_that_is_tried_again(world: VolumesWorld, text: str) -> None:

@@ -43,6 +43,7 @@ def facts(*wanted: str, **changes: Any) -> Facts:
 
 ONE_POD = dataclasses.replace(VOLUME, access_modes=(READ_WRITE_ONCE_POD,))
 GROWING = dataclasses.replace(VOLUME, growth=Growth("ns", "claim", "7", "2Gi"))
+ELSEWHERE = dataclasses.replace(VOLUME, growth=Growth("ns", "claim", "7", "2Gi", is_written=True))
 INLINE = dataclasses.replace(VOLUME, is_inline=True)
 
 
@@ -97,7 +98,13 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
             id="MNT-12-mount",
         ),
         pytest.param(state(DONE, a=DONE), facts(has_driver=False), Decision(why.NoDriver("d"), waits=Waits.DRIVER), id="MNT-12-unpublish"),
-        pytest.param(state(DONE), facts(has_driver=False), Decision(why.NoDriver("d"), waits=Waits.DRIVER), id="MNT-12-unstage"),
+        pytest.param(
+            dataclasses.replace(state(DONE), may_be_staged=True),
+            facts(has_driver=False),
+            Decision(why.NoDriver("d"), waits=Waits.DRIVER),
+            id="MNT-12-unstage",
+        ),
+        pytest.param(state(DONE), facts(has_driver=False), Decision(why.Unstaging(), Step.UNSTAGE), id="UNM-4-never-staged"),
         pytest.param(
             state(DONE, a=DONE), facts("a", "b"), Decision(why.Publishing("pod-b"), Step.PUBLISH, "b"), id="MNT-11-the-second-pod"
         ),
@@ -188,6 +195,30 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
             state(DONE), facts(may_take_away=False), Decision(why.PodsUnknown(), waits=Waits.PODS), id="RST-2-the-device-waits-too"
         ),
         pytest.param(state(DONE, volume=GROWING, a=DONE), facts("a"), Decision(why.Growing("2Gi"), Step.EXPAND, "a"), id="EXP-1"),
+        pytest.param(
+            state(DONE, volume=GROWING, a=DONE),
+            facts("a", "b"),
+            Decision(why.Growing("2Gi"), Step.EXPAND, "a"),
+            id="who-waits-for-its-size-waits-for-no-other-pod",
+        ),
+        pytest.param(
+            state(DONE, volume=GROWING, a=Publication("pv", DONE, is_held=True)),
+            facts("a", has_driver=False),
+            Decision(why.NoDriver("d"), waits=Waits.DRIVER, refused={"a": why.NoDriver("d")}),
+            id="held-while-the-driver-is-away",
+        ),
+        pytest.param(
+            dataclasses.replace(state(DONE, volume=ELSEWHERE, a=DONE), size_bytes=1 << 30),
+            facts("a"),
+            Decision(why.Growing("2Gi"), Step.EXPAND, "a"),
+            id="grown-on-another-node",
+        ),
+        pytest.param(
+            dataclasses.replace(state(DONE, volume=ELSEWHERE, a=DONE), size_bytes=2 << 30),
+            facts("a"),
+            Decision(why.Settled()),
+            id="grown-on-another-node-and-mounted-since",
+        ),
         pytest.param(
             state(DONE, volume=GROWING, a=DONE), facts("a", readers=frozenset({"a"})), Decision(why.Settled()), id="EXP-not-for-readers"
         ),

@@ -111,8 +111,9 @@ def a_claim(capacity: str = "1Gi", allocated: str = "", step: str = "") -> Persi
     return typed({**body, "status": status})
 
 
-def a_volume(size: str) -> PersistentVolume:
-    return typed({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": {"capacity": {"storage": size}}})
+def a_volume(size: str, mode: str = "ReadWriteOnce") -> PersistentVolume:
+    spec = {"capacity": {"storage": size}, "accessModes": [mode]}
+    return typed({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": spec})
 
 
 @pytest.mark.parametrize(
@@ -134,6 +135,13 @@ def a_volume(size: str) -> PersistentVolume:
 )
 def test_growth_that_is_due(claim: PersistentVolumeClaim, pv: str, growth: Growth | None) -> None:
     assert growth == decide_growth(claim, a_volume(pv))
+
+
+@pytest.mark.parametrize("mode", ["ReadWriteMany", "ReadWriteOnce", "ReadOnlyMany"])
+def test_growth_that_another_node_has_written(mode: str) -> None:
+    """Due for volumes that several nodes mount alone; whether it is due here, the size that the node knows says."""
+    growth = Growth("ns", "c", "7", "2Gi", is_written=True, requested="2Gi") if mode == "ReadWriteMany" else None
+    assert growth == decide_growth(a_claim("2Gi", allocated="2Gi"), a_volume("2Gi", mode))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,10 @@ INFO_S: Final = 1.0
 DIAL_S: Final = 10.0
 NOTIFY_S: Final = 5.0
 BACK_OFF: Final = BackOff(0.5, 122.0)
-WORKERS: Final = 10
+FIRST_S: Final = 2.0
+"""For a plugin's first answer. Each further try waits twice as long, up to a kubelet's limit: a silent socket costs little at first."""
+WORKERS: Final = 100
+"""Sockets dealt with at once, most of them silent: a plugin that answers is not to wait for one that does not."""
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,61}[A-Za-z0-9])?")
 
 
@@ -66,7 +69,7 @@ class Plugins:
         self._drivers, self._objects = drivers, objects
         self._generation, self._connect, self._on_registered, self._plugin_at = generation, connect, registered, plugin_at
         self._registered: dict[Path, int] = {}  # of the sockets whose plugin was registered: the generation
-        self._told: dict[Path, int] = {}
+        self._registering: dict[str, Path] = {}  # by driver name: the socket whose registration is under way
         self.controller: Controller[Path] = Controller(
             runtime, "node-plugins", self.reconcile, workers=WORKERS, backoff=BACK_OFF, label="socket", log=_log
         )
@@ -103,10 +106,22 @@ class Plugins:
             await plugin.close()
 
     async def _register_with(self, plugin: Registration, socket: Path, generation: int) -> None:
-        info = await plugin.get_info(DIAL_S + INFO_S)
+        info = await plugin.get_info(min(FIRST_S * 2 ** min(self.controller.failures(socket), 8), DIAL_S + INFO_S))
         if info.type != CSI_PLUGIN:
             raise _Refusal(f"no handler registered for plugin type: {info.type} at socket {socket}")
         version = self._valid(info, socket)
+        if (other := self._registering.setdefault(info.name, socket)) != socket:
+            raise _Refusal(
+                f"plugin validation failed with err: CSI driver {info.name} is being registered by the socket {other} at this moment"
+            )
+        try:
+            await self._register_valid(plugin, socket, generation, info, version)
+        finally:
+            del self._registering[info.name]
+
+    async def _register_valid(
+        self, plugin: Registration, socket: Path, generation: int, info: registration.PluginInfo, version: Version
+    ) -> None:
         endpoint = info.endpoint or str(socket)
         driver = NodeDriver(info.name, socket, endpoint, version, self._client(info.name, endpoint))
         self._registered[socket] = generation  # from here on, a socket that goes is unregistered
@@ -156,16 +171,19 @@ class Plugins:
             return
         await self._drivers.remove(driver.name)
         await driver.client.close()
-        await self._taken_off(driver.name)
+        await self._taken_off(driver.name, socket)
 
     async def _unregister(self, socket: Path) -> None:
         self._registered.pop(socket)
         for driver in self._drivers:
             if driver.socket == socket:
                 await self._drivers.remove(driver.name)
-                await self._taken_off(driver.name)
+                await self._taken_off(driver.name, socket)
 
-    async def _taken_off(self, name: str) -> None:
+    async def _taken_off(self, name: str, socket: Path) -> None:
+        """Unless another socket has registered the driver meanwhile, or is about to: then the entries are that one's."""
+        if self._registering.get(name, socket) != socket or self._drivers.find(name) is not None:
+            return
         try:
             await self._objects.take_off(name)
         except (ApiError, Refused) as error:

@@ -7,7 +7,7 @@ Source: kubelet 1.36, pkg/kubelet/volumemanager. Differs: nothing is polled, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from mooring.api.core import Node
@@ -25,13 +25,14 @@ from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState, attached_to
+from mooring.node.volumes.announcements import Announcements
 from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
 from mooring.node.volumes.desired import DesiredState
-from mooring.node.volumes.found import find_volumes, remove_unrecorded
+from mooring.node.volumes.found import Found, find_volumes, remove_unrecorded
 from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.injected import Injector
-from mooring.node.volumes.pods import NodePods
+from mooring.node.volumes.pods import FOLDER_BACK_OFF, NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.reconcile_growth import GrowthSteps
@@ -41,6 +42,7 @@ from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.stats import Asked
 from mooring.node.volumes.step_tools import StepFailed, Surroundings
 from mooring.node.volumes.step_watch import StepWatch
+from mooring.node.volumes.volume import Volume, shares
 
 _log = logger(__name__)
 
@@ -73,6 +75,7 @@ class NodeVolumes:
         self._node_name = node_name
         self._desired = DesiredState(self._wish_changed, self._pods_known)
         actual = self._actual = ActualState(caches, node_name, self._desired, events)
+        self._announcements = Announcements(actual)
         self._in_use_before = frozenset[str]()
         self.in_use = InUseReport(runtime.cluster, actual.nodes, node_name, self._names_in_use, self._reported, clock=runtime.clock)
         self._attachments = Attachments(runtime.cluster, actual, runtime.clock, on_full)
@@ -90,11 +93,11 @@ class NodeVolumes:
         )
         self._threads = around.threads
         self._labels = Labels(actual.driver_spec, for_all=labels_all)
-        self._watch = StepWatch(self._metrics, runtime.clock, self._tell_slow)
+        self._watch = StepWatch(self._metrics, runtime.clock, self._announcements.slow)
         self._growth = GrowthSteps(around, runtime.cluster)
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
-        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow)
+        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow, self._adopt)
         self.controller.watch(actual.nodes, self._node_changed)
         self.controller.watch(actual.csi_drivers, self._driver_object_changed)
         drivers.on_change(self._driver_changed)
@@ -113,13 +116,29 @@ class NodeVolumes:
             state.attachable = state.volume.unique in known_names
             self._actual.states[state.volume.unique] = state
             self.controller.add(state.volume.unique)
+        for uid in found.unread_pods:
+            self.pods.folders.add_after(uid, FOLDER_BACK_OFF.base_s)
         self._in_use_before = frozenset(node.status.volumes_in_use or ())
         self.in_use.begin(self._in_use_before)
+
+    def _adopt(self, found: Found) -> None:
+        """Volumes of a pod that is gone were found only now: they are taken back."""
+        for new in found.states:
+            state = self._actual.states.setdefault(new.volume.unique, new)
+            for uid, publication in new.publications.items():
+                state.publications.setdefault(uid, publication)
+            if state is new:
+                state.attachable = new.volume.unique in self._actual.attached
+            self._wish_changed(new.volume.unique)
 
     async def report(self) -> None:
         """Reports the volumes in use until cancelled, once the pods of the node can be counted."""
         await self._caches.synced()
         await self.in_use.run()
+
+    def stop_walks(self) -> None:
+        """What is left of the groups that are being set is left to the next agent: the end does not wait for it."""
+        self._file_system.stop_walks()
 
     def close(self) -> None:
         self._threads.close()
@@ -133,7 +152,8 @@ class NodeVolumes:
             for uid, publication in state.publications.items():
                 use = self._desired.uses(volume.unique).get(uid)
                 if publication.stand is Stand.DONE and use is not None:
-                    path = self._layout.block_map(volume.spec_name) / uid if volume.is_block else self._layout.target(uid, volume.spec_name)
+                    name = publication.spec_name
+                    path = self._layout.block_map(name) / uid if volume.is_block else self._layout.target(uid, name)
                     yield Asked(volume.driver, volume.handle, path, use.namespace, use.claim, use)
 
     def tell_abnormal(self, asked: Asked, text: str) -> None:
@@ -191,10 +211,10 @@ class NodeVolumes:
         if state is None:
             return Result(why.Forgotten())
         facts = self._facts(state)
+        self._let_start(state)
         decision = decide_volume(state, facts)
         self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
-        for uid, because in decision.refused.items():
-            self._announce(state, uid, f"MountVolume.{decision.refused_at}", str(because))
+        self._announcements.refused(state, decision)
         pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
             state.context = None  # that of an attachment which is over
@@ -223,16 +243,26 @@ class NodeVolumes:
 
     def _state(self, unique: str) -> VolumeState | None:
         """What has been done with the volume; begun for one that a pod wants, None for one that is neither wanted nor here."""
-        states, wanted = self._actual.states, self._desired.volume(unique)
+        states = self._actual.states
         state = states.get(unique)
-        if wanted is None:
+        wanted = self._desired.volume(unique, state.volume.spec_name if state is not None else "")
+        if wanted is None or (state is not None and not state.is_empty and not shares(state.volume, wanted)):
             return state
         if state is None:
             state = states[unique] = VolumeState(wanted)
         if state.is_empty or not state.volume.is_known:
             state.attachable = self._actual.is_attachable(wanted)
         state.volume = wanted
+        state.size_bytes = state.size_bytes or wanted.size_bytes
         return state
+
+    def _let_start(self, state: VolumeState) -> None:
+        """The pods that were held for the volume's size, once nothing is to be done for it."""
+        held = [uid for uid, one in state.publications.items() if one.is_held]
+        for uid in held if not state.is_to_grow else ():
+            state.publications[uid].is_held = False
+            self._actual.announced_no_more(uid, state.volume.unique)
+            self.pods.wake(uid)
 
     def _facts(self, state: VolumeState) -> Facts:
         unique, uses = state.volume.unique, self._desired.uses(state.volume.unique)
@@ -246,9 +276,15 @@ class NodeVolumes:
             has_driver=self._drivers.find(state.volume.driver) is not None,
             now=self._clock.now(),
             in_reach=self._actual.is_in_reach(state.volume),
+            clashing=self._clashing(state.volume, uses),
             labels={uid: use.label for uid, use in uses.items() if use.label},
             readers=frozenset(uid for uid, use in uses.items() if use.read_only),
         )
+
+    def _clashing(self, volume: Volume, uids: Iterable[str]) -> dict[str, str]:
+        """The pods that name the volume by a PersistentVolume that can't share it with this one, to its name."""
+        own = ((uid, self._desired.volume_of(volume.unique, uid)) for uid in uids)
+        return {uid: one.spec_name for uid, one in own if one is not None and not shares(volume, one)}
 
     async def _carry_out(self, state: VolumeState, decision: Decision) -> None:
         """Raises StepFailed."""
@@ -262,9 +298,10 @@ class NodeVolumes:
                     state.device_failure = None
             case Step.PUBLISH:
                 await self._attachments.read(state)
-                if (use := uses.get(uid)) is None:  # gone during the read
+                volume = self._desired.volume_of(state.volume.unique, uid)
+                if volume is None or (use := uses.get(uid)) is None:  # gone during the read
                     return
-                await steps.publish(state, use)
+                await steps.publish(state, volume, use)
                 state.publications[uid].failure = None
                 self._actual.announced_no_more(uid, state.volume.unique)
             case Step.UNPUBLISH:
@@ -292,23 +329,4 @@ class NodeVolumes:
             failure = publication.failure = self._growth.failure(publication.failure, error)
         retry_in_s = round(failure.not_before - self._clock.now(), 3)
         _log.error("A step of a volume failed", step=error.step, volume=volume.unique, reason=str(error), retry_in_s=retry_in_s)
-        for uid in self._pods_of(state, decision):
-            self._announce(state, uid, f"{_kind(state)}.{error.step}", str(error), error.reason)
-
-    def _tell_slow(self, state: VolumeState, decision: Decision, step: str, text: str) -> None:
-        for uid in self._pods_of(state, decision):
-            about = f'{_kind(state)}.{step} of volume "{state.volume.spec_name}" takes long: {text}'
-            self._actual.announce(uid, state.volume.unique, about, "FailedMapVolume" if state.volume.is_block else "FailedMount")
-
-    def _pods_of(self, state: VolumeState, decision: Decision) -> list[str]:
-        """The pods whose users are to hear of the step."""
-        return [decision.pod] if decision.pod else list(self._desired.uses(state.volume.unique))
-
-    def _announce(self, state: VolumeState, uid: str, step: str, text: str, reason: str = "FailedMount") -> None:
-        about = f'{step} failed for volume "{state.volume.spec_name}" : {text}'
-        self._actual.announce(uid, state.volume.unique, about, reason)
-
-
-def _kind(state: VolumeState) -> str:
-    """What mounting is called in the events of such a volume."""
-    return "MapVolume" if state.volume.is_block else "MountVolume"
+        self._announcements.failed(state, decision, error)

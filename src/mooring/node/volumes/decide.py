@@ -44,6 +44,7 @@ class Facts:
     may_take_away: False until every pod of this node was looked at after a start. reported: the Node's status says that it is in use.
     attached: the Node's status lists it. has_driver: its driver is registered. now: monotonic seconds. in_reach: its
     node affinity means this node. readers: the pods that only read it. labels: the SELinux labels that pods want, where they want one.
+    clashing: the pods that name it by another PersistentVolume and can't have it beside those of the first, to that one's name.
     """
 
     wanted: Mapping[str, str]
@@ -55,6 +56,7 @@ class Facts:
     now: float
     in_reach: bool = True
     readers: frozenset[str] = frozenset()
+    clashing: Mapping[str, str] = dataclasses.field(default_factory=dict)
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -88,7 +90,7 @@ def decide_volume(state: VolumeState, facts: Facts) -> Decision:
         return Decision(why.Forgotten(), Step.FORGET)
     if not facts.may_take_away or facts.unsure:
         return Decision(why.PodsUnknown(), waits=Waits.PODS)
-    if not facts.has_driver:
+    if not facts.has_driver and state.may_be_staged:
         return Decision(why.NoDriver(state.volume.driver), waits=Waits.DRIVER)
     return _once_due(state.device_failure, facts) or Decision(why.Unstaging(), Step.UNSTAGE)
 
@@ -113,14 +115,23 @@ def _leaving(state: VolumeState, facts: Facts) -> Decision | None:
 
 def _arriving(state: VolumeState, facts: Facts) -> Decision:
     due = {uid: name for uid, name in facts.wanted.items() if _needs(state.publications.get(uid))}
+    growing = _growing(state, facts)
+    if growing is not None and (not due or growing.step is Step.EXPAND):
+        return growing
     if not due:
-        return _growing(state, facts) or Decision(why.Settled())
+        return Decision(why.Settled())
+    holder = state.volume.spec_name
+    clashing = {uid: why.NamedTwice(state.volume.handle, name, holder) for uid, name in facts.clashing.items() if uid in due}
+    if len(clashing) == len(due):
+        return dataclasses.replace(_leaving_for_others(state, facts, next(iter(clashing.values()))), refused=clashing)
     taken = why.TakenByAnotherPod()
-    refused = dict.fromkeys(_held_by_others(state, due), taken) if state.volume.is_for_one_pod else {}
+    others = dict.fromkeys(_held_by_others(state, due), taken) if state.volume.is_for_one_pod else {}
+    refused: dict[str, Because] = {**others, **clashing}
     if len(refused) == len(due):
         return Decision(taken, waits=Waits.OTHER_POD, refused=refused)
     giving = _giving(state, facts, {uid: name for uid, name in due.items() if uid not in refused})
-    return dataclasses.replace(giving, refused={**giving.refused, **refused})
+    after_s = giving.after_s if growing is None else _sooner(giving.after_s, growing.after_s)
+    return dataclasses.replace(giving, refused={**giving.refused, **refused}, after_s=after_s)
 
 
 def _giving(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decision:
@@ -137,7 +148,7 @@ def _giving(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decisio
         return Decision(far, waits=Waits.NODE, refused=dict.fromkeys(due, far), refused_at="NodeAffinity check")
     alike = _labelled_alike(state, facts, due)
     unlike = dict.fromkeys(due.keys() - alike.keys(), why.LabelledOtherwise(state.volume.spec_name))
-    decision = _mounting(state, facts, alike) if alike else _relabelling(state, facts)
+    decision = _mounting(state, facts, alike) if alike else _leaving_for_others(state, facts, why.LabelledOtherwise(state.volume.spec_name))
     return dataclasses.replace(decision, refused={**decision.refused, **unlike})
 
 
@@ -149,11 +160,10 @@ def _labelled_alike(state: VolumeState, facts: Facts, due: Mapping[str, str]) ->
     return {uid: name for uid, name in due.items() if facts.labels.get(uid, "") == label}
 
 
-def _relabelling(state: VolumeState, facts: Facts) -> Decision:
-    """The volume is here under another label than any pod that is due wants: it has to leave the node first."""
-    because = why.LabelledOtherwise(state.volume.spec_name)
+def _leaving_for_others(state: VolumeState, facts: Facts, because: Because) -> Decision:
+    """The volume is here in another way than any pod that is due wants it: it has to leave the node first."""
     is_held = any(one.stand is not Stand.ABSENT for one in state.publications.values())
-    if is_held or not facts.may_take_away or facts.unsure:
+    if is_held or not facts.may_take_away or facts.unsure or not facts.has_driver:
         return Decision(because, waits=Waits.OTHER_POD)
     return _once_due(state.device_failure, facts) or Decision(because, Step.UNSTAGE)
 
@@ -170,11 +180,18 @@ def _mounting(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decis
 
 
 def _growing(state: VolumeState, facts: Facts) -> Decision | None:
-    """The volume is where it is wanted: what its size still asks of the node, None for nothing."""
+    """What the volume's size still asks of the node, through a pod that has the volume; None for nothing.
+
+    That comes before further pods get it: who waits for its size is not to wait for a pod that can't have it.
+    """
     growth = state.volume.growth
-    if growth is None or state.may_not_grow or state.grown == growth.claim_version or not facts.has_driver:
+    if growth is None or not state.is_to_grow:
         return None
-    writers = [uid for uid in facts.wanted if uid not in facts.readers]
+    if not facts.has_driver:
+        absent = why.NoDriver(state.volume.driver)
+        held = [uid for uid in facts.wanted if (one := state.publications.get(uid)) is not None and one.is_held]
+        return Decision(absent, waits=Waits.DRIVER, refused=dict.fromkeys(held, absent)) if held else None
+    writers = [uid for uid in facts.wanted if uid not in facts.readers and not _needs(state.publications.get(uid))]
     if not writers:
         return None
     return _once_due(state.growth_failure, facts) or Decision(why.Growing(growth.size), Step.EXPAND, writers[0])

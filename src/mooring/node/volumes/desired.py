@@ -16,8 +16,9 @@ class DesiredState:
 
     def __init__(self, changed: Callable[[str], None], known: Callable[[], None] = lambda: None) -> None:
         self._changed, self._known = changed, known
-        self._volumes: dict[str, Volume] = {}
+        self._volumes: dict[str, dict[str, Volume]] = {}  # by volume, then by PersistentVolume: several may name one volume
         self._uses: dict[str, dict[str, PodUse]] = {}  # by volume, then by pod
+        self._spec_names: dict[str, dict[str, str]] = {}  # the same: the PersistentVolume's name
         self._of_pod: dict[str, frozenset[str]] = {}  # the volumes of each pod that was looked at
         self._unseen: set[str] = set()  # pods that are there, and were not looked at yet
         self._incomplete: set[str] = set()  # pods of which not every volume could be found out
@@ -37,10 +38,12 @@ class DesiredState:
         for unique in sorted(before - wanted.keys()):
             self._drop(unique, pod_uid)
         for unique, (volume, use) in wanted.items():
-            uses = self._uses.setdefault(unique, {})
-            if uses.get(pod_uid) != use or self._volumes.get(unique) != volume:
+            uses, volumes = self._uses.setdefault(unique, {}), self._volumes.setdefault(unique, {})
+            if uses.get(pod_uid) != use or self.volume_of(unique, pod_uid) != volume:
                 uses[pod_uid] = use
-                self._volumes[unique] = volume
+                self._spec_names.setdefault(unique, {})[pod_uid] = volume.spec_name
+                volumes[volume.spec_name] = volume
+                self._tidy(unique)
                 self._changed(unique)
         self._learnt(not was_looked_at or (was_unsure and is_complete))
 
@@ -53,9 +56,14 @@ class DesiredState:
             self._drop(unique, pod_uid)
         self._learnt(was_unsure)
 
-    def volume(self, unique: str) -> Volume | None:
-        """What a pod says of it, None when no pod wants it."""
-        return self._volumes.get(unique)
+    def volume(self, unique: str, spec_name: str = "") -> Volume | None:
+        """What pods say of it, None when no pod wants it. spec_name: as this PersistentVolume has it, where a pod wants it by that."""
+        volumes = self._volumes.get(unique, {})
+        return volumes.get(spec_name) or next(iter(volumes.values()), None)
+
+    def volume_of(self, unique: str, pod_uid: str) -> Volume | None:
+        """As the pod's own PersistentVolume has it, None when the pod does not want it."""
+        return self._volumes.get(unique, {}).get(self._spec_names.get(unique, {}).get(pod_uid, ""))
 
     def uses(self, unique: str) -> Mapping[str, PodUse]:
         """By pod uid."""
@@ -63,7 +71,8 @@ class DesiredState:
 
     def of_pod(self, pod_uid: str) -> Mapping[str, Volume]:
         """The volumes that the pod wants, by unique name."""
-        return {unique: self._volumes[unique] for unique in sorted(self._of_pod.get(pod_uid, ()))}
+        wanted = ((unique, self.volume_of(unique, pod_uid)) for unique in sorted(self._of_pod.get(pod_uid, ())))
+        return {unique: volume for unique, volume in wanted if volume is not None}
 
     def is_unsure(self, pod_uid: str) -> bool:
         """True for a pod that is alive and of which it is not known yet, or not wholly, what it wants."""
@@ -81,16 +90,23 @@ class DesiredState:
 
     @property
     def volumes(self) -> tuple[Volume, ...]:
-        return tuple(self._volumes.values())
+        return tuple(next(iter(volumes.values())) for volumes in self._volumes.values())
 
     def _learnt(self, has_become_known: bool) -> None:
         if has_become_known and not self._unseen:
             self._known()
 
     def _drop(self, unique: str, pod_uid: str) -> None:
-        uses = self._uses.get(unique, {})
-        uses.pop(pod_uid, None)
-        if not uses:
-            self._uses.pop(unique, None)
-            self._volumes.pop(unique, None)
+        for of_pods in (self._uses, self._spec_names):
+            of_pods.get(unique, {}).pop(pod_uid, None)
+        self._tidy(unique)
         self._changed(unique)
+
+    def _tidy(self, unique: str) -> None:
+        """Forgets what no pod wants any more."""
+        volumes, spec_names = self._volumes.get(unique, {}), self._spec_names.get(unique, {})
+        for spec_name in volumes.keys() - spec_names.values():
+            del volumes[spec_name]
+        if not spec_names:
+            for known in (self._volumes, self._uses, self._spec_names):
+                known.pop(unique, None)

@@ -1,12 +1,14 @@
 """The node's part in growing a volume: whether it is due, and what is written to the claim. Pure.
 
 Source: kubelet 1.36, pkg/volume/util/operationexecutor/node_expander.go. The resizer hands over by the claim's allocated resources and
-their status; a claim without either was grown by an old resizer, and the node compares sizes.
+their status; a claim without either was grown by an old resizer, and the node compares sizes. A volume that several nodes mount is grown
+on each of them: one of them writes the claim, the others see by its size that they have their own part still to do.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, Final
 
@@ -18,6 +20,8 @@ PENDING: Final = "NodeResizePending"
 IN_PROGRESS: Final = "NodeResizeInProgress"
 INFEASIBLE: Final = "NodeResizeInfeasible"
 INFEASIBLE_CODES: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND})
+NOT_REQUIRED: Final = "volume.kubernetes.io/node-expansion-not-required"
+"""Annotation of a claim whose driver has grown the volume without its nodes."""
 _CONDITIONS: Final = ("Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError")
 
 
@@ -26,7 +30,8 @@ class Growth:
     """What the node is to do for one claim.
 
     size: a quantity as text, as it is going to stand in the claim. in_progress: the claim says already that the node is at work.
-    is_old: from a resizer that sets no status. requested: what the claim asks for by now. claim_uid: of the claim.
+    is_old: from a resizer that sets no status. is_written: the claim has this size already, by the work of another node.
+    requested: what the claim asks for by now. claim_uid: of the claim.
     """
 
     namespace: str
@@ -35,6 +40,7 @@ class Growth:
     size: str
     in_progress: bool = False
     is_old: bool = False
+    is_written: bool = False
     requested: str = ""
     claim_uid: str = ""
 
@@ -48,21 +54,26 @@ class Growth:
 
 
 def decide_growth(claim: PersistentVolumeClaim, pv: PersistentVolume) -> Growth | None:
-    """What is due on the node, None for nothing."""
-    status = claim.status
+    """What is due on the node, None for nothing. What `is_written` is due only where the node knows the volume with a smaller size."""
+    status, meta = claim.status, claim.metadata
     allocated, step = (status.allocated_resources or {}).get("storage"), (status.allocated_resource_statuses or {}).get("storage", "")
     requested = (claim.spec.resources.requests or {}).get("storage", "")
-    meta = claim.metadata
+    growth = functools.partial(Growth, meta.namespace, meta.name, meta.resource_version, requested=requested, claim_uid=meta.uid)
     if step in (PENDING, IN_PROGRESS) and allocated:
-        return Growth(
-            meta.namespace, meta.name, meta.resource_version, allocated, step == IN_PROGRESS, requested=requested, claim_uid=meta.uid
-        )
-    if allocated or step:
-        return None
+        return growth(allocated, in_progress=step == IN_PROGRESS)
     has, is_given = (status.capacity or {}).get("storage"), (pv.spec.capacity or {}).get("storage")
-    if has and is_given and parse_quantity(has).value < parse_quantity(is_given).value:
-        return Growth(meta.namespace, meta.name, meta.resource_version, is_given, is_old=True, requested=requested, claim_uid=meta.uid)
-    return None
+    if step or not has or not is_given:
+        return None
+    if parse_quantity(has).value < parse_quantity(is_given).value:
+        return growth(is_given, is_old=True) if not allocated else None
+    is_shared = "ReadWriteMany" in (pv.spec.access_modes or ()) and NOT_REQUIRED not in (meta.annotations or {})
+    return growth(is_given, is_written=True) if is_shared else None
+
+
+def size_bytes_of(claim: PersistentVolumeClaim) -> int:
+    """As the claim's status gives it, 0 for none."""
+    has = (claim.status.capacity or {}).get("storage")
+    return math.ceil(parse_quantity(has).value) if has else 0
 
 
 def begun_patch(growth: Growth) -> dict[str, Any]:

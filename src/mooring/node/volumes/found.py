@@ -7,7 +7,6 @@ whose pods' records are gone are found, too, by the records beside their staging
 from __future__ import annotations
 
 import dataclasses
-import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,9 +23,13 @@ _log = logger(__name__)
 
 @dataclasses.dataclass(slots=True)
 class Found:
-    """records_count, unread_count: records that were tried, and those of them that could not be read."""
+    """records_count, unread_count: records that were tried, and those of them that could not be read.
+
+    unread_pods: uids of pods whose folders could not be listed.
+    """
 
     states: list[VolumeState] = dataclasses.field(default_factory=list)
+    unread_pods: list[str] = dataclasses.field(default_factory=list)
     records_count: int = 0
     unread_count: int = 0
 
@@ -46,47 +49,80 @@ class Found:
 
 
 def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> Found:
-    """Every volume that a record tells of, as uncertain. Blocks. Raises OSError when the folders themselves can't be read.
+    """Every volume that a record tells of, as uncertain. Blocks. Raises OSError when the folders of all pods or drivers can't be listed.
 
     known_names: of volumes that are attached, or were in use: they tell which one is staged where a record can't be read.
     """
     found, states = Found(), dict[str, VolumeState]()
     known = [parts for name in known_names if (parts := split_unique_name(name)) is not None]
     owners = {(driver, digest(handle)): records.staging_record(driver, handle) for driver, handle in known}
-    for folder in _folders(layout.pods):
-        for volume_folder in _folders(layout.pod_volumes(folder.name)):
-            if (record := found.read(volume_folder, _is_published)) is not None:
-                _published(states, layout, folder.name, record)
-    for driver_folder in _folders(layout.csi):
-        for volume_folder in _folders(driver_folder):
+    for folder in folders_in(layout.pods):
+        try:
+            _read_pod(found, states, layout, folder.name)
+        except OSError as error:
+            _log.error("The volumes in a pod's folder can't be listed; that is tried again", error=error, folder=str(folder))
+            found.unread_pods.append(folder.name)
+    for driver_folder in folders_in(layout.csi):
+        try:
+            volume_folders = list(folders_in(driver_folder))
+        except OSError as error:
+            _log.error("The volumes of a driver can't be listed; those that are attached count as staged", error=error)
+            volume_folders = [driver_folder / name for driver, name in owners if driver == driver_folder.name]
+        for volume_folder in volume_folders:
             record = found.read(volume_folder, _is_staged)
             if record is None and _has_record(volume_folder):
                 record = owners.get((driver_folder.name, volume_folder.name))
             if record is not None:
                 _staged(states, record)
-    for spec_folder in _folders(layout.block):
+    for spec_folder in folders_in(layout.block):
         record = found.read(spec_folder / "data", _is_mapped)
         if record is not None:
-            _mapped(states, layout, record)
+            try:
+                _mapped(states, layout, record)
+            except OSError as error:
+                _log.error("The pods of a raw device can't be listed; it stays until they can", error=error, folder=str(spec_folder))
     found.states = list(states.values())
     return found
+
+
+def find_in_pod(layout: Layout, uid: str) -> Found:
+    """The volumes that records in one pod's folder tell of. Blocks. Raises OSError when they can't be listed."""
+    found, states = Found(), dict[str, VolumeState]()
+    _read_pod(found, states, layout, uid)
+    found.states = list(states.values())
+    return found
+
+
+def _read_pod(found: Found, states: dict[str, VolumeState], layout: Layout, uid: str) -> None:
+    for volume_folder in list(folders_in(layout.pod_volumes(uid))):
+        if (record := found.read(volume_folder, _is_published)) is not None:
+            _published(states, layout, uid, record)
 
 
 def remove_unrecorded(layout: Layout) -> None:
     """Removes the folders of volumes that have no record, as far as they are empty and nothing is mounted below them.
 
     They were begun and not recorded, or taken back but for the folder, when the agent ended. Blocks. Raises OSError when the folders of
-    drivers can't be listed.
+    all drivers can't be listed.
     """
-    for driver_folder in _folders(layout.csi):
+    for driver_folder in folders_in(layout.csi):
         if driver_folder != layout.block:
-            for folder in _folders(driver_folder):
-                _remove_unless_recorded(folder, folder / "globalmount", folder)
-    for folder in _folders(layout.block):
+            _remove_unrecorded_of(driver_folder)
+    for folder in folders_in(layout.block):
         name = folder.name
         if folder not in (layout.block_staging(name).parent, layout.block_publish(name, "pod").parent.parent):
             others = (layout.block_staging(name), layout.block_publish(name, "pod").parent, layout.block_map(name))
             _remove_unless_recorded(folder / "data", *others, folder / "data", folder)
+
+
+def _remove_unrecorded_of(driver_folder: Path) -> None:
+    try:
+        folders = list(folders_in(driver_folder))
+    except OSError as error:
+        _log.error("The volumes of a driver can't be listed; what was left unfinished stays", error=error)
+        return
+    for folder in folders:
+        _remove_unless_recorded(folder, folder / "globalmount", folder)
 
 
 def _remove_unless_recorded(record_folder: Path, *folders: Path) -> None:
@@ -100,40 +136,13 @@ def _remove_unless_recorded(record_folder: Path, *folders: Path) -> None:
         _log.error("A folder without a volume's record can't be removed", error=error)
 
 
-def remove_pod_folder(layout: Layout, uid: str) -> bool:
-    """True when it is gone. Removes the folder of a pod that is no more, bottom up, if every folder is empty and nothing is mounted below.
-
-    Blocks. Raises OSError and BadRecord for a folder that has something in it: nothing is ever removed with what it holds.
-    """
-    folder, own = layout.pod(uid), (layout.pod_volumes(uid), layout.pod_devices(uid))
-    if read_mount_table().below(str(folder)):
-        return False
-    for path in (folder, own[0].parent, own[0], own[1].parent, own[1]):
-        if path.is_symlink():
-            raise OSError(errno.ELOOP, "a link in the place of a folder: look where it leads, and remove it by hand", str(path))
-    for volume_folder in _folders(own[0]):
-        if records.read(volume_folder) is None:
-            records.remove(volume_folder)  # one that was not finished
-    for path in sorted((*_tree(own[0]), *_tree(own[1])), key=lambda path: len(path.parts), reverse=True):
-        os.rmdir(path)
-    for path in (own[0].parent, own[1].parent, folder):
-        if path.is_dir() and not any(path.iterdir()):
-            os.rmdir(path)
-    return not folder.exists()
-
-
-def _tree(folder: Path) -> Iterator[Path]:
-    if folder.is_dir() and not folder.is_symlink():
-        yield folder
-        for path in folder.iterdir():
-            yield from _tree(path)
-
-
-def _folders(folder: Path) -> Iterator[Path]:
+def folders_in(folder: Path) -> Iterator[Path]:
     """Its folders, by name; links are passed over."""
     if not folder.is_dir():
         return
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+    with os.scandir(folder) as listed:
+        entries = sorted(listed, key=lambda entry: entry.name)
+    for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             yield Path(entry.path)
 
@@ -167,7 +176,7 @@ def _published(states: dict[str, VolumeState], layout: Layout, uid: str, record:
     state = states.setdefault(unique, VolumeState(volume))
     state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
     if not is_inline and _has_record(layout.staging(driver, handle).parent):
-        state.device, state.device_was_found = Stand.UNCERTAIN, True
+        state.device, state.device_was_found, state.may_be_staged = Stand.UNCERTAIN, True, True
     state.label = record.get(records.LABEL, state.label)
 
 
@@ -176,11 +185,21 @@ def _mapped(states: dict[str, VolumeState], layout: Layout, record: dict[str, st
     driver, handle, spec_name = record["driverName"], record["volumeHandle"], record.get("specVolID", "")
     unique = unique_name(driver, handle)
     state = VolumeState(Volume(unique, driver, handle, spec_name, is_block=True, is_known=False), Stand.UNCERTAIN, device_was_found=True)
+    state.may_be_staged = not _is_absent(layout.block_staging(spec_name))
     states[unique] = state
-    linked = {folder.name for folder in _folders(layout.pods) if layout.block_link(folder.name, spec_name).is_symlink()}
+    linked = {folder.name for folder in folders_in(layout.pods) if layout.block_link(folder.name, spec_name).is_symlink()}
     published = layout.block_publish(spec_name, "pod").parent
     for uid in sorted(linked | _names(published) | _names(layout.block_map(spec_name))):
         state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
+
+
+def _is_absent(path: Path) -> bool:
+    """False also where that can't be found out."""
+    try:
+        path.lstat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
 
 
 def _names(folder: Path) -> set[str]:
@@ -191,5 +210,5 @@ def _staged(states: dict[str, VolumeState], record: dict[str, str]) -> None:
     driver, handle = record["driverName"], record["volumeHandle"]
     unique = unique_name(driver, handle)
     state = states.setdefault(unique, VolumeState(Volume(unique, driver, handle, "", is_known=False)))
-    state.device, state.device_was_found = Stand.UNCERTAIN, True
+    state.device, state.device_was_found, state.may_be_staged = Stand.UNCERTAIN, True, True
     state.label = record.get(records.LABEL, state.label)

@@ -24,7 +24,9 @@ from mooring.node.metrics import NodeMetrics
 from mooring.node.records import BadRecord
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState
-from mooring.node.volumes.found import remove_pod_folder
+from mooring.node.volumes.files import LeftOver
+from mooring.node.volumes.found import Found, find_in_pod
+from mooring.node.volumes.pod_folders import pod_folders, remove_pod_folder
 from mooring.node.volumes.selinux import Labels
 from mooring.node.volumes.view import Resolver, is_leaving
 
@@ -36,11 +38,15 @@ AGAIN_S: Final = 75.0
 """Between two looks at a running pod whose volumes may have grown, or are to be published again; the kubelet takes 60 to 90 s."""
 FOLDER_BACK_OFF: Final = BackOff(5.0, 600.0)
 
+_FOLDER_STAYS: Final = "The folder of a pod that is gone can't be removed, and is tried again; look what is in it"
 _CONDITIONS: Final = tuple({"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready"))
 
 
 class NodePods:
-    """wake: called with the name of a volume that is to be looked at. may_grow: whether a driver grows volumes on the node, by its name."""
+    """wake: called with the name of a volume that is to be looked at. may_grow: whether a driver grows volumes on the node, by its name.
+
+    adopt: called with volumes that are found in the folder of a pod that is gone.
+    """
 
     def __init__(
         self,
@@ -50,11 +56,12 @@ class NodePods:
         labels: Labels,
         wake: Callable[[str], None],
         may_grow: Callable[[str], bool],
+        adopt: Callable[[Found], None],
     ) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         self._metrics = runtime.metrics.once(NodeMetrics)
         self._actual, self._desired, self._layout, self._wake = actual, actual.desired, layout, wake
-        self._may_grow = may_grow
+        self._may_grow, self._adopt = may_grow, adopt
         self._resolver = Resolver(runtime.cluster, labels)
         self._looked_at: dict[str, tuple[str, float]] = {}  # by uid: the resource version that was resolved, and when
         self._deleted: set[str] = set()  # uids, until the cache shows that they are gone
@@ -88,7 +95,7 @@ class NodePods:
         """Removes the folders of pods that are no more, as far as nothing is in them. The pods are known."""
         orphans = [
             uid
-            for uid in await asyncio.to_thread(_folders, self._layout)
+            for uid in await asyncio.to_thread(pod_folders, self._layout)
             if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid))
         ]
         left = [uid for uid in orphans if not await self._remove_folder(uid)]
@@ -205,24 +212,26 @@ class NodePods:
         return Result(why.PodGone(), done="The pod's volumes are taken away, the pod is removed")
 
     async def _remove_folder(self, uid: str) -> bool:
-        """True when it is gone."""
+        """True when it is gone; else it is tried again."""
         try:
-            return await asyncio.to_thread(remove_pod_folder, self._layout, uid)
-        except (OSError, BadRecord) as error:
-            _log.error("The folder of a pod that is gone can't be removed; look what is in it", error=error, pod_uid=uid)
+            await asyncio.to_thread(remove_pod_folder, self._layout, uid)
+        except (OSError, BadRecord, LeftOver) as error:
+            _log.error(_FOLDER_STAYS, error=error, pod_uid=uid)
             self.folders.add_after(uid, FOLDER_BACK_OFF.base_s)
             return False
+        return True
 
     async def _clean_up(self, uid: str) -> Result:
-        """Tries once more to remove the folder of a pod that is gone. Raises Retry."""
+        """Tries once more to remove the folder of a pod that is gone. What records tell of by now is taken back. Raises Retry."""
         pod = self._actual.pod(uid)
-        if (pod is None or is_leaving(pod)) and not any(self._actual.states_of_pod(uid)):
-            try:
-                await asyncio.to_thread(remove_pod_folder, self._layout, uid)
-            except (OSError, BadRecord) as error:
-                raise Retry(f"the folder of a pod that is gone can't be removed; look what is in it: {error}") from None
+        if (pod is not None and not is_leaving(pod)) or any(self._actual.states_of_pod(uid)):
+            return Result(why.PodRuns())
+        try:
+            found = await asyncio.to_thread(find_in_pod, self._layout, uid)
+            if found.states:
+                self._adopt(found)
+                return Result(why.PodLeaves())
+            await asyncio.to_thread(remove_pod_folder, self._layout, uid)
+        except (OSError, BadRecord, LeftOver) as error:
+            raise Retry(f"{_FOLDER_STAYS}: {error}") from None
         return Result(why.PodGone())
-
-
-def _folders(layout: Layout) -> list[str]:
-    return sorted(entry.name for entry in layout.pods.iterdir()) if layout.pods.is_dir() else []

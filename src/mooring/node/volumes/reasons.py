@@ -40,6 +40,16 @@ class LabelledOtherwise:
     volume: str
 
 
+@reason(
+    "PersistentVolume {name} names the volume {handle}, which is on this node already, by PersistentVolume {holder}; "
+    "give each PersistentVolume a volumeHandle of its own"
+)
+class NamedTwice:
+    handle: str
+    name: str
+    holder: str
+
+
 @reason("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
 class TakenByAnotherPod:
     pass

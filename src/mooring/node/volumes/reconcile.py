@@ -33,6 +33,8 @@ class FileSystemSteps(StepTools):
     def __init__(self, around: Surroundings, files: VolumeFiles | None = None) -> None:
         super().__init__(around)
         self._files = files or VolumeFiles()
+        self._walking: set[asyncio.Task[None]] = set()
+        self._is_ending = False
 
     # -- giving
 
@@ -51,6 +53,7 @@ class FileSystemSteps(StepTools):
         before = state.device
         record = records.staging_record(volume.driver, volume.handle, use.label)
         state.device, state.label = Stand.UNCERTAIN, use.label  # a folder without a record is left to be removed, too
+        state.may_be_staged = True
         await self._on_disk(volume, step, self._files.begin, staging.parent, record, staging.name)
         request = requests.stage(volume.labelled(use.label), staging, able, use.fs_group, state.context or {}, secrets)
         try:
@@ -63,9 +66,9 @@ class FileSystemSteps(StepTools):
             raise self._failed(step, str(error), uncertain=not error.final) from None
         state.device = Stand.DONE
 
-    async def publish(self, state: VolumeState, use: PodUse) -> None:
-        """The volume is in the pod's folder afterwards."""
-        volume, step = state.volume, "SetUp"
+    async def publish(self, state: VolumeState, volume: Volume, use: PodUse) -> None:
+        """The volume is in the pod's folder afterwards. volume: as the pod's own PersistentVolume has it."""
+        step = "SetUp"
         driver, able = await self._able(volume, step)
         staging = self._layout.staging(volume.driver, volume.handle) if requests.STAGES in able and not volume.is_inline else None
         policy = self._policy(volume, step)
@@ -93,7 +96,7 @@ class FileSystemSteps(StepTools):
             raise self._failed(step, str(error), uncertain=not error.final) from None
         if sets_group(volume, use, policy, able):
             await self._set_group(volume, use, target, step)
-        publication.stand, publication.is_outdated, publication.was_found = Stand.DONE, False, False
+        self._published(state, use, before)
 
     # -- taking away
 
@@ -115,14 +118,14 @@ class FileSystemSteps(StepTools):
     async def unstage(self, state: VolumeState) -> None:
         """The device has left this node afterwards. A record that is missing means that it has left already."""
         volume, step = state.volume, "UnmountDevice"
-        driver, able = await self._able(volume, step)
         staging = self._layout.staging(volume.driver, volume.handle)
         record = await self._on_disk(volume, step, records.read, staging.parent)
-        foreign = await self._on_disk(volume, step, self._files.foreign_references, staging, self._layout.root)
         if record is None:
             await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
-            state.device = Stand.ABSENT
+            state.device, state.may_be_staged = Stand.ABSENT, False
             return
+        driver, able = await self._able(volume, step)
+        foreign = await self._on_disk(volume, step, self._files.foreign_references, staging, self._layout.root)
         if foreign:
             text = f"the device mount path {str(staging)!r} is still mounted by other references {list(foreign)}"
             raise self._failed(step, text)
@@ -134,7 +137,7 @@ class FileSystemSteps(StepTools):
             except DriverError as error:
                 raise self._failed(step, str(error), uncertain=True) from None
         await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
-        state.device = Stand.ABSENT
+        state.device, state.may_be_staged = Stand.ABSENT, False
 
     # -- what publishing is made of
 
@@ -147,17 +150,32 @@ class FileSystemSteps(StepTools):
             raise self._failed(step, f'volume mode "{mode}" not supported by driver {volume.driver} (only supports {", ".join(modes)})')
         return (found.spec.fs_group_policy if found is not None else None) or POLICY_DEFAULT
 
+    def stop_walks(self) -> None:
+        """The agent ends: walks that are under way are left, and are made anew by the next agent."""
+        self._is_ending = True
+        for walking in self._walking:
+            walking.cancel()
+
     async def _set_group(self, volume: Volume, use: PodUse, target: Path, step: str) -> None:
+        """On threads of their own, for a walk can take longer than anything else may wait for a thread."""
         assert use.fs_group is not None
-        walk = Walk(target, use.fs_group, use.fs_group_policy)
+        walk, failure = Walk(target, use.fs_group, use.fs_group_policy), ""
+        work = self._around.threads.run(f"{volume.driver}/fs-group", walk.run, limit_s=None, about=volume.unique)
         try:
             async with asyncio.TaskGroup() as group:
-                minding = group.create_task(self._mind(walk, use), name=f"node/fs-group/{use.uid}")
-                await self._around.threads.run(volume.driver, walk.run, limit_s=None)
-                minding.cancel()
+                walking = group.create_task(work, name=f"node/fs-group/{use.uid}")
+                minding = group.create_task(self._mind(walk, use), name=f"node/fs-group/{use.uid}/minding")
+                walking.add_done_callback(lambda _: minding.cancel())
+                self._walking.add(walking)
+                if self._is_ending:
+                    walking.cancel()
         except* OSError as errors:
-            text = f"applyFSGroup failed for vol {volume.handle}: {errors.exceptions[0]}"
-            raise self._failed(step, text, uncertain=True) from None
+            failure = f"applyFSGroup failed for vol {volume.handle}: {errors.exceptions[0]}"
+        finally:
+            walk.stop()
+            self._walking.discard(walking)
+        if failure or walking.cancelled():
+            raise self._failed(step, failure or "applyFSGroup was not finished: the agent ends", uncertain=True)
 
     async def _mind(self, walk: Walk, use: PodUse) -> None:
         """Tells the pod's users of a walk that takes long, after SLOW_S and then every minute."""

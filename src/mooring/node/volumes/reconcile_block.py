@@ -11,6 +11,7 @@ from mooring.node.volumes.block_files import BlockFiles
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.step_tools import StepTools, Surroundings
+from mooring.node.volumes.volume import Volume
 
 
 class BlockSteps(StepTools):
@@ -28,7 +29,7 @@ class BlockSteps(StepTools):
         driver, able = await self._able(volume, step)
         stages = requests.STAGES in able
         secrets = await self._secret(volume.stage_secret, step) if stages else {}
-        state.device = Stand.UNCERTAIN
+        state.device, state.may_be_staged = Stand.UNCERTAIN, state.may_be_staged or stages
         await self._on_disk(volume, step, lambda: self._files.begin(volume.spec_name, self._publish_record(volume, ""), stages=stages))
         if stages:
             staging = self._layout.block_staging(volume.spec_name)
@@ -43,9 +44,9 @@ class BlockSteps(StepTools):
                 raise self._failed(step, str(error), uncertain=not error.final) from None
         state.device = Stand.DONE
 
-    async def publish(self, state: VolumeState, use: PodUse) -> None:
-        """The pod's device file, and the link to it, are there afterwards."""
-        volume, step = state.volume, "MapPodDevice"
+    async def publish(self, state: VolumeState, volume: Volume, use: PodUse) -> None:
+        """The pod's device file, and the link to it, are there afterwards. volume: as the pod's own PersistentVolume has it."""
+        step = "MapPodDevice"
         driver, able = await self._able(volume, step)
         injected = await self._injection(volume, use, step)
         secrets = await self._secret(volume.publish_secret, step)
@@ -66,7 +67,7 @@ class BlockSteps(StepTools):
                 publication.stand = Stand.ABSENT
             raise self._failed(step, str(error), uncertain=not error.final) from None
         await self._on_disk(volume, step, self._files.map, volume.spec_name, use.uid)
-        publication.stand, publication.is_outdated, publication.was_found = Stand.DONE, False, False
+        self._published(state, use, before)
         if before is not Stand.DONE:
             self._tell_mapped(state, use)
 
@@ -89,20 +90,25 @@ class BlockSteps(StepTools):
     async def unstage(self, state: VolumeState) -> None:
         """The device has left this node afterwards."""
         volume, step = state.volume, "UnmapDevice"
-        driver, able = await self._able(volume, step)
         if pods := await self._on_disk(volume, step, self._files.in_use_by, volume.spec_name):
             mapped = self._layout.block_map(volume.spec_name)
             raise self._failed(step, f"the device {mapped} is still referenced from other Pods {list(pods)}")
         state.device = Stand.UNCERTAIN
-        if requests.STAGES in able:
-            try:
-                staging = str(self._layout.block_staging(volume.spec_name))
-                request = csi.NodeUnstageVolumeRequest(volume_id=volume.handle, staging_target_path=staging)
-                await driver.rpc.node_unstage_volume(request, Call(CALL_S))
-            except DriverError as error:
-                raise self._failed(step, str(error), uncertain=True) from None
+        if state.may_be_staged:
+            await self._unstage(volume, step)
         await self._on_disk(volume, step, self._files.end, volume.spec_name)
-        state.device = Stand.ABSENT
+        state.device, state.may_be_staged = Stand.ABSENT, False
+
+    async def _unstage(self, volume: Volume, step: str) -> None:
+        driver, able = await self._able(volume, step)
+        if requests.STAGES not in able:
+            return
+        try:
+            staging = str(self._layout.block_staging(volume.spec_name))
+            request = csi.NodeUnstageVolumeRequest(volume_id=volume.handle, staging_target_path=staging)
+            await driver.rpc.node_unstage_volume(request, Call(CALL_S))
+        except DriverError as error:
+            raise self._failed(step, str(error), uncertain=True) from None
 
     def _tell_mapped(self, state: VolumeState, use: PodUse) -> None:
         spec_name = state.volume.spec_name

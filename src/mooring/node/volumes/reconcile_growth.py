@@ -40,29 +40,33 @@ class GrowthSteps(StepTools):
             return
         secrets = await self._secret(volume.expand_secret, STEP)
         version = growth.claim_version
-        if not growth.in_progress and not growth.is_old:
+        if not (growth.in_progress or growth.is_old or growth.is_written):
             version = (await self._write(growth, expansion.begun_patch(growth))).metadata.resource_version
+        name = state.publications[use.uid].spec_name
         if volume.is_block:
-            path, staging = self._layout.block_publish(volume.spec_name, use.uid), self._layout.block_staging(volume.spec_name)
+            path, staging = self._layout.block_publish(name, use.uid), self._layout.block_staging(name)
         else:
-            path, staging = self._layout.target(use.uid, volume.spec_name), self._layout.staging(volume.driver, volume.handle)
+            path, staging = self._layout.target(use.uid, name), self._layout.staging(volume.driver, volume.handle)
         try:
             request = requests.expand(volume, path, staging, able, growth.size_bytes, secrets)
             await driver.rpc.node_expand_volume(request, Call(CALL_S))
         except DriverError as error:
             await self._refused(state, growth, error)
             return
-        await self._write(growth, expansion.done_patch(growth, version))
-        state.grown, state.growth_failure = growth.claim_version, None
+        if not growth.is_written:
+            await self._write(growth, expansion.done_patch(growth, version))
+        state.size_bytes, state.grown = growth.size_bytes, growth.claim_version
+        state.growth_failure, state.growth_was_refused = None, False
         text = f'MountVolume.NodeExpandVolume succeeded for volume "{volume.spec_name}" {self._around.node_name}'
         self._around.tell(use, "Normal", "FileSystemResizeSuccessful", text)
         self._around.tell_claim(growth, "Normal", "FileSystemResizeSuccessful", text)
 
     async def _refused(self, state: VolumeState, growth: Growth, error: DriverError) -> None:
         if error.final:
-            now = rfc3339(self._around.clock.wall_s())
-            has_failed_before = state.growth_failure is not None
-            await self._write(growth, expansion.failed_patch(growth, error, has_failed_before=has_failed_before, now=now))
+            has_failed_before, state.growth_was_refused = state.growth_was_refused, True
+            if not growth.is_written:  # its claim tells of a size that another node has; this node's trouble is its pods' alone
+                now = rfc3339(self._around.clock.wall_s())
+                await self._write(growth, expansion.failed_patch(growth, error, has_failed_before=has_failed_before, now=now))
             if error.code == Code.FAILED_PRECONDITION:
                 state.may_not_grow = True
                 return

@@ -28,12 +28,17 @@ class Failure:
 
 @dataclasses.dataclass(slots=True)
 class Publication:
-    """The volume in one pod. spec_name: in whose folder. was_found: at a restart, and not published anew since."""
+    """The volume in one pod.
+
+    spec_name: in whose folder. was_found: at a restart, and not published anew since. is_held: it is there, and the pod does not start
+    before the volume has its size.
+    """
 
     spec_name: str
     stand: Stand
     was_found: bool = False
     is_outdated: bool = False
+    is_held: bool = False
     failure: Failure | None = None
 
 
@@ -41,21 +46,26 @@ class Publication:
 class VolumeState:
     """One volume.
 
-    label: the SELinux label that it is mounted with, "" for none. attachable: it needs an attachment.
-    context: what the attacher noted for this node. grown: the version of the claim whose growth is
-    done with. may_not_grow: the driver says that it is in use; not asked again until the volume has left the node.
+    may_be_staged: the driver was asked to stage it, or is about to be; false for one that does not stage. label: the SELinux label that
+    it is mounted with, "" for none. attachable: it needs an attachment.
+    context: what the attacher noted for this node. size_bytes: that it has on this node, 0 while that is not known. grown: the version
+    of the claim whose growth is done with. growth_was_refused: for good, at the last try or before. may_not_grow: the driver says that
+    it is in use; not asked again until the volume has left the node.
     unattached_since: monotonic seconds, while pods wait for its attachment. at_work: whom a step is being
     carried out for: a pod's uid, "" for all of them, None while there is none.
     """
 
     volume: Volume
     device: Stand = Stand.ABSENT
+    may_be_staged: bool = False
     label: str = ""
     device_was_found: bool = False
     attachable: bool = False
     context: Mapping[str, str] | None = None
     device_failure: Failure | None = None
     growth_failure: Failure | None = None
+    growth_was_refused: bool = False
+    size_bytes: int = 0
     grown: str = ""
     may_not_grow: bool = False
     unattached_since: float | None = None
@@ -67,7 +77,15 @@ class VolumeState:
         """True when nothing of the volume is on this node, or about to be."""
         return self.at_work is None and self.device is Stand.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
 
+    @property
+    def is_to_grow(self) -> bool:
+        """True while the driver is to be asked, on this node, for the size that the claim is to have."""
+        growth = self.volume.growth
+        if growth is None or self.may_not_grow or self.grown == growth.claim_version:
+            return False
+        return not growth.is_written or self.size_bytes < growth.size_bytes
+
     def has(self, pod_uid: str) -> bool:
-        """True when the volume is published to the pod."""
+        """True when the volume is published to the pod, and nothing more is to be done with it before the pod starts."""
         one = self.publications.get(pod_uid)
-        return one is not None and one.stand is Stand.DONE
+        return one is not None and one.stand is Stand.DONE and not one.is_held

@@ -24,7 +24,7 @@ from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.injected import Injected, Injector
 from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Failure
+from mooring.node.volumes.state import Failure, Stand, VolumeState
 from mooring.node.volumes.threads import WAIT_S, Threads
 from mooring.node.volumes.volume import Volume
 
@@ -109,6 +109,13 @@ class StepTools:
             return await self._around.injector.of(volume, use)
         except ApiError as error:
             raise self._failed(step, f"failed to get service account token attributes: {error}") from None
+
+    def _published(self, state: VolumeState, use: PodUse, before: Stand) -> None:
+        """The volume is in the pod. A pod that has just got it does not start before it has its size, unless it only reads."""
+        publication, growth = state.publications[use.uid], state.volume.growth
+        publication.stand, publication.is_outdated, publication.was_found = Stand.DONE, False, False
+        if before is not Stand.DONE:
+            publication.is_held = state.is_to_grow and growth is not None and not growth.is_written and not use.read_only
 
     def _publish_record(self, volume: Volume, mode: str, label: str = "") -> dict[str, str]:
         """mode: the volume's lifecycle mode, "" for a raw device. label: its SELinux label."""

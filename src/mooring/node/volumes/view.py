@@ -11,7 +11,8 @@ from mooring.api.pods import Volume as PodVolume
 from mooring.base.errors import MooringError
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, NotFound
-from mooring.node.volumes.expansion import decide_growth
+from mooring.node.volumes import reasons as why
+from mooring.node.volumes.expansion import decide_growth, size_bytes_of
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.selinux import LabelConflict, Labels
 from mooring.node.volumes.volume import Volume, of_inline_source, of_persistent_volume
@@ -57,6 +58,7 @@ class Resolver:
             try:
                 volume, use = await self._resolved(pod, pod_volume)
                 _check_mode(volume, pod_volume.name, is_mounted=is_mounted, is_device=is_device)
+                _check_other(volume, wanted.get(volume.unique))
             except (Unusable, LabelConflict) as error:
                 problems.append(str(error))
             except ApiError as error:
@@ -76,7 +78,7 @@ class Resolver:
             raise Unusable(f'PersistentVolume "{pv.metadata.name}" is no CSI volume; this agent mounts no others')
         source_claim = pod_volume.persistent_volume_claim
         read_only = source_claim is not None and source_claim.read_only
-        volume, name = of_persistent_volume(pv, decide_growth(claim, pv)), claim.metadata.name
+        volume, name = of_persistent_volume(pv, decide_growth(claim, pv), size_bytes_of(claim)), claim.metadata.name
         label = "" if volume.is_block else self._labels.of(pod, pod_volume.name, volume.driver, volume.access_modes)
         return volume, _use(pod, pod_volume.name, read_only=read_only, claim=name, label=label)
 
@@ -137,3 +139,9 @@ def _check_mode(volume: Volume, name: str, *, is_mounted: bool, is_device: bool)
         raise Unusable(f"volume {name} has volumeMode Block, but is specified in volumeMounts")
     if not volume.is_block and is_device:
         raise Unusable(f"volume {name} has volumeMode Filesystem, but is specified in volumeDevices")
+
+
+def _check_other(volume: Volume, other: tuple[Volume, PodUse] | None) -> None:
+    """other: of the same name, that the pod wants as well. Raises Unusable."""
+    if other is not None and other[0].spec_name != volume.spec_name:
+        raise Unusable(str(why.NamedTwice(volume.handle, volume.spec_name, other[0].spec_name)))

@@ -22,8 +22,8 @@ class Volume:
 
     unique: its name in volumesInUse, and the key of all work on it. handle: the driver's id. spec_name: the PersistentVolume's name, or
     the pod's for an inline volume. is_block: a raw device. is_inline: it lives and dies with one pod. is_known: False for what a record
-    alone tells of: enough to take it away, not to mount it. growth: what the node is to do for its size. affinity: the nodes that can reach
-    it, None for all.
+    alone tells of: enough to take it away, not to mount it. growth: what the node is to do for its size. size_bytes: of its claim, 0 for
+    none. affinity: the nodes that can reach it, None for all.
     """
 
     unique: str
@@ -41,6 +41,7 @@ class Volume:
     publish_secret: SecretReference | None = None
     expand_secret: SecretReference | None = None
     growth: Growth | None = None
+    size_bytes: int = 0
     affinity: NodeSelector | None = None
 
     @property
@@ -56,8 +57,8 @@ class Volume:
         return self.access_modes == (READ_WRITE_ONCE_POD,)
 
 
-def of_persistent_volume(pv: PersistentVolume, growth: Growth | None = None) -> Volume:
-    """pv: has a CSI source."""
+def of_persistent_volume(pv: PersistentVolume, growth: Growth | None = None, size_bytes: int = 0) -> Volume:
+    """pv: has a CSI source. size_bytes: of its claim."""
     source = pv.spec.csi
     assert source is not None
     return Volume(
@@ -74,6 +75,7 @@ def of_persistent_volume(pv: PersistentVolume, growth: Growth | None = None) -> 
         publish_secret=source.node_publish_secret_ref,
         expand_secret=source.node_expand_secret_ref,
         growth=growth,
+        size_bytes=size_bytes,
         affinity=pv.spec.node_affinity.required if pv.spec.node_affinity is not None else None,
     )
 
@@ -90,3 +92,8 @@ def of_inline_source(source: CSIVolumeSource, *, pod_uid: str, pod_namespace: st
         attributes=source.volume_attributes or {},
         publish_secret=SecretReference(name=secret.name, namespace=pod_namespace) if secret is not None else None,
     )
+
+
+def shares(one: Volume, other: Volume) -> bool:
+    """True when two PersistentVolumes of one handle can have it on a node at the same time; the folders of raw devices are of one alone."""
+    return one.spec_name == other.spec_name or not (one.is_block or other.is_block)

@@ -1,0 +1,50 @@
+"""What the users of pods are told of a volume's steps: events of the kubelet's reasons and texts, each once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.node.volumes.actual import ActualState
+from mooring.node.volumes.decide import Decision, Step
+from mooring.node.volumes.state import VolumeState
+from mooring.node.volumes.step_tools import StepFailed
+
+_HELD: Final = {
+    False: ("MountVolume.Setup failed while expanding volume", "FailedMount"),
+    True: ("MapVolume.MarkVolumeAsMounted failed while expanding volume", "FailedMapVolume"),
+}
+"""For pods that are held for the size of a volume, a device's or another's."""
+
+
+class Announcements:
+    def __init__(self, actual: ActualState) -> None:
+        self._actual = actual
+
+    def refused(self, state: VolumeState, decision: Decision) -> None:
+        """Pods that can't have the volume as things are."""
+        for uid, because in decision.refused.items():
+            self._announce(state, uid, f"MountVolume.{decision.refused_at} failed", str(because))
+
+    def failed(self, state: VolumeState, decision: Decision, error: StepFailed) -> None:
+        held = [uid for uid, one in state.publications.items() if one.is_held] if decision.step is Step.EXPAND else []
+        for uid in held or self._pods_of(state, decision):
+            step, reason = _HELD[state.volume.is_block] if held else (f"{_kind(state)}.{error.step} failed", error.reason)
+            self._announce(state, uid, step, str(error), reason)
+
+    def slow(self, state: VolumeState, decision: Decision, step: str, text: str) -> None:
+        for uid in self._pods_of(state, decision):
+            about = f'{_kind(state)}.{step} of volume "{state.volume.spec_name}" takes long: {text}'
+            self._actual.announce(uid, state.volume.unique, about, "FailedMapVolume" if state.volume.is_block else "FailedMount")
+
+    def _pods_of(self, state: VolumeState, decision: Decision) -> list[str]:
+        """The pods whose users are to hear of the step."""
+        return [decision.pod] if decision.pod else list(self._actual.desired.uses(state.volume.unique))
+
+    def _announce(self, state: VolumeState, uid: str, step: str, text: str, reason: str = "FailedMount") -> None:
+        about = f'{step} for volume "{state.volume.spec_name}" : {text}'
+        self._actual.announce(uid, state.volume.unique, about, reason)
+
+
+def _kind(state: VolumeState) -> str:
+    """What mounting is called in the events of such a volume."""
+    return "MapVolume" if state.volume.is_block else "MountVolume"
