@@ -138,7 +138,7 @@ def test_a_driver_that_dies_is_started_again_and_its_pods_go_on(tmp_path: Path) 
         eventually(lambda: "the driver ended with exit code 137: started again" in program.output_alive(), 20, "its end is told")
         eventually(lambda: "CSI driver is back, unchanged" in program.output_alive(), 20, "it is back")
         kubectl("delete", "pod", "pod", "--timeout=30s")
-        assert [] == mounts_seen_by(program.pid, config.parent)
+        eventually(lambda: [] == mounts_seen_by(program.pid, config.parent), 20, "the volume is unstaged after the pod")
 
 
 def test_a_killed_dev_takes_its_drivers_along(tmp_path: Path) -> None:

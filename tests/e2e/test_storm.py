@@ -67,37 +67,27 @@ def test_two_provisioners_that_do_not_know_of_each_other_and_users_who_change_th
     run_virtual(main(), seed)
 
 
-def test_on_the_embedded_server(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(LIFE_S_MAX), storm_places.embedded(tmp_path, CLAIMS) as (storm, _):
-            await _blow(storm)
-
-    asyncio.run(main())
+async def test_on_the_embedded_server(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIFE_S_MAX), storm_places.embedded(tmp_path, CLAIMS) as (storm, _):
+        await _blow(storm)
 
 
-def test_the_embedded_server_is_killed_in_the_middle(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(LIFE_S_MAX), storm_places.embedded(tmp_path, 30) as (storm, server):
-            await storm.prepare()
-            storm.add_replica()
-            await storm.wish()
-            for share in (0.0, 0.5):
-                await storm.bound(share)
-                await server.restart()
-            await storm.bound(1.0)
-            await storm.judge_bound()
-            await storm.end()
+async def test_the_embedded_server_is_killed_in_the_middle(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIFE_S_MAX), storm_places.embedded(tmp_path, 30) as (storm, server):
+        await storm.prepare()
+        storm.add_replica()
+        await storm.wish()
+        for share in (0.0, 0.5):
+            await storm.bound(share)
             await server.restart()
-            await storm.over()
+        await storm.bound(1.0)
+        await storm.judge_bound()
+        await storm.end()
+        await server.restart()
+        await storm.over()
 
-    asyncio.run(main())
 
-
-def test_under_the_real_controllers(new_control_plane: Callable[..., ControlPlane]) -> None:
+async def test_under_the_real_controllers(new_control_plane: Callable[..., ControlPlane]) -> None:
     """They bind and schedule, csi-provisioner provisions."""
-
-    async def main() -> None:
-        async with asyncio.timeout(LIFE_S_MAX), storm_places.real(new_control_plane(), CLAIMS) as storm:
-            await _blow(storm)
-
-    asyncio.run(main())
+    async with asyncio.timeout(LIFE_S_MAX), storm_places.real(new_control_plane(), CLAIMS) as storm:
+        await _blow(storm)

@@ -49,6 +49,10 @@ class Cluster:
     def delete(self) -> None:
         self.store.delete(NAMESPACES, SPACE, self.now)
 
+    def deleted(self) -> None:
+        self.delete()
+        self.settle()
+
     @property
     def is_there(self) -> bool:
         return self.store.table(NAMESPACES).get(SPACE) is not None
@@ -81,8 +85,7 @@ def test_what_finalizers_hold_is_told_and_waited_for(cluster: Cluster) -> None:
     cluster.secret("one", HOLD)
     cluster.secret("two", HOLD, OTHER)
     create(cluster.store, LEASES, {**a_lease("lease"), "metadata": {"name": "lease", "finalizers": [OTHER]}}, "space")
-    cluster.delete()
-    cluster.settle()
+    cluster.deleted()
     text = "Some resources are remaining: leases.coordination.k8s.io has 1 resource instances, secrets. has 2 resource instances"
     assert ("True", "SomeResourcesRemain", text) == cluster.conditions()["NamespaceContentRemaining"]
     text = "Some content in the namespace has finalizers remaining: example.com/hold in 2 resource instances, "
@@ -105,8 +108,7 @@ def test_what_finalizers_hold_is_told_and_waited_for(cluster: Cluster) -> None:
 
 def test_nothing_is_done_while_nothing_changes(cluster: Cluster) -> None:
     cluster.secret("one", HOLD)
-    cluster.delete()
-    cluster.settle()
+    cluster.deleted()
     cluster.now += ROUND_S
     cluster.settle()
     version = cluster.store.version
@@ -132,8 +134,7 @@ def test_a_release_during_a_round_is_not_missed(cluster: Cluster) -> None:
 def test_a_namespaces_own_finalizers_hold_it_when_it_is_empty(cluster: Cluster) -> None:
     patch(cluster.store, NAMESPACES, SPACE, {"metadata": {"finalizers": [HOLD]}})
     cluster.secret("one")
-    cluster.delete()
-    cluster.settle()
+    cluster.deleted()
     space = cluster.store.get(NAMESPACES, SPACE).whole()
     assert {} == space["spec"]
     assert ("False", "ContentRemoved", "All content successfully removed") == cluster.conditions()["NamespaceContentRemaining"]
@@ -143,8 +144,7 @@ def test_a_namespaces_own_finalizers_hold_it_when_it_is_empty(cluster: Cluster) 
 
 def test_who_finalizes_by_hand_is_obeyed(cluster: Cluster) -> None:
     cluster.secret("one", HOLD)
-    cluster.delete()
-    cluster.settle()
+    cluster.deleted()
     body = decoded(NAMESPACES, {"metadata": {"name": "space"}})
     assert cluster.store.update(NAMESPACES, SPACE, body, NOW, subresource="finalize").gone
     cluster.settle()
@@ -154,16 +154,14 @@ def test_who_finalizes_by_hand_is_obeyed(cluster: Cluster) -> None:
 
 def test_a_propagation_policy_inside_does_not_hold_the_namespace(cluster: Cluster) -> None:
     cluster.secret("one", "foregroundDeletion")
-    cluster.delete()
-    cluster.settle()
+    cluster.deleted()
     assert not cluster.is_there
 
 
 def test_what_waits_for_its_dependents_already_does_not_hold_it_either(cluster: Cluster) -> None:
     cluster.secret("one")
     cluster.store.delete(SECRETS, Key("space", "one"), NOW, DeleteOptions(propagation="Foreground"))
-    cluster.delete()
-    cluster.settle()
+    cluster.deleted()
     assert not cluster.is_there
 
 
@@ -171,8 +169,7 @@ def test_pods_go_before_everything_else(cluster: Cluster) -> None:
     cluster.secret("one")
     pod = {"metadata": {"name": "pod"}, "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]}}
     create(cluster.store, PODS, pod, "space")
-    cluster.delete()
-    cluster.settle()
+    cluster.deleted()
     text = "Some resources are remaining: pods. has 1 resource instances"
     assert ("True", "SomeResourcesRemain", text) == cluster.conditions()["NamespaceContentRemaining"]
     assert cluster.store.get(PODS, Key("space", "pod")).whole()["metadata"]["deletionTimestamp"], "it has its grace"
@@ -185,8 +182,7 @@ def test_pods_go_before_everything_else(cluster: Cluster) -> None:
 def test_a_change_during_a_round_is_told_after_the_next(cluster: Cluster) -> None:
     cluster.secret("a", HOLD, OTHER)
     cluster.secret("b", HOLD)
-    cluster.delete()
-    cluster.settle()
+    cluster.deleted()
     cluster.now += ROUND_S
     cluster.settle()
     cluster.release("b", HOLD)  # (nothing new: no round)
@@ -204,8 +200,7 @@ def test_a_change_during_a_round_is_told_after_the_next(cluster: Cluster) -> Non
 def test_a_condition_that_stays_as_it_is_keeps_its_time(cluster: Cluster) -> None:
     cluster.secret("a", HOLD)
     cluster.secret("b", HOLD)
-    cluster.delete()
-    cluster.settle()
+    cluster.deleted()
     first = cluster.store.get(NAMESPACES, SPACE).whole()["status"]["conditions"]
     cluster.now += 60
     cluster.settle()

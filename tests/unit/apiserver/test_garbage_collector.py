@@ -47,6 +47,14 @@ class Cluster:
     def release(self, obj: Json) -> None:
         patch(self.store, SECRETS, key_of(obj), {"metadata": {"finalizers": None}})
 
+    def deleted(self, obj: Json, propagation: str = "", resource: Resource = SECRETS) -> None:
+        self.delete(obj, propagation, resource)
+        self.settle()
+
+    def released(self, obj: Json) -> None:
+        self.release(obj)
+        self.settle()
+
     def names(self, resource: Resource = SECRETS) -> list[str]:
         return [stored.key.name for stored in self.store.table(resource).items()]
 
@@ -77,8 +85,7 @@ def test_dependents_go_with_their_owner_and_theirs_with_them(cluster: Cluster) -
     child = cluster.secret("child", ref(owner))
     cluster.secret("grandchild", ref(child))
     cluster.settle()
-    cluster.delete(owner)
-    cluster.settle()
+    cluster.deleted(owner)
     assert [] == cluster.names()
 
 
@@ -104,22 +111,18 @@ def test_of_several_owners_the_living_are_kept(cluster: Cluster) -> None:
     child = cluster.secret("child", ref(one), NEVER, ref(two))
     cluster.settle()
     assert [ref(one), ref(two)] == cluster.meta(child)["ownerReferences"]
-    cluster.delete(one)
-    cluster.settle()
+    cluster.deleted(one)
     assert [ref(two)] == cluster.meta(child)["ownerReferences"]
-    cluster.delete(two)
-    cluster.settle()
+    cluster.deleted(two)
     assert [] == cluster.names()
 
 
 def test_an_owner_counts_until_it_is_gone(cluster: Cluster) -> None:
     owner = cluster.secret("owner", finalizers=[HOLD])
     child = cluster.secret("child", ref(owner))
-    cluster.delete(owner)
-    cluster.settle()
+    cluster.deleted(owner)
     assert "deletionTimestamp" not in cluster.meta(child)
-    cluster.release(owner)
-    cluster.settle()
+    cluster.released(owner)
     assert [] == cluster.names()
 
 
@@ -143,8 +146,7 @@ def test_nodes_take_their_csi_nodes_along(cluster: Cluster) -> None:
     body["metadata"]["ownerReferences"] = [ref(node)]
     create(cluster.store, CSI_NODES, body)
     cluster.settle()
-    cluster.delete(node, resource=NODES)
-    cluster.settle()
+    cluster.deleted(node, resource=NODES)
     assert [] == cluster.names(CSI_NODES)
 
 
@@ -212,21 +214,18 @@ def test_an_owner_waits_for_what_blocks_it(cluster: Cluster) -> None:
     owner = cluster.secret("owner")
     blocking = cluster.secret("blocking", ref(owner, blocking=True), finalizers=[HOLD])
     other = cluster.secret("other", ref(owner), finalizers=[HOLD])
-    cluster.delete(owner, "Foreground")
-    cluster.settle()
+    cluster.deleted(owner, "Foreground")
     assert ["foregroundDeletion"] == cluster.meta(owner)["finalizers"]
     assert cluster.meta(blocking)["deletionTimestamp"]
     assert cluster.meta(other)["deletionTimestamp"]
-    cluster.release(blocking)
-    cluster.settle()
+    cluster.released(blocking)
     assert ["other"] == cluster.names(), "it does not block"
 
 
 def test_a_dependent_that_stops_blocking_lets_its_owner_go(cluster: Cluster) -> None:
     owner = cluster.secret("owner")
     child = cluster.secret("child", ref(owner, blocking=True), finalizers=[HOLD])
-    cluster.delete(owner, "Foreground")
-    cluster.settle()
+    cluster.deleted(owner, "Foreground")
     patch(cluster.store, SECRETS, key_of(child), {"metadata": {"ownerReferences": None}})
     cluster.settle()
     assert ["child"] == cluster.names()
@@ -236,11 +235,9 @@ def test_a_chain_goes_from_its_end(cluster: Cluster) -> None:
     owner = cluster.secret("owner")
     middle = cluster.secret("middle", ref(owner, blocking=True))
     last = cluster.secret("last", ref(middle, blocking=True), finalizers=[HOLD])
-    cluster.delete(owner, "Foreground")
-    cluster.settle()
+    cluster.deleted(owner, "Foreground")
     assert [["foregroundDeletion"], ["foregroundDeletion"]] == [cluster.meta(one)["finalizers"] for one in (owner, middle)]
-    cluster.release(last)
-    cluster.settle()
+    cluster.released(last)
     assert [] == cluster.names()
 
 
@@ -248,16 +245,14 @@ def test_those_who_wait_for_each_other_go(cluster: Cluster) -> None:
     one = cluster.secret("one")
     two = cluster.secret("two", ref(one, blocking=True))
     patch(cluster.store, SECRETS, key_of(one), {"metadata": {"ownerReferences": [ref(two, blocking=True)]}})
-    cluster.delete(one, "Foreground")
-    cluster.settle()
+    cluster.deleted(one, "Foreground")
     assert [] == cluster.names()
 
 
 def test_a_dependent_with_another_owner_forgets_the_one_that_waits(cluster: Cluster) -> None:
     one, two = cluster.secret("one"), cluster.secret("two")
     child = cluster.secret("child", ref(one, blocking=True), ref(two))
-    cluster.delete(one, "Foreground")
-    cluster.settle()
+    cluster.deleted(one, "Foreground")
     assert ["child", "two"] == cluster.names()
     assert [ref(two)] == cluster.meta(child)["ownerReferences"]
 
@@ -273,10 +268,8 @@ def test_a_dependent_born_while_its_owner_waits_goes_too(cluster: Cluster) -> No
 def test_a_second_deletion_may_choose_again(cluster: Cluster) -> None:
     owner = cluster.secret("owner")
     child = cluster.secret("child", ref(owner, blocking=True), finalizers=[HOLD])
-    cluster.delete(owner, "Foreground")
-    cluster.settle()
-    cluster.delete(owner, "Background")
-    cluster.settle()
+    cluster.deleted(owner, "Foreground")
+    cluster.deleted(owner, "Background")
     assert ["child"] == cluster.names()
     assert cluster.meta(child)["deletionTimestamp"]
 
@@ -300,8 +293,7 @@ def test_dependents_keep_their_own_policy(cluster: Cluster) -> None:
     owner = cluster.secret("owner")
     child = cluster.secret("child", ref(owner), finalizers=["orphan"])
     grandchild = cluster.secret("grandchild", ref(child))
-    cluster.delete(owner)
-    cluster.settle()
+    cluster.deleted(owner)
     assert ["grandchild"] == cluster.names()
     assert "ownerReferences" not in cluster.meta(grandchild)
 

@@ -32,6 +32,11 @@ def a_hub(limits: HistoryLimits = DEFAULT_LIMITS) -> tuple[ObjectStore, WatchHub
     return store, WatchHub(store, clock=LoopClock(), randomness=Random(1))
 
 
+@pytest.fixture
+def hub(store: ObjectStore) -> WatchHub:
+    return WatchHub(store, clock=LoopClock(), randomness=Random(1))
+
+
 def brief(items: list[WatchItem] | tuple[WatchItem, ...]) -> list[str]:
     return [item.type.value + ("" if item.stored is None else f" {item.stored.key.name}") for item in items]
 
@@ -40,8 +45,7 @@ async def everything(batches: Batches) -> list[WatchItem]:
     return [item async for batch in batches for item in batch]
 
 
-async def test_a_quiet_watch_gets_a_bookmark_every_quarter_minute_that_covers_other_kinds() -> None:
-    store, hub = a_hub()
+async def test_a_quiet_watch_gets_a_bookmark_every_quarter_minute_that_covers_other_kinds(store: ObjectStore, hub: WatchHub) -> None:
     options = WatchOptions(str(store.version), bookmarks=True, timeout_s=100)
     loop = asyncio.get_running_loop()
     times: list[float] = []
@@ -56,20 +60,17 @@ async def test_a_quiet_watch_gets_a_bookmark_every_quarter_minute_that_covers_ot
     assert 100 == times[-1], "the last one comes with the end"
 
 
-async def test_without_bookmarks_a_quiet_watch_says_nothing() -> None:
-    store, hub = a_hub()
+async def test_without_bookmarks_a_quiet_watch_says_nothing(store: ObjectStore, hub: WatchHub) -> None:
     assert [] == await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), WatchOptions(str(store.version), timeout_s=1000)))
     assert 1000 == asyncio.get_running_loop().time()
 
 
-async def test_a_watch_that_names_no_end_lasts_half_an_hour_to_an_hour() -> None:
-    store, hub = a_hub()
+async def test_a_watch_that_names_no_end_lasts_half_an_hour_to_an_hour(store: ObjectStore, hub: WatchHub) -> None:
     await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), WatchOptions(str(store.version))))
     assert 1800 <= asyncio.get_running_loop().time() <= 3600
 
 
-async def test_a_bookmark_never_runs_ahead_of_a_change() -> None:
-    store, hub = a_hub()
+async def test_a_bookmark_never_runs_ahead_of_a_change(store: ObjectStore, hub: WatchHub) -> None:
     create(store, VOLUME_ATTACHMENTS, a_va("a"))
     options = WatchOptions("5", bookmarks=True, timeout_s=40)
     seen: list[WatchItem] = []
@@ -84,8 +85,7 @@ async def test_a_bookmark_never_runs_ahead_of_a_change() -> None:
     assert len({item.version for item in seen if item.stored}) == sum(1 for item in seen if item.stored)
 
 
-async def test_initial_events_are_closed_by_a_bookmark_if_bookmarks_are_wanted() -> None:
-    store, hub = a_hub()
+async def test_initial_events_are_closed_by_a_bookmark_if_bookmarks_are_wanted(store: ObjectStore, hub: WatchHub) -> None:
     for name in "ba":
         create(store, VOLUME_ATTACHMENTS, a_va(name))
     listed = WatchOptions("", "NotOlderThan", True, True, 5)
@@ -96,8 +96,7 @@ async def test_initial_events_are_closed_by_a_bookmark_if_bookmarks_are_wanted()
     assert ["ADDED a", "ADDED b"] == brief(await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), plain)))
 
 
-async def test_a_change_made_while_initial_events_are_read_comes_after_them() -> None:
-    store, hub = a_hub()
+async def test_a_change_made_while_initial_events_are_read_comes_after_them(store: ObjectStore, hub: WatchHub) -> None:
     for number in range(600):
         create(store, VOLUME_ATTACHMENTS, a_va(f"va-{number:03}"))
     async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, Scope(), WatchOptions("", bookmarks=True))) as batches:
@@ -127,8 +126,7 @@ async def test_a_watcher_that_falls_behind_is_cut_off_and_holds_nobody_up() -> N
             await anext(slow)
 
 
-async def test_a_selection_is_told_of_entering_and_leaving() -> None:
-    store, hub = a_hub()
+async def test_a_selection_is_told_of_entering_and_leaving(store: ObjectStore, hub: WatchHub) -> None:
     scope = scope_of(VOLUME_ATTACHMENTS, None, "x=1", "")
     async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, scope, WatchOptions(str(store.version)))) as batches:
         create(store, VOLUME_ATTACHMENTS, a_va("in", labels={"x": "1"}))
@@ -139,8 +137,7 @@ async def test_a_selection_is_told_of_entering_and_leaving() -> None:
         assert ["ADDED in", "DELETED in", "ADDED out"] == brief(await anext(batches))
 
 
-async def test_a_version_ahead_of_the_server_is_waited_for_in_silence() -> None:
-    store, hub = a_hub()
+async def test_a_version_ahead_of_the_server_is_waited_for_in_silence(store: ObjectStore, hub: WatchHub) -> None:
     ahead = WatchOptions(str(store.version + 2), timeout_s=10)
     async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, Scope(), ahead)) as batches:
         for name in "abc":
@@ -156,8 +153,7 @@ async def test_a_forgotten_version_is_gone() -> None:
         await anext(hub.watch(VOLUME_ATTACHMENTS, Scope(), WatchOptions("5")))
 
 
-async def test_closing_ends_all_watches() -> None:
-    store, hub = a_hub()
+async def test_closing_ends_all_watches(store: ObjectStore, hub: WatchHub) -> None:
     async with asyncio.TaskGroup() as group:
         watches = [
             group.create_task(everything(hub.watch(kind, Scope(), WatchOptions(str(store.version)))), name=kind.kind)
@@ -169,8 +165,7 @@ async def test_closing_ends_all_watches() -> None:
     assert 1 == asyncio.get_running_loop().time()
 
 
-async def test_a_watch_that_is_given_up_leaves_nothing_behind() -> None:
-    store, hub = a_hub()
+async def test_a_watch_that_is_given_up_leaves_nothing_behind(store: ObjectStore, hub: WatchHub) -> None:
     for _ in range(3):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):

@@ -18,7 +18,7 @@ from mooring.controllers.binding.reasons import EventText
 from tests.support.binding import BinderWorld, Tenant
 from tests.support.builders import Json, a_bound_claim, a_claim
 from tests.support.cluster_world import EPOCH_S
-from tests.support.virtual_loop import in_virtual_time, run_virtual
+from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster
 
 CLAIM = ObjectReference(api_version="v1", kind="PersistentVolumeClaim", namespace="ns", name="claim", uid="u")
@@ -41,19 +41,16 @@ async def test_what_found_no_room_is_owed() -> None:
 CROWDS = {"claims-that-wait": lambda name: a_claim(name, sc=""), "claims-that-are-lost": lambda name: a_bound_claim(name, "none")}
 
 
+@in_virtual_time
 @pytest.mark.parametrize("body", CROWDS.values(), ids=CROWDS)
-def test_every_object_of_a_crowd_is_told_of(body: Callable[[str], Json], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_object_of_a_crowd_is_told_of(body: Callable[[str], Json], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of the claims that have lost their data, which is said only once."""
     monkeypatch.setattr(events, "WAITING_MAX", 5)
-
-    async def main() -> None:
-        ours = BinderWorld(parts=frozenset({options.BINDER}))
-        world = Tenant(ours.users)
-        for number in range(12):
-            await world.create(body(world(f"claim{number}")))
-        async with ours.binding():
-            await asyncio.sleep(60)
-        found = (await ours.users.list(EVENTS)).items
-        assert 12 == len({event.involved_object.uid for event in found})
-
-    run_virtual(main())
+    ours = BinderWorld(parts=frozenset({options.BINDER}))
+    world = Tenant(ours.users)
+    for number in range(12):
+        await world.create(body(world(f"claim{number}")))
+    async with ours.binding():
+        await asyncio.sleep(60)
+    found = (await ours.users.list(EVENTS)).items
+    assert 12 == len({event.involved_object.uid for event in found})

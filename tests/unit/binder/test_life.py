@@ -83,34 +83,27 @@ async def test_B17_a_restart_writes_nothing_more() -> None:
 
 @pytest.mark.parametrize("lost", range(5))
 @pytest.mark.parametrize("happened", [False, True])
-def test_B17_any_write_may_be_lost(lost: int, happened: bool) -> None:
+async def test_B17_any_write_may_be_lost(lost: int, happened: bool) -> None:
     """The answer never comes, whether the write took effect or not; a later one finishes what is left."""
-
-    async def main() -> None:
-        ours = BinderWorld()
-        rule = ours.cluster.refuse([PUT_PV_STATUS, *BIND][lost], error=Unreachable("cut"), after=happened)
-        async with ours.binding() as world:
-            await world.create(a_volume(world("pv"), sc=world("sc")))
-            await world.make_claim()
-            await world.bound(world("claim"), world("pv"))
-            await world.phase(PV, world("pv"), "Bound")
-            assert 1 == rule.hits
-
-    run_virtual(main())
+    ours = BinderWorld()
+    rule = ours.cluster.refuse([PUT_PV_STATUS, *BIND][lost], error=Unreachable("cut"), after=happened)
+    async with ours.binding() as world:
+        await world.create(a_volume(world("pv"), sc=world("sc")))
+        await world.make_claim()
+        await world.bound(world("claim"), world("pv"))
+        await world.phase(PV, world("pv"), "Bound")
+        assert 1 == rule.hits
 
 
 @pytest.mark.parametrize("write", sorted({PUT_PV, PUT_PV_STATUS, PUT_PVC, PUT_PVC_STATUS}))
 @pytest.mark.parametrize("error", [Conflict("changed", reason="Conflict"), ServerError("timed out", code=500)], ids=["conflict", "error"])
-def test_B17_a_write_is_refused(write: str, error: Exception) -> None:
-    async def main() -> None:
-        ours = BinderWorld()
-        ours.cluster.refuse(write, error=error, times=2)  # type: ignore[arg-type]
-        async with ours.binding() as world:
-            await world.create(a_volume(world("pv"), sc=world("sc")))
-            await world.make_claim()
-            await world.bound(world("claim"), world("pv"))
-
-    run_virtual(main())
+async def test_B17_a_write_is_refused(write: str, error: Exception) -> None:
+    ours = BinderWorld()
+    ours.cluster.refuse(write, error=error, times=2)  # type: ignore[arg-type]
+    async with ours.binding() as world:
+        await world.create(a_volume(world("pv"), sc=world("sc")))
+        await world.make_claim()
+        await world.bound(world("claim"), world("pv"))
 
 
 # -- many at once

@@ -13,7 +13,7 @@ from mooring.controllers.binding import options
 from mooring.kube.errors import Conflict, Forbidden
 from tests.support.binding import NODE, PVC, BinderWorld, Tenant, binding
 from tests.support.builders import a_volume, an_ephemeral_volume
-from tests.support.virtual_loop import in_virtual_time, run_virtual
+from tests.support.virtual_loop import in_virtual_time
 
 TRIES_MAX = 80
 """In a minute. Without back-off they would have no end."""
@@ -76,20 +76,18 @@ PARTS = {
 }
 
 
+@in_virtual_time
 @pytest.mark.parametrize(("part", "act"), [(part, act) for part, acts in PARTS.items() for act in acts])
-def test_a_conflict_that_lasts_is_tried_less_and_less_often(part: str, act: Any) -> None:
-    async def main() -> None:
-        faults = Conflicting()
-        async with binding(faults, parts=frozenset({part})) as (ours, world):
-            await act(world, faults)
-            await asyncio.sleep(60)
-            assert 3 < faults.count < TRIES_MAX
-            faults.plural = ""
-            before = len(ours.cluster.requests)
-            await asyncio.sleep(120)
-            assert [one for one in ours.cluster.requests[before:] if one.verb == "update"], "it goes on once it can"
-
-    run_virtual(main())
+async def test_a_conflict_that_lasts_is_tried_less_and_less_often(part: str, act: Any) -> None:
+    faults = Conflicting()
+    async with binding(faults, parts=frozenset({part})) as (ours, world):
+        await act(world, faults)
+        await asyncio.sleep(60)
+        assert 3 < faults.count < TRIES_MAX
+        faults.plural = ""
+        before = len(ours.cluster.requests)
+        await asyncio.sleep(120)
+        assert [one for one in ours.cluster.requests[before:] if one.verb == "update"], "it goes on once it can"
 
 
 @in_virtual_time

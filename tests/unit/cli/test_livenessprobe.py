@@ -103,7 +103,7 @@ def start(folder: Path) -> Iterator[Any]:
 @pytest.mark.slow
 def test_LV01_LIV1_each_answer_of_the_driver_has_its_status(folder: Path, start: Any) -> None:
     """One process through all of it: ready, not ready, failing, hanging, gone, back."""
-    driver, probe = ProbedDriver(), start("--probe-timeout=1s")
+    driver, probe = ProbedDriver(), start("--probe-timeout=3s")
     with driver_on(folder / "csi.sock", driver):
         assert (200, "ok") == probe.opens()
         assert (200, "ok") == probe.get(method="POST")

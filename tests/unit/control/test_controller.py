@@ -337,3 +337,24 @@ async def test_what_another_controller_came_to_counts_as_if_it_was_reconciled_he
         await asyncio.sleep(0.1)
         assert (7, "d") == reconcile.seen[-1]
     assert 'Letter="a"' in caplog.text
+
+
+async def test_a_watched_change_wakes_its_keys_and_tells_its_topics_unless_only_its_version_moved():
+    cluster = FakeCluster()
+    runtime = a_runtime(cluster)
+    caches = Caches(runtime)
+    nodes = caches.of(NODES, keeps=always(slim(metadata=slim("labels"))))
+    reconcile = Reconciler(Result("waiting", waits_for=frozenset({"labels"})))
+    controller: Controller[str] = Controller(runtime, "test", reconcile, workers=1)
+    controller.watch(nodes, lambda change: [change.key.name] if change.old is None else None, tells=lambda change: ["labels"])
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(Manager(caches, controller).run())
+        cluster.put(NODES, "n1")
+        await asyncio.sleep(1)
+        cluster.put(NODES, "n1", metadata={"annotations": {"moved": "only the version"}})
+        await asyncio.sleep(1)
+        assert ["n1"] == [key for _, key in reconcile.seen]
+        cluster.put(NODES, "n1", metadata={"labels": {"a": "b"}})
+        await asyncio.sleep(1)
+        assert ["n1", "n1"] == [key for _, key in reconcile.seen]
+        running.cancel()

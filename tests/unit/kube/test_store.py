@@ -17,13 +17,17 @@ def a_store() -> Store[PersistentVolume]:
     )
 
 
+@pytest.fixture
+def store() -> Store[PersistentVolume]:
+    return a_store()
+
+
 def relist(store: Store[PersistentVolume], version: int, *objects: PersistentVolume) -> list[Change[PersistentVolume]]:
     listing = store.relist()
     return listing.page(objects, str(version)) + listing.end(str(version))
 
 
-def test_what_the_watch_shows_is_found():
-    store = a_store()
+def test_what_the_watch_shows_is_found(store: Store[PersistentVolume]):
     first, second = pv_at(version=1), pv_at(version=2)
     assert store.apply(first) == (Change(None, first, Cause.WATCH),)
     assert store.apply(second) == (Change(first, second, Cause.WATCH),)
@@ -40,38 +44,33 @@ def test_a_change_names_its_object_whether_it_came_changed_or_went():
     assert [PV1] * 3 == [change.key for change in changes]
 
 
-def test_versions_are_compared_as_numbers():
-    store = a_store()
+def test_versions_are_compared_as_numbers(store: Store[PersistentVolume]):
     store.apply(pv_at(version=9))
     assert len(store.apply(pv_at(version=10))) == 1
     assert store.apply(pv_at(version=9)) == ()
 
 
-def test_an_event_that_is_not_newer_changes_nothing():
-    store = a_store()
+def test_an_event_that_is_not_newer_changes_nothing(store: Store[PersistentVolume]):
     store.wrote(pv_at(version=5))
     assert store.apply(pv_at(version=4)) == ()
     assert store.apply(pv_at(version=5)) == ()
     assert store.get(PV1).metadata.resource_version == "5"
 
 
-def test_versions_that_are_no_numbers_count_in_the_order_of_arrival():
-    store = a_store()
+def test_versions_that_are_no_numbers_count_in_the_order_of_arrival(store: Store[PersistentVolume]):
     store.apply(pv_at(version="b"))
     assert len(store.apply(pv_at(version="a"))) == 1
     assert store.apply(pv_at(version="a")) == ()
     assert len(store.delete(pv_at(version="c"))) == 1
 
 
-def test_an_object_without_a_version_never_replaces_one_that_has_it():
-    store = a_store()
+def test_an_object_without_a_version_never_replaces_one_that_has_it(store: Store[PersistentVolume]):
     store.apply(pv_at(version=1))
     assert store.apply(pv_at(version="")) == ()
     assert store.version == "1"
 
 
-def test_a_deletion_takes_the_object_out():
-    store = a_store()
+def test_a_deletion_takes_the_object_out(store: Store[PersistentVolume]):
     volume = pv_at(version=1)
     store.apply(volume)
     assert store.delete(pv_at(version=2)) == (Change(volume, None, Cause.WATCH),)
@@ -80,23 +79,20 @@ def test_a_deletion_takes_the_object_out():
     assert store.delete(pv_at(version=2)) == ()
 
 
-def test_a_deletion_does_not_touch_a_later_namesake():
-    store = a_store()
+def test_a_deletion_does_not_touch_a_later_namesake(store: Store[PersistentVolume]):
     store.wrote(pv_at(version=7, uid="second"))
     assert store.delete(pv_at(version=5, uid="first")) == ()
     assert store.get(PV1).metadata.uid == "second"
 
 
-def test_a_name_used_again_is_an_end_and_a_beginning():
-    store = a_store()
+def test_a_name_used_again_is_an_end_and_a_beginning(store: Store[PersistentVolume]):
     first, second = pv_at(version=1, uid="first"), pv_at(version=5, uid="second")
     store.apply(first)
     assert store.apply(second) == (Change(first, None, Cause.WATCH), Change(None, second, Cause.WATCH))
     assert store.get(PV1) is second
 
 
-def test_an_own_write_is_seen_at_once_and_only_once():
-    store = a_store()
+def test_an_own_write_is_seen_at_once_and_only_once(store: Store[PersistentVolume]):
     store.apply(pv_at(version=1))
     written = pv_at(version=2)
     (change,) = store.wrote(written)
@@ -104,17 +100,15 @@ def test_an_own_write_is_seen_at_once_and_only_once():
     assert store.apply(pv_at(version=2)) == ()
 
 
-def test_an_answer_that_comes_after_its_deletion_does_not_bring_the_object_back():
+def test_an_answer_that_comes_after_its_deletion_does_not_bring_the_object_back(store: Store[PersistentVolume]):
     """The answer and the watch travel on two connections; nobody would ever take the ghost out again."""
-    store = a_store()
     store.apply(pv_at(version=1))
     store.delete(pv_at(version=3))
     assert store.wrote(pv_at(version=2)) == ()
     assert len(store) == 0
 
 
-def test_the_write_that_ends_an_object_ends_it_here_too():
-    store = a_store()
+def test_the_write_that_ends_an_object_ends_it_here_too(store: Store[PersistentVolume]):
     volume = pv_at(version=1, deleting=True, finalizers=("f",))
     store.apply(volume)
     assert store.bury(pv_at(version=1, deleting=True)) == (Change(volume, None, Cause.OWN_WRITE),)
@@ -123,9 +117,8 @@ def test_the_write_that_ends_an_object_ends_it_here_too():
     assert len(store.apply(pv_at(version=4, uid="another"))) == 1
 
 
-def test_an_object_that_our_write_found_replaced_does_not_come_back():
+def test_an_object_that_our_write_found_replaced_does_not_come_back(store: Store[PersistentVolume]):
     """The watch is still to show its life and its end; when the newer one is ended too, those events would find the name free."""
-    store = a_store()
     store.apply(pv_at(version=1, uid="first"))
     assert [None, "second"] == [change.new and change.new.metadata.uid for change in store.wrote(pv_at(version=5, uid="second"))]
     store.bury(pv_at(version=5, uid="second", deleting=True))
@@ -134,15 +127,13 @@ def test_an_object_that_our_write_found_replaced_does_not_come_back():
     assert len(store) == 0
 
 
-def test_a_write_that_leaves_finalizers_ends_nothing():
-    store = a_store()
+def test_a_write_that_leaves_finalizers_ends_nothing(store: Store[PersistentVolume]):
     store.apply(pv_at(version=1, deleting=True, finalizers=("f", "g")))
     (change,) = store.wrote(pv_at(version=2, deleting=True, finalizers=("g",)))
     assert change.new is not None
 
 
-def test_the_end_of_an_older_namesake_leaves_the_newer_one():
-    store = a_store()
+def test_the_end_of_an_older_namesake_leaves_the_newer_one(store: Store[PersistentVolume]):
     store.apply(pv_at(version=9, uid="second"))
     assert store.bury(pv_at(version=3, uid="first", deleting=True)) == ()
     assert len(store) == 1
@@ -158,16 +149,14 @@ def test_tombstones_are_bounded(monkeypatch: pytest.MonkeyPatch):
     assert store.apply(pv_at("pv4", 9)) == ()
 
 
-def test_the_watch_clears_a_tombstone():
-    store = a_store()
+def test_the_watch_clears_a_tombstone(store: Store[PersistentVolume]):
     store.apply(pv_at(version=1))
     store.bury(pv_at(version=1, deleting=True))
     store.delete(pv_at(version=2))
     assert store._tombstones == {}
 
 
-def test_a_list_brings_what_is_new_and_takes_out_what_it_lacks():
-    store = a_store()
+def test_a_list_brings_what_is_new_and_takes_out_what_it_lacks(store: Store[PersistentVolume]):
     gone, stays, changes = pv_at("gone", 1), pv_at("stays", 2), pv_at("changes", 3)
     for volume in (gone, stays, changes):
         store.apply(volume)
@@ -181,8 +170,7 @@ def test_a_list_brings_what_is_new_and_takes_out_what_it_lacks():
     assert store.version == "10"
 
 
-def test_an_own_write_newer_than_the_list_survives_it():
-    store = a_store()
+def test_an_own_write_newer_than_the_list_survives_it(store: Store[PersistentVolume]):
     listing = store.relist()
     store.wrote(pv_at("created", 11))
     store.wrote(pv_at("changed", 12))
@@ -191,16 +179,14 @@ def test_an_own_write_newer_than_the_list_survives_it():
     assert {volume.metadata.resource_version for volume in store.values()} == {"11", "12"}
 
 
-def test_an_own_write_older_than_a_list_without_it_was_deleted_since():
-    store = a_store()
+def test_an_own_write_older_than_a_list_without_it_was_deleted_since(store: Store[PersistentVolume]):
     listing = store.relist()
     store.wrote(pv_at("pv1", 7))
     (change,) = listing.end("10")
     assert change.new is None
 
 
-def test_a_list_does_not_bring_back_what_we_ended_while_it_was_made():
-    store = a_store()
+def test_a_list_does_not_bring_back_what_we_ended_while_it_was_made(store: Store[PersistentVolume]):
     store.apply(pv_at(version=1, deleting=True, finalizers=("f",)))
     listing = store.relist()
     store.bury(pv_at(version=1, deleting=True))
@@ -211,16 +197,14 @@ def test_a_list_does_not_bring_back_what_we_ended_while_it_was_made():
     assert store._tombstones == {}
 
 
-def test_a_list_begun_after_the_write_clears_its_tombstone():
-    store = a_store()
+def test_a_list_begun_after_the_write_clears_its_tombstone(store: Store[PersistentVolume]):
     store.apply(pv_at(version=1))
     store.bury(pv_at(version=1, deleting=True))
     relist(store, 5)
     assert store._tombstones == {}
 
 
-def test_pages_come_in_one_by_one():
-    store = a_store()
+def test_pages_come_in_one_by_one(store: Store[PersistentVolume]):
     listing = store.relist()
     assert len(listing.page([pv_at("a", 1)], "5")) == 1
     assert store.get(Key("", "a")) is not None
@@ -229,9 +213,8 @@ def test_pages_come_in_one_by_one():
     assert len(store) == 2
 
 
-def test_a_server_set_back_is_believed():
+def test_a_server_set_back_is_believed(store: Store[PersistentVolume]):
     """Restored from a backup, its versions begin lower: no stored object may win by its number."""
-    store = a_store()
     store.apply(pv_at("kept", 900))
     store.apply(pv_at("lost", 950))
     store.bury(pv_at("kept", 900, deleting=True))
@@ -245,24 +228,21 @@ def test_a_server_set_back_is_believed():
     assert len(store.apply(pv_at("kept", 501))) == 1
 
 
-def test_a_bookmark_moves_the_version_on_and_never_back():
-    store = a_store()
+def test_a_bookmark_moves_the_version_on_and_never_back(store: Store[PersistentVolume]):
     store.bookmark("10")
     store.bookmark("9")
     assert store.version == "10"
     assert store.wrote(pv_at(version=10)) == ()
 
 
-def test_an_object_that_is_no_longer_ours_leaves():
-    store = a_store()
+def test_an_object_that_is_no_longer_ours_leaves(store: Store[PersistentVolume]):
     volume = pv_at(version=3)
     store.apply(volume)
     assert store.exclude(pv_at(version=2), Cause.WATCH) == ()
     assert store.exclude(pv_at(version=4), Cause.WATCH) == (Change(volume, None, Cause.WATCH),)
 
 
-def test_an_index_follows_its_objects():
-    store = a_store()
+def test_an_index_follows_its_objects(store: Store[PersistentVolume]):
     store.apply(pv_at("a", 1, driver="x", labels={"k": "one", "l": "two"}))
     store.apply(pv_at("b", 2, driver="x", labels={"k": "one"}))
     store.apply(pv_at("c", 3, driver="y", labels={"k": "one", "l": "one"}))

@@ -81,6 +81,12 @@ async def world() -> JournalWorld:
     return await JournalWorld().base()
 
 
+@pytest.fixture
+async def journal(world: JournalWorld) -> AsyncIterator[Journal]:
+    async with world.journal() as made:
+        yield made
+
+
 async def test_what_was_begun_is_stored_and_found_by_the_next_holder(world: JournalWorld):
     async with world.journal("first") as journal:
         await journal.begin(an_intent())
@@ -119,114 +125,104 @@ async def test_what_the_claim_wanted_before_is_found_with_what_it_wants_now(worl
         assert {"u1": intent} == journal.open()
 
 
-async def test_all_who_come_while_a_write_is_under_way_share_the_next(world: JournalWorld):
-    async with world.journal() as journal:
-        await asyncio.gather(*(journal.begin(an_intent(f"u{number}")) for number in range(100)))
-        assert 100 == len(await world.stored())
-        assert world.story.count(UPDATE) <= 2
-        assert [CREATE] == [step for step in world.story if step != GET][:1]
+async def test_all_who_come_while_a_write_is_under_way_share_the_next(world: JournalWorld, journal: Journal):
+    await asyncio.gather(*(journal.begin(an_intent(f"u{number}")) for number in range(100)))
+    assert 100 == len(await world.stored())
+    assert world.story.count(UPDATE) <= 2
+    assert [CREATE] == [step for step in world.story if step != GET][:1]
 
 
-async def test_an_end_goes_along_with_the_next_begin(world: JournalWorld):
-    async with world.journal() as journal:
-        await journal.begin(an_intent("u1"))
-        await journal.end("u1")
-        await journal.begin(an_intent("u2"))
-        assert ["u2"] == list(await world.stored())
-        assert 2 == world.story.count(UPDATE)
-        await asyncio.sleep(10 * TIDY_S)
-        assert 2 == world.story.count(UPDATE)
+async def test_an_end_goes_along_with_the_next_begin(world: JournalWorld, journal: Journal):
+    await journal.begin(an_intent("u1"))
+    await journal.end("u1")
+    await journal.begin(an_intent("u2"))
+    assert ["u2"] == list(await world.stored())
+    assert 2 == world.story.count(UPDATE)
+    await asyncio.sleep(10 * TIDY_S)
+    assert 2 == world.story.count(UPDATE)
 
 
-async def test_an_end_alone_is_stored_after_some_seconds(world: JournalWorld):
-    async with world.journal() as journal:
-        await journal.begin(an_intent())
-        await journal.end("u1")
-        await journal.end("unknown")
-        await asyncio.sleep(TIDY_S - 1)
-        assert ["u1"] == list(await world.stored())
-        await asyncio.sleep(2)
-        assert {} == await world.stored()
+async def test_an_end_alone_is_stored_after_some_seconds(world: JournalWorld, journal: Journal):
+    await journal.begin(an_intent())
+    await journal.end("u1")
+    await journal.end("unknown")
+    await asyncio.sleep(TIDY_S - 1)
+    assert ["u1"] == list(await world.stored())
+    await asyncio.sleep(2)
+    assert {} == await world.stored()
 
 
-async def test_who_lets_a_volume_go_waits_until_its_end_is_stored(world: JournalWorld):
-    async with world.journal() as journal:
-        await journal.begin(an_intent())
-        with pytest.raises(Conflict, match="not over yet"):
-            await journal.wait_for_end("u1")
-        await journal.end("u1")
+async def test_who_lets_a_volume_go_waits_until_its_end_is_stored(world: JournalWorld, journal: Journal):
+    await journal.begin(an_intent())
+    with pytest.raises(Conflict, match="not over yet"):
         await journal.wait_for_end("u1")
-        assert {} == await world.stored()
-        done = len(world.story)
-        await journal.wait_for_end("u1")
-        await journal.wait_for_end("unknown")
-        assert done == len(world.story)
+    await journal.end("u1")
+    await journal.wait_for_end("u1")
+    assert {} == await world.stored()
+    done = len(world.story)
+    await journal.wait_for_end("u1")
+    await journal.wait_for_end("unknown")
+    assert done == len(world.story)
 
 
-async def test_an_end_in_good_order_leaves_nothing_behind(world: JournalWorld):
-    async with world.journal() as journal:
-        await journal.begin(an_intent())
-        await journal.end("u1")
-        await journal.tidy()
-        assert {} == await world.stored()
+async def test_an_end_in_good_order_leaves_nothing_behind(world: JournalWorld, journal: Journal):
+    await journal.begin(an_intent())
+    await journal.end("u1")
+    await journal.tidy()
+    assert {} == await world.stored()
 
 
-async def test_the_same_intent_again_is_not_written_again(world: JournalWorld):
-    async with world.journal() as journal:
-        await journal.begin(an_intent())
-        done = len(world.story)
-        await journal.begin(an_intent())
-        assert done == len(world.story)
-        await journal.begin(an_intent(node_name="n2"))
-        assert "n2" == (await world.stored())["u1"].node_name
+async def test_the_same_intent_again_is_not_written_again(world: JournalWorld, journal: Journal):
+    await journal.begin(an_intent())
+    done = len(world.story)
+    await journal.begin(an_intent())
+    assert done == len(world.story)
+    await journal.begin(an_intent(node_name="n2"))
+    assert "n2" == (await world.stored())["u1"].node_name
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
-async def test_who_was_refused_has_begun_nothing(world: JournalWorld, after):
-    async with world.journal() as journal:
-        world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=after)
-        with pytest.raises(Unreachable):
-            await journal.begin(an_intent())
-        assert {} == journal.open()
-        await asyncio.sleep(TIDY_S + 1)
-        assert {} == await world.stored()
+async def test_who_was_refused_has_begun_nothing(world: JournalWorld, journal: Journal, after):
+    world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=after)
+    with pytest.raises(Unreachable):
         await journal.begin(an_intent())
-        assert ["u1"] == list(await world.stored())
+    assert {} == journal.open()
+    await asyncio.sleep(TIDY_S + 1)
+    assert {} == await world.stored()
+    await journal.begin(an_intent())
+    assert ["u1"] == list(await world.stored())
 
 
-async def test_a_refused_change_leaves_what_was_open_before(world: JournalWorld):
-    async with world.journal() as journal:
-        await journal.begin(an_intent())
-        world.cluster.refuse(UPDATE, error=ServerError("no"))
-        with pytest.raises(ServerError):
-            await journal.begin(an_intent(node_name="n2"))
-        await journal.begin(an_intent())
-        assert {"u1": an_intent()} == journal.open() == await world.stored()
+async def test_a_refused_change_leaves_what_was_open_before(world: JournalWorld, journal: Journal):
+    await journal.begin(an_intent())
+    world.cluster.refuse(UPDATE, error=ServerError("no"))
+    with pytest.raises(ServerError):
+        await journal.begin(an_intent(node_name="n2"))
+    await journal.begin(an_intent())
+    assert {"u1": an_intent()} == journal.open() == await world.stored()
 
 
-async def test_an_intent_is_written_again_when_a_change_of_it_may_have_been_stored(world: JournalWorld):
+async def test_an_intent_is_written_again_when_a_change_of_it_may_have_been_stored(world: JournalWorld, journal: Journal):
     """Else the next process would repeat the call that was never made."""
-    async with world.journal() as journal:
-        await journal.begin(an_intent())
-        world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=True)
-        with pytest.raises(Unreachable):
-            await journal.begin(an_intent(node_name="n2"))
-        assert {"u1": an_intent(node_name="n2")} == await world.stored()
-        assert {"u1": an_intent()} == journal.open()
-        await journal.begin(an_intent())
-        assert {"u1": an_intent()} == await world.stored()
+    await journal.begin(an_intent())
+    world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=True)
+    with pytest.raises(Unreachable):
+        await journal.begin(an_intent(node_name="n2"))
+    assert {"u1": an_intent(node_name="n2")} == await world.stored()
+    assert {"u1": an_intent()} == journal.open()
+    await journal.begin(an_intent())
+    assert {"u1": an_intent()} == await world.stored()
 
 
-async def test_who_lets_a_volume_go_waits_though_its_begin_may_not_have_been_stored(world: JournalWorld):
+async def test_who_lets_a_volume_go_waits_though_its_begin_may_not_have_been_stored(world: JournalWorld, journal: Journal):
     """The write was taken, and only its answer lost: the next process would find the intent open."""
-    async with world.journal() as journal:
-        await journal.begin(an_intent("u2"))
-        world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=True)
-        with pytest.raises(Unreachable):
-            await journal.begin(an_intent("u1"))
-        assert {"u1", "u2"} == set(await world.stored())
-        await journal.wait_for_end("u1")
-        assert {"u2"} == set(await world.stored())
+    await journal.begin(an_intent("u2"))
+    world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=True)
+    with pytest.raises(Unreachable):
+        await journal.begin(an_intent("u1"))
+    assert {"u1", "u2"} == set(await world.stored())
+    await journal.wait_for_end("u1")
+    assert {"u2"} == set(await world.stored())
 
 
 async def test_without_the_right_to_write_there_nothing_is_begun_until_it_is_granted(world: JournalWorld):
@@ -519,35 +515,32 @@ async def test_an_intent_that_grows_beyond_its_page_stands_in_one_place(world: J
             assert {"u0", "u2"} == set(await world.stored())
 
 
-async def test_an_intent_that_moves_to_another_page_is_missing_on_neither(world: JournalWorld):
-    async with world.journal() as journal:
-        await journal.begin(an_intent("u0", request="y" * 150_000))
-        await journal.begin(an_intent("u1"))
-        world.cluster.refuse(CREATE, error=Unreachable("connection reset"))
-        grown, beside = an_intent("u1", request="z" * 60_000), an_intent("u2")
-        refused, _ = await asyncio.gather(journal.begin(grown), journal.begin(beside), return_exceptions=True)
-        assert isinstance(refused, Unreachable)
-        assert {"u0", "u1", "u2"} == set(await world.stored())
+async def test_an_intent_that_moves_to_another_page_is_missing_on_neither(world: JournalWorld, journal: Journal):
+    await journal.begin(an_intent("u0", request="y" * 150_000))
+    await journal.begin(an_intent("u1"))
+    world.cluster.refuse(CREATE, error=Unreachable("connection reset"))
+    grown, beside = an_intent("u1", request="z" * 60_000), an_intent("u2")
+    refused, _ = await asyncio.gather(journal.begin(grown), journal.begin(beside), return_exceptions=True)
+    assert isinstance(refused, Unreachable)
+    assert {"u0", "u1", "u2"} == set(await world.stored())
 
 
-async def test_an_intent_whose_change_was_refused_stays_where_it_stands(world: JournalWorld):
-    async with world.journal() as journal:
-        await journal.begin(an_intent("u1", request="y" * 100_000))
-        world.cluster.refuse(UPDATE, error=ServerError("no"))
-        changed, beside = an_intent("u1"), an_intent("u2", request="y" * 100_000)
-        refused = await asyncio.gather(journal.begin(changed), journal.begin(beside), return_exceptions=True)
-        assert [ServerError, ServerError] == [type(error) for error in refused]
-        await journal.begin(an_intent("u3", request="y" * 100_000))
-        assert {"u1", "u3"} == set(await world.stored())
+async def test_an_intent_whose_change_was_refused_stays_where_it_stands(world: JournalWorld, journal: Journal):
+    await journal.begin(an_intent("u1", request="y" * 100_000))
+    world.cluster.refuse(UPDATE, error=ServerError("no"))
+    changed, beside = an_intent("u1"), an_intent("u2", request="y" * 100_000)
+    refused = await asyncio.gather(journal.begin(changed), journal.begin(beside), return_exceptions=True)
+    assert [ServerError, ServerError] == [type(error) for error in refused]
+    await journal.begin(an_intent("u3", request="y" * 100_000))
+    assert {"u1", "u3"} == set(await world.stored())
 
 
-async def test_nothing_is_kept_of_what_has_ended(world: JournalWorld):
-    async with world.journal() as journal:
-        for number in range(10):
-            await journal.begin(an_intent(f"u{number}"))
-            await journal.end(f"u{number}")
-        await journal.tidy()
-        assert {} == journal._store._lease_of
+async def test_nothing_is_kept_of_what_has_ended(journal: Journal):
+    for number in range(10):
+        await journal.begin(an_intent(f"u{number}"))
+        await journal.end(f"u{number}")
+    await journal.tidy()
+    assert {} == journal._store._lease_of
 
 
 async def test_an_error_that_is_told_again_and_again_does_not_grow(world: JournalWorld):
@@ -651,15 +644,14 @@ async def test_after_a_while_a_living_former_holder_takes_the_journal_back(world
         assert {"u1", "u2", "u3"} == set(first.open()) == set(await world.stored())
 
 
-async def test_what_others_do_to_the_lease_does_not_stop_the_holder(world: JournalWorld):
-    async with world.journal() as journal:
-        await journal.begin(an_intent("u1"))
-        touched = Patch(PatchType.MERGE, {"metadata": {"labels": {"seen": "yes"}}})
-        await world.users.patch(LEASES, PLACE.page_name(0), touched, "storage")
-        await journal.begin(an_intent("u2"))
-        await world.users.delete(LEASES, PLACE.page_name(0), "storage")
-        await journal.begin(an_intent("u3"))
-        assert {"u1", "u2", "u3"} == set(await world.stored())
+async def test_what_others_do_to_the_lease_does_not_stop_the_holder(world: JournalWorld, journal: Journal):
+    await journal.begin(an_intent("u1"))
+    touched = Patch(PatchType.MERGE, {"metadata": {"labels": {"seen": "yes"}}})
+    await world.users.patch(LEASES, PLACE.page_name(0), touched, "storage")
+    await journal.begin(an_intent("u2"))
+    await world.users.delete(LEASES, PLACE.page_name(0), "storage")
+    await journal.begin(an_intent("u3"))
+    assert {"u1", "u2", "u3"} == set(await world.stored())
 
 
 async def test_many_intents_take_several_pages_and_all_are_found(world: JournalWorld):
