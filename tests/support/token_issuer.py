@@ -16,12 +16,16 @@ T = TypeVar("T")
 
 
 class TokenIssuer(Cluster):
-    """asked: the specs of all requests for tokens. fails: it gives none. Everything else goes to the cluster."""
+    """asked: the specs of all requests for tokens. fails: it gives none. expires: in place of the true time.
+
+    Everything else goes to the cluster.
+    """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster, self._clock = cluster, clock
         self.asked: list[Json] = []
         self.fails = False
+        self.expires: str | None = None
 
     async def ask(self, request: Request) -> Any:
         if request.kind is not SERVICE_ACCOUNT_TOKENS:
@@ -30,7 +34,7 @@ class TokenIssuer(Cluster):
         if self.fails:
             raise ServerError("no tokens today")
         life_s = request.body["spec"].get("expirationSeconds") or 3600
-        expires = rfc3339(self._clock.wall_s() + life_s)
+        expires = rfc3339(self._clock.wall_s() + life_s) if self.expires is None else self.expires
         return TokenRequestObject(ObjectMeta(), TokenStatus(f"token{len(self.asked)}", expires))
 
     def watch(

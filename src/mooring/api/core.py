@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import field
 
-from mooring.api.meta import ApiStruct, Condition, Kind, LabelSelector, ObjectMeta
+from mooring.api.meta import ApiStruct, Condition, Kind, LabelSelector, Object, ObjectMeta
 
 
 class GCEPersistentDiskVolumeSource(ApiStruct, frozen=True):
@@ -71,6 +71,12 @@ class ObjectReference(ApiStruct, frozen=True):
     uid: str = ""
     resource_version: str = ""
     field_path: str = ""
+
+
+def reference_to(obj: Object, kind: str) -> ObjectReference:
+    """To an object of the core group, for events and claimRefs."""
+    meta = obj.metadata
+    return ObjectReference("v1", kind, meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 
 # -- places

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import GATES, STRING, Gate, Stage, gates_help
+from mooring.base.flagkinds import DURATION, GATES, STRING, UINT, Gate, Stage, gates_help
 from mooring.base.flags import Parsed, flag
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
@@ -32,6 +32,10 @@ class NodeAgentFlags(ManagerFlags):
     kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: those of $KUBECONFIG, else the pod's own.")
     feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
     node_name: str = flag("node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name.")
+    grace_s: float = flag(
+        "driver-removal-grace-period", DURATION, 0.0, "How long a driver stays in CSINode when its registration socket is gone."
+    )
+    mounts_max: int = flag("max-mounts-per-driver", UINT, 0, "Volumes of one driver that are mounted at once; 0: no limit.")
     root_dir: str = flag("root-dir", STRING, "/var/lib/kubelet", "The root folder: sockets, staged and published volumes are below it.")
 
 
@@ -70,5 +74,13 @@ def _serve(setup: Setup[NodeAgentFlags], machine: Machine) -> int:
 def _agent(runtime: Runtime, name: str, setup: Setup[NodeAgentFlags]) -> Work:
     from mooring.node.agent import AgentOptions, NodeAgent
 
-    root, gates = Path(setup.flags.root_dir), setup.gates
-    return NodeAgent(runtime, AgentOptions(name, root, watches_health=gates[_HEALTH], labels_all=gates[_LABELS]))
+    flags, gates = setup.flags, setup.gates
+    options = AgentOptions(
+        name,
+        Path(flags.root_dir),
+        watches_health=gates[_HEALTH],
+        labels_all=gates[_LABELS],
+        grace_s=flags.grace_s,
+        mounts_max=flags.mounts_max,
+    )
+    return NodeAgent(runtime, options)

@@ -7,6 +7,7 @@ after TOOL_S: the thread is the driver's own.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 from collections.abc import Container, Sequence
@@ -48,12 +49,13 @@ def loop_devices_of(backing: Path) -> tuple[Path, ...]:
     A loop device outlives the mount namespace in which its file had this path: its path is `/` then, and only the file itself tells.
     """
     found, strays = [], set[str]()
+    real = os.path.join(os.path.realpath(backing.parent), backing.name)  # as the kernel has it, without links; what is mounted is not asked
     for entry in sorted(_BLOCK.glob("loop*/loop/backing_file")):
         try:
             name = entry.read_text(encoding="utf-8", errors="surrogateescape").strip()
         except OSError:  # it was given back just now
             continue
-        if name.removesuffix(" (deleted)").removesuffix("(deleted)").rstrip() == str(backing):
+        if name.removesuffix(" (deleted)").removesuffix("(deleted)").rstrip() == real:
             found.append(Path("/dev") / entry.parent.parent.name)
         elif name == "/":
             strays.add(f"/dev/{entry.parent.parent.name}")

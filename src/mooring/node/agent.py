@@ -21,6 +21,7 @@ from mooring.csi.grpc import GrpcDriver
 from mooring.csi.registration import Registration
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
+from mooring.mounts.system import missing_tools
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.layout import Layout
@@ -45,7 +46,8 @@ class AgentOptions:
     """node_name: of the Node. root: the node's root folder, a kubelet's. watches_health: volumes that are not well become events.
 
     labels_all: every volume of a driver that takes SELinux labels is mounted with its pod's, not only those that one pod alone may use.
-    registry: where registration sockets appear, None for the kubelet's place below the root.
+    registry: where registration sockets appear, None for the kubelet's place below the root. grace_s: how long a driver stays registered
+    whose socket is gone. mounts_max: volumes of one driver that are mounted at once, 0 for no limit.
     """
 
     node_name: str
@@ -53,6 +55,8 @@ class AgentOptions:
     watches_health: bool = False
     labels_all: bool = False
     registry: Path | None = None
+    grace_s: float = 0.0
+    mounts_max: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ class NodeAgent(Manager):
             lambda socket: self._watcher.generation(socket),
             lambda name, endpoint: sockets.driver(endpoint, clock=runtime.clock, metrics=metrics.calls_of(name)),
             plugin_at=sockets.plugin,
+            grace_s=options.grace_s,
         )
         self._watcher = sockets.watch(options.registry or self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
@@ -97,6 +102,7 @@ class NodeAgent(Manager):
             events,
             self._allocatable.refresh_now,
             labels_all=options.labels_all,
+            mounts_max=options.mounts_max,
         )
         stats = VolumeStats(
             self.drivers,
@@ -128,6 +134,9 @@ class NodeAgent(Manager):
             lock = hold(self.layout.root / ".mooring-node.lock", "the node agent")
         except OSError as error:
             raise refusal(self.layout.root, error) from None
+        if missing := missing_tools():
+            text = "Programs that raw block volumes need are not on this machine, such volumes fail; install util-linux"
+            _log.warning(text, missing=", ".join(missing))
         try:
             await super().run()
         finally:

@@ -32,6 +32,11 @@ def remove_device(path: Path) -> None:
         path.unlink()
 
 
+def _plain(point: str | Path) -> Path:
+    """As the kernel has it, without links."""
+    return Path(point).parent.resolve() / Path(point).name
+
+
 class RealMounts:
     """In place of a fake table: the first mount of a volume is a tmpfs, further ones are bound to it. root: the node's, itself a mount."""
 
@@ -44,6 +49,7 @@ class RealMounts:
         return [one.point for one in read_mount_table().below(str(self._root))][1:]
 
     def mount(self, point: str | Path, *, root: str = "/", device: str = "") -> None:
+        point = _plain(point)
         Path(point).mkdir(exist_ok=True)
         if read_mount_table().at(str(point)) is not None:
             return
@@ -54,6 +60,7 @@ class RealMounts:
             mount("--bind", first, point)
 
     def unmount(self, point: str | Path, *, keeps_folder: bool = False) -> None:
+        point = _plain(point)
         if read_mount_table().at(str(point)) is not None:
             umount(Path(point))
         if not keeps_folder and Path(point).is_dir():

@@ -13,6 +13,7 @@ from typing import Any
 
 from mooring.api.pods import PODS
 from mooring.mounts import loops
+from mooring.node.layout import Layout
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.virtual_loop import run_virtual
 from tests.unit.node.real_mounts import DeviceDriver, RealMounts, mount, umount
@@ -254,6 +255,37 @@ async def links_in_a_volume_lead_nowhere(world: VolumesWorld) -> None:
     assert [(one.st_gid, one.st_mode) for one in before] == [(one.st_gid, one.st_mode) for one in after]
 
 
+async def a_root_behind_a_link(world: VolumesWorld) -> None:
+    """Drivers are told the paths that the agent was given; what is mounted there is found all the same, over a restart as well."""
+    link, image = world.layout.root.parent / "link", world.layout.root.parent / "image"
+    link.symlink_to(world.layout.root)
+    world.layout = Layout(link)
+    image.touch()
+    os.truncate(image, 1 << 20)
+    world.driver = DeviceDriver(world.mounts, image)
+    try:
+        async with world.agent():
+            volume = await world.volume()
+            pod, other = await world.running_pod(volume), await world.running_pod(await world.volume("b", mode="Block"), devices=True)
+            assert str(world.staging(volume)).startswith(f"{link}/")
+            assert str(world.staging(volume)) == world.request(STAGE, 0).staging_target_path
+            world.driver.lies = True
+            await world.delete_pod(pod)
+            await world.until_called(UNPUBLISH, 2)
+            assert world.record(world.target(pod, "vol").parent) is not None, "it is mounted still"
+            world.driver.lies = False
+            await world.gone(PODS, pod["metadata"]["name"])
+        async with world.agent():
+            mapped = world.layout.block_map("b") / other["metadata"]["uid"]
+            await world.until_called(PUBLISH, 3)
+            await world.settle()
+            assert 1 == len(loops.devices(mapped.resolve()))
+            await goes(world, other)
+            assert () == loops.devices(mapped.parent.resolve() / mapped.name)
+    finally:
+        loops.release(image)
+
+
 SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
@@ -269,6 +301,7 @@ SCENES: dict[str, Scene] = {
         a_start_on_a_read_only_folder_goes_on,
         a_raw_device_comes_and_goes,
         links_in_a_volume_lead_nowhere,
+        a_root_behind_a_link,
     )
 }
 

@@ -64,6 +64,18 @@ async def test_MNT17_a_token_is_renewed_after_four_fifths_of_its_life_and_served
         assert f"token{len(world.tokens.asked)}" == given()
 
 
+@pytest.mark.parametrize("expires", ["", "tomorrow", "2024-01-02T03:04:05"])
+@in_virtual_time
+async def test_a_token_without_a_time_that_can_be_read_is_an_error_of_its_pod_alone(world: VolumesWorld, expires: str) -> None:
+    world.tokens.expires = expires
+    await world.create(a_csi_driver("d1", attachRequired=False, tokenRequests=[{"audience": "gcp"}]))
+    async with world.agent():
+        pod = await world.pod(await world.volume(attached=False))
+        assert "expirationTimestamp" in await world.until_told(pod, "failed to get service account token attributes")
+        world.tokens.expires = None
+        await world.shown(PODS, pod["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running")
+
+
 @in_virtual_time
 async def test_MNT18_an_inline_volume_is_published_alone(world: VolumesWorld) -> None:
     await world.create(a_csi_driver("d1", volumeLifecycleModes=["Ephemeral"], podInfoOnMount=True))

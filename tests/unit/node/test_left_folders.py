@@ -139,7 +139,7 @@ def test_a_mount_is_not_looked_into_when_its_volume_is_begun_again(
     touched: list[Path] = []
     for name in ("chmod", "stat"):
         monkeypatch.setattr(Path, name, lambda path, *args, **options: touched.append(path))
-    VolumeFiles().begin(staging.parent, records.staging_record("d1", "v"), staging.name)
+    VolumeFiles(layout.root).begin(staging.parent, records.staging_record("d1", "v"), staging.name)
     assert staging not in touched
 
 

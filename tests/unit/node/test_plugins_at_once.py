@@ -36,18 +36,20 @@ class _Connection(RegisteredDriver):
 class AtOnce(ClusterWorld):
     """sockets: there from the start, by the driver's name; "" for one that never answers. told: in order."""
 
-    def __init__(self, **sockets: str) -> None:
+    def __init__(self, grace_s: float = 0.0, **sockets: str) -> None:
         super().__init__()
         self.sockets, self.told = {Path(f"/{name}"): driver for name, driver in sockets.items()}, list[tuple[str, bool, str]]()
         self.waited: list[float] = []
+        self.generation = 1
         self.drivers, self.service = Drivers(), NodePlugin("d1")
         self.plugins = Plugins(
             self.runtime,
             self.drivers,
             NodeObjects(self.cluster, "n", clock=self.clock),
-            lambda socket: 1 if socket in self.sockets else None,
+            lambda socket: self.generation if socket in self.sockets else None,
             lambda name, endpoint: cast(GrpcDriver, _Connection(self.service, clock=self.clock)),
             plugin_at=lambda socket: cast(Registration, _Plugin(self, socket)),
+            grace_s=grace_s,
         )
 
     @asynccontextmanager
@@ -58,6 +60,21 @@ class AtOnce(ClusterWorld):
                 self.plugins.changed(socket)
             yield
         await self.drivers.close()
+
+    async def goes(self, socket: str) -> None:
+        del self.sockets[Path(f"/{socket}")]
+        self.plugins.changed(Path(f"/{socket}"))
+        await self.settle(1.0)
+
+    async def comes(self, socket: str, driver: str = "d1") -> None:
+        self.generation += 1
+        self.sockets[Path(f"/{socket}")] = driver
+        self.plugins.changed(Path(f"/{socket}"))
+        await self.settle(1.0)
+
+    def writes(self) -> list[str]:
+        """What was done with the entries of CSINode, in order."""
+        return [request.body[-1]["op"] for request in self.cluster.writes("patch csinodes")]
 
     async def names(self) -> list[str]:
         found = await self.find(CSI_NODES, "n")
@@ -132,3 +149,46 @@ async def test_a_socket_that_takes_over_from_one_that_goes_keeps_the_entry(delay
         world.plugins.changed(Path("/b"))
         await world.settle(200.0)
         assert (Path("/b"), ["d1"]) == (world.drivers.get("d1").socket, await world.names())
+
+
+GRACE_S = 30.0
+
+
+@in_virtual_time
+async def test_a_driver_whose_registrar_restarts_stays_for_its_grace_period() -> None:
+    """Neither the scheduler nor the provisioner sees it go; it is asked anew, and told."""
+    world = AtOnce(GRACE_S, a="d1")
+    async with world.at_work():
+        await world.settle(1.0)
+        await world.goes("a")
+        await world.settle(GRACE_S - 5.0)
+        assert (["d1"], True) == (await world.names(), world.drivers.find("d1") is not None)
+        await world.comes("a")
+        await world.settle(100.0)
+        assert (["add"], 2, [("a", True, "")] * 2) == (world.writes(), world.service.asked, world.told)
+        await world.goes("a")
+        await world.settle(GRACE_S)
+        assert ([], None) == (await world.names(), world.drivers.find("d1"))
+
+
+@in_virtual_time
+async def test_another_socket_takes_a_driver_over_within_its_grace_period() -> None:
+    world = AtOnce(GRACE_S, a="d1")
+    async with world.at_work():
+        await world.settle(1.0)
+        await world.goes("a")
+        await world.comes("b")
+        await world.settle(100.0)
+        assert (["add"], Path("/b")) == (world.writes(), world.drivers.get("d1").socket)
+
+
+@pytest.mark.parametrize("name", ["d2", "no/name"])
+@in_virtual_time
+async def test_a_socket_that_comes_back_with_another_driver_ends_the_first(name: str) -> None:
+    world = AtOnce(GRACE_S, a="d1")
+    async with world.at_work():
+        await world.settle(1.0)
+        await world.goes("a")
+        await world.comes("a", name)
+        assert (["d2"] if name == "d2" else []) == await world.names()
+        assert world.drivers.find("d1") is None

@@ -52,6 +52,10 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
     [
         pytest.param(state(), facts("a"), Decision(why.Staging(), Step.STAGE), id="MNT-1-staged-first"),
         pytest.param(state(DONE), facts("a"), Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-1-then-published"),
+        pytest.param(state(), facts("a", has_slot=False), Decision(why.ManyMounts("d"), waits=Waits.SLOT), id="waits-for-its-turn"),
+        pytest.param(
+            state(DONE, b=DONE), facts(has_slot=False), Decision(why.Unpublishing("b"), Step.UNPUBLISH, "b"), id="what-goes-waits-for-none"
+        ),
         pytest.param(
             state(DONE, b=DONE),
             facts("a", labels={"a": "l"}),

@@ -75,6 +75,7 @@ class VolumesWorld(ClusterWorld):
         self.driver = NodeDriver(mounts, story=self.story)
         self.drivers = Drivers()
         self.full: list[str] = []
+        self.mounts_max = 0
         self._pod_count = 0
 
     # -- the agent
@@ -86,7 +87,9 @@ class VolumesWorld(ClusterWorld):
             await self.create(a_node(NODE))
         self.drivers = Drivers()
         caches = Caches(self.runtime, "test")
-        node = self.node = NodeVolumes(self.runtime, caches, NODE, self.layout, self.drivers, self.recorder, self.full.append)
+        node = self.node = NodeVolumes(
+            self.runtime, caches, NODE, self.layout, self.drivers, self.recorder, self.full.append, mounts_max=self.mounts_max
+        )
 
         async def prepare() -> None:
             await node.prepare(await self.cluster.get(NODES, NODE))

@@ -118,12 +118,6 @@ def not_owner_text(pod: Pod, claim: PersistentVolumeClaim) -> str:
     return f"PVC {key_of(claim)} was not created for pod {key_of(pod)} (pod is not owner)"
 
 
-def reference_to(obj: Object, kind: str) -> ObjectReference:
-    """For events and claimRefs."""
-    meta = obj.metadata
-    return ObjectReference("v1", kind, meta.namespace, meta.name, meta.uid, meta.resource_version)
-
-
 def amount(text: str) -> Decimal:
     """0 for a text that is no quantity: the API server accepts none."""
     try:

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key, annotation, key_of
 from mooring.api.pods import PODS, Pod
 from mooring.base.clock import rfc3339
@@ -19,7 +19,7 @@ from mooring.control.runtime import Runtime
 from mooring.controllers.binding import edits
 from mooring.controllers.binding.announcer import CROWDED_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
-from mooring.controllers.binding.names import SELECTED_NODE, reference_to
+from mooring.controllers.binding.names import SELECTED_NODE
 from mooring.controllers.scheduler import reasons as why
 from mooring.controllers.scheduler.assumed_bindings import AssumedBinding
 from mooring.controllers.scheduler.metrics import SchedulerMetrics

@@ -53,7 +53,7 @@ class Plugins:
     """The registration of drivers.
 
     generation: of a socket in the folder, None when it is not there. connect: to a driver, by name and endpoint. plugin_at: who listens
-    at a socket.
+    at a socket. grace_s: how long a driver whose socket is gone stays registered, 0 for not at all.
     """
 
     def __init__(
@@ -65,10 +65,14 @@ class Plugins:
         connect: Callable[[str, str], GrpcDriver],
         registered: Callable[[DriverOnNode], None] = lambda _: None,
         plugin_at: Callable[[Path], Registration] = Registration,
+        *,
+        grace_s: float = 0.0,
     ) -> None:
         self._drivers, self._objects = drivers, objects
         self._generation, self._connect, self._on_registered, self._plugin_at = generation, connect, registered, plugin_at
         self._registered: dict[Path, int] = {}  # of the sockets whose plugin was registered: the generation
+        self._clock, self._grace_s = runtime.clock, grace_s
+        self._gone_since: dict[Path, float] = {}  # of the sockets whose plugin is still registered: when they went, monotonic
         self._registering: dict[str, Path] = {}  # by driver name: the socket whose registration is under way
         self.controller: Controller[Path] = Controller(
             runtime, "node-plugins", self.reconcile, workers=WORKERS, backoff=BACK_OFF, label="socket", log=_log
@@ -76,13 +80,17 @@ class Plugins:
 
     def changed(self, socket: Path) -> None:
         """The socket has come, gone, or was made anew: what failed with the old one is history."""
+        if self._generation(socket) is not None:
+            self._gone_since.pop(socket, None)
+        elif socket in self._registered:
+            self._gone_since.setdefault(socket, self._clock.now())
         self.controller.forget(socket)
         self.controller.add(socket)
 
     async def reconcile(self, socket: Path) -> Result:
         """Raises Retry."""
         present = self._generation(socket)
-        decision = decide_plugin(present, self._registered.get(socket))
+        decision = decide_plugin(present, self._registered.get(socket), grace_left_s=self._grace_left_s(socket), stays=self._grace_s > 0)
         if decision.step is Step.UNREGISTER:
             await self._unregister(socket)
             return Result(decision.because, done="Plugin unregistered", again=True)
@@ -90,7 +98,11 @@ class Plugins:
             assert present is not None
             await self._register(socket, present)
             return Result(decision.because, done="Plugin registered", again=True)
-        return Result(decision.because)
+        return Result(decision.because, after_s=decision.after_s)
+
+    def _grace_left_s(self, socket: Path) -> float:
+        since = self._gone_since.get(socket)
+        return 0.0 if since is None else since + self._grace_s - self._clock.now()
 
     async def _register(self, socket: Path, generation: int) -> None:
         plugin = self._plugin_at(socket)
@@ -99,6 +111,8 @@ class Plugins:
         except _Refusal as refusal:
             text = f"RegisterPlugin error -- {refusal}"
             await self._notify(plugin, text)
+            if socket in self._registered:  # by the plugin that was there before
+                await self._unregister(socket)
             raise Retry(text) from None
         except DriverError as error:
             raise Retry(f"the plugin at {socket} does not answer: {error}") from None
@@ -129,6 +143,7 @@ class Plugins:
             coming = await self._introduced(driver)
             await self._objects.enter(coming)
             await self._drivers.put(driver)
+            await self._remove_others(socket, info.name)
             await plugin.notify(registered=True, timeout_s=NOTIFY_S)
         except (DriverError, ApiError, Refused, ConfigError) as error:
             await self._undo(socket, driver)
@@ -144,7 +159,7 @@ class Plugins:
             versions = ", ".join(info.supported_versions) or "none"
             raise _Refusal(f"plugin validation failed with err: none of the CSI versions reported are supported: {versions}")
         present = self._drivers.find(info.name)
-        if present is not None and present.socket != socket and present.version >= version:
+        if present is not None and present.socket not in (socket, *self._gone_since) and present.version >= version:
             raise _Refusal(
                 f"plugin validation failed with err: CSI driver {info.name} is already registered with a higher supported version, "
                 f"{_text(present.version)}, by the socket {present.socket}"
@@ -175,8 +190,13 @@ class Plugins:
 
     async def _unregister(self, socket: Path) -> None:
         self._registered.pop(socket)
+        self._gone_since.pop(socket, None)
+        await self._remove_others(socket, "")
+
+    async def _remove_others(self, socket: Path, name: str) -> None:
+        """Takes off the drivers that this socket has registered, but for the one of this name."""
         for driver in self._drivers:
-            if driver.socket == socket:
+            if driver.socket == socket and driver.name != name:
                 await self._drivers.remove(driver.name)
                 await self._taken_off(driver.name, socket)
 

@@ -15,6 +15,11 @@ class SocketGone:
     pass
 
 
+@reason("the socket is gone, and has its time to come back")
+class SocketMayComeBack:
+    pass
+
+
 @reason("the socket was made anew")
 class SocketMadeAnew:
     pass

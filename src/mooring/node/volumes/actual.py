@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mooring.api.core import NODES, Node, ObjectReference
+from mooring.api.core import NODES, Node, ObjectReference, reference_to
 from mooring.api.matching import node_matches
 from mooring.api.meta import Key
 from mooring.api.pods import PODS, Pod
@@ -99,7 +99,7 @@ class ActualState:
         if pod is None or self._announced.get((uid, about)) == text:
             return
         self._announced[uid, about] = text
-        self._events.event(_reference(pod), "Warning", reason, text)
+        self._events.event(reference_to(pod, "Pod"), "Warning", reason, text)
 
     def announced_no_more(self, uid: str, about: str) -> None:
         """What was told is over: if it comes again, it is told again."""
@@ -108,7 +108,7 @@ class ActualState:
     def tell(self, use: PodUse, type: str, reason: str, text: str) -> None:
         """An event for the pod, each time. type: Normal or Warning."""
         if (pod := self.pod(use.uid)) is not None:
-            self._events.event(_reference(pod), type, reason, text)
+            self._events.event(reference_to(pod, "Pod"), type, reason, text)
 
     def tell_claim(self, growth: Growth, type: str, reason: str, text: str) -> None:
         """The same for a claim that grows."""
@@ -124,8 +124,3 @@ class ActualState:
 
 def attached_to(node: Node) -> frozenset[str]:
     return frozenset(volume.name for volume in node.status.volumes_attached or ())
-
-
-def _reference(pod: Pod) -> ObjectReference:
-    meta = pod.metadata
-    return ObjectReference("v1", "Pod", meta.namespace, meta.name, meta.uid, meta.resource_version)

@@ -27,10 +27,10 @@ _MODE: Final = 0o750
 
 
 class BlockFiles:
-    """mount_table: what is mounted now."""
+    """mount_table: what is mounted now, None for the truth."""
 
-    def __init__(self, layout: Layout, mount_table: Callable[[], MountTable] = read_mount_table) -> None:
-        self._layout, self._mount_table = layout, mount_table
+    def __init__(self, layout: Layout, mount_table: Callable[[], MountTable] | None = None) -> None:
+        self._layout, self._mount_table = layout, mount_table or (lambda: read_mount_table(layout.root))
 
     def begin(self, spec_name: str, record: Mapping[str, str], *, stages: bool) -> None:
         """Makes the record and, for a driver that stages, its folder. Raises OSError."""

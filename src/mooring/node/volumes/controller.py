@@ -7,6 +7,7 @@ Source: kubelet 1.36, pkg/kubelet/volumemanager. Differs: nothing is polled, and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -27,11 +28,12 @@ from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState, attached_to
 from mooring.node.volumes.announcements import Announcements
 from mooring.node.volumes.attachment import Attachments
-from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
+from mooring.node.volumes.decide import MOUNTS, Decision, Facts, Step, Waits, decide_volume
 from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.found import Found, find_volumes, remove_unrecorded
 from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.injected import Injector
+from mooring.node.volumes.mount_slots import MountSlots
 from mooring.node.volumes.pods import FOLDER_BACK_OFF, NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
@@ -56,7 +58,7 @@ COMPONENT: Final = "kubelet"
 
 
 class NodeVolumes:
-    """on_full: told of a driver whose node takes no more volumes. labels_all: as in Labels."""
+    """on_full: told of a driver whose node takes no more volumes. labels_all: as in Labels. mounts_max: as limit in MountSlots."""
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class NodeVolumes:
         on_full: Callable[[str], None],
         *,
         labels_all: bool = False,
+        mounts_max: int = 0,
     ) -> None:
         self._clock, self._layout, self._drivers, self._caches = runtime.clock, layout, drivers, caches
         self._metrics = runtime.metrics.once(NodeMetrics)
@@ -97,6 +100,7 @@ class NodeVolumes:
         self._growth = GrowthSteps(around, runtime.cluster)
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
+        self._slots = MountSlots(mounts_max, self.controller.add)
         self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow, self._adopt)
         self.controller.watch(actual.nodes, self._node_changed)
         self.controller.watch(actual.csi_drivers, self._driver_object_changed)
@@ -128,7 +132,7 @@ class NodeVolumes:
             for uid, publication in new.publications.items():
                 state.publications.setdefault(uid, publication)
             if state is new:
-                state.attachable = new.volume.unique in self._actual.attached
+                state.attachable = new.volume.unique in self._actual.attached or self.in_use.has(new.volume.unique)
             self._wish_changed(new.volume.unique)
 
     async def report(self) -> None:
@@ -207,6 +211,12 @@ class NodeVolumes:
     # -- one volume
 
     async def _reconcile(self, unique: str) -> Result:
+        try:
+            return await self._next_step(unique)
+        finally:
+            self._slots.pass_on()
+
+    async def _next_step(self, unique: str) -> Result:
         state = self._state(unique)
         if state is None:
             return Result(why.Forgotten())
@@ -222,14 +232,17 @@ class NodeVolumes:
             after_s = wait_s if decision.after_s is None else min(wait_s, decision.after_s)
             return Result(decision.because, waits_for=pods_known, after_s=after_s)
         state.unattached_since = None
+        if decision.waits is Waits.SLOT:
+            self._slots.wait(state.volume.driver, unique)
         if decision.step is Step.NOTHING:
             waits_for = pods_known | ({REPORTED} if decision.waits is Waits.REPORT else set())
             return Result(decision.because, waits_for=waits_for, after_s=decision.after_s)
         self.controller.explain(unique, decision.because)
         state.at_work = decision.pod  # so it stays reported in use, and the pod's object stays, also where the pod goes meanwhile
         try:
-            async with self._watch.around(state, decision):
-                await self._carry_out(state, decision)
+            with self._slots.taken(state.volume.driver) if decision.step in MOUNTS else contextlib.nullcontext():
+                async with self._watch.around(state, decision):
+                    await self._carry_out(state, decision)
         except StepFailed as error:
             self._failed(state, decision, error)
         except BadName as error:
@@ -276,6 +289,7 @@ class NodeVolumes:
             has_driver=self._drivers.find(state.volume.driver) is not None,
             now=self._clock.now(),
             in_reach=self._actual.is_in_reach(state.volume),
+            has_slot=self._slots.has_free(state.volume.driver),
             clashing=self._clashing(state.volume, uses),
             labels={uid: use.label for uid, use in uses.items() if use.label},
             readers=frozenset(uid for uid, use in uses.items() if use.read_only),

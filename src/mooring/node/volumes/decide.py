@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping
+from typing import Final
 
 from mooring.control.result import Because
 from mooring.node.volumes import reasons as why
@@ -25,6 +26,9 @@ class Step(enum.Enum):
     FORGET = "forget"
 
 
+MOUNTS: Final = (Step.STAGE, Step.PUBLISH)
+
+
 class Waits(enum.Enum):
     """What the volume waits for, in place of a step."""
 
@@ -33,6 +37,7 @@ class Waits(enum.Enum):
     DRIVER = "driver"
     PODS = "pods"
     OTHER_POD = "other-pod"
+    SLOT = "slot"
     NODE = "node"
 
 
@@ -45,6 +50,7 @@ class Facts:
     attached: the Node's status lists it. has_driver: its driver is registered. now: monotonic seconds. in_reach: its
     node affinity means this node. readers: the pods that only read it. labels: the SELinux labels that pods want, where they want one.
     clashing: the pods that name it by another PersistentVolume and can't have it beside those of the first, to that one's name.
+    has_slot: its driver may mount one more volume now.
     """
 
     wanted: Mapping[str, str]
@@ -57,6 +63,7 @@ class Facts:
     in_reach: bool = True
     readers: frozenset[str] = frozenset()
     clashing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    has_slot: bool = True
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -78,6 +85,13 @@ class Decision:
 
 def decide_volume(state: VolumeState, facts: Facts) -> Decision:
     """The next step, or what is waited for."""
+    decision = _next_step(state, facts)
+    if decision.step in MOUNTS and not facts.has_slot:
+        return Decision(why.ManyMounts(state.volume.driver), waits=Waits.SLOT, refused=decision.refused, refused_at=decision.refused_at)
+    return decision
+
+
+def _next_step(state: VolumeState, facts: Facts) -> Decision:
     leaving = _leaving(state, facts)
     if leaving is not None and (leaving.step is not Step.NOTHING or not facts.wanted):
         return leaving

@@ -7,6 +7,7 @@ removed one by one when they are empty and nothing is mounted on them; nothing i
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import os
 import stat
@@ -17,7 +18,7 @@ from typing import Final
 
 from mooring.base.errors import MooringError
 from mooring.mounts import system
-from mooring.mounts.mountinfo import MountTable, parse
+from mooring.mounts.mountinfo import MountTable, is_within, parse
 from mooring.node import records
 
 _MOUNTINFO: Final = Path("/proc/self/mountinfo")
@@ -28,18 +29,27 @@ class LeftOver(MooringError):
     """Something is in the way of a clean end: a mount, or files in a folder that should be empty."""
 
 
-def read_mount_table() -> MountTable:
-    """What is mounted now, in this process' mount namespace; nothing on systems without that table, where no driver mounts for us."""
+def read_mount_table(root: Path = Path("/")) -> MountTable:
+    """What is mounted now, in this process' mount namespace; nothing on systems without that table, where no driver mounts for us.
+
+    root: where a link leads to it, what is mounted below has its points by way of the link, as drivers are told them (a driver in a
+    container may see no other way); the kernel gives them without any link.
+    """
     if sys.platform != "linux":
         return MountTable(())
-    return MountTable(parse(_MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape")))
+    mounts = parse(_MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape"))
+    real, given = os.path.realpath(root), str(root)
+    if real == given:
+        return MountTable(mounts)
+    moved = (dataclasses.replace(one, point=given + one.point.removeprefix(real)) if is_within(one.point, real) else one for one in mounts)
+    return MountTable(moved)
 
 
 class VolumeFiles:
-    """mount_table: what is mounted now."""
+    """root: the node's. mount_table: what is mounted now, None for the truth."""
 
-    def __init__(self, mount_table: Callable[[], MountTable] = read_mount_table) -> None:
-        self._mount_table = mount_table
+    def __init__(self, root: Path, mount_table: Callable[[], MountTable] | None = None) -> None:
+        self._mount_table = mount_table or (lambda: read_mount_table(root))
 
     def begin(self, folder: Path, record: Mapping[str, str], own: str = "") -> None:
         """Makes the volume's folder and its record, durably. own: a folder in it, made where it is not mounted. Raises OSError."""

@@ -107,27 +107,27 @@ def remove_unrecorded(layout: Layout) -> None:
     """
     for driver_folder in folders_in(layout.csi):
         if driver_folder != layout.block:
-            _remove_unrecorded_of(driver_folder)
+            _remove_unrecorded_of(layout, driver_folder)
     for folder in folders_in(layout.block):
         name = folder.name
         if folder not in (layout.block_staging(name).parent, layout.block_publish(name, "pod").parent.parent):
             others = (layout.block_staging(name), layout.block_publish(name, "pod").parent, layout.block_map(name))
-            _remove_unless_recorded(folder / "data", *others, folder / "data", folder)
+            _remove_unless_recorded(layout, folder / "data", *others, folder / "data", folder)
 
 
-def _remove_unrecorded_of(driver_folder: Path) -> None:
+def _remove_unrecorded_of(layout: Layout, driver_folder: Path) -> None:
     try:
         folders = list(folders_in(driver_folder))
     except OSError as error:
         _log.error("The volumes of a driver can't be listed; what was left unfinished stays", error=error)
         return
     for folder in folders:
-        _remove_unless_recorded(folder, folder / "globalmount", folder)
+        _remove_unless_recorded(layout, folder, folder / "globalmount", folder)
 
 
-def _remove_unless_recorded(record_folder: Path, *folders: Path) -> None:
+def _remove_unless_recorded(layout: Layout, record_folder: Path, *folders: Path) -> None:
     try:
-        if records.read(record_folder) is not None or any(read_mount_table().below(str(folder)) for folder in folders):
+        if records.read(record_folder) is not None or any(read_mount_table(layout.root).below(str(folder)) for folder in folders):
             return
         records.remove(record_folder)  # one that was not finished
         for folder in folders:

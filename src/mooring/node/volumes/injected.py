@@ -89,6 +89,9 @@ class Injector:
         }
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         answer = await self._cluster.create(SERVICE_ACCOUNT_TOKENS, body, use.namespace, of=(use.service_account, "token"))
-        expires_at = parse_rfc3339(answer.status.expiration_timestamp)
+        try:
+            expires_at = parse_rfc3339(answer.status.expiration_timestamp)
+        except ValueError as error:
+            raise ApiError(f"the token for audience {request.audience!r} has no expirationTimestamp that can be read: {error}") from None
         renew_at = min(now + (expires_at - now) * RENEW_SHARE, now + AGE_S_MAX)
         return _Token(answer.status.token, answer.status.expiration_timestamp, renew_at, expires_at)

@@ -37,7 +37,7 @@ def remove_pod_folder(layout: Layout, uid: str) -> None:
     is known to leave, nothing is ever removed with what it holds.
     """
     folder, own = layout.pod(uid), (layout.pod_volumes(uid), layout.pod_devices(uid))
-    if below := read_mount_table().below(str(folder)):
+    if below := read_mount_table(layout.root).below(str(folder)):
         raise LeftOver(f"{below[-1].point} is still mounted, and no record that can be read says of which volume: look what it is")
     for path in (folder, own[0].parent, own[0], own[1].parent, own[1]):
         if path.is_symlink():

@@ -60,6 +60,11 @@ class Staging:
     pass
 
 
+@reason("as many volumes of driver {driver} are being mounted as this agent was told to mount at once")
+class ManyMounts:
+    driver: str
+
+
 @reason("the driver publishes it for pod {pod}")
 class Publishing:
     pod: str

@@ -32,7 +32,7 @@ class FileSystemSteps(StepTools):
 
     def __init__(self, around: Surroundings, files: VolumeFiles | None = None) -> None:
         super().__init__(around)
-        self._files = files or VolumeFiles()
+        self._files = files or VolumeFiles(around.layout.root)
         self._walking: set[asyncio.Task[None]] = set()
         self._is_ending = False
 

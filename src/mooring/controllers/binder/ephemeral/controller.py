@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from mooring.api.core import PersistentVolumeClaim
+from mooring.api.core import PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod
 from mooring.base.log import logger
@@ -16,7 +16,6 @@ from mooring.controllers.binder.ephemeral.decide import decide_pod
 from mooring.controllers.binder.ephemeral.reconcile import Reconciler
 from mooring.controllers.binding.announcer import Announcer
 from mooring.controllers.binding.caches import BindingCaches
-from mooring.controllers.binding.names import reference_to
 from mooring.controllers.binding.reasons import Gone
 from mooring.controllers.binding.view import BY_CLAIM
 from mooring.kube.cache.informer import Change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, reference_to
 from mooring.api.meta import Key
 from mooring.api.pods import Pod
 from mooring.control.result import Retry
@@ -13,7 +13,6 @@ from mooring.controllers.binder.ephemeral.decide import refused
 from mooring.controllers.binder.metrics import BindingMetrics
 from mooring.controllers.binding.announcer import Announcer
 from mooring.controllers.binding.caches import BindingCaches
-from mooring.controllers.binding.names import reference_to
 from mooring.kube.errors import AlreadyExists, ApiError
 
 

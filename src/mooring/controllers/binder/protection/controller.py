@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key, Object, is_deleting, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
@@ -17,7 +17,7 @@ from mooring.controllers.binder.protection.decide import Guard, decide_attribute
 from mooring.controllers.binder.protection.reconcile import LivePods, carry_out
 from mooring.controllers.binding.announcer import CROWDED_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
-from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of, reference_to
+from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of
 from mooring.controllers.binding.reasons import EventText, Gone
 from mooring.controllers.binding.view import BY_ATTRIBUTES, BY_CLAIM, attributes_of
 from mooring.controllers.binding.writes import Whole

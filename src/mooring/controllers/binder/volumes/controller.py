@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key
 from mooring.base.log import logger
 from mooring.control.controller import Controller
@@ -26,7 +26,6 @@ from mooring.controllers.binder.volumes.event_handlers import BindingEventHandle
 from mooring.controllers.binder.volumes.reconcile import Reconciler
 from mooring.controllers.binding.announcer import CROWDED_S, REMIND_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
-from mooring.controllers.binding.names import reference_to
 from mooring.controllers.binding.reasons import EventText
 from mooring.controllers.binding.view import View
 from mooring.kube.cache.informer import Change
