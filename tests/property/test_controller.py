@@ -5,7 +5,7 @@ import itertools
 from collections import Counter
 
 import hypothesis.strategies as st
-from hypothesis import given, settings
+from hypothesis import given
 
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
@@ -63,7 +63,6 @@ class Doors:
 STEP = st.tuples(st.integers(0, 3), st.sampled_from(DOORS), st.booleans())
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32), workers=st.integers(1, 3), steps=st.lists(STEP, max_size=12))
 def test_whoever_waits_for_what_has_happened_goes_on(seed, workers, steps):
     """Back-offs here last for days, so only a topic can bring a key back in time."""
@@ -86,7 +85,6 @@ def test_whoever_waits_for_what_has_happened_goes_on(seed, workers, steps):
     run_virtual(live(), seed)
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32), workers=st.integers(1, 3), after_s=st.integers(0, 6))
 def test_a_drain_ends_with_the_work_in_hand_whenever_it_comes(seed, workers, after_s):
     async def live() -> None:
@@ -108,7 +106,6 @@ def test_a_drain_ends_with_the_work_in_hand_whenever_it_comes(seed, workers, aft
     run_virtual(live(), seed)
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32), failures=st.integers(1, 8), base_s=st.integers(1, 5))
 def test_back_off_doubles_up_to_its_cap_and_begins_anew_after_a_success(seed, failures, base_s):
     cap_s = 20.0

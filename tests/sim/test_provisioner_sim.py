@@ -8,6 +8,7 @@ from tests.sim.planting import assert_found
 from tests.sim.provisioning.bugs import BUGS
 from tests.sim.provisioning.run import run_seed
 
+pytestmark = pytest.mark.slow
 SEEDS = 80
 CHUNK = 10
 BUG_SEEDS_MAX = 300
@@ -15,7 +16,6 @@ FAILED_BEFORE = (383, 515)
 """A refused PersistentVolume took a volume along that its user had taken out of its claim to keep it."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_no_invariant_is_broken(first: int) -> None:
     for seed in range(first, first + CHUNK):
@@ -23,20 +23,17 @@ def test_no_invariant_is_broken(first: int) -> None:
         assert outcome.broken is None, outcome.report()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", FAILED_BEFORE)
 def test_what_failed_before_does_not_fail_again(seed: int) -> None:
     outcome = run_seed(seed)
     assert outcome.broken is None, outcome.report()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
     assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
 
 
-@pytest.mark.slow
 def test_a_seed_lives_the_same_life_again() -> None:
     for seed in range(5):
         first, second = run_seed(seed), run_seed(seed)
