@@ -35,6 +35,8 @@ _TOO_LARGE: Final = "Received message larger than max"
 ERROR_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of an answer's headers, with an error's text: Go's default. Beyond gRPC's 16 KiB any error would come as ResourceExhausted."""
 
+LOST_TEXT: Final = "error reading from server: EOF"
+"""Of a call whose connection broke, as Go's client says it."""
 _READY: Final = grpc.ChannelConnectivity.READY
 _FIRST_NOTICE_S: Final = 1.5  # a driver that starts with its sidecar is there by then; who mistyped a path reads it at once
 _ROUNDED_UP_S: Final = 0.002
@@ -169,7 +171,7 @@ class GrpcDriver(Client):
 
     def _unavailable(self, text: str) -> str:
         if _SOCKET_CLOSED.fullmatch(text):
-            return "error reading from server: EOF"
+            return LOST_TEXT
         refused = _NOT_CONNECTED.fullmatch(text)
         if refused is None:
             return text
@@ -186,7 +188,7 @@ def _grpc_deadline_s(timeout_s: float) -> float:
 
 # grpcio's own texts. Tests make each of them, so that another version's wording is noticed.
 _OWN_DEADLINE: Final = re.compile(r"(Stream removed \()?Deadline Exceeded\)?")
-_SOCKET_CLOSED: Final = re.compile(r"(Stream removed \()?(Socket closed|recvmsg:.*|.*Connection reset by peer.*)\)?")
+_SOCKET_CLOSED: Final = re.compile(r"(Stream removed \()?(Socket closed|recvmsg:.*|.*Connection reset by peer.*|.*Broken pipe.*)\)?")
 _NOT_CONNECTED: Final = re.compile(
     r"failed to connect to all addresses; .*(connect failed|connection attempt).* error: (?P<why>[A-Z][\w ]+)"
 )

@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from mooring.base.clock import Clock
+from mooring.base.clock import Clock, Instant
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.address import socket_path, trouble
 from mooring.csi.client import DEADLINE_TEXT
-from mooring.csi.codes import DriverError
+from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
-from mooring.csi.grpc import GrpcDriver
+from mooring.csi.grpc import LOST_TEXT, GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
 
 _log = logger(__name__)
@@ -49,9 +49,7 @@ class Prober:
         """HTTP status and text: 200 when the driver says that it is ready, or does not say that it isn't."""
         began = self._clock.now()
         try:
-            driver = await self._connected(self._timeout_s)
-            left_s = max(0.001, self._timeout_s - (self._clock.now() - began))
-            answer = await driver.probe(csi.ProbeRequest(), Call(left_s))
+            answer = await self._answer(began)
         except (DriverError, ConfigError) as error:
             _log.error("health check failed", error=error)
             return 500, str(error)
@@ -63,6 +61,26 @@ class Prober:
             _log.error(NOT_READY)
             return 500, NOT_READY
         return 200, "ok"
+
+    async def _answer(self, began: Instant) -> csi.ProbeResponse:
+        """Asks once more, over a new connection, when the old one turns out to be broken: the driver may have been started anew.
+
+        Raises DriverError, ConfigError and TimeoutError.
+        """
+        driver = await self._connected(self._left_s(began))
+        try:
+            return await driver.probe(csi.ProbeRequest(), Call(self._left_s(began)))
+        except DriverError as error:
+            if error.code != Code.UNAVAILABLE or error.message != LOST_TEXT:
+                raise
+        if self._driver is driver:
+            self._driver = None
+        await driver.close()
+        driver = await self._connected(self._left_s(began))
+        return await driver.probe(csi.ProbeRequest(), Call(self._left_s(began)))
+
+    def _left_s(self, began: Instant) -> float:
+        return max(0.001, self._timeout_s - (self._clock.now() - began))
 
     async def close(self) -> None:
         """Ends the connection."""

@@ -15,7 +15,7 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.grpc import GrpcDriver
+from mooring.csi.grpc import LOST_TEXT, GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
 from mooring.probe.probe import NOT_READY, Prober
@@ -73,6 +73,23 @@ async def test_LIV1_a_driver_that_hangs_is_told_within_the_time_limit() -> None:
         began = time.monotonic()
         assert 500 == (await prober.health())[0]
         assert time.monotonic() - began < 2.0
+
+
+@pytest.mark.parametrize(("text", "asked", "code"), [(LOST_TEXT, 2, 200), ("I am not well", 1, 500)])
+@real_time
+async def test_a_driver_is_asked_once_more_only_when_the_connection_was_broken(text: str, asked: int, code: int) -> None:
+    class Unavailable(ProbedDriver):
+        asked = 0
+
+        async def probe(self, request: Any) -> csi.ProbeResponse:
+            self.asked += 1
+            if self.asked == 1:
+                raise DriverError(Code.UNAVAILABLE, text)
+            return await super().probe(request)
+
+    driver = Unavailable()
+    async with a_prober() as (path, prober), serving(driver, str(path), grace_s=0.0):
+        assert (code, asked) == ((await prober.health())[0], driver.asked)
 
 
 @real_time
