@@ -12,9 +12,10 @@ import pytest
 from tests.sim.node import world
 from tests.sim.node.bugs import BUGS
 from tests.sim.node.run import run_seed
+from tests.sim.planting import assert_found
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 100
+SEEDS = 60
 CHUNK = 10
 BUG_SEEDS_MAX = 100
 
@@ -30,14 +31,7 @@ def test_no_invariant_is_broken(first: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """By an invariant that tells of it, not by some crash."""
-    first = BUGS[name].first_seed
-    for seed in range(first, first + BUG_SEEDS_MAX):
-        broken = run_seed(seed, bug=name).broken
-        if broken is not None:
-            assert broken.invariant in BUGS[name].found_by, broken
-            return
-    pytest.fail(f"not found in {BUG_SEEDS_MAX} seeds from {first} on")
+    assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from typing import Final
 
@@ -36,6 +37,7 @@ def findings(source: str, file: str = "<text>") -> list[str]:
     return sorted(set(found))
 
 
+@functools.cache
 def imported_modules(source: str) -> dict[str, int]:
     """Every module that the source imports, from wherever in it, with the line of the first time. `from a import b` gives a and a.b.
 
