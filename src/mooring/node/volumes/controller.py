@@ -48,7 +48,7 @@ from mooring.node.volumes.volume import Volume, shares
 
 _log = logger(__name__)
 
-WORKERS: Final = 64
+WORKERS: Final = 256
 """Volumes worked on at once; most of that time they wait for drivers."""
 
 REPORTED: Final = "in-use-report"
