@@ -25,7 +25,6 @@ from mooring.api.meta import Object, ObjectMeta
 T = TypeVar("T")
 Obj = TypeVar("Obj", bound=Object)
 
-UNIONS_MAX: Final = 256
 _IDENTITY: Final = frozenset({"name", "namespace", "uid", "resource_version"})
 
 
@@ -92,6 +91,14 @@ class Mask:
     rest: bool = False
     _pruners: dict[type, Callable[[Any], Any]] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """Of the whole tree, worked out once: masks are joined for every event of a watch, and found by it."""
+        return hash((self.whole, self.parts, self.rest))
+
     def of(self, value: T) -> T:
         """The struct, slim. None stays None."""
         if value is None:
@@ -116,6 +123,7 @@ class Mask:
         return _joined(self, other)
 
 
+@functools.lru_cache(maxsize=256)
 def _joined(one: Mask, other: Part) -> Part:
     if not isinstance(other, Mask):
         return WHOLE
@@ -186,17 +194,12 @@ def joined(choices: Sequence[Callable[[Obj], Part | None]]) -> Callable[[Obj], O
 
     choices: may grow until the first object comes.
     """
-    unions: dict[tuple[int, ...], tuple[list[Part], Part]] = {}  # by identity, which the lists keep alive: a hash walks the whole mask
 
     def prune(obj: Obj) -> Obj | None:
         wanted = [part for choice in choices if (part := choice(obj)) is not None]
         if not wanted:
             return None
-        if (union := unions.get(identity := tuple(map(id, wanted)))) is None:
-            if len(unions) >= UNIONS_MAX:
-                unions.clear()
-            union = unions[identity] = (wanted, functools.reduce(operator.or_, wanted))
-        slimmed: Obj = union[1].of(obj)
+        slimmed: Obj = functools.reduce(operator.or_, wanted).of(obj)
         return slimmed
 
     return prune
