@@ -73,8 +73,6 @@ class Prober:
         except DriverError as error:
             if error.code != Code.UNAVAILABLE or error.message != LOST_TEXT:
                 raise
-        if self._driver is driver:
-            self._driver = None
         await driver.close()
         driver = await self._connected(self._left_s(began))
         return await driver.probe(csi.ProbeRequest(), Call(self._left_s(began)))
