@@ -127,7 +127,10 @@ def _remove_unrecorded_of(layout: Layout, driver_folder: Path) -> None:
 
 def _remove_unless_recorded(layout: Layout, record_folder: Path, *folders: Path) -> None:
     try:
-        if records.read(record_folder) is not None or any(read_mount_table(layout.root).below(str(folder)) for folder in folders):
+        if records.read(record_folder) is not None:
+            return
+        mounts = read_mount_table(layout.root)
+        if any(mounts.below(str(folder)) for folder in folders):
             return
         records.remove(record_folder)  # one that was not finished
         for folder in folders:
@@ -138,13 +141,14 @@ def _remove_unless_recorded(layout: Layout, record_folder: Path, *folders: Path)
 
 def folders_in(folder: Path) -> Iterator[Path]:
     """Its folders, by name; links are passed over."""
-    if not folder.is_dir():
-        return
+    if folder.is_dir():
+        yield from (path for path, is_folder in entries_in(folder) if is_folder)
+
+
+def entries_in(folder: Path) -> list[tuple[Path, bool]]:
+    """All that is in it, by name, and whether it is a folder itself and no link to one. Raises OSError."""
     with os.scandir(folder) as listed:
-        entries = sorted(listed, key=lambda entry: entry.name)
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield Path(entry.path)
+        return sorted((Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in listed)
 
 
 def _is_published(record: Mapping[str, str], folder: Path) -> bool:

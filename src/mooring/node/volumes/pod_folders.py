@@ -7,7 +7,6 @@ in the way is named, and looked at again.
 from __future__ import annotations
 
 import errno
-import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Final
 from mooring.node import records
 from mooring.node.layout import Layout
 from mooring.node.volumes.files import LeftOver, read_mount_table, remove_folder
-from mooring.node.volumes.found import folders_in
+from mooring.node.volumes.found import entries_in, folders_in
 
 _OF_KUBELET: Final = ("containers", "etc-hosts")
 """What a kubelet writes itself for a pod's containers: ends of their logs, and their /etc/hosts. Nothing there is a volume's."""
@@ -66,9 +65,7 @@ def _remove_kubelets_file(path: Path, parts: tuple[str, ...]) -> None:
 
 def _bottom_up(folder: Path) -> Iterator[Path]:
     """All that is in it; links are not followed."""
-    with os.scandir(folder) as listed:
-        entries = sorted(listed, key=lambda entry: entry.name)
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _bottom_up(Path(entry.path))
-        yield Path(entry.path)
+    for path, is_folder in entries_in(folder):
+        if is_folder:
+            yield from _bottom_up(path)
+        yield path
