@@ -46,8 +46,7 @@ class LivePods:
 
 async def carry_out(writes: Whole[T], obj: T, decision: Decision, finalizer: str, after_s: float | None = None) -> Result:
     """Raises ApiError, Stale."""
-    edit = _EDITS.get(decision.guard)
-    if edit is None:
+    if not decision.writes:
         return Result(decision.because, after_s=after_s)
-    await writes.put(obj, edit(finalizer))
+    await writes.put(obj, _EDITS[decision.guard](finalizer))
     return Result(decision.because, done=f"{_DONE[decision.guard]} {finalizer}", after_s=after_s)
