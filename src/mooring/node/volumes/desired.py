@@ -18,7 +18,6 @@ class DesiredState:
         self._changed, self._known = changed, known
         self._volumes: dict[str, dict[str, Volume]] = {}  # by volume, then by PersistentVolume: several may name one volume
         self._uses: dict[str, dict[str, PodUse]] = {}  # by volume, then by pod
-        self._spec_names: dict[str, dict[str, str]] = {}  # the same: the PersistentVolume's name
         self._of_pod: dict[str, frozenset[str]] = {}  # the volumes of each pod that was looked at
         self._unseen: set[str] = set()  # pods that are there, and were not looked at yet
         self._incomplete: set[str] = set()  # pods of which not every volume could be found out
@@ -41,7 +40,6 @@ class DesiredState:
             uses, volumes = self._uses.setdefault(unique, {}), self._volumes.setdefault(unique, {})
             if uses.get(pod_uid) != use or self.volume_of(unique, pod_uid) != volume:
                 uses[pod_uid] = use
-                self._spec_names.setdefault(unique, {})[pod_uid] = volume.spec_name
                 volumes[volume.spec_name] = volume
                 self._tidy(unique)
                 self._changed(unique)
@@ -63,7 +61,8 @@ class DesiredState:
 
     def volume_of(self, unique: str, pod_uid: str) -> Volume | None:
         """As the pod's own PersistentVolume has it, None when the pod does not want it."""
-        return self._volumes.get(unique, {}).get(self._spec_names.get(unique, {}).get(pod_uid, ""))
+        use = self.uses(unique).get(pod_uid)
+        return None if use is None else self._volumes[unique].get(use.spec_name)
 
     def uses(self, unique: str) -> Mapping[str, PodUse]:
         """By pod uid."""
@@ -97,16 +96,14 @@ class DesiredState:
             self._known()
 
     def _drop(self, unique: str, pod_uid: str) -> None:
-        for of_pods in (self._uses, self._spec_names):
-            of_pods.get(unique, {}).pop(pod_uid, None)
+        self._uses.get(unique, {}).pop(pod_uid, None)
         self._tidy(unique)
         self._changed(unique)
 
     def _tidy(self, unique: str) -> None:
         """Forgets what no pod wants any more."""
-        volumes, spec_names = self._volumes.get(unique, {}), self._spec_names.get(unique, {})
-        for spec_name in volumes.keys() - spec_names.values():
-            del volumes[spec_name]
-        if not spec_names:
-            for known in (self._volumes, self._uses, self._spec_names):
-                known.pop(unique, None)
+        wanted = {use.spec_name for use in self.uses(unique).values()}
+        self._volumes[unique] = {name: volume for name, volume in self._volumes.get(unique, {}).items() if name in wanted}
+        if not wanted:
+            del self._volumes[unique]
+            self._uses.pop(unique, None)

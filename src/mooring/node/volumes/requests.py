@@ -46,8 +46,8 @@ TOKENS: Final = "csi.storage.k8s.io/serviceAccount.tokens"
 class PodUse:
     """One pod's wish for one volume.
 
-    volume_name: the volume's name in the pod. claim: its claim's name, "" for an inline volume. read_only: as the pod says, which is not
-    what the PersistentVolume says. fs_group, fs_group_policy: of the pod's security context.
+    volume_name: the volume's name in the pod. spec_name: of the Volume that it wants. claim: its claim's name, "" for an inline volume.
+    read_only: as the pod says, which is not what the PersistentVolume says. fs_group, fs_group_policy: of the pod's security context.
     label: the SELinux label that it wants the volume under, "" for any.
     """
 
@@ -61,6 +61,7 @@ class PodUse:
     fs_group: int | None = None
     fs_group_policy: str = ""
     label: str = ""
+    spec_name: str = ""
 
     @property
     def info(self) -> dict[str, str]:

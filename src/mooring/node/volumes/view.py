@@ -71,7 +71,7 @@ class Resolver:
         if pod_volume.csi is not None:
             source = pod_volume.csi
             volume = of_inline_source(source, pod_uid=pod.metadata.uid, pod_namespace=pod.metadata.namespace, volume_name=pod_volume.name)
-            return volume, _use(pod, pod_volume.name, read_only=bool(source.read_only))
+            return volume, _use(pod, pod_volume.name, volume, read_only=bool(source.read_only))
         claim = await self._claim(pod, pod_volume)
         pv = await self._persistent_volume(claim)
         if pv.spec.csi is None:
@@ -80,7 +80,7 @@ class Resolver:
         read_only = source_claim is not None and source_claim.read_only
         volume, name = of_persistent_volume(pv, decide_growth(claim, pv), size_bytes_of(claim)), claim.metadata.name
         label = "" if volume.is_block else self._labels.of(pod, pod_volume.name, volume.driver, volume.access_modes)
-        return volume, _use(pod, pod_volume.name, read_only=read_only, claim=name, label=label)
+        return volume, _use(pod, pod_volume.name, volume, read_only=read_only, claim=name, label=label)
 
     async def _claim(self, pod: Pod, pod_volume: PodVolume) -> PersistentVolumeClaim:
         source = pod_volume.persistent_volume_claim
@@ -117,13 +117,14 @@ class Resolver:
         return pv
 
 
-def _use(pod: Pod, volume_name: str, *, read_only: bool, claim: str = "", label: str = "") -> PodUse:
+def _use(pod: Pod, volume_name: str, volume: Volume, *, read_only: bool, claim: str = "", label: str = "") -> PodUse:
     security = pod.spec.security_context
     return PodUse(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         volume_name=volume_name,
+        spec_name=volume.spec_name,
         claim=claim,
         label=label,
         service_account=pod.spec.service_account_name,
