@@ -176,10 +176,10 @@ class Line(Cluster):
 
     # -- how a request goes
 
-    async def _asked(self, what: str, *, writes: bool) -> Fate:
-        """The way there. Raises ApiError when it never arrives."""
+    async def _asked(self, what: str, *, writes: bool, made: str = "") -> Fate:
+        """The way there. made: the name of an object that is created. Raises ApiError when it never arrives."""
         await self._mortal.point(f"before {what}")
-        self._world.laws.done(self._mortal.number, what, self._world.clock.now())
+        self._world.laws.done(self._mortal.number, f"{what} {made}".rstrip(), self._world.clock.now())
         fate = self._fate(writes)
         await self._world.clock.sleep(fate.before_s)
         if fate.refused is not None:
