@@ -56,6 +56,7 @@ class Line(Cluster):
         self._randomness, self._faults = world.randomness["line"], world.plan.api
         self._writing: list[str] = []
         self._seen: dict[str, int] = {}  # per kind, the newest version that lists and watches have shown
+        self._seen_before: dict[str, tuple[float, int]] = {}  # per kind, the moment of the newest version, and the one before that moment
         self.on_shown: Callable[[str, int], None] = lambda plural, version: None
         self._lost: dict[tuple[str, str], int] = {}  # per object, the version of the newest write whose answer was lost
 
@@ -66,6 +67,11 @@ class Line(Cluster):
     def shown(self, plural: str) -> int:
         """The newest version of the kind that lists and watches have shown."""
         return self._seen.get(plural, 0)
+
+    def shown_before_now(self, plural: str) -> int:
+        """The same before this very moment: an object that is shown while a call begins may have come after the decision to make it."""
+        at_s, before = self._seen_before.get(plural, (0.0, 0))
+        return before if at_s >= self._world.clock.now() else self.shown(plural)
 
     # -- reads
 
@@ -217,6 +223,9 @@ class Line(Cluster):
         return errors[self._randomness.below(len(errors))]
 
     def _has_seen(self, kind: Kind[Any], version: str) -> None:
+        now = self._world.clock.now()
+        if self._seen_before.get(kind.plural, (-1.0, 0))[0] < now:
+            self._seen_before[kind.plural] = now, self.shown(kind.plural)
         self._seen[kind.plural] = max(self.shown(kind.plural), int(version))
         self.on_shown(kind.plural, self._seen[kind.plural])
 

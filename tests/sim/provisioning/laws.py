@@ -50,7 +50,7 @@ class Laws:
         self.doomed: set[str] = set()
         self.over: dict[str, int] = {}
         self.shown: Callable[[int, str], int] = lambda process, plural: 0
-        """Up to which version of a kind a provisioner has been shown everything."""
+        """Up to which version of a kind a provisioner had been shown everything before this moment."""
         self.counts: Counter[str] = Counter()
 
     def done(self, process: int, what: str, at_s: float) -> None:

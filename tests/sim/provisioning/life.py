@@ -27,7 +27,7 @@ PARTS = frozenset({binding.BINDER, binding.CLAIM_PROTECTION, binding.VOLUME_PROT
 def provisioner(world: Any, mortal: Mortal) -> Made:
     plan, clock, randomness = world.plan, world.clock, Random(world.plan.seed * 1000 + mortal.number)
     line = WritingLine(world, mortal)
-    world.laws.shown = lambda process, plural: line.shown(plural) if process == mortal.number else 0
+    world.laws.shown = lambda process, plural: line.shown_before_now(plural) if process == mortal.number else 0
     driver = InProcessDriver(Endpoint(world, mortal), clock=clock)
     options = ProvisionerOptions(
         timeout_s=plan.timeout_s,
