@@ -39,10 +39,10 @@ _VERBS: Final = {Verb.REPLACE: "update", Verb.POST: "create", Verb.SERVES: "disc
 
 
 def what_of(request: Request) -> str:
-    """As stories and laws call it: `patch volumeattachments/status va-1`; a creation without the name, which the server may give."""
+    """As stories and laws call it: `patch volumeattachments/status va-1`; a creation whose name the server gives has none."""
     verb = _VERBS.get(request.verb, request.verb.value)
     part = f"/{request.subresource}" if request.subresource and request.verb is not Verb.REPLACE else ""
-    name = "" if request.verb in (Verb.CREATE, Verb.POST) else request.name
+    name = "" if request.verb is Verb.POST else request.name
     return f"{verb} {request.kind.plural}{part} {name}".rstrip()
 
 
@@ -182,10 +182,10 @@ class Line(Cluster):
 
     # -- how a request goes
 
-    async def _asked(self, what: str, *, writes: bool, made: str = "") -> Fate:
-        """The way there. made: the name of an object that is created. Raises ApiError when it never arrives."""
+    async def _asked(self, what: str, *, writes: bool) -> Fate:
+        """The way there. Raises ApiError when it never arrives."""
         await self._mortal.point(f"before {what}")
-        self._world.laws.done(self._mortal.number, f"{what} {made}".rstrip(), self._world.clock.now())
+        self._world.laws.done(self._mortal.number, what, self._world.clock.now())
         fate = self._fate(writes)
         await self._world.clock.sleep(fate.before_s)
         if fate.refused is not None:

@@ -58,7 +58,7 @@ class WritingLine(Line):
         saves = request.verb is Verb.CREATE and request.kind.plural == PERSISTENT_VOLUMES.plural
         self._writing.append(what)
         try:
-            fate = await self._asked(what, writes=True, made=request.body["metadata"].get("name", "") if saves else "")
+            fate = await self._asked(what, writes=True)
             try:
                 answer = await (self._save(request) if saves else self._world.cluster.ask(request))
             except ApiError as error:
