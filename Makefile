@@ -7,6 +7,7 @@ BIN := .venv/bin
 SEEDS ?= 5000
 MINUTES ?= 30
 KILLS ?= 300
+SECONDS ?= 300
 CRASH_SEEDS := $(if $(filter command environment,$(word 1,$(origin SEEDS))),$(SEEDS),10)
 RUNS ?= 1
 ARGS ?=
@@ -51,8 +52,12 @@ venv: .venv/ready ## .venv with all commands, and nothing else
 	@echo "The commands are in $(BIN): $(BIN)/mooring --help lists them"
 
 .PHONY: test
-test: .venv/ready ## All tests; the end says which layers were not tested
-	@$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+test: .venv/ready ## All but the long ones; the end says what was not tested
+	@$(BIN)/pytest -n 4 --dist worksteal -m "not long" $(ARGS)
+
+.PHONY: test-long
+test-long: .venv/ready ## The long tests, but for the storms
+	@$(BIN)/pytest -n 4 --dist worksteal -m long --ignore-glob="*storm.py" $(ARGS)
 
 .PHONY: check
 check: .venv/ready ## Lint, format, types, import contracts, tidiness
@@ -74,21 +79,42 @@ kills: .venv/ready ## mooring apiserver killed KILLS times (300) under load
 node-crash: .venv/ready real-parts ## Node agents and drivers killed, in SEEDS (10) rounds
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.node_crash --seeds $(CRASH_SEEDS) $(ARGS)
 
+.PHONY: attachdetach-load
+attachdetach-load: .venv/ready real-parts ## Pods move, controllers die
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.attachdetach_load --seconds $(SECONDS) $(ARGS)
+
 .PHONY: sanity
 sanity: .venv/ready real-parts ## csi-sanity on the reference driver, RUNS (1) times
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" unshare --mount --propagation private $(BIN)/python -m tests.sanity --runs $(RUNS) $(ARGS)
 
 .PHONY: storm
-storm: .venv/ready real-parts ## 500 claims, an unreliable driver, leaders killed
-	@STORM_CLAIMS=500 KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/pytest -q tests/e2e/test_storm.py $(ARGS)
+storm: .venv/ready real-parts ## 500 claims, 200 growths and snapshots, leaders killed
+	@STORM_CLAIMS=500 STORM_GROWTHS=200 KUBE_TEST_BIN="$$(hack/kube/build --folder)" \
+		$(BIN)/pytest -q tests/e2e/test_storm.py tests/e2e/test_growth_storm.py $(ARGS)
 
 .PHONY: bench-attach
 bench-attach: $(BENCH)/ready real-parts ## Mooring's attacher beside the Go one
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.attach $(ARGS)
 
+.PHONY: bench-attachdetach
+bench-attachdetach: $(BENCH)/ready real-parts ## Attach/detach beside Go
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.attachdetach $(ARGS)
+
 .PHONY: bench-provision
 bench-provision: $(BENCH)/ready real-parts ## Mooring's provisioner and binder beside the Go ones
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.provision $(ARGS)
+
+.PHONY: bench-resize
+bench-resize: $(BENCH)/ready real-parts ## Mooring's resizer beside the Go one
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.resize $(ARGS)
+
+.PHONY: bench-snapshot
+bench-snapshot: $(BENCH)/ready real-parts ## Both programs for snapshots beside the Go ones
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.snapshot $(ARGS)
+
+.PHONY: bench-controller
+bench-controller: $(BENCH)/ready real-parts ## One process for several controllers, beside the Go ones
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.controller $(ARGS)
 
 .PHONY: bench-apiserver
 bench-apiserver: $(BENCH)/ready real-parts ## The embedded API server beside the real one and etcd
@@ -105,6 +131,10 @@ bench-sidecars: $(BENCH)/ready ## Registrar and probe beside Go's: ARGS='--peers
 .PHONY: real-parts
 real-parts: ## Build what tests compare with (Go; 11 minutes, once)
 	@hack/kube/build >/dev/null
+
+.PHONY: picture
+picture: .venv/ready ## Write docs/live-view.svg, from a real mooring dev
+	@PYTHONPATH=. $(BIN)/python hack/live_picture.py
 
 .PHONY: lowest
 lowest: .venv/ready ## Test with the lowest versions allowed (Python 3.11)

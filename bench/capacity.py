@@ -97,7 +97,7 @@ class CapacityLoad(Load):
             self._names.discard(event.object.metadata.name)
 
 
-async def measured(plane: ControlPlane, driver_program: Path, turns: Turns, segments: int) -> list[str]:
+async def measured(plane: ControlPlane, driver_program: Path, turns: Turns[Contender], segments: int) -> list[str]:
     """The tables."""
     runs = await turns.take("Capacity", lambda one: _round(plane, driver_program, one, segments))
     made = Table(f"Capacity: {segments} places, {CLASSES} classes; no client limit, one worker as shipped", runs)

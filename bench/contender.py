@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -30,7 +31,19 @@ class Contender:
 
     @property
     def driver_name(self) -> str:
-        return f"{self.name.lower().replace(' ', '-')}.bench.mooring.dev"
+        return f"{re.sub('[^a-z]+', '-', self.name.lower())}.bench.mooring.dev"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A controller that has no driver, and the sidecar beside one, under whose name they go."""
+
+    controller: Contender
+    sidecar: Contender
+
+    @property
+    def name(self) -> str:
+        return self.sidecar.name
 
 
 class LoadDriver:

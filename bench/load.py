@@ -15,7 +15,8 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
-from mooring.kube.cluster import EventType, WatchEvent
+from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
+from mooring.kube.errors import NotFound
 from tests.support.control_plane import ControlPlane
 
 AT_ONCE = 32
@@ -73,6 +74,15 @@ class Load:
                 if left:
                     await self._changed.wait()
 
+    async def remove(self, kind: Kind[Any], names: Iterable[str], namespace: str = "") -> None:
+        """Those of them that are there, with the finalizers that are left."""
+        await self.each(self._remove(kind, name, namespace) for name in names)
+
+    async def _remove(self, kind: Kind[Any], name: str, namespace: str) -> None:
+        with contextlib.suppress(NotFound):
+            await self._cluster.patch(kind, name, Patch(PatchType.MERGE, {"metadata": {"finalizers": None}}), namespace)
+            await self._cluster.delete(kind, name, namespace)
+
     async def writes(self, resources: Collection[str] = ()) -> collections.Counter[str]:
         """Writing requests of the whole server so far, as "PATCH persistentvolumes/status 200". resources: () for all."""
         text = (await asyncio.to_thread(self._plane.request, "GET", "/metrics"))[1].decode()
@@ -93,6 +103,16 @@ class Load:
             if now == before:
                 return now
             before = now
+
+
+def per_object(before: Mapping[str, int], after: Mapping[str, int], count: int, own: Collection[str] = ()) -> dict[str, float]:
+    """How often each thing happened in between for one of so many objects. own: the load's, which are left out."""
+    return {key: (after[key] - before.get(key, 0)) / count for key in after if key not in own and after[key] > before.get(key, 0)}
+
+
+def writes_alone(found: Mapping[str, float]) -> float:
+    """All of them together, without events, and without leases: the API server itself renews one."""
+    return sum(count for key, count in found.items() if " events " not in key and " leases " not in key)
 
 
 @contextlib.asynccontextmanager

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench import binder, capacity
 from bench.claims import ProvisionLoad
 from bench.contender import NO_LIMIT, Contender, LoadDriver, Strangers, build_driver, quantile, running
-from bench.load import a_load
+from bench.load import a_load, per_object
 from bench.tables import Table, heading
 from bench.turns import Turns
 from tests.support.control_plane import ControlPlane
@@ -178,8 +178,7 @@ class Bench:
 
 
 def _each(before: Mapping[str, int], after: Mapping[str, int], count: int) -> dict[str, float]:
-    """What happened in between, per volume, without the load's own."""
-    return {key: (after[key] - before.get(key, 0)) / count for key in after if key not in OURS and after[key] > before.get(key, 0)}
+    return per_object(before, after, count, OURS)
 
 
 def table(title: str, runs: Mapping[str, list[Run]]) -> str:
@@ -221,7 +220,7 @@ async def measure(options: argparse.Namespace) -> str:
     return "\n\n".join([f"{heading('csi-provisioner v6.3 and kube-controller-manager v1.36')} Medians over rounds.", *parts])
 
 
-async def _provisioning(bench: Bench, turns: Turns, options: argparse.Namespace) -> list[str]:
+async def _provisioning(bench: Bench, turns: Turns[Contender], options: argparse.Namespace) -> list[str]:
     unlimited = await turns.take("No limit", lambda one: bench.round(one, options.count, NO_LIMIT, 600))
     backlogs = await turns.take("Backlog", lambda one: bench.backlog(one, options.count))
     single = await turns.take("One by one", lambda one: bench.trickle(one, options.singles))
@@ -241,7 +240,7 @@ async def _provisioning(bench: Bench, turns: Turns, options: argparse.Namespace)
     ]
 
 
-async def _memory(bench: Bench, plane: ControlPlane, turns: Turns, volumes: int) -> str:
+async def _memory(bench: Bench, plane: ControlPlane, turns: Turns[Contender], volumes: int) -> str:
     idle = await turns.take("Idle", bench.memory, 1)
     print(f"making {volumes} other volumes and claims", file=sys.stderr, flush=True)
     async with a_load(plane, ProvisionLoad) as load:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from bench.contender import machine
@@ -13,6 +14,16 @@ from bench.interpreter import interpreter
 from mooring import __version__
 
 R = TypeVar("R")
+
+
+def print_parts(parts: AsyncIterator[str]) -> None:
+    """Prints each part of the results when it is known."""
+
+    async def printed() -> None:
+        async for part in parts:
+            print(part, end="\n\n", flush=True)
+
+    asyncio.run(printed())
 
 
 class Table(Generic[R]):
@@ -23,9 +34,9 @@ class Table(Generic[R]):
         self._lines = [f"### {title}", "", "| | " + " | ".join(runs) + " |", "|---" * (len(runs) + 1) + "|"]
 
     def row(self, label: str, form: str, value: Callable[[R], float], *, each_round: bool = False) -> None:
-        """Medians; with each_round a line below with what they are of."""
+        """Medians; with each_round a line below with what they are of. A contender that was not done has a dash."""
         found = [[value(run) for run in many] for many in self._runs.values()]
-        self._line(label, (form.format(statistics.median(values)) for values in found))
+        self._line(label, (form.format(statistics.median(values)) if values else "-" for values in found))
         if each_round and any(len(values) > 1 for values in found):
             self._line("… each round", (", ".join(form.format(value) for value in values) for values in found))
 

@@ -1,10 +1,11 @@
 // A CSI driver for load: it makes, deletes and publishes whatever it is asked to, at once, and counts its calls.
 //
-//	driver SOCKET NAME [topology | node ID]
+//	driver SOCKET NAME [topology | grow | snapshot | node ID]
 //
-// With "topology" it says that volumes are not within reach of every node; with "node" it mounts on the node of this id, on Linux, as root.
-// A line on standard input is answered with the counts so far, as JSON on standard output: {"ControllerPublishVolume": 12, ...}. The line
-// "published" is answered with the moment of each volume's last publication on the node, in nanoseconds since 1970.
+// With "topology" it says that volumes are not within reach of every node; with "grow" and "snapshot" it can do that, too; with "node" it
+// mounts on the node of this id, on Linux, as root. A line on standard input is answered with the counts so far, as JSON on standard output:
+// {"ControllerPublishVolume": 12, ...}. The line "published" is answered with the moment of each volume's last publication on the node, in
+// nanoseconds since 1970, the line "ready" with that from which on each snapshot is ready, by the name that it was asked for.
 package main
 
 import (
@@ -24,12 +25,13 @@ import (
 type driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
-	name     string
-	topology bool
-	mutex    sync.Mutex
-	counts   map[string]int
+	name   string
+	mode   string
+	mutex  sync.Mutex
+	counts map[string]int
 
 	published map[string]int64
+	ready     map[string]int64
 }
 
 func (d *driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
@@ -42,7 +44,7 @@ func (d *driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, 
 
 func (d *driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	services := []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_CONTROLLER_SERVICE}
-	if d.topology {
+	if d.mode == "topology" {
 		services = append(services, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
 	}
 	var capabilities []*csi.PluginCapability
@@ -54,12 +56,19 @@ func (d *driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabiliti
 }
 
 func (d *driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
-	var capabilities []*csi.ControllerServiceCapability
-	for _, one := range []csi.ControllerServiceCapability_RPC_Type{
+	rpcs := []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 		csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
 		csi.ControllerServiceCapability_RPC_GET_CAPACITY,
-	} {
+	}
+	switch d.mode {
+	case "grow":
+		rpcs = append(rpcs, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME)
+	case "snapshot":
+		rpcs = append(rpcs, csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT)
+	}
+	var capabilities []*csi.ControllerServiceCapability
+	for _, one := range rpcs {
 		rpc := &csi.ControllerServiceCapability_RPC{Type: one}
 		capabilities = append(capabilities, &csi.ControllerServiceCapability{Type: &csi.ControllerServiceCapability_Rpc{Rpc: rpc}})
 	}
@@ -103,8 +112,11 @@ func (d *driver) report(what string) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	var answer any = d.counts
-	if what == "published" {
+	switch what {
+	case "published":
 		answer = d.published
+	case "ready":
+		answer = d.ready
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
 		panic(err)
@@ -112,21 +124,23 @@ func (d *driver) report(what string) {
 }
 
 func main() {
-	topology := len(os.Args) == 4 && os.Args[3] == "topology"
-	onNode := len(os.Args) == 5 && os.Args[3] == "node"
-	if len(os.Args) != 3 && !topology && !onNode {
-		fmt.Fprintln(os.Stderr, "usage: driver SOCKET NAME [topology | node ID]")
+	mode := ""
+	if len(os.Args) > 3 {
+		mode = os.Args[3]
+	}
+	if lengths := map[string]int{"": 3, "topology": 4, "grow": 4, "snapshot": 4, "node": 5}; lengths[mode] != len(os.Args) {
+		fmt.Fprintln(os.Stderr, "usage: driver SOCKET NAME [topology | grow | snapshot | node ID]")
 		os.Exit(2)
 	}
 	listener, err := net.Listen("unix", os.Args[1])
 	if err != nil {
 		panic(err)
 	}
-	d := &driver{name: os.Args[2], topology: topology, counts: map[string]int{}, published: map[string]int64{}}
+	d := &driver{name: os.Args[2], mode: mode, counts: map[string]int{}, published: map[string]int64{}, ready: map[string]int64{}}
 	server := grpc.NewServer(grpc.UnaryInterceptor(d.count))
 	csi.RegisterIdentityServer(server, d)
 	csi.RegisterControllerServer(server, d)
-	if onNode {
+	if mode == "node" {
 		d.serveNode(server, os.Args[4])
 	}
 	go func() {

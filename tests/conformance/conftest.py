@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
@@ -92,6 +93,17 @@ def agree(servers: Callable[[str], Server], name: str, tmp_path_factory: pytest.
 @pytest.fixture
 def api(server: Server) -> Rest:
     return server.api
+
+
+@pytest.fixture
+def api_alone(server: Server, request: pytest.FixtureRequest) -> Iterator[Rest]:
+    """A server that no other test uses meanwhile: what is written there may concern all objects of others."""
+    if not server.is_real:
+        yield server.api  # a worker's own
+        return
+    plane: ControlPlane = request.getfixturevalue("new_control_plane")()
+    with contextlib.closing(Rest(plane.server, plane.ca_file, ADMIN_TOKEN)) as api:
+        yield api
 
 
 @pytest.fixture

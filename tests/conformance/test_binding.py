@@ -414,6 +414,7 @@ def test_ours(name: str) -> None:
     run_virtual(main())
 
 
+@pytest.mark.long
 def test_the_real_ones_agree(new_control_plane: Callable[..., ControlPlane]) -> None:
     """The lives above are what they do, too."""
     plane = new_control_plane()

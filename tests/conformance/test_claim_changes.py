@@ -37,6 +37,18 @@ def request(size: str) -> Json:
 Claim = Callable[..., str]
 
 
+def _is_made(api: Rest, body: Json) -> bool:
+    """Raises AssertionError where admission has given it a class; it is then taken back."""
+    made = api.post(PVCS, body).ok(201)
+    given = made["spec"].get("storageClassName")
+    if given == body["spec"].get("storageClassName"):
+        return True
+    path = f"{PVCS}/{made['metadata']['name']}"
+    api.delete(path).ok()
+    api.patch(path, {"metadata": {"finalizers": None}})
+    raise AssertionError(f"admission gives it the default class {given}")
+
+
 @pytest.fixture
 def claim(api: Rest, name: str) -> Claim:
     """Makes a claim, bound if asked, and gives its path. expandable: its class exists, and says so."""
@@ -48,8 +60,8 @@ def claim(api: Rest, name: str) -> Claim:
             body["spec"]["storageClassName"] = name
         if old_class:
             body["metadata"]["annotations"] = {OLD_CLASS: old_class}
-        api.post(PVCS, body).ok(201)
         path = f"{PVCS}/{name}"
+        eventually(lambda: _is_made(api, body), 20, "no other test has a default class just now")
         if bound:
             api.patch(f"{path}/status", {"status": {**BOUND, **(status or {})}}).ok()
         return path

@@ -131,9 +131,9 @@ def test_the_old_annotation_is_taken_with_a_warning_and_counts_as_a_class(api: R
     assert [f'299 - "{text}"'] == answer.warnings
 
 
-def test_AO16_a_claim_without_a_class_gets_the_default_one(api: Rest, name: str) -> None:
+def test_AO16_a_claim_without_a_class_gets_the_default_one(api_alone: Rest, name: str) -> None:
     """B01, too."""
-    body = {**a_class(name), "metadata": {"name": name, "annotations": {DEFAULT: "true"}}}
+    api, body = api_alone, {**a_class(name), "metadata": {"name": name, "annotations": {DEFAULT: "true"}}}
     api.post(STORAGE_CLASSES, body).ok(201)
     try:
         made = eventually(lambda: _with_default(api, name), 10, "admission knows the class")  # (the real one has a cache)

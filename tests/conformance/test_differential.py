@@ -15,6 +15,7 @@ from tests.support.control_plane import ControlPlane
 SEEDS = range(40)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_both_servers_answer_random_requests_alike(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
     """On a control plane of their own: whatever there is of a kind is compared, and removed."""

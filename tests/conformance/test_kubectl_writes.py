@@ -9,7 +9,7 @@ import pytest
 from tests.support.kubectl_pair import Life, a_harbour
 from tests.support.terminal import Terminal
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.long]
 
 Agree = Callable[[Life], None]
 

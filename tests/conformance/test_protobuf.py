@@ -46,7 +46,14 @@ def test_AO39_protobuf_and_json_bodies_mean_the_same(api: Rest, name: str, sampl
     resource, obj = sample.resource, sample.make(name)
     plain = api.post(path_of(resource), obj, dryRun="All")
     packed = api.request("POST", path_of(resource), body(resource, obj), PROTOBUF, dryRun="All")
-    assert compared(plain, 201) == compared(packed, 201)
+    assert without_new_times(compared(plain, 201)) == without_new_times(compared(packed, 201))
+
+
+def without_new_times(obj: dict[str, Any]) -> dict[str, Any]:
+    """A pod that waits at a gate gets a condition with the time of now."""
+    for condition in obj.get("status", {}).get("conditions", ()):
+        condition.pop("lastTransitionTime", None)
+    return obj
 
 
 @pytest.mark.parametrize("sample", WITH_STATUS, ids=str)

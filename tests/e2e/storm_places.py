@@ -16,9 +16,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.controllers.housekeeping import Housekeeping
@@ -27,9 +27,9 @@ from mooring.base.clock import Clock, LoopClock
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
-from mooring.cli.csi_provisioner import KNOWN_GATES, ProvisionerFlags, sidecar
-from mooring.cli.process import Machine, Setup
-from mooring.cli.sidecar import Context, SidecarLife, Work
+from mooring.cli import csi_provisioner
+from mooring.cli.process import Command, Machine, Setup
+from mooring.cli.sidecar import Context, Sidecar, SidecarLife, Work
 from mooring.control.runtime import Runtime
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
@@ -72,15 +72,26 @@ class _Ports:
         yield InProcessDriver(plugin, clock=self._clock, metrics=metrics)
 
 
-class _InProcess(Replica):
-    def __init__(self, cluster: Cluster, driver: UnreliableVolumes, clock: Clock, seed: int, flags: Sequence[str]) -> None:
-        self._life, self._works = killing.Life(), False
-        parsed = parse(ProvisionerFlags, flags)
-        gates = {**{name: gate.default for name, gate in KNOWN_GATES.items()}, **parsed.flags.feature_gates}
-        setup, machine = Setup("csi-provisioner", parsed.flags, parsed.given, gates), Machine(environ={})
-        known = sidecar(setup, machine)
+class SidecarReplica(Replica):
+    """make: the sidecar's part, from command line and surroundings."""
 
-        def work(context: Context[ProvisionerFlags]) -> Work:
+    def __init__(
+        self,
+        command: Command[Any],
+        make: Callable[[Setup[Any], Machine], Sidecar[Any]],
+        cluster: Cluster,
+        driver: UnreliableVolumes,
+        clock: Clock,
+        seed: int,
+        flags: Sequence[str],
+    ) -> None:
+        self._life, self._works = killing.Life(), False
+        parsed = parse(command.table, flags)
+        gates = {**{name: gate.default for name, gate in command.gates.items()}, **parsed.flags.feature_gates}
+        setup, machine = Setup("sidecar", parsed.flags, parsed.given, gates), Machine(environ={})
+        known = make(setup, machine)
+
+        def work(context: Context[Any]) -> Work:
             self._works = True
             return known.make_work(context)
 
@@ -99,25 +110,22 @@ class _InProcess(Replica):
         self._life.check()
 
 
-class _InProcessStorm(Storm):
-    def __init__(self, count: int, flags: Sequence[str]) -> None:
-        self._flags = flags
-        self._clock, self._randomness = LoopClock(EPOCH_S), Random(7)
+class StoreInProcess:
+    """The embedded server's store, in virtual time."""
+
+    def __init__(self) -> None:
+        self.clock, self._randomness = LoopClock(EPOCH_S), Random(7)
         self.store = new_store(self._randomness, EPOCH_S)
-        driver = UnreliableVolumes("csi.test", Random(11), trouble=TROUBLE)
-        super().__init__(self.a_client(), driver, count, wait_s=2000.0, look_s=0.25)
 
     def a_client(self) -> Cluster:
-        return LocalCluster(self.store, clock=self._clock, randomness=self._randomness)
-
-    def a_replica(self, number: int) -> Replica:
-        return _InProcess(self.a_client(), self.driver, self._clock, number, self._flags)
+        return LocalCluster(self.store, clock=self.clock, randomness=self._randomness)
 
     @contextlib.asynccontextmanager
     async def binding(self) -> AsyncIterator[None]:
-        housekeeping = Housekeeping(self.store, clock=self._clock)
+        """It keeps house, and a binder runs."""
+        housekeeping = Housekeeping(self.store, clock=self.clock)
         housekeeping.start()
-        runtime = Runtime(self.a_client(), self._clock, self._randomness, Metrics())
+        runtime = Runtime(self.a_client(), self.clock, self._randomness, Metrics())
         binder = asyncio.create_task(make_binder(runtime, BinderOptions()).run(), name="binder")
         try:
             yield
@@ -127,10 +135,22 @@ class _InProcessStorm(Storm):
             housekeeping.close()
 
 
+class _InProcessStorm(Storm):
+    def __init__(self, place: StoreInProcess, count: int, flags: Sequence[str]) -> None:
+        self._place, self._flags = place, flags
+        driver = UnreliableVolumes("csi.test", Random(11), trouble=TROUBLE)
+        super().__init__(place.a_client(), driver, count, wait_s=2000.0, look_s=0.25)
+
+    def a_replica(self, number: int) -> Replica:
+        client, clock = self._place.a_client(), self._place.clock
+        return SidecarReplica(csi_provisioner.COMMAND, csi_provisioner.sidecar, client, self.driver, clock, number, self._flags)
+
+
 @contextlib.asynccontextmanager
 async def in_process(count: int, flags: Sequence[str] = FLAGS) -> AsyncIterator[Storm]:
-    storm = _InProcessStorm(count, flags)
-    async with storm.binding():
+    place = StoreInProcess()
+    storm = _InProcessStorm(place, count, flags)
+    async with place.binding():
         try:
             yield storm
         finally:
@@ -140,14 +160,11 @@ async def in_process(count: int, flags: Sequence[str] = FLAGS) -> AsyncIterator[
 # -- with processes
 
 
-class _Process(Replica):
-    """`csi-provisioner`."""
+class ProgramReplica(Replica):
+    """One of the executables, as a process."""
 
-    def __init__(self, storm: ProcessStorm, number: int) -> None:
-        flags = (f"--csi-address={storm.socket}", f"--kubeconfig={storm.kubeconfig}", *FLAGS)
-        log = storm.folder / f"provisioner-{number}.log"
-        environ = {**os.environ, "POD_NAMESPACE": ""}
-        self._program = Program([sys.executable, "-m", "mooring.cli.csi_provisioner", *flags], log, environ)
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self._program = Program(command, log, {**os.environ, "POD_NAMESPACE": ""})
 
     @property
     def leads(self) -> bool:
@@ -161,45 +178,67 @@ class _Process(Replica):
         self._program.assert_alive()
 
 
-class ProcessStorm(Storm):
-    """folder: for socket and logs."""
+class Folder:
+    """Of the programs: their logs, and the driver's socket."""
 
-    def __init__(self, cluster: Cluster, config: Path, folder: Path, count: int) -> None:
-        self.kubeconfig, self.folder, self.socket = config, folder, folder / "csi.sock"
+    def __init__(self, path: Path) -> None:
+        self.path, self.socket = path, path / "csi.sock"
+
+    def assert_no_bug(self) -> None:
+        """Nobody has met anything that is not foreseen."""
+        for log in self.path.glob("*.log"):
+            assert "unexpected" not in log.read_text(errors="replace"), log.name
+
+    def logs(self) -> str:
+        ends = ((path.name, path.read_text(errors="replace").splitlines()[-15:]) for path in sorted(self.path.glob("*.log")))
+        return "\n".join(f"-- {name}\n" + "\n".join(lines) for name, lines in ends)
+
+
+class ProcessStorm(Storm):
+    def __init__(self, cluster: Cluster, config: Path, folder: Folder, count: int) -> None:
+        self._config, self._folder = config, folder
         driver = UnreliableVolumes("csi.test", Random(11), trouble=TROUBLE)
         super().__init__(cluster, driver, count, wait_s=60.0 + count / 4, look_s=0.1)
 
     def a_replica(self, number: int) -> Replica:
-        return _Process(self, number)
+        """`csi-provisioner`."""
+        flags = (f"--csi-address={self._folder.socket}", f"--kubeconfig={self._config}", *FLAGS)
+        return ProgramReplica(
+            [sys.executable, "-m", "mooring.cli.csi_provisioner", *flags], self._folder.path / f"provisioner-{number}.log"
+        )
 
-    def assert_no_bug(self) -> None:
-        """Nobody has met anything that is not foreseen."""
-        for log in self.folder.glob("*.log"):
-            assert "unexpected" not in log.read_text(errors="replace"), log.name
 
-    def logs(self) -> str:
-        ends = ((path.name, path.read_text(errors="replace").splitlines()[-15:]) for path in sorted(self.folder.glob("*.log")))
-        return "\n".join(f"-- {name}\n" + "\n".join(lines) for name, lines in ends)
+class Blowing(Protocol):
+    """A storm among processes."""
+
+    @property
+    def driver(self) -> UnreliableVolumes: ...
+
+    async def kill_all(self) -> None: ...
+
+
+S = TypeVar("S", bound=Blowing)
 
 
 @contextlib.asynccontextmanager
-async def _with_processes(config: Path, count: int) -> AsyncIterator[ProcessStorm]:
-    folder = Path(tempfile.mkdtemp(prefix="storm-"))
+async def with_processes(config: Path, make: Callable[[Cluster, Folder], S]) -> AsyncIterator[S]:
+    path = Path(tempfile.mkdtemp(prefix="storm-"))
     client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     try:
         async with client:
-            storm = ProcessStorm(client, config, folder, count)
-            async with serving(storm.driver, str(storm.socket), grace_s=0):
+            folder = Folder(path)
+            storm = make(client, folder)
+            async with serving(storm.driver, str(folder.socket), grace_s=0):
                 try:
                     yield storm
-                    storm.assert_no_bug()
+                    folder.assert_no_bug()
                 except BaseException as error:
-                    error.add_note(storm.logs())
+                    error.add_note(folder.logs())
                     raise
                 finally:
                     await storm.kill_all()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 class Server:
@@ -231,24 +270,35 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def embedded(folder: Path, count: int) -> AsyncIterator[tuple[ProcessStorm, Server]]:
+async def embedded_server(folder: Path) -> AsyncIterator[Server]:
+    """With a binder."""
     server = Server(folder)
     server.start()
     try:
         binder = Program([*MOORING, "binder", f"--kubeconfig={server.kubeconfig}"], folder / "binder.log")
         try:
-            async with _with_processes(server.kubeconfig, count) as storm:
-                yield storm, server
-                binder.assert_alive()
+            yield server
+            binder.assert_alive()
         finally:
             binder.kill()
     finally:
         server.kill()
 
 
+def _of_claims(config: Path, count: int) -> Callable[[Cluster, Folder], ProcessStorm]:
+    return lambda cluster, folder: ProcessStorm(cluster, config, folder, count)
+
+
+@contextlib.asynccontextmanager
+async def embedded(folder: Path, count: int) -> AsyncIterator[tuple[ProcessStorm, Server]]:
+    async with embedded_server(folder) as server, with_processes(server.kubeconfig, _of_claims(server.kubeconfig, count)) as storm:
+        yield storm, server
+
+
 @contextlib.asynccontextmanager
 async def real(plane: ControlPlane, count: int) -> AsyncIterator[ProcessStorm]:
     """plane: one of its own; what binds acts on the whole cluster."""
     plane.start_binding()
-    async with _with_processes(plane.kubeconfig(), count) as storm:
+    config = plane.kubeconfig()
+    async with with_processes(config, _of_claims(config, count)) as storm:
         yield storm

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from mooring.api.coordination import LEASES
@@ -29,17 +29,16 @@ MAKERS: Final = 20
 """Objects that are made or deleted side by side."""
 
 ELECTION: Final = "--leader-election"
-FLAGS: Final = (
+ELECTING: Final = (
     ELECTION,
     "--leader-election-lease-duration=4s",
     "--leader-election-renew-deadline=3s",
     "--leader-election-retry-period=300ms",
-    "--timeout=2s",
-    "--retry-interval-start=200ms",
-    "--retry-interval-max=2s",
     "--v=2",
 )
-"""Of the provisioners."""
+CALLS: Final = ("--timeout=2s", "--retry-interval-start=200ms", "--retry-interval-max=2s")
+FLAGS: Final = (*ELECTING, *CALLS)
+"""Of a sidecar."""
 
 
 class Replica(abc.ABC):
@@ -57,6 +56,40 @@ class Replica(abc.ABC):
     def assert_alive(self) -> None: ...
 
 
+class Replicas:
+    """Those that stand for one Lease. make: one more, by its number."""
+
+    def __init__(self, world: Tenant, make: Callable[[int], Replica]) -> None:
+        self._world, self._make = world, make
+        self._living: list[Replica] = []
+        self._started_count = 0
+
+    def add(self) -> None:
+        self._started_count += 1
+        self._living.append(self._make(self._started_count))
+
+    async def kill_leader(self) -> None:
+        """And another one stands by from now on."""
+        found: Replica = await self._world.until(self._leader, what="somebody leads")
+        self._living.remove(found)
+        await found.kill()
+        self.add()
+
+    async def _leader(self) -> Replica | None:
+        self.assert_alive()
+        leading = [one for one in self._living if one.leads]
+        assert len(leading) <= 1, "two lead"
+        return leading[0] if leading else None
+
+    async def kill_all(self) -> None:
+        for one in self._living:
+            await one.kill()
+
+    def assert_alive(self) -> None:
+        for one in self._living:
+            one.assert_alive()
+
+
 class Storm(abc.ABC):
     """cluster: as everybody else reaches it. count: of claims."""
 
@@ -64,42 +97,27 @@ class Storm(abc.ABC):
         self.world = Tenant(cluster, wait_s=wait_s, look_s=look_s)
         self.driver = driver
         self.count = count
-        self.living: list[Replica] = []
-        self._started_count = 0
+        self._replicas = Replicas(self.world, lambda number: self.a_replica(number))
         self._cluster = cluster
         self._zones: dict[str, str] = {}  # by node
 
     @abc.abstractmethod
     def a_replica(self, number: int) -> Replica:
-        """One more, with `FLAGS`."""
+        """A provisioner with `FLAGS`."""
 
     # -- who provisions
 
     def add_replica(self) -> None:
-        self._started_count += 1
-        self.living.append(self.a_replica(self._started_count))
+        self._replicas.add()
 
     async def kill_leader(self) -> None:
-        """And another one stands by from now on."""
-
-        async def leader() -> Replica | None:
-            self.assert_alive()
-            leading = [one for one in self.living if one.leads]
-            assert len(leading) <= 1, "two lead"
-            return leading[0] if leading else None
-
-        found: Replica = await self.world.until(leader, what="somebody leads")
-        self.living.remove(found)
-        await found.kill()
-        self.add_replica()
+        await self._replicas.kill_leader()
 
     async def kill_all(self) -> None:
-        for one in self.living:
-            await one.kill()
+        await self._replicas.kill_all()
 
     def assert_alive(self) -> None:
-        for one in self.living:
-            one.assert_alive()
+        self._replicas.assert_alive()
 
     # -- what is wished for
 
@@ -118,7 +136,7 @@ class Storm(abc.ABC):
 
     async def wish(self) -> None:
         """All claims, and a pod for every other one: two of three pods ask for a zone."""
-        await _side_by_side(self._wish(number) for number in range(self.count))
+        await side_by_side(self._wish(number) for number in range(self.count))
 
     async def _wish(self, number: int) -> None:
         name, waits = self.world(f"c{number}"), number % 2 == 1
@@ -154,8 +172,8 @@ class Storm(abc.ABC):
     async def end(self) -> None:
         """Deletes all pods and claims."""
         pods = [pod.metadata.name for pod in (await self._cluster.list(PODS)).items]
-        await _side_by_side(self.world.delete(POD, name) for name in pods)
-        await _side_by_side(self.world.delete(PVC, one.metadata.name) for one in await self._claims())
+        await side_by_side(self.world.delete(POD, name) for name in pods)
+        await side_by_side(self.world.delete(PVC, one.metadata.name) for one in await self._claims())
 
     async def over(self) -> None:
         """Nothing is left in the API and in the driver, and nobody thinks that something might be."""
@@ -244,7 +262,8 @@ def _zone(pv: PersistentVolume) -> str:
     return zone
 
 
-async def _side_by_side(works: Iterable[Any]) -> None:
+async def side_by_side(works: Iterable[Any]) -> None:
+    """`MAKERS` at a time."""
     turns = asyncio.Semaphore(MAKERS)
 
     async def one(work: Any) -> None:

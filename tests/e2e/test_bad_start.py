@@ -229,6 +229,7 @@ async def _as_nobody(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
     writer.close()
 
 
+@pytest.mark.long
 async def test_a_socket_that_is_no_drivers(tmp_path: Path) -> None:
     """All at the same time: each takes the half minute that a driver may need to appear, then exits with 1."""
     foreign = "somebody listens there, but does not speak gRPC"

@@ -18,6 +18,7 @@ from tests.support.builders import Json
 from tests.support.control_plane import ControlPlane
 from tests.support.kubelet import Kubelet, a_kubelet
 from tests.support.real import binary
+from tests.support.snapshot_crds import SNAPSHOT_CRDS
 from tests.unit.test_images import image, targets
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -56,7 +57,7 @@ def entry_points(folder: Path) -> Callable[[str, Path], Sequence[str | Path]]:
             state = folder / f"volumes-{kubeconfig.parent.name}"
             return [SCRIPTS / "mooring", "driver", "hostpath", f"--driver-name={owner}", f"--state={state}", "--node-id=node-1"]
         (script,) = started[base]
-        return [SCRIPTS / script, *((f"--kubeconfig={kubeconfig}",) if script.startswith("csi-") else ())]
+        return [SCRIPTS / script, *((f"--kubeconfig={kubeconfig}",) if script.startswith(("csi-", "snapshot-")) else ())]
 
     return found
 
@@ -85,12 +86,14 @@ def declared(folder: Path) -> Json:
     return result
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_all_that_deploy_offers_is_rolled_out_in_one_cluster(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
     """One after the other, as an operator applies them; what stood there already is left alone."""
     plane = new_control_plane(accounts=True)
     plane.start_controllers(*CONTROLLERS, flags=[f"--root-ca-file={plane.ca_file}"])
     plane.start_scheduler()
+    plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(SNAPSHOT_CRDS))  # the snapshot programs are not ready without
     with a_kubelet(plane, entry_points(tmp_path)) as kubelet:
         wanted: dict[str, Json] = {}
         for part, folder in in_place(tmp_path / "deploy").items():

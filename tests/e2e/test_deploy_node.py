@@ -114,6 +114,7 @@ def roll_out(plane: ControlPlane, kubelet: Kubelet, seconds: int) -> str:
         return rollout.stdout.read()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_daemon_set_is_ready_once_the_kubelet_has_registered_the_driver(
     new_control_plane: Callable[..., ControlPlane], tmp_path: Path

@@ -20,7 +20,7 @@ EXPORT = r"^export KUBECONFIG=\S+/kubeconfig$"
 
 @pytest.fixture
 def screen() -> Iterator[Screen]:
-    made = Screen(*MOORING, "dev")
+    made = Screen(*MOORING, "dev", "--plain")
     try:
         yield made
     finally:
@@ -28,8 +28,8 @@ def screen() -> Iterator[Screen]:
 
 
 def test_what_to_type_stands_last_and_comes_again_on_enter(screen: Screen) -> None:
-    assert screen.shows(EXPORT), screen.lines
-    assert not screen.shows(".", times=10_000, timeout_s=0.5), "nothing comes after it"
+    assert screen.wrote(EXPORT), screen.lines
+    assert not screen.wrote(".", times=10_000, timeout_s=0.5), "nothing comes after it"
     shown = [line for line in screen.lines if line.strip()]
     assert re.search(EXPORT, shown[-1])
     assert "Ctrl-C ends it, Enter shows this again. In another terminal:" == shown[-2]
@@ -37,18 +37,21 @@ def test_what_to_type_stands_last_and_comes_again_on_enter(screen: Screen) -> No
     assert 12 > len(shown) - ready, "less than half a screen"
     long = [line for line in screen.lines if len(line) > 80 and len(line.split()) > 1]  # (a word stays whole)
     assert [] == [line for line in long if not re.search(rf"csi\.sock|/\S+/pods|run/|{EXPORT}", line)]
-    assert 1 == len([line for line in shown if "containers" in line and "attach/detach" in line]), "what is not here: one line"
+    assert "Not here: containers." in shown
+    assert 1 == len(
+        [line for line in shown if re.fullmatch(r"A node dies, and comes back: .*mooring dev kill-node n3, revive-node n3", line)]
+    )
     screen.type("\n")
-    assert screen.shows(EXPORT, times=2), screen.lines
+    assert screen.wrote(EXPORT, times=2), screen.lines
     screen.type("\x03")
-    assert screen.shows("ended in good order"), screen.lines
+    assert screen.wrote("ended in good order"), screen.lines
     assert 0 == screen.process.wait(20)
 
 
 def test_an_end_of_input_is_no_end(screen: Screen) -> None:
-    assert screen.shows(EXPORT), screen.lines
+    assert screen.wrote(EXPORT), screen.lines
     screen.type("\x04\n")
-    assert not screen.shows(EXPORT, times=2, timeout_s=1.0)
+    assert not screen.wrote(EXPORT, times=2, timeout_s=1.0)
     assert screen.process.poll() is None
     screen.type("\x03")
     assert 0 == screen.process.wait(20)
@@ -71,9 +74,11 @@ def test_its_examples_are_a_script_that_the_real_kubectl_runs_to_its_end(tmp_pat
         assert f"\nClaims and a pod to paste: mooring dev --examples {' '.join(flags)}\n" in program.output()
         done = subprocess.run(["sh", "-eu"], input=script, env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert 0 == done.returncode, done.stdout + done.stderr
-        for call in ("CreateVolume", "ControllerPublishVolume", "ControllerUnpublishVolume", "DeleteVolume"):
+        volumes = ("CreateVolume", "ControllerPublishVolume", "ControllerUnpublishVolume", "DeleteVolume")
+        for call in (*volumes, "ControllerExpandVolume", "ControllerModifyVolume", "CreateSnapshot", "DeleteSnapshot"):
             assert re.search(rf"CSI → driver +{call} ", program.output())
         for call in ("NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"):
-            assert 2 == len(re.findall(rf"CSI → node-\d +{call} ", program.output()))
+            assert 2 == len(re.findall(rf"CSI → n\d +{call} ", program.output()))
+        assert 1 == len(re.findall(r"CSI → n\d +NodeExpandVolume ", program.output()))
     assert "pod/my-pod condition met" in done.stdout
     assert 'pod "my-waiting-pod" deleted' in done.stdout

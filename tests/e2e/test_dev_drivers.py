@@ -20,7 +20,7 @@ from tests.support.mooring_dev import MOORING, Within, as_it_is, dev, dev_to_kil
 from tests.support.mount_namespace import MountNamespace
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 OWN_CLAIM = {**CLAIM, "spec": {**CLAIM["spec"], "storageClassName": "dev"}}  # type: ignore[dict-item]
 CLASS = "tests.support.mount_driver:MountDriver"
@@ -59,10 +59,10 @@ def test_a_pod_has_a_volume_of_the_authors_own_driver(tmp_path: Path, folder: Pa
         kubectl = Kubectl(config)
         assert "mine.csi.test" == kubectl("get", "csidrivers", "-o", "jsonpath={.items[*].metadata.name}")
         assert "dev dev-wait" == kubectl("get", "storageclasses", "-o", "jsonpath={.items[*].metadata.name}")
-        node_id = {"class": "node-1", "command": "id-of-node-1", "socket": "own-id"}[name]
-        assert f"node-1 {node_id}" == kubectl(
-            "get", "csinodes", "-o", "jsonpath={.items[*].metadata.name} {.items[*].spec.drivers[*].nodeID}"
-        )
+        node_id = {"class": "n1", "command": "id-of-n1", "socket": "own-id"}[name]
+        assert f"n1 {node_id}" == kubectl("get", "csinodes", "-o", "jsonpath={.items[*].metadata.name} {.items[*].spec.drivers[*].nodeID}")
+        assert "dev" == kubectl("get", "volumesnapshotclasses", "-o", "jsonpath={.items[*].metadata.name}"), "it makes snapshots"
+        assert "resizer → API" in program.output(), "and it grows volumes"
         kubectl.apply(OWN_CLAIM, pod())
         kubectl.ready("pod")
         (volume,) = FolderDriver(folder).volumes.iterdir()
@@ -76,7 +76,7 @@ def test_a_pod_has_a_volume_of_the_authors_own_driver(tmp_path: Path, folder: Pa
         for call in ("CreateVolume", "ControllerPublishVolume", "ControllerUnpublishVolume", "DeleteVolume"):
             assert re.search(rf"CSI → driver +{call} ", program.output()), f"{call} is told"
         for call in CALLS:
-            assert re.search(rf"CSI → node-1 +{call} .*→ OK", program.output()), f"{call} is told"
+            assert re.search(rf"CSI → n1 +{call} .*→ OK", program.output()), f"{call} is told"
     assert [] == mounts_seen_by("self", tmp_path)
     assert [] == os.listdir(tmp_path / "tmp")
 
@@ -108,10 +108,10 @@ def test_a_command_runs_once_for_each_node_and_what_it_says_is_told(tmp_path: Pa
     with dev(tmp_path, f"--driver={COMMAND}", "--nodes=2") as (program, config):
         kubectl = Kubectl(config)
         ids = kubectl("get", "csinodes", "-o", "jsonpath={.items[*].spec.drivers[*].nodeID}")
-        assert "id-of-node-1 id-of-node-2" == ids
-        kubectl.apply(OWN_CLAIM, pod(node="node-2"))
+        assert "id-of-n1 id-of-n2" == ids
+        kubectl.apply(OWN_CLAIM, pod(node="n2"))
         kubectl.ready("pod")
-        assert re.search(r"output +id-of-node-2 publishes ", program.output())
+        assert re.search(r"output +id-of-n2 publishes ", program.output())
     assert 2 == program.output().count("ended in good order\n") - 1, "both were asked to end, and dev itself"
 
 
@@ -152,7 +152,7 @@ def test_a_driver_without_a_node_service_has_volumes_and_no_running_pods(tmp_pat
     with dev(tmp_path, "--driver=tests.support.mount_driver:NoNodes") as (program, config):
         assert "The driver has no node service: pods get a node, and do not run.\n" in program.output()
         kubectl = Kubectl(config)
-        assert "node-1" == kubectl("get", "csinodes", "-o", "jsonpath={.items[*].spec.drivers[*].nodeID}")
+        assert "n1" == kubectl("get", "csinodes", "-o", "jsonpath={.items[*].spec.drivers[*].nodeID}")
         kubectl.apply(OWN_CLAIM)
         kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "--timeout=20s", "pvc/claim")
 
@@ -177,9 +177,16 @@ SLOW = f"{shlex.join([mount_driver.COMMAND[0], '-c', 'import time; time.sleep(60
         (["--driver=unix:///no-such-folder/csi.sock"], 1, "start the driver first, or let `mooring dev` start it: --driver './my-driver"),
         (["--driver=./driver"], 2, "'./driver' is none of the three forms: unix:///path/of.sock, module:Class (or ./file.py:Class), or a"),
         (["--driver=unix:///a.sock", "--nodes=2"], 2, "one socket is one node's, and there are 2: take --nodes=1"),
-        ([f"--driver={COMMAND.replace('{node}', 'x')}", "--nodes=2"], 1, "node-1 and node-2 got the same node id, 'id-of-x': let the"),
-        (["--driver=a:B", "--topology=node-1:zone=a"], 2, "topology: it is the reference driver's"),
-        (["--nodes=2", "--node-id=a"], 2, "--nodes makes node-1, node-2 and so on, and --node-id names them: give one of the two"),
+        ([f"--driver={COMMAND.replace('{node}', 'x')}", "--nodes=2"], 1, "n1 and n2 got the same node id, 'id-of-x': let the"),
+        (["--driver=a:B", "--topology=n1:zone=a"], 2, "topology: of the reference driver alone; your own driver tells"),
+        (["--driver=a:B", "--zones=1"], 2, "zones: of the reference driver alone; your own driver tells"),
+        (["--zones=4"], 2, "zones: each needs a node, and there are 3; got 4"),
+        (["--zones=-1"], 2, "zones: each needs a node, and there are 3; got -1"),
+        (["--zones=1", "--topology=n1:zone=a"], 2, "zones: --zones makes zones, and --topology names them: give one of the two"),
+        (["--nodes=2", "--topology=n3:zone=a"], 2, "topology: there is no node 'n3', only n1, n2"),
+        (["--node-monitor-grace-period=500ms"], 2, "node-monitor-grace-period: must be 1s at least, got 500ms"),
+        (["--force-detach-after=-1s"], 2, "force-detach-after: must not be negative, got -1s"),
+        (["--nodes=2", "--node-id=a"], 2, "--nodes makes n1, n2 and so on, and --node-id names them: give one of the two"),
         (["--nodes=1000"], 2, "nodes: must be between 1 and 100"),
     ],
 )

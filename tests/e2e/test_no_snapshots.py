@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.provisioner_world import SNAPSHOT_GROUP, Provisioning, a_world, make_snapshot, serve_snapshots
 from tests.support.builders import a_class
 from tests.support.control_plane import ControlPlane
 from tests.support.rights import NAMESPACE, UPSTREAM, UPSTREAM_ELECTION, acting_as, has_asked, just, refused
 
 
+@pytest.mark.long
 async def test_a_claim_from_a_snapshot_is_told_and_gets_its_volume_when_the_kind_is_there(
     new_control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:

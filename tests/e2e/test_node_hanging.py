@@ -20,6 +20,7 @@ def _stat(cluster: NodeCluster, point: Path) -> str:
     return "hangs" if done.returncode < 0 or done.returncode == 137 else done.stderr or done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sig", "answer"), [(signal.SIGSTOP, "hangs"), (signal.SIGKILL, "endpoint is not connected")])
 def test_a_pod_on_a_mount_that_does_not_answer_holds_up_no_other(control_plane: ControlPlane, sig: int, answer: str) -> None:
     with a_node_cluster(control_plane, attaches=False) as cluster:

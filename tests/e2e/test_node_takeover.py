@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
+
 from tests.support.control_plane import ControlPlane
 from tests.support.node_cluster import NodeCluster, a_node_cluster
 from tests.support.real_kubelet import RealKubelet
 
 
+@pytest.mark.long
 def test_each_takes_over_what_the_other_has_mounted(new_control_plane: Callable[..., ControlPlane]) -> None:
     """From the agent to the kubelet and back; with volumes that are mounted, gone or new under each of the two."""
     with a_node_cluster(new_control_plane()) as cluster:

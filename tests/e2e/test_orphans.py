@@ -89,6 +89,7 @@ def prepare(kubeconfig: Path, socket: Path, *names: str) -> dict[str, str]:
     return asyncio.run(made())
 
 
+@pytest.mark.long
 def test_a_leaked_volume_is_found_and_deleted_on_demand(kubeconfig: Path, socket: Path) -> None:
     handles = prepare(kubeconfig, socket, "kept", "lost")
     looked = orphans(kubeconfig, socket, "-o", "json")

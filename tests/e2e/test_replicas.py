@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from tests.e2e.processes import Attacher, ProcessTarget, on_server
 from tests.support.control_plane import ControlPlane
@@ -152,6 +154,7 @@ class Wishes:
         await self._target.until("all are detached", none_left)
 
 
+@pytest.mark.long
 async def test_leaders_that_are_killed_under_load_leave_every_volume_attached_once(control_plane: ControlPlane) -> None:
     async with asyncio.timeout(150), on_server(control_plane.kubeconfig()) as target:
         await target.stop_driver()

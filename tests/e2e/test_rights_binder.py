@@ -9,6 +9,8 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import pytest
+
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
@@ -42,6 +44,7 @@ async def binding(proxy: FaultProxy, log: Path) -> AsyncIterator[None]:
         program.kill()
 
 
+@pytest.mark.long
 async def test_the_manifests_rights_are_enough_and_all_are_needed(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
     plane = new_control_plane(apiserver_flags=[OWNERS_ARE_CHECKED])
     users = HttpCluster(load(str(plane.kubeconfig()), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.intents.journal import VERBS
@@ -41,6 +43,7 @@ CAPACITY = ("--enable-capacity", "--capacity-ownerref-level=2", "--capacity-poll
 POD = {"NAMESPACE": NAMESPACE, "POD_NAME": "plugin-1"}
 
 
+@pytest.mark.long
 async def test_the_manifests_rights_are_enough_and_all_are_needed(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
     """A driver that can do everything, and everything happens once."""
     plane = new_control_plane(apiserver_flags=[OWNERS_ARE_CHECKED])
@@ -53,6 +56,7 @@ async def test_the_manifests_rights_are_enough_and_all_are_needed(new_control_pl
         assert [] == PROVISIONER.unused(proxy)
 
 
+@pytest.mark.long
 async def test_nothing_is_refused_under_the_rights_of_upstreams_manifest(
     new_control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:

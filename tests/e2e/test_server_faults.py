@@ -20,7 +20,7 @@ from tests.e2e.processes import Attacher, ProcessTarget, embedded_server, on_ser
 from tests.support.fault_proxy import Answer, Fault, FaultProxy, Hang, Refuse, Reset, Rule, fault_proxy
 from tests.support.scripted_driver import PUBLISH, UNPUBLISH
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 SOON = ("--retry-interval-start=100ms", "--retry-interval-max=400ms")
 NO = "the test says no"

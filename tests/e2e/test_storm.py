@@ -18,7 +18,7 @@ from tests.e2e.storms import ELECTION, FLAGS, Storm
 from tests.support.control_plane import ControlPlane
 from tests.support.virtual_loop import run_virtual
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 CLAIMS = int(os.environ.get("STORM_CLAIMS", "100"))
 LIFE_S_MAX = 120 + CLAIMS

@@ -10,6 +10,7 @@ from tests.kill_apiserver.facts import Broken, Fact, Facts
 from tests.kill_apiserver.rounds import Rounds
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_killed_again_and_again_the_server_keeps_its_word(tmp_path: Path) -> None:
     rounds = Rounds(tmp_path, seed=7)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.node_crash.points import Points
 from tests.node_crash.rounds import Round
 from tests.support.control_plane import ControlPlane
@@ -12,6 +14,7 @@ from tests.support.node_cluster import a_node_cluster
 CHANGES = (25, 55)
 
 
+@pytest.mark.long
 def test_kills_leave_nothing_behind(new_control_plane: Callable[..., ControlPlane]) -> None:
     with a_node_cluster(new_control_plane(), "n1", "n2", "n3") as cluster:
         Round(cluster, 1, seed=1).run(pods=50, kills=4)

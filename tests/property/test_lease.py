@@ -101,6 +101,7 @@ async def scenario(seed: int, step_count: int = 60) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32))
 def test_two_never_lead_at_once_and_one_leads_in_the_end(seed: int):

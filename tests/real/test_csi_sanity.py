@@ -22,6 +22,7 @@ from tests.support.real import binary
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_the_reference_driver_passes_every_test_without_a_skip(way: str) -> None:
     binary("csi-sanity")

@@ -30,11 +30,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def its_tests(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:xdist", "."]
+    command = [sys.executable, "-m", "pytest", "-vv", "-rs", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:xdist", "."]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.long
 def test_a_new_driver_passes_its_tests(folder: Path) -> None:
     done = its_tests(folder)
     assert 0 == done.returncode, done.stdout[-4000:] + done.stderr[-2000:]

@@ -4,6 +4,9 @@ One seed is one life of a small world: volumes, nodes, a driver, users, faults a
 step (`laws.py`); when the faults have ended and the world has come to rest, its state is judged (`checkers.py`). The same seed gives
 the same life, step by step: `python -m tests.sim --part attacher --seed 7`.
 
+Beside it: provisioner and binder (`provisioning/`), the resizer (`growth/`), snapshot controller and snapshotter (`snapshots/`), the node
+agents (`node/`), and the whole plane (`plane/`).
+
 The words, each with the file that defines it:
 
 | word        | file              | meaning                                                                                               |
@@ -31,5 +34,6 @@ The words, each with the file that defines it:
 | tear        | `tears.py`        | the removal of an attachment by force, finalizer and all                                              |
 | knowledge   | `knowledge.py`    | the facts that an incarnation must know from its answers, so that it does nothing twice               |
 | twin        | `plan.py`         | a second attachment of one volume to one node                                                         |
+| cut         | `shrinking.py`    | a thing that is taken out of a plan, to see whether a life without it fails in the same way           |
 | bug         | `bugs.py`         | a part of the attacher replaced by a worse one, which the simulation must find (`planting.py`)        |
 """

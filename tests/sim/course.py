@@ -29,7 +29,7 @@ SIGNS: Final = ("unexpected", "The driver failed")
 class Outcome:
     """broken: None for a life without fault. lives_count: how many of the controller there were. part: what is simulated.
 
-    rested_s: the virtual time at which all was well.
+    rested_s: the virtual time at which all was well. cuts: those that its plan was made smaller by.
     """
 
     seed: int
@@ -39,11 +39,13 @@ class Outcome:
     lives_count: int
     rested_s: float
     part: str
+    cuts: tuple[str, ...] = ()
 
     def report(self) -> str:
-        """What broke, the story's end, and how to see it again."""
+        """What broke, the story's end, and how to see it again; with --shrink at its end, that makes the life smaller."""
         bug = f" --bug {self.bug}" if self.bug else ""
-        replay = f"replay: .venv/bin/python -m tests.sim --part {self.part} --seed {self.seed}{bug}"
+        cuts = "".join(f" --cut {one}" for one in self.cuts)
+        replay = f"replay: .venv/bin/python -m tests.sim --part {self.part} --seed {self.seed}{bug}{cuts}"
         return f"seed {self.seed}\n{self.story.tail(STORY_STEPS)}\n{self.broken or 'nothing broke'}\n{replay}"
 
 
@@ -76,9 +78,16 @@ class Course(Generic[W]):
 
 
 def lived(
-    course: Course[Any], seed: int, bug: str | None, part: str, *, make_loop: Callable[[int], BoundedLoop] | None = None, verbosity: int = 0
+    course: Course[Any],
+    seed: int,
+    bug: str | None,
+    part: str,
+    cuts: tuple[str, ...],
+    *,
+    make_loop: Callable[[int], BoundedLoop] | None = None,
+    verbosity: int = 0,
 ) -> Outcome:
-    """The outcome of a course. bug: what is planted already, for the report. verbosity: of the log."""
+    """The outcome of a course. bug, cuts: what is planted and cut already, for the report. verbosity: of the log."""
     with watched_log(course, verbosity):
         loop = (make_loop or BoundedLoop)(seed)
         try:
@@ -89,12 +98,12 @@ def lived(
         except BaseException as error:
             error.add_note(f"in the simulation of the {part}, seed {seed}")
             raise
-    return Outcome(seed, bug, course.broken, course.story, course.lives_count, course.rested_s, part)
+    return Outcome(seed, bug, course.broken, course.story, course.lives_count, course.rested_s, part, cuts)
 
 
-def failures_of(outcomes: Iterator[Outcome]) -> list[tuple[str, str]]:
-    """Of each life that failed, its report and the invariant that was broken."""
-    return [(outcome.report(), outcome.broken.invariant) for outcome in outcomes if outcome.broken]
+def failures_of(outcomes: Iterator[Outcome]) -> list[tuple[str, str, int]]:
+    """Of each life that failed, its report, the invariant that was broken, and the seed."""
+    return [(outcome.report(), outcome.broken.invariant, outcome.seed) for outcome in outcomes if outcome.broken]
 
 
 class RunsHot(Exception):
@@ -110,8 +119,8 @@ class BoundedLoop(VirtualLoop):
 
     def _process_events(self, event_list: Any) -> None:
         super()._process_events(event_list)
-        if int(self.time()) != self._second:
-            self._turns_count, self._second = 0, int(self.time())
+        if (second := int(self.time())) != self._second:
+            self._turns_count, self._second = 0, second
         self._turns_count += 1
         if self._turns_count == TURNS_MAX:
             raise RunsHot(f"{TURNS_MAX} turns of the loop in a second: something runs hot without a request")

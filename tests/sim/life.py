@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
 from mooring.controllers.attacher.controller import Attacher
@@ -34,5 +33,5 @@ def attacher(world: SimWorld, mortal: Mortal) -> Made:
     driver = InProcessDriver(Endpoint(world, mortal), clock=world.clock)
     line = Line(world, mortal)
     line.on_shown = world.laws.tears.shown
-    runtime = Runtime(line, world.clock, Random(plan.seed * 1000 + mortal.number), Metrics())
+    runtime = Runtime(line, world.clock, Random(plan.seed * 1000 + mortal.number), world.metrics)
     return Attacher(runtime, driver, info_of(plan), options_of(plan)), line

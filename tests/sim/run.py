@@ -15,19 +15,20 @@ from tests.sim.keeper import Keeper
 from tests.sim.life import attacher
 from tests.sim.plan import Plan, plan_of
 from tests.sim.planting import planted_of
+from tests.sim.shrinking import cut
 from tests.sim.world import SimWorld
 
 CALM_S_MAX: Final = 300.0
 """How long everything may take to come to rest. The longest way there: a watch in its longest back-off, then a key in its own."""
 
 
-def run_seed(seed: int, *, bug: str | None = None) -> Outcome:
-    """Lives the life of a seed. bug: one of `bugs.BUGS`, planted in the attacher for this life."""
+def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -> Outcome:
+    """Lives the life of a seed. bug: one of `bugs.BUGS`, planted in the attacher for this life. cuts: as in `shrinking.py`."""
     with planted_of(BUGS, bug):
-        return lived(_Life(plan_of(seed)), seed, bug, "attacher")
+        return lived(_Life(cut(plan_of(seed), cuts)), seed, bug, "attacher", cuts)
 
 
-def failures(seeds: range, bug: str | None) -> list[tuple[str, str]]:
+def failures(seeds: range, bug: str | None) -> list[tuple[str, str, int]]:
     return failures_of(run_seed(seed, bug=bug) for seed in seeds)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ from tests.sim.bugs import BUGS
 from tests.sim.course import STORY_STEPS
 from tests.sim.planting import assert_found
 from tests.sim.run import run_seed
+from tests.support.seeds import chunks
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 200
@@ -21,7 +19,7 @@ BUG_SEEDS_MAX = 400
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize("first", chunks(SEEDS, CHUNK))
 def test_no_invariant_is_broken(first):
     for seed in range(first, first + CHUNK):
         outcome = run_seed(seed)
@@ -29,28 +27,10 @@ def test_no_invariant_is_broken(first):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name):
     assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
-
-
-@pytest.mark.slow
-def test_a_seed_lives_the_same_life_again():
-    for seed in range(10):
-        first, second = run_seed(seed), run_seed(seed)
-        assert first.story.steps == second.story.steps
-    assert run_seed(1).story.digest() != run_seed(2).story.digest()
-
-
-@pytest.mark.slow
-def test_a_seed_lives_the_same_life_in_another_process():
-    """Neither addresses in memory nor the hashes of texts may choose anything."""
-    told = set()
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        command = [sys.executable, "-m", "tests.sim", "--part", "attacher", "--seed", "3", "--whole"]
-        told.add(subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout)
-    assert 1 == len(told)
 
 
 def test_a_failure_shows_the_end_of_its_story_and_how_to_see_it_again():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ from tests.sim.node import world
 from tests.sim.node.bugs import BUGS
 from tests.sim.node.run import run_seed
 from tests.sim.planting import assert_found
+from tests.support.seeds import chunks
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 60
@@ -21,7 +19,7 @@ BUG_SEEDS_MAX = 100
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize("first", chunks(SEEDS, CHUNK))
 def test_no_invariant_is_broken(first: int) -> None:
     for seed in range(first, first + CHUNK):
         outcome = run_seed(seed)
@@ -29,20 +27,10 @@ def test_no_invariant_is_broken(first: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
     assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
-
-
-@pytest.mark.slow
-def test_a_seed_lives_the_same_life_in_another_process() -> None:
-    """Neither addresses in memory nor the hashes of texts nor names of temporary folders may choose anything."""
-    told = set()
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        command = [sys.executable, "-m", "tests.sim", "--part", "node", "--seed", "3", "--whole"]
-        told.add(subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout)
-    assert 1 == len(told)
 
 
 def test_a_life_leaves_nothing_on_the_disk_of_whoever_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.sim.planting import assert_found
 from tests.sim.provisioning.bugs import BUGS
 from tests.sim.provisioning.run import run_seed
+from tests.support.seeds import chunks
 
 pytestmark = pytest.mark.slow
 SEEDS = 80
@@ -16,7 +17,7 @@ FAILED_BEFORE = (383, 515)
 """A refused PersistentVolume took a volume along that its user had taken out of its claim to keep it."""
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize("first", chunks(SEEDS, CHUNK))
 def test_no_invariant_is_broken(first: int) -> None:
     for seed in range(first, first + CHUNK):
         outcome = run_seed(seed)
@@ -29,11 +30,13 @@ def test_what_failed_before_does_not_fail_again(seed: int) -> None:
     assert outcome.broken is None, outcome.report()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
     assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
 
 
+@pytest.mark.long
 def test_a_seed_lives_the_same_life_again() -> None:
     for seed in range(5):
         first, second = run_seed(seed), run_seed(seed)

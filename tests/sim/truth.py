@@ -46,6 +46,7 @@ class Truth:
         self._handles = {volume.name: volume.handle for volume in plan.volumes}
         self._names = {volume.handle: volume.name for volume in plan.volumes}
         self._newest: dict[str, int] = {}
+        self._decoded: dict[tuple[int, type], Any] = {}  # by version and type
         self._attachments: dict[int, Attachment] = {}  # by version, each decoded once
         store.on_change(self._remember)
 
@@ -73,7 +74,11 @@ class Truth:
 
     def get(self, kind: Kind[T], name: str, namespace: str = "") -> T | None:
         stored = self._store.table(self.resource(kind)).get(Key(namespace, name))
-        return None if stored is None else msgspec.json.decode(stored.body, type=kind.struct)
+        if stored is None:
+            return None
+        if (known := self._decoded.get((stored.rv, kind.struct))) is None:
+            known = self._decoded[stored.rv, kind.struct] = msgspec.json.decode(stored.body, type=kind.struct)
+        return known  # type: ignore[no-any-return]
 
     def all(self, kind: Kind[T]) -> list[T]:
         return [msgspec.json.decode(stored.body, type=kind.struct) for stored in self._store.table(self.resource(kind)).items()]

@@ -11,6 +11,7 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.table import HistoryLimits
 from mooring.base.clock import LoopClock
+from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from tests.sim.backend import Backend
 from tests.sim.laws import Laws
@@ -39,6 +40,7 @@ class SimWorld:
         self.truth = Truth(plan, self.store)
         self.backend, self.laws = self._ruled(plan, group)
         self.store.on_change(self.laws.changed)
+        self.metrics = Metrics()  # of all its programs: families are made once
         self.faulty = True
         self.kills_count = 0
         self.meddle: Callable[[Kind[Any], str], Awaitable[None]] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -21,7 +22,8 @@ from mooring.kube.errors import ApiError, Conflict, Forbidden
 from tests.support.builders import Json, a_claim, a_class, a_pod, a_ready_node, a_volume
 from tests.support.cluster_world import ClusterUser, ClusterWorld
 
-_numbers = itertools.count(1)
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_numbers = itertools.count(1 + 10_000 * _WORKER)  # all workers share one real cluster
 PVC, PV, POD, NODE = PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, NODES
 
 

@@ -14,9 +14,10 @@ import msgspec
 
 from mooring.api.coordination import LEASES
 from mooring.api.core import EVENTS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.storage import (
     CSI_DRIVERS,
     CSI_NODES,
@@ -25,6 +26,7 @@ from mooring.api.storage import (
     VOLUME_ATTACHMENTS,
     VOLUME_ATTRIBUTES_CLASSES,
 )
+from mooring.api.workloads import CONTROLLER_REVISIONS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
 from mooring.controllers.binding.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
 
 Json = dict[str, Any]
@@ -40,6 +42,8 @@ CONTAINER = {"name": "c", "image": "example.com/image:1"}
 _KINDS: tuple[Kind[Any], ...] = (
     *(PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, PODS, NODES, CSI_NODES, CSI_DRIVERS, CSI_STORAGE_CAPACITIES),
     *(VOLUME_ATTACHMENTS, VOLUME_ATTRIBUTES_CLASSES, SECRETS, LEASES, EVENTS, NAMESPACES, VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CONTENTS),
+    *(VOLUME_SNAPSHOT_CLASSES, GROUP_SNAPSHOTS, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOT_CLASSES),
+    *(DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CONTROLLER_REVISIONS, JOBS),
 )
 KINDS = {kind.name: kind for kind in _KINDS}
 _METADATA = frozenset(
@@ -227,6 +231,26 @@ def an_ephemeral_volume(name: str = "scratch", sc: str = "sc") -> Json:
     return {"name": name, "ephemeral": {"volumeClaimTemplate": template}}
 
 
+# -- workloads
+
+APP = {"app": "web"}
+
+
+def a_template(*, image: str = CONTAINER["image"], labels: Mapping[str, str] = APP, **spec: Any) -> Json:
+    """Of pods."""
+    return {"metadata": {"labels": dict(labels)}, "spec": {"containers": [{**CONTAINER, "image": image}], **spec}}
+
+
+def a_workload(kind: str, name: str = "web", replicas: int = 1, template: Mapping[str, Any] | None = None, **fields: Any) -> Json:
+    """A Deployment, a ReplicaSet or a StatefulSet."""
+    wanted = {"replicas": replicas, "selector": {"matchLabels": APP}, "template": template or a_template()}
+    return _object(kind, name, {**wanted, **({"serviceName": "web"} if kind == "StatefulSet" else {}), **fields}, "spec")
+
+
+def a_job(name: str = "sum", **fields: Any) -> Json:
+    return _object("Job", name, {"template": a_template(labels={}, restartPolicy="Never"), **fields}, "spec")
+
+
 # -- attachments
 
 
@@ -256,17 +280,88 @@ def an_attached_va(name: str = "pv1-node1", *where: str | None, **more: Any) -> 
 # -- snapshots
 
 
-def a_snapshot(name: str = "snap", *, content: str | None = None, status: Mapping[str, Any] | None = None, **metadata: Any) -> Json:
-    """content: the name of the one it is bound to."""
+def a_snapshot(
+    name: str = "snap",
+    *,
+    claim: str | None = None,
+    content: str | None = None,
+    snapshot_class: str | None = None,
+    status: Mapping[str, Any] | None = None,
+    **metadata: Any,
+) -> Json:
+    """claim: it is of this one. content: the name of the one it is bound to, or is to be bound to where it has no status."""
     bound = {} if content is None else {"boundVolumeSnapshotContentName": content}
-    spec = {"source": {"volumeSnapshotContentName": content or name}}
+    source = {"persistentVolumeClaimName": claim} if claim else {"volumeSnapshotContentName": content or name}
+    spec = {"source": source, **({"volumeSnapshotClassName": snapshot_class} if snapshot_class else {})}
     return _object("VolumeSnapshot", name, metadata, spec=spec, status={**bound, **(status or {})})
+
+
+def a_new_snapshot(name: str = "snap", *, claim: str | None = "claim", content: str | None = None, **more: Any) -> Json:
+    """As a user makes it: of a claim, with the class `snapclass`, or of a content."""
+    given = {"claim": claim, "snapshot_class": "snapclass", **more} if content is None else {"content": content, **more}
+    made = a_snapshot(name, **given)
+    del made["status"]
+    return made
 
 
 def a_content(name: str, ref: Mapping[str, str] | None, *, driver: str = DRIVER, handle: str | None = "h", **spec: Any) -> Json:
     """Of a snapshot. ref: to that."""
     wanted = {"driver": driver, "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": ref, **spec}
     return _object("VolumeSnapshotContent", name, wanted, "spec", status={"snapshotHandle": handle, "readyToUse": True})
+
+
+def a_new_content(
+    name: str = "content",
+    *,
+    snapshot: Json | str = "snap",
+    volume: str = "vol",
+    handle: str | None = None,
+    ref_uid: str | None = "uid-snap",
+    policy: str = "Delete",
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> Json:
+    """Of snapshot `snap`. handle: it was there before; else the driver is to make it of this volume. ref_uid: None for unbound."""
+    named, ref_uid = (snapshot, ref_uid) if isinstance(snapshot, str) else (snapshot["metadata"]["name"], snapshot["metadata"]["uid"])
+    ref = {"namespace": NS, "name": named, **({"uid": ref_uid} if ref_uid else {})}
+    source = {"snapshotHandle": handle} if handle else {"volumeHandle": volume}
+    wanted = {"driver": DRIVER, "deletionPolicy": policy, "source": source, "volumeSnapshotRef": ref, **spec}
+    return _object("VolumeSnapshotContent", name, wanted, "spec", **({} if status is None else {"status": dict(status)}))
+
+
+def a_snapshot_class(name: str = "snapclass", *, default: bool = False, policy: str = "Delete", **fields: Any) -> Json:
+    """default: for snapshots that name no class."""
+    noted = {"snapshot.storage.kubernetes.io/is-default-class": "true"} if default else None
+    return _object("VolumeSnapshotClass", name, {"driver": DRIVER, "deletionPolicy": policy, "annotations": noted, **fields})
+
+
+def a_group_class(name: str = "groupclass", *, default: bool = False, policy: str = "Delete", **fields: Any) -> Json:
+    """default: for group snapshots that name no class."""
+    noted = {"groupsnapshot.storage.kubernetes.io/is-default-class": "true"} if default else None
+    return _object("VolumeGroupSnapshotClass", name, {"driver": DRIVER, "deletionPolicy": policy, "annotations": noted, **fields})
+
+
+def a_group_snapshot(name: str = "group", *, content: str | None = None, group_class: str | None = "groupclass", **metadata: Any) -> Json:
+    """Of all claims with the label app=web, or of a content."""
+    source = {"volumeGroupSnapshotContentName": content} if content else {"selector": {"matchLabels": APP}}
+    spec = {"source": source, **({"volumeGroupSnapshotClassName": group_class} if group_class else {})}
+    return _object("VolumeGroupSnapshot", name, metadata, spec=spec)
+
+
+def a_group_content(
+    name: str = "groupcontent",
+    *,
+    volumes: Iterable[str] = ("vol-a", "vol-b"),
+    ref_uid: str | None = "uid-group",
+    policy: str = "Delete",
+    **spec: Any,
+) -> Json:
+    """Of group snapshot `group`. ref_uid: that of the group, None for unbound."""
+    ref = {"namespace": NS, "name": "group", **({"uid": ref_uid} if ref_uid else {})}
+    wanted = {"driver": DRIVER, "deletionPolicy": policy, "source": {"volumeHandles": list(volumes)}, "volumeGroupSnapshotRef": ref}
+    named = {"volumeGroupSnapshotClassName": "groupclass"}
+    status = spec.pop("status", None)
+    return _object("VolumeGroupSnapshotContent", name, {**wanted, **named, **spec}, "spec", **({"status": status} if status else {}))
 
 
 # -- the rest

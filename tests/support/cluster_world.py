@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from mooring.api.core import EVENTS, NAMESPACES
@@ -132,9 +132,9 @@ class ClusterWorld(ClusterUser):
             with contextlib.suppress(AlreadyExists):
                 await self.users.create(NAMESPACES.whole(), {"metadata": {"name": name}})
 
-    async def make_snapshot_kinds(self) -> None:
+    async def make_snapshot_kinds(self, definitions: Iterable[Json] = SNAPSHOT_CRDS) -> None:
         kind: Kind[Any] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict)
-        for definition in SNAPSHOT_CRDS:
+        for definition in definitions:
             await self.users.create(kind, definition)
 
     async def events(self, name: str) -> list[tuple[str, str, str, int]]:

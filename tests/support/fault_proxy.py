@@ -245,6 +245,7 @@ def _reset(transport: asyncio.BaseTransport | None) -> web.Response:
 async def fault_proxy(config: Path, kubeconfig: Path) -> AsyncIterator[FaultProxy]:
     """A proxy in this loop, before the server of a kubeconfig with one cluster and one user. kubeconfig: written, leads through it."""
     values: dict[str, Any] = _read(config)
+    assert "token" in values["users"][0]["user"], "the proxy passes a token on, and no client certificate: give it such a kubeconfig"
     cluster = values["clusters"][0]["cluster"]
     trusted = ssl.create_default_context(cadata=b64decode(cluster["certificate-authority-data"]).decode())
     proxy = FaultProxy(cluster["server"], trusted, kubeconfig)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
+from mooring.api.pods import PODS
+from mooring.base.clock import LoopClock
+from mooring.base.randomness import Random
+from mooring.kube.client import kubeconfig
+from mooring.kube.client.http import HttpCluster
+from tests.support.builders import Json
+from tests.support.emulator import Emulator
 from tests.support.layers import REAL_MOUNTS, not_tested
 from tests.support.programs import Program
 from tests.support.waiting import eventually
@@ -27,6 +29,9 @@ MOORING: Final = [sys.executable, "-m", "mooring.cli.mooring"]
 
 # Becomes the program once the terminal on its input rules over it, as that of a shell does.
 _ON_TERMINAL: Final = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+
+SAYS_OTHERWISE: Final = ("COLUMNS", "LINES", "NO_COLOR")
+"""Variables that would tell programs of another terminal."""
 
 _ASK: Final = "from mooring.mounts.namespace import enter_private_mounts; print(enter_private_mounts().obstacle)"
 
@@ -73,49 +78,49 @@ def dev_to_kill(folder: Path, *flags: str, within: Within = as_it_is) -> Iterato
         program.kill()
 
 
-class Screen:
-    """A terminal of 80 columns and 24 lines, and a program in its foreground."""
+class Screen(Emulator):
+    """A terminal, of 80 columns and 24 lines if not told otherwise, and a program in its foreground."""
 
-    def __init__(self, *command: str) -> None:
-        self._here, there = pty.openpty()
-        fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    def __init__(self, *command: str, columns: int = 80, lines: int = 24) -> None:
+        super().__init__(columns, lines)
         self.process = subprocess.Popen(
             [sys.executable, "-c", _ON_TERMINAL, *command],
-            stdin=there,
-            stdout=there,
-            stderr=there,
+            stdin=self.out,
+            stdout=self.out,
+            stderr=self.out,
             start_new_session=True,
-            env={**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "TERM": "xterm-256color"},
+            env={**{name: value for name, value in os.environ.items() if name not in SAYS_OTHERWISE}, "TERM": "xterm-256color"},
         )
-        os.close(there)
-        self._seen = b""
+        self.out.close()
 
     @property
     def lines(self) -> list[str]:
-        """What has been shown, without colours."""
-        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self._seen.decode(errors="replace"))
+        """All that has been written, without colours, and not broken where the terminal ends."""
+        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.written.decode(errors="replace"))
         return [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").split("\n")]
 
-    def type(self, keys: str) -> None:
-        os.write(self._here, keys.encode())
-
-    def shows(self, pattern: str, times: int = 1, timeout_s: float = 20.0) -> bool:
+    def wrote(self, pattern: str, times: int = 1, timeout_s: float = 20.0) -> bool:
         """True as soon as so many lines match."""
-        deadline = time.monotonic() + timeout_s
-        while len([line for line in self.lines if re.search(pattern, line)]) < times:
-            if not select.select([self._here], [], [], max(0.0, deadline - time.monotonic()))[0] or not self._read():
-                return False
-        return True
-
-    def _read(self) -> bool:
-        try:
-            data = os.read(self._here, 65536)
-        except OSError:  # what Linux answers when the other side has closed
-            return False
-        self._seen += data
-        return bool(data)
+        return self.until(lambda: len([line for line in self.lines if re.search(pattern, line)]) >= times, timeout_s)
 
     def close(self) -> None:
         self.process.kill()
         self.process.wait(10)
-        os.close(self._here)
+        super().close()
+
+
+async def create(config: Path, *bodies: Json) -> None:
+    """In the namespace `default`: claims and pods."""
+    clock, kinds = LoopClock(), {"PersistentVolumeClaim": PERSISTENT_VOLUME_CLAIMS, "Pod": PODS}
+    async with HttpCluster(kubeconfig.load(str(config), {}), clock=clock, randomness=Random(1), user_agent="tests") as cluster:
+        for body in bodies:
+            await cluster.create(kinds[str(body["kind"])], body, "default")
+
+
+def turned(word: str, *words: str, config: Path | None = None, tmp: Path | None = None) -> tuple[int, str]:
+    """`mooring dev kill-node` or `revive-node` in another terminal: its exit code, and its words."""
+    environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    environment |= {"KUBECONFIG": str(config)} if config is not None else {}
+    environment |= {"TMPDIR": str(tmp)} if tmp is not None else {}
+    done = subprocess.run([*MOORING, "dev", word, *words], capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return done.returncode, done.stdout + done.stderr

@@ -137,16 +137,16 @@ class NodeCluster:
         return self.program(f"driver-{node}", *command)
 
     def close(self) -> None:
-        """Ends all programs, and takes away what they have left."""
+        """Ends all programs, and takes away what they have left. Mounts that hang first: a program that waits for one can't be killed."""
+        for served in self.backend.folder.glob("fuse-*"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(served.read_text()), signal.SIGKILL)
         for program in reversed(self._programs):
             program.kill()
         for loop in self.namespace.run("losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE").splitlines():
             device, _, file = loop.partition(" ")
             if str(self.folder) in file:
                 self.namespace.run("losetup", "--detach", device)
-        for served in self.backend.folder.glob("fuse-*"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(served.read_text()), signal.SIGKILL)
         self.namespace.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 

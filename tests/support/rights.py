@@ -139,6 +139,30 @@ UPSTREAM: dict[str, Rules] = {
         ("snapshot.storage.k8s.io", "volumesnapshotcontents", "get list"),
         ("storage.k8s.io", "volumeattachments", "get list watch"),
     ),
+    "snapshot-controller": (
+        ("", "persistentvolumes", "get list watch"),
+        ("", "persistentvolumeclaims", "get list watch update"),
+        ("", "events", "list watch create update patch"),
+        ("snapshot.storage.k8s.io", "volumesnapshotclasses", "get list watch"),
+        ("snapshot.storage.k8s.io", "volumesnapshotcontents", "create get list watch update delete patch"),
+        ("snapshot.storage.k8s.io", "volumesnapshotcontents/status", "patch"),
+        ("snapshot.storage.k8s.io", "volumesnapshots", "create get list watch update patch delete"),
+        ("snapshot.storage.k8s.io", "volumesnapshots/status", "update patch"),
+    ),
+    "snapshotter": (
+        ("", "events", "list watch create update patch"),
+        ("snapshot.storage.k8s.io", "volumesnapshotclasses", "get list watch"),
+        ("snapshot.storage.k8s.io", "volumesnapshotcontents", "get list watch update patch"),
+        ("snapshot.storage.k8s.io", "volumesnapshotcontents/status", "update patch"),
+    ),
+    "resizer": (
+        ("", "persistentvolumes", "get list watch patch"),
+        ("", "persistentvolumeclaims", "get list watch"),
+        ("", "pods", "get list watch"),
+        ("", "persistentvolumeclaims/status", "patch"),
+        ("", "events", "list watch create update patch"),
+        ("storage.k8s.io", "volumeattributesclasses", "get list watch"),
+    ),
 }
 """What the Go sidecars' own manifests give in the whole cluster. Secrets are left to those who need them."""
 

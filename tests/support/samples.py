@@ -13,6 +13,7 @@ from mooring.apiserver.codecs.schema import Field, Message
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.volumesources import SOURCES
 from tests.support.podsamples import EVERY, OMIT, POD_ONE_OF, POD_RULES
+from tests.support.workloadsamples import WORKLOAD_RULES
 
 Json = dict[str, Any]
 
@@ -90,6 +91,7 @@ RULES: Final[Mapping[str, Any]] = {
     "ResourceAttributes.namespace": "default",
     "UserInfo.extra": {"a-key": ["a", "b"]},
     **POD_RULES,
+    **WORKLOAD_RULES,
 }
 
 

@@ -121,7 +121,16 @@ _CONTENT: Final = _object(
 )
 
 
-def _definition(kind: str, short_names: list[str], schema: Json, columns: list[tuple[str, str, str]], *, namespaced: bool = False) -> Json:
+def _definition(
+    kind: str,
+    short_names: list[str],
+    schema: Json,
+    columns: list[tuple[str, str, str]],
+    *,
+    namespaced: bool = False,
+    group: str = _GROUP,
+    pull: int = 814,
+) -> Json:
     singular = kind.lower()
     plural = f"{singular}es" if singular.endswith("s") else f"{singular}s"
     names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": singular, "shortNames": short_names}
@@ -138,10 +147,10 @@ def _definition(kind: str, short_names: list[str], schema: Json, columns: list[t
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": f"{plural}.{_GROUP}",
-            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-csi/external-snapshotter/pull/814"},
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": f"https://github.com/kubernetes-csi/external-snapshotter/pull/{pull}"},
         },
-        "spec": {"group": _GROUP, "scope": "Namespaced" if namespaced else "Cluster", "names": names, "versions": [version]},
+        "spec": {"group": group, "scope": "Namespaced" if namespaced else "Cluster", "names": names, "versions": [version]},
     }
 
 
@@ -187,3 +196,93 @@ SNAPSHOT_CRDS: Final = (
     ),
 )
 """Definitions as an API server takes them."""
+
+
+# -- groups
+
+_GROUPS: Final = f"group{_GROUP}"
+_GROUP_COMMON: Final[Json] = {"group": _GROUPS, "pull": 1337}
+_NUMBER: Final[Json] = {"type": "integer", "format": "int64"}
+_FIXED: Final = ("self == oldSelf", "field is immutable")
+
+
+def _either(first: str, first_schema: Json, second: str, second_schema: Json) -> Json:
+    either = f"(has(self.{first}) && !has(self.{second})) || (!has(self.{first}) && has(self.{second}))"
+    rules = [_kept(first), _kept(second), (either, f"exactly one of {first} and {second} must be set")]
+    return _object({first: _checked(first_schema, [_FIXED]), second: _checked(second_schema, [_FIXED])}, rules=rules)
+
+
+_SELECTOR: Final = _object(
+    {
+        "matchLabels": {"type": "object", "additionalProperties": _TEXT},
+        "matchExpressions": {
+            "type": "array",
+            "items": _object({"key": _TEXT, "operator": _TEXT, "values": {"type": "array", "items": _TEXT}}, "key", "operator"),
+        },
+    }
+)
+
+_GROUP_SNAPSHOT: Final = _object(
+    {
+        "spec": _object(
+            {
+                "source": _either("selector", _SELECTOR, "volumeGroupSnapshotContentName", _TEXT),
+                "volumeGroupSnapshotClassName": _TEXT,
+            },
+            "source",
+        ),
+        "status": _object(
+            {
+                "boundVolumeGroupSnapshotContentName": _checked(_TEXT, [_FIXED]),
+                "creationTime": _TIME,
+                "error": _ERROR,
+                "readyToUse": _BOOLEAN,
+            }
+        ),
+    },
+    "spec",
+)
+
+_HANDLES: Final = _object(
+    {"volumeGroupSnapshotHandle": _TEXT, "volumeSnapshotHandles": {"type": "array", "items": _TEXT}},
+    "volumeGroupSnapshotHandle",
+    "volumeSnapshotHandles",
+)
+_INFO: Final = _object(
+    {"creationTime": _NUMBER, "readyToUse": _BOOLEAN, "restoreSize": _NUMBER, "snapshotHandle": _TEXT, "volumeHandle": _TEXT}
+)
+
+_GROUP_CONTENT: Final = _object(
+    {
+        "spec": _object(
+            {
+                "deletionPolicy": _POLICY,
+                "driver": _TEXT,
+                "source": _either("volumeHandles", {"type": "array", "items": _TEXT}, "groupSnapshotHandles", _HANDLES),
+                "volumeGroupSnapshotClassName": _TEXT,
+                "volumeGroupSnapshotRef": _REFERENCE,
+            },
+            "deletionPolicy",
+            "driver",
+            "source",
+            "volumeGroupSnapshotRef",
+        ),
+        "status": _object(
+            {
+                "creationTime": _TIME,
+                "error": _ERROR,
+                "readyToUse": _BOOLEAN,
+                "volumeGroupSnapshotHandle": _checked(_TEXT, [_FIXED]),
+                "volumeSnapshotInfoList": {"type": "array", "items": _INFO},
+            }
+        ),
+    },
+    "spec",
+)
+
+GROUP_CRDS: Final = (
+    _definition("VolumeGroupSnapshotClass", ["vgsclass", "vgsclasses"], _CLASS, [_AGE], **_GROUP_COMMON),
+    _definition("VolumeGroupSnapshot", ["vgs"], _GROUP_SNAPSHOT, [_AGE], namespaced=True, **_GROUP_COMMON),
+    _definition("VolumeGroupSnapshotContent", ["vgsc", "vgscs"], _GROUP_CONTENT, [_AGE], **_GROUP_COMMON),
+)
+"""The kinds of group snapshots."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.builders import a_lease, a_node, a_pv, a_va
-from tests.support.paths import CSI_DRIVERS, CSI_NODES, EVENTS, LEASES, NAMESPACES, NODES, PVS, SECRETS, VAS
+from tests.support.builders import APP, a_job, a_lease, a_node, a_pv, a_template, a_va, a_workload
+from tests.support.paths import APPS, CSI_DRIVERS, CSI_NODES, EVENTS, JOBS, LEASES, NAMESPACES, NODES, PVS, SECRETS, VAS
 
 Json = dict[str, Any]
 
@@ -18,6 +18,12 @@ PVCS = "/api/v1/namespaces/default/persistentvolumeclaims"
 PODS = "/api/v1/namespaces/default/pods"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS = (f"{APPS}/{plural}" for plural in ("deployments", "replicasets", "statefulsets"))
+REVISIONS = f"{APPS}/controllerrevisions"
+HOLD = "kit.example.com/hold"
+BY_HAND = {"manualSelector": True, "selector": {"matchLabels": APP}, "template": a_template(restartPolicy="Never")}
+"""A Job whose selector is not its uid."""
+OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "11111111-2222-3333-4444-555555555555", "controller": True}
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 IS_DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
@@ -173,6 +179,16 @@ OBJECTS: dict[str, tuple[str, Json, Json]] = {
         a_node("x", conditions=[{"type": "Ready", "status": "Unknown"}], nodeInfo={**FULL_INFO, "architecture": ""}),
         {},
     ),
+    "deployment": (DEPLOYMENTS, a_workload("Deployment", replicas=3), {"readyReplicas": 1, "replicas": 3, "updatedReplicas": 2}),
+    "deployment-new": (DEPLOYMENTS, a_workload("Deployment"), {}),
+    "replicaset": (REPLICA_SETS, a_workload("ReplicaSet", replicas=3), {"replicas": 2, "readyReplicas": 1}),
+    "statefulset": (STATEFUL_SETS, a_workload("StatefulSet", replicas=3), {"replicas": 2, "readyReplicas": 1}),
+    "revision": (REVISIONS, {"revision": 3, "data": {"a": "b"}}, {}),
+    # (held: its owner is not there, and the collector would delete it)
+    "revision-owned": (REVISIONS, {"metadata": {"ownerReferences": [OWNER], "finalizers": [HOLD]}, "revision": 3, "data": {"a": "b"}}, {}),
+    "job": (JOBS, a_job("x", completions=3, parallelism=2, **BY_HAND), {"succeeded": 1, "startTime": LONG_AGO}),
+    "job-open": (JOBS, a_job("x", parallelism=2, **BY_HAND), {}),
+    "job-suspended": (JOBS, a_job("x", suspend=True, **BY_HAND), {"conditions": [{"type": "Suspended", "status": "True"}]}),
     "namespace": (NAMESPACES, {}, {}),
     "secret": (SECRETS, {"stringData": {"a": "", "b": "c"}, "type": "example.com/x"}, {}),
     "config-map": (CONFIG_MAPS, {"data": {"a": "b", "c": ""}, "binaryData": {"d": "YQ=="}}, {}),

@@ -109,8 +109,8 @@ class UnreliableVolumes:
     async def _answer(self, method: str, name: str, effect: Callable[[], T]) -> T:
         if name in self._at_work:
             raise DriverError(Code.ABORTED, f"an operation on {name} is pending")
-        code, takes_effect, seconds = self._fates.draw(method, name)
-        if method == CREATE and code in FINAL and any(volume.name == name for volume in self.volumes.values()):
+        code, takes_effect, seconds = self._draw(method, name)
+        if code in FINAL and self._has_happened(method, name):
             code, takes_effect = Code.OK, True  # it must not say that there is nothing
         self._at_work.add(name)
         operation = asyncio.create_task(self._operate(name, seconds, effect if takes_effect else None), name=f"{method}/{name}")
@@ -121,6 +121,13 @@ class UnreliableVolumes:
             raise DriverError(code, f"the array says {code.name.lower()}")
         assert answer is not None, "what succeeds takes effect"
         return answer
+
+    def _draw(self, method: str, name: str) -> tuple[Code, bool, float]:
+        return self._fates.draw(method, name)
+
+    def _has_happened(self, method: str, name: str) -> bool:
+        """What the call is to bring about is there already."""
+        return method == CREATE and any(volume.name == name for volume in self.volumes.values())
 
     async def _operate(self, name: str, seconds: float, effect: Callable[[], T] | None) -> T | None:
         """The backend's part, which nobody can call back."""

@@ -30,20 +30,21 @@ class Deadlock(Exception):
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Instead of waiting for a while, moves the clock on by it."""
+    """Instead of waiting for a while, moves the clock on by it. listens: signals are waited for."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
+        self.listens = False
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if ready or timeout == 0:
-            return ready
-        if timeout is None:
+        """The outside world is asked where signals are waited for, else only where nothing else can happen any more."""
+        if timeout is not None:
+            self.now += timeout
+            return super().select(0) if self.listens else []
+        if not (ready := super().select(0)):
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(asyncio.get_running_loop()))
             raise Deadlock(f"nothing is ready and no timer is set; waiting: {', '.join(waiting) or 'nobody'}")
-        self.now += timeout
         return ready
 
 
@@ -84,22 +85,29 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             future.set_exception(error)
         return future
 
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+        self._time.listens = True
+        super().add_signal_handler(sig, callback, *args)
+
     def _numbered(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
         return _NumberedTask(next(self._numbers), coro, loop=loop, **options)
 
     def _process_events(self, event_list: Any) -> None:
         """The loop calls this once a turn, between waiting and running: the place to reorder."""
-        super()._process_events(event_list)  # type: ignore[misc]
+        if event_list:
+            super()._process_events(event_list)  # type: ignore[misc]
         if self._order is None:
             return
-        while self._scheduled and self._scheduled[0].when() < self.time() + self._clock_resolution:
+        due = self._time.now + self._clock_resolution
+        while self._scheduled and self._scheduled[0].when() < due:
             timer = heapq.heappop(self._scheduled)
             timer._scheduled = False
             self._ready.append(timer)
-        handles = list(self._ready)
-        self._order.shuffle(handles)
-        self._ready.clear()
-        self._ready.extend(handles)
+        if len(self._ready) > 1:
+            handles = list(self._ready)
+            self._order.shuffle(handles)
+            self._ready.clear()
+            self._ready.extend(handles)
 
 
 def run_virtual(main: Coroutine[Any, Any, T], seed: int | None = None) -> T:

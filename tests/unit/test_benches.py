@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import importlib
 import inspect
 import os
@@ -10,15 +12,18 @@ import random
 import ssl
 import subprocess
 import typing
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from bench import turns as turns_module
 from bench.apiwatch import Watcher
+from bench.contender import Contender
 from bench.interpreter import interpreter, optimisations, spread_kib
-from bench.tables import heading
+from bench.tables import Table, heading
+from bench.turns import Turns
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,7 +54,10 @@ def test_every_heading_names_the_build() -> None:
     assert "{heading(" in (ROOT / "bench" / "apiserver.py").read_text()
 
 
-BENCHES = ("bench-attach", "bench-provision", "bench-apiserver", "bench-node", "bench-sidecars")
+BENCHES = (
+    *("bench-attach", "bench-attachdetach", "bench-provision", "bench-resize", "bench-snapshot"),
+    *("bench-apiserver", "bench-node", "bench-sidecars"),
+)
 
 
 def commands(target: str, **environment: str) -> str:
@@ -85,6 +93,46 @@ def test_every_bench_can_be_imported_and_its_annotations_name_what_is_there(modu
         for function in vars(owner).values():
             if inspect.isfunction(function) and function.__module__ == bench.__name__:
                 typing.get_type_hints(function)
+
+
+@dataclasses.dataclass
+class _Round:
+    strangers: float = 0.0
+
+
+async def _in_turns(job: Callable[[Contender], Awaitable[_Round]], bound_s: float | None) -> tuple[dict[str, list[_Round]], list[str]]:
+    turns = Turns([Contender("restless", ()), Contender("quick", ())], rounds=3, quiet=1000.0, bound_s=bound_s)
+    return await turns.take("Many", job), turns.unfinished
+
+
+async def test_a_contender_that_never_comes_to_rest_is_told_and_has_no_more_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "CALM_S", 0.001)
+    begun: list[str] = []
+
+    async def job(contender: Contender) -> _Round:
+        begun.append(contender.name)
+        async with asyncio.TaskGroup():  # as in a load, which raises groups
+            if contender.name == "restless":
+                await asyncio.Event().wait()
+        return _Round()
+
+    found, told = await _in_turns(job, 0.05)
+    assert begun == ["restless", "quick", "quick", "quick"]
+    assert {name: len(rounds) for name, rounds in found.items()} == {"restless": 0, "quick": 3}
+    assert told == ["Many, round 1, restless: NOT DONE within 0.05 s"]
+    table = Table("Title", found)
+    table.row("busy", "{:.1f}", lambda run: run.strangers)
+    assert "| busy | - | 0.0 |" in str(table)
+
+
+async def test_a_wait_that_fails_within_a_round_is_an_error_where_rounds_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "CALM_S", 0.001)
+
+    async def job(_: Contender) -> _Round:
+        raise TimeoutError
+
+    with pytest.raises(ExceptionGroup):
+        await _in_turns(job, None)
 
 
 class _Pieces:

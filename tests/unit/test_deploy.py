@@ -44,11 +44,25 @@ def test_no_workload_selects_the_pods_of_another() -> None:
 
 def test_the_controller_has_the_rights_of_its_sidecars_and_no_others() -> None:
     """Theirs are tested one by one, each with what needs it (tests/e2e/test_rights.py and its neighbours)."""
-    assert deployed("attacher").rights() | deployed("provisioner").rights() == deployed("controller").rights()
+    rights = [deployed(part).rights() for part in ("attacher", "provisioner", "resizer")]
+    assert frozenset().union(*rights) == deployed("controller").rights()
+
+
+def test_the_one_process_has_the_rights_of_its_controllers_and_no_others() -> None:
+    """With all of them it is tested once more (tests/e2e/test_rights_controller.py)."""
+    own = [deployed(part).rights() for part in ("attacher", "provisioner", "resizer", "snapshotter", "attachdetach")]
+    assert set().union(*own) == deployed("one-process").rights()
+
+
+@pytest.mark.parametrize("part", ["attachdetach", "one-process"])
+def test_it_is_said_by_which_flag_its_rival_is_switched_off(part: str) -> None:
+    """By the name that kube-controller-manager v1.36 knows it by."""
+    said = (ROOT / "deploy" / part / "deployment.yaml").read_text()
+    assert "#   --controllers=*,-persistentvolume-attach-detach-controller\n" in said
 
 
 def test_the_sidecars_are_as_in_their_own_folders_but_for_the_port() -> None:
-    own = [one for part in ("attacher", "provisioner") for one in containers(part)]
+    own = [one for part in ("attacher", "provisioner", "resizer") for one in containers(part)]
     assert [_but_for_the_port(one) for one in own] == [_but_for_the_port(one) for one in containers("controller")]
 
 
@@ -78,7 +92,12 @@ def test_the_driver_of_a_node_is_probed_at_the_liveness_probe() -> None:
 MEASURED = {
     "csi-attacher": "## Attaching",
     "csi-provisioner": "## Provisioning",
+    "csi-resizer": "## Growing",
+    "snapshot-controller": "### Snapshot controller: memory",
+    "csi-snapshotter": "### Snapshotter: memory",
     "binder": "### Idle, flags as shipped: 5000 claims",
+    "attachdetach": "### The attach/detach controller alone",
+    "mooring-controller": "### One process",
     "csi-node-driver-registrar": "### Registrar",
     "livenessprobe": "### Liveness probe",
 }

@@ -59,7 +59,10 @@ def test_each_program_has_an_image_that_starts_it() -> None:
 SIDECARS = {
     "attacher": ["csi-attacher"],
     "provisioner": ["csi-provisioner"],
-    "controller": ["csi-attacher", "csi-provisioner"],
+    "resizer": ["csi-resizer"],
+    "snapshotter": ["csi-snapshotter"],
+    "snapshot-controller": ["snapshot-controller"],
+    "controller": ["csi-attacher", "csi-provisioner", "csi-resizer"],
     "node": ["csi-node-driver-registrar", "livenessprobe"],
 }
 
@@ -74,14 +77,29 @@ def test_a_sidecars_manifest_leaves_the_start_to_the_image(part: str, named: lis
         assert all(word.startswith("--") for word in container["args"])
 
 
-def test_the_binders_manifest_names_the_command() -> None:
-    (container,) = containers("binder")
+@pytest.mark.parametrize("part", ["attachdetach", "binder", "one-process"])
+def test_a_manifest_of_our_own_names_the_command(part: str) -> None:
+    (container,) = containers(part)
     assert "command" not in container
     assert f"mooring:{VERSION}" == container["image"]
     assert container["args"][0] in COMMANDS
 
 
-@pytest.mark.parametrize("part", ["attacher", "binder", "controller", "node", "provisioner"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "attachdetach",
+        "attacher",
+        "binder",
+        "controller",
+        "node",
+        "one-process",
+        "provisioner",
+        "resizer",
+        "snapshot-controller",
+        "snapshotter",
+    ],
+)
 def test_kustomize_sets_the_images_that_are_there(part: str) -> None:
     """A name that is none of the manifest's would be passed over in silence."""
     kustomization = yaml.safe_load((ROOT / "deploy" / part / "kustomization.yaml").read_text())

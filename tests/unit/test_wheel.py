@@ -77,6 +77,7 @@ def run(scripts: Path, name: str, *words: str) -> subprocess.CompletedProcess[st
     return subprocess.run([scripts / name, *words], cwd=scripts, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.long
 def test_the_sidecars_start_without_extras(scripts: Path) -> None:
     for name in PROJECT["scripts"]:
         done = run(scripts, name, "--version")

@@ -233,6 +233,7 @@ class Taint(ApiStruct, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(ApiStruct, frozen=True):
@@ -245,8 +246,12 @@ class AttachedVolume(ApiStruct, frozen=True):
     device_path: str = ""
 
 
+class NodeCondition(Condition, frozen=True):
+    last_heartbeat_time: str | None = None
+
+
 class NodeStatus(ApiStruct, frozen=True):
-    conditions: tuple[Condition, ...] | None = None
+    conditions: tuple[NodeCondition, ...] | None = None
     volumes_attached: tuple[AttachedVolume, ...] | None = None
     volumes_in_use: tuple[str, ...] | None = None
 

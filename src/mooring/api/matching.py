@@ -1,12 +1,13 @@
-"""Selectors as objects hold them: which labels a LabelSelector, a NodeSelector or a class's topology means."""
+"""Selectors as objects hold them: which labels a LabelSelector, a NodeSelector or a class's topology means; tolerations of taints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume
+from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, Taint
 from mooring.api.meta import LabelSelector, LabelSelectorRequirement
+from mooring.api.pods import Toleration
 from mooring.api.selector import Requirement
 from mooring.api.storage import TopologySelectorTerm
 
@@ -40,6 +41,17 @@ def topology_matches(terms: Iterable[TopologySelectorTerm] | None, labels: Mappi
         bool(term.match_label_expressions) and all(have.get(one.key) in (one.values or ()) for one in term.match_label_expressions or ())
         for term in given
     )
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """True when the toleration means this taint. The operators Lt and Gt, which the API server takes behind a gate alone, mean none."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
 def _term_matches(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:

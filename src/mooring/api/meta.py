@@ -65,6 +65,7 @@ class ObjectMeta(ApiStruct, frozen=True):
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
     generate_name: str = ""
+    generation: int = 0
 
 
 class Key(NamedTuple):

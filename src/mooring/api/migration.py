@@ -163,6 +163,9 @@ _TRANSLATIONS: Final[Mapping[str, tuple[str, _Translation]]] = {
 }
 """By the field of the in-tree source: the driver that took over, and how it sees the volume."""
 
+IN_TREE_SOURCES: Final = tuple(_TRANSLATIONS)
+"""The fields of a PersistentVolume's spec, one of which an in-tree volume has."""
+
 
 def csi_driver_of(spec: PersistentVolumeSpec) -> str:
     """The driver that took over the volume's in-tree source, "" when it has none."""

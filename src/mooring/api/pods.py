@@ -60,6 +60,7 @@ class Toleration(ApiStruct, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
+    toleration_seconds: int | None = None
 
 
 class PodSchedulingGate(ApiStruct, frozen=True):
@@ -115,9 +116,29 @@ class PodSpec(ApiStruct, frozen=True):
     scheduling_gates: tuple[PodSchedulingGate, ...] | None = None
 
 
+class ContainerMoment(ApiStruct, frozen=True):
+    """That a container is in a state; no more of it is needed."""
+
+
+class ContainerState(ApiStruct, frozen=True):
+    """At most one is there; none at all counts as running."""
+
+    waiting: ContainerMoment | None = None
+    running: ContainerMoment | None = None
+    terminated: ContainerMoment | None = None
+
+
+class ContainerStatus(ApiStruct, frozen=True):
+    state: ContainerState = ContainerState()
+
+
 class PodStatus(ApiStruct, frozen=True):
     phase: str = ""
+    reason: str = ""
     conditions: tuple[Condition, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
 class Pod(ApiStruct, frozen=True):

@@ -1,4 +1,4 @@
-"""snapshot.storage.k8s.io/v1, as far as restoring from snapshots needs it."""
+"""snapshot.storage.k8s.io/v1: snapshots, their contents and their classes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from mooring.api.core import ObjectReference
 from mooring.api.meta import ApiStruct, Kind, ObjectMeta
 
 GROUP: Final = "snapshot.storage.k8s.io"
+
+
+class SnapshotError(ApiStruct, frozen=True):
+    """Of a status. Both may be missing: others write it, too."""
+
+    time: str | None = None
+    message: str | None = None
 
 
 class VolumeSnapshotSource(ApiStruct, frozen=True):
@@ -27,6 +34,8 @@ class VolumeSnapshotStatus(ApiStruct, frozen=True):
     creation_time: str | None = None
     ready_to_use: bool | None = None
     restore_size: str | int | None = None
+    error: SnapshotError | None = None
+    volume_group_snapshot_name: str | None = None
 
 
 class VolumeSnapshot(ApiStruct, frozen=True):
@@ -36,6 +45,8 @@ class VolumeSnapshot(ApiStruct, frozen=True):
 
 
 class VolumeSnapshotContentSource(ApiStruct, frozen=True):
+    """volume_handle: a snapshot is to be made of this volume. snapshot_handle: it was there before."""
+
     volume_handle: str | None = None
     snapshot_handle: str | None = None
 
@@ -56,6 +67,8 @@ class VolumeSnapshotContentStatus(ApiStruct, frozen=True):
     creation_time: int | None = None
     restore_size: int | None = None
     ready_to_use: bool | None = None
+    error: SnapshotError | None = None
+    volume_group_snapshot_handle: str | None = None
 
 
 class VolumeSnapshotContent(ApiStruct, frozen=True):
@@ -64,5 +77,13 @@ class VolumeSnapshotContent(ApiStruct, frozen=True):
     status: VolumeSnapshotContentStatus | None = None
 
 
+class VolumeSnapshotClass(ApiStruct, frozen=True):
+    metadata: ObjectMeta
+    driver: str = ""
+    deletion_policy: str = ""
+    parameters: dict[str, str] | None = None
+
+
 VOLUME_SNAPSHOTS: Final = Kind(GROUP, "v1", "VolumeSnapshot", "volumesnapshots", True, VolumeSnapshot)
 VOLUME_SNAPSHOT_CONTENTS: Final = Kind(GROUP, "v1", "VolumeSnapshotContent", "volumesnapshotcontents", False, VolumeSnapshotContent)
+VOLUME_SNAPSHOT_CLASSES: Final = Kind(GROUP, "v1", "VolumeSnapshotClass", "volumesnapshotclasses", False, VolumeSnapshotClass)

@@ -14,6 +14,7 @@ to write in answer to one registers a follower; it is called when all listeners 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -36,6 +37,9 @@ _NAMESPACES: Final = ("", "v1", "namespaces")
 Listener = Callable[[Resource, Change], None]
 Follower = Callable[[Resource, Change], None]
 
+TRIM_S: Final = 1.0
+"""The shortest time between two looks for history that is too old."""
+
 
 class ObjectStore:
     """All objects of a server. `now` in every method: seconds since the epoch."""
@@ -53,6 +57,7 @@ class ObjectStore:
         self._expiring: deque[tuple[float, Resource, Key, int]] = deque()
         self._listeners: list[Listener] = []
         self._followers: list[Follower] = []
+        self._trimmed_at = -math.inf
 
     @property
     def resources(self) -> tuple[Resource, ...]:
@@ -241,8 +246,10 @@ class ObjectStore:
             stored = self.table(resource).get(key)
             if stored is not None and stored.rv == rv:
                 self._remove(resource, stored, now)
-        for table in self._tables.values():
-            table.history.trim(now)
+        if abs(now - self._trimmed_at) >= TRIM_S:
+            self._trimmed_at = now
+            for table in self._tables.values():
+                table.history.trim(now)
 
     # from a file
 

@@ -139,14 +139,14 @@ class WatchHub:
     async def _changed(self, place: Place, timeout_s: float) -> None:
         """Returns when the kind has changed, or when the time is up."""
         waiting = self._waiting.setdefault(place, {})
-        woken = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
         waiting[woken] = None
+        timer = loop.call_later(timeout_s, _wake_up, woken)
         try:
-            async with asyncio.timeout(timeout_s):
-                await woken
-        except TimeoutError:
-            pass
+            await woken
         finally:
+            timer.cancel()
             waiting.pop(woken, None)
 
     def _wake_all(self) -> None:
@@ -163,5 +163,9 @@ class WatchHub:
     def _wake_waiting(self, place: Place) -> None:
         waiting = self._waiting.pop(place, {})
         for woken in waiting:
-            if not woken.done():
-                woken.set_result(None)
+            _wake_up(woken)
+
+
+def _wake_up(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import functools
 import time
 from typing import Protocol
 
@@ -38,7 +39,12 @@ class LoopClock:
 
 def rfc3339(wall_s: float) -> str:
     """Whole seconds, as Kubernetes' Time: `2024-01-02T03:04:05Z`."""
-    return datetime.datetime.fromtimestamp(int(wall_s), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(int(wall_s))
+
+
+@functools.lru_cache(maxsize=16)
+def _second(wall_s: int) -> str:
+    return datetime.datetime.fromtimestamp(wall_s, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(wall_s: float) -> str:

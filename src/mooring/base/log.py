@@ -146,7 +146,9 @@ def configure(
     _ours.setLevel(logging.INFO - verbosity)
     for name, under in tuple(logging.Logger.manager.loggerDict.items()):
         if name.startswith("mooring.") and isinstance(under, logging.Logger):
-            under.setLevel(_program.level_of(name) or logging.NOTSET)
+            level = _program.level_of(name) or logging.NOTSET
+            if level != under.level:  # setting one makes all loggers look for theirs again
+                under.setLevel(level)
 
 
 def parse_vmodule(text: str) -> tuple[tuple[str, int], ...]:

@@ -10,3 +10,9 @@ def shortened(text: str, bytes_max: int) -> str:
     if len(encoded) <= bytes_max:
         return encoded.decode("utf-8")
     return encoded[: bytes_max - 3].decode("utf-8", "ignore") + "..."
+
+
+def quoted(text: str) -> str:
+    """In double quotes, as Go's %q has it for plain text."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import DURATION, INT, STRING, FlagKind
 from mooring.base.flags import Parsed, flag
-from mooring.base.units import format_duration
+from mooring.cli.limits import check_positive, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
 from mooring.cli.tables import ManagerFlags
 from mooring.controllers.binding.options import PARTS
 
 if TYPE_CHECKING:
+    from mooring.control.caches import Caches
     from mooring.control.manager import Work
     from mooring.control.runtime import Runtime
 
@@ -56,19 +57,17 @@ class BinderFlags(ManagerFlags):
     workers: int = flag("workers", INT, 16, "How many claims, volumes and pods each are worked on at once.")
 
 
-def _check(parsed: Parsed[BinderFlags]) -> None:
+def check(parsed: Parsed[BinderFlags]) -> None:
     check_manager(parsed)
     flags = parsed.flags
     parts_of(flags.controllers)
-    if flags.bind_timeout_s <= 0:
-        raise ConfigError(f"bind-timeout: must be greater than zero, as in 10m; got {format_duration(flags.bind_timeout_s)}")
-    if not 0 < flags.workers <= _WORKERS_MAX:
-        raise ConfigError(f"workers: must be between 1 and {_WORKERS_MAX}, got {flags.workers}")
+    check_positive({"bind-timeout": flags.bind_timeout_s}, "10m")
+    check_workers({"workers": flags.workers}, _WORKERS_MAX)
 
 
 COMMAND: Final[Command[BinderFlags]] = Command(
     BinderFlags,
-    check=_check,
+    check=check,
     about="Binds claims to volumes and pods to nodes, and protects what is in use, for a cluster that has no kube-controller-manager "
     "or kube-scheduler to do it.",
     example="mooring binder --kubeconfig ./state/kubeconfig --controllers=-scheduler",
@@ -83,13 +82,14 @@ def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
 def _serve(setup: Setup[BinderFlags], machine: Machine) -> int:
     from mooring.cli.manager import run_manager  # here, so that --version and --help need not load it
 
-    return run_manager("mooring-binder", setup, machine, lambda runtime: _binder(setup, runtime))
+    return run_manager("mooring-binder", setup, machine, lambda runtime: make_work(setup, runtime))
 
 
-def _binder(setup: Setup[BinderFlags], runtime: Runtime) -> Work:
+def make_work(setup: Setup[BinderFlags], runtime: Runtime, caches: Caches | None = None) -> Work:
+    """The controllers for one term. caches: a share of the process', None for their own."""
     from mooring.controllers.binder.controller import make_binder
     from mooring.controllers.binding.options import BinderOptions
 
     flags = setup.flags
     options = BinderOptions(parts=parts_of(flags.controllers), workers=flags.workers, bind_timeout_s=flags.bind_timeout_s)
-    return make_binder(runtime, options)
+    return make_binder(runtime, options, caches=caches)

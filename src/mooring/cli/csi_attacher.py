@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import DURATION, GATES, INT, STRING, UINT, Gate, Stage, gates_help
 from mooring.base.flags import Parsed, flag
-from mooring.base.units import format_duration
+from mooring.cli.limits import check_call_times, check_resync
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
 from mooring.cli.tables import REMOVED as KLOG_REMOVED
 from mooring.cli.tables import SidecarFlags
 
 if TYPE_CHECKING:
-    from mooring.cli.sidecar import Context, Work
+    from mooring.cli.sidecar import Context, Sidecar, Work
     from mooring.controllers.attacher.options import AttacherOptions
 
 KNOWN_GATES: Final[Mapping[str, Gate]] = {
@@ -70,16 +70,8 @@ def check(parsed: Parsed[AttacherFlags]) -> None:
         raise ConfigError("Option -worker-threads must be greater than zero")
     if flags.worker_threads > _WORKERS_MAX:
         raise ConfigError(f"worker-threads: {flags.worker_threads} is more than {_WORKERS_MAX}; a few hundred are plenty")
-    for name, seconds in (
-        ("timeout", flags.timeout_s),
-        ("retry-interval-start", flags.retry_interval_start_s),
-        ("retry-interval-max", flags.retry_interval_max_s),
-        ("reconcile-sync", flags.reconcile_sync_s),
-    ):
-        if seconds <= 0:
-            raise ConfigError(f"{name}: must be greater than zero, as in 15s; got {format_duration(seconds)}")
-    if flags.resync_s < 0:
-        raise ConfigError(f"resync: must not be negative, 0 turns it off; got {format_duration(flags.resync_s)}")
+    check_call_times(flags, reconcile_sync=flags.reconcile_sync_s)
+    check_resync("resync", flags.resync_s)
     if not 0 <= flags.max_entries <= _INT32_MAX:
         raise ConfigError(f"max-entries: must be between 0 and {_INT32_MAX}, got {flags.max_entries}")
 
@@ -96,9 +88,16 @@ COMMAND: Final[Command[AttacherFlags]] = Command(
 
 
 def _serve(setup: Setup[AttacherFlags], machine: Machine) -> int:
-    from mooring.cli.sidecar import Sidecar, run_sidecar  # here, so that --version and --help need not load it
+    from mooring.cli.sidecar import run_sidecar  # here, so that --version and --help need not load it
 
-    sidecar: Sidecar[AttacherFlags] = Sidecar(
+    return run_sidecar(sidecar(setup), setup, machine)
+
+
+def sidecar(setup: Setup[AttacherFlags]) -> Sidecar[AttacherFlags]:
+    """The attacher's part of the sidecar."""
+    from mooring.cli.sidecar import Sidecar
+
+    return Sidecar(
         name="csi-attacher",
         starting="Starting CSI attacher",
         lock_prefix="external-attacher-leader-",
@@ -106,13 +105,12 @@ def _serve(setup: Setup[AttacherFlags], machine: Machine) -> int:
         log_length_max=setup.flags.max_grpc_log_length,
         make_work=_attacher,
     )
-    return run_sidecar(sidecar, setup, machine)
 
 
 def _attacher(context: Context[AttacherFlags]) -> Work:
     from mooring.controllers.attacher.controller import Attacher
 
-    return Attacher(context.runtime, context.driver, context.info, options_of(context.setup))
+    return Attacher(context.runtime, context.driver, context.info, options_of(context.setup), caches=context.caches)
 
 
 def options_of(setup: Setup[AttacherFlags]) -> AttacherOptions:

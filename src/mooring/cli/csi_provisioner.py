@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, GATES, INT, STRING, UINT, Gate, Stage, gates_help
 from mooring.base.flags import Parsed, Section, flag
-from mooring.base.log import logger
-from mooring.base.units import format_duration
+from mooring.cli.attributes_classes import GATE, is_without_classes
+from mooring.cli.limits import check_call_times, check_not_negative, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
 from mooring.cli.tables import BURST, RATE, REMOVED, SidecarFlags
@@ -21,18 +21,14 @@ if TYPE_CHECKING:
     from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
     from mooring.kube.cluster import Cluster
 
-log = logger(__name__)
-
-_ATTRIBUTES: Final = "VolumeAttributesClass"
 KNOWN_GATES: Final[Mapping[str, Gate]] = {
     "CrossNamespaceVolumeDataSource": Gate(Stage.ALPHA, False),
     "ReleaseLeaderElectionOnExit": Gate(Stage.ALPHA, False),
     "Topology": Gate(Stage.GA, True),
-    _ATTRIBUTES: Gate(Stage.GA, True),
+    GATE: Gate(Stage.GA, True),
 }
 
 _LIMITS: Final = frozenset({"kube-api-capacity-qps", "kube-api-capacity-burst"})
-_WORKERS_MAX: Final = 10_000
 _UUID_LENGTH_MAX: Final = 32
 
 
@@ -113,28 +109,19 @@ def check(parsed: Parsed[ProvisionerFlags]) -> None:
     """Raises ConfigError for values that can be read but not used."""
     check_common(parsed)
     flags = parsed.flags
-    for name, count in (
-        ("worker-threads", flags.worker_threads),
-        ("cloning-protection-threads", flags.cloning_protection_threads),
-        ("capacity-threads", flags.capacity_threads),
-    ):
-        if not 0 < count <= _WORKERS_MAX:
-            raise ConfigError(f"{name}: must be between 1 and {_WORKERS_MAX}, got {count}")
-    for name, seconds in (
-        ("timeout", flags.timeout_s),
-        ("retry-interval-start", flags.retry_interval_start_s),
-        ("retry-interval-max", flags.retry_interval_max_s),
-        ("capacity-poll-interval", flags.capacity_poll_interval_s),
-    ):
-        if seconds <= 0:
-            raise ConfigError(f"{name}: must be greater than zero, as in 15s; got {format_duration(seconds)}")
-    for name, seconds in (
-        ("snapshot-orphan-sweep-interval", flags.snapshot_orphan_sweep_interval_s),
-        ("node-deployment-base-delay", flags.node_deployment_base_delay_s),
-        ("node-deployment-max-delay", flags.node_deployment_max_delay_s),
-    ):
-        if seconds < 0:
-            raise ConfigError(f"{name}: must not be negative, got {format_duration(seconds)}")
+    counts = {
+        "worker-threads": flags.worker_threads,
+        "cloning-protection-threads": flags.cloning_protection_threads,
+        "capacity-threads": flags.capacity_threads,
+    }
+    check_workers(counts)
+    check_call_times(flags, capacity_poll_interval=flags.capacity_poll_interval_s)
+    delays_s = {
+        "snapshot-orphan-sweep-interval": flags.snapshot_orphan_sweep_interval_s,
+        "node-deployment-base-delay": flags.node_deployment_base_delay_s,
+        "node-deployment-max-delay": flags.node_deployment_max_delay_s,
+    }
+    check_not_negative(delays_s)
     length = flags.volume_name_uuid_length
     if length != -1 and not 1 <= length <= _UUID_LENGTH_MAX:
         raise ConfigError(f"volume-name-uuid-length: must be -1, or between 1 and {_UUID_LENGTH_MAX}; got {length}")
@@ -177,8 +164,8 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
 
     async def ask(cluster: Cluster) -> None:
         nonlocal options
-        if _ATTRIBUTES not in setup.flags.feature_gates:
-            options = await _without_unknown_kinds(options, cluster)
+        if await is_without_classes(setup.flags.feature_gates, cluster):
+            options = dataclasses.replace(options, rules=dataclasses.replace(options.rules, volume_attributes_class=False))
 
     return Sidecar(
         name="csi-provisioner",
@@ -190,25 +177,6 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
         make_work=lambda context: _provisioner(context, options, machine),
         ask=ask,
     )
-
-
-async def _without_unknown_kinds(options: ProvisionerOptions, cluster: Cluster) -> ProvisionerOptions:
-    """An API server without VolumeAttributesClasses of this version turns their gate off: what claims say of them is passed over."""
-    if not options.rules.volume_attributes_class or await _serves_attributes_classes(cluster):
-        return options
-    log.info(0, "the API server has no VolumeAttributesClasses in storage.k8s.io/v1: they are passed over")
-    return dataclasses.replace(options, rules=dataclasses.replace(options.rules, volume_attributes_class=False))
-
-
-async def _serves_attributes_classes(cluster: Cluster) -> bool:
-    """True also when that is unknown. Discovery is asked, not the kind: upstream's RBAC manifest gives no right to that."""
-    from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
-    from mooring.kube.errors import ApiError
-
-    try:
-        return await cluster.serves(VOLUME_ATTRIBUTES_CLASSES)
-    except ApiError:
-        return True
 
 
 def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions, machine: Machine) -> Work:
@@ -225,7 +193,7 @@ def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions
     events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, randomness=randomness)
     place = JournalLocation(namespace(context.setup.flags, machine), driver_name, options.node.node_name if options.node else "")
     intents = Journal(cluster, place, identity, clock, runtime.metrics.once(JournalMetrics))
-    return Provisioner(runtime, context.driver, context.info, options, events, intents=intents)
+    return Provisioner(runtime, context.driver, context.info, options, events, intents=intents, caches=context.caches)
 
 
 def options_of(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerOptions:
@@ -243,7 +211,7 @@ def options_of(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerO
         controller_publish_readonly=flags.controller_publish_readonly,
         prevent_volume_mode_conversion=flags.prevent_volume_mode_conversion,
         topology=gates["Topology"],
-        volume_attributes_class=gates[_ATTRIBUTES],
+        volume_attributes_class=gates[GATE],
         cross_namespace_data_source=gates["CrossNamespaceVolumeDataSource"],
     )
     return ProvisionerOptions(

@@ -48,7 +48,7 @@ async def _demo(flags: DemoFlags, prog: str, space: MountSpace) -> int:
     from mooring.base.clock import LoopClock
     from mooring.base.randomness import Random
     from mooring.base.stopping import unless_stopped
-    from mooring.dev.demo import DemoFailed
+    from mooring.dev.polling import DemoFailed
     from mooring.dev.run import run_demo
     from mooring.dev.screen import PlainScreen, screen_for
     from mooring.dev.story import Story

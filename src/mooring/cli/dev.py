@@ -14,30 +14,40 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, INT, STRING
+from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
 from mooring.base.flags import Parsed, flag
+from mooring.base.units import format_duration
+from mooring.cli import dev_power
 from mooring.cli.driver_run import OPTIONS
 from mooring.cli.hostpath_kinds import NAMES, TOPOLOGY
+from mooring.cli.limits import check_not_negative
 from mooring.cli.people import check_server_parts, run_for_people, say_gone, story_log
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
+from mooring.controllers.attachdetach.options import FORCE_AFTER_S
+from mooring.controllers.nodehealth.options import NodeHealthOptions
 
 if TYPE_CHECKING:
     from mooring.mounts.namespace import MountSpace
 
 _READ_BYTES: Final = 4096
+GRACE_S: Final = NodeHealthOptions().node_monitor_grace_period_s
+GRACE_S_MIN: Final = 1.0
+ZONE: Final = "topology.kubernetes.io/zone"
 
 
 @contextlib.contextmanager
 def on_enter(terminal: TextIO | None, act: Callable[[], None]) -> Iterator[bool]:
     """Calls act at each Enter. Gives False without a terminal, or in its background, where reading would stop the process (SIGTTIN)."""
-    if terminal is None or not terminal.isatty() or not _is_in_front(terminal.fileno()):
+    from mooring.dev.screen import is_in_front
+
+    if terminal is None or not terminal.isatty() or not is_in_front(terminal.fileno()):
         yield False
         return
     loop, descriptor = asyncio.get_running_loop(), terminal.fileno()
 
     def read() -> None:
-        if _is_in_front(descriptor) and _line(descriptor):
+        if is_in_front(descriptor) and _line(descriptor):
             act()
         else:
             loop.remove_reader(descriptor)
@@ -47,13 +57,6 @@ def on_enter(terminal: TextIO | None, act: Callable[[], None]) -> Iterator[bool]
         yield True
     finally:
         loop.remove_reader(descriptor)
-
-
-def _is_in_front(descriptor: int) -> bool:
-    try:
-        return os.tcgetpgrp(descriptor) == os.getpgrp()
-    except OSError:
-        return True  # not the terminal that rules over this process
 
 
 def _line(descriptor: int) -> bytes:
@@ -82,7 +85,10 @@ class DevFlags(ProcessFlags):
     options: Mapping[str, str] = flag(
         "option", OPTIONS, {}, "An argument for a driver that is a class, as in folder=/data; may be given more than once."
     )
-    nodes: int = flag("nodes", INT, 0, "How many nodes to make: node-1, node-2 and so on. 0: three, and one for your own driver.")
+    nodes: int = flag("nodes", INT, 0, "How many nodes to make: n1, n2 and so on. 0: three, and one for your own driver.")
+    zones: int = flag(
+        "zones", INT, 0, "Spread the nodes over so many zones, zone-1 and so on, as --topology with topology.kubernetes.io/zone. 0: none."
+    )
     node_ids: tuple[str, ...] = flag("node-id", NAMES, (), "A node to make, by its name; may be given more than once, in place of --nodes.")
     volumes: tuple[str, ...] = flag(
         "volume",
@@ -97,7 +103,20 @@ class DevFlags(ProcessFlags):
         "A node's topology; given for each node, all with the same keys. Volumes live in one place then. "
         "Your own driver tells its topology itself.",
     )
-    examples: bool = flag("examples", BOOL, False, "Print claims and a pod to try, as a shell script, and end.")
+    grace_s: float = flag(
+        "node-monitor-grace-period", DURATION, GRACE_S, "How long a node may give no sign of life before it counts as not ready."
+    )
+    force_after_s: float = flag(
+        "force-detach-after",
+        DURATION,
+        FORCE_AFTER_S,
+        "How long a volume that no pod wants stays on a node that is not ready and has it mounted.",
+    )
+    snapshots: bool = flag(
+        "snapshots", BOOL, True, "The kinds of snapshots, their controller and a snapshotter, for a driver that makes snapshots."
+    )
+    examples: bool = flag("examples", BOOL, False, "Print claims, pods and a snapshot to try, as a shell script, and end.")
+    plain: bool = flag("plain", BOOL, False, "Only the lines, also on a terminal: without the view of nodes and volumes below them.")
     default_class: bool = flag("default-class", BOOL, False, "Make the driver's class that of claims that name none.")
 
 
@@ -110,6 +129,10 @@ def _check(parsed: Parsed[DevFlags]) -> None:
                 raise ConfigError(f"{name}: {text!r} can't be an object's name: take lower case letters, digits, - and .")
 
     _check_nodes(parsed.flags)
+    _check_zones(parsed.flags)
+    if parsed.flags.grace_s < GRACE_S_MIN:
+        raise ConfigError(f"node-monitor-grace-period: must be 1s at least, got {format_duration(parsed.flags.grace_s)}")
+    check_not_negative({"force-detach-after": parsed.flags.force_after_s})
 
 
 def _check_nodes(flags: DevFlags) -> None:
@@ -117,13 +140,24 @@ def _check_nodes(flags: DevFlags) -> None:
 
     form = parse_form(flags.driver, flags.options)
     if flags.node_ids and flags.nodes:
-        raise ConfigError("nodes: --nodes makes node-1, node-2 and so on, and --node-id names them: give one of the two")
+        raise ConfigError("nodes: --nodes makes n1, n2 and so on, and --node-id names them: give one of the two")
     if not 0 <= flags.nodes <= NODES_MAX:
         raise ConfigError(f"nodes: must be between 1 and {NODES_MAX}, or 0 for the usual number; got {flags.nodes}")
     if len(names := _nodes(flags)) > 1 and isinstance(form, Socket):
         raise ConfigError(f"driver: one socket is one node's, and there are {len(names)}: take --nodes=1")
-    if flags.topology and not isinstance(form, Reference):
-        raise ConfigError("topology: it is the reference driver's; your own driver tells its topology in NodeGetInfo")
+    for name in ("topology", "zones"):
+        if getattr(flags, name) and not isinstance(form, Reference):
+            raise ConfigError(f"{name}: of the reference driver alone; your own driver tells its topology in NodeGetInfo")
+
+
+def _check_zones(flags: DevFlags) -> None:
+    nodes = _nodes(flags)
+    if flags.zones and flags.topology:
+        raise ConfigError("zones: --zones makes zones, and --topology names them: give one of the two")
+    if not 0 <= flags.zones <= len(nodes):
+        raise ConfigError(f"zones: each needs a node, and there are {len(nodes)}; got {flags.zones}")
+    if unknown := sorted(flags.topology.keys() - {*nodes}):
+        raise ConfigError(f"topology: there is no node {unknown[0]!r}, only {', '.join(nodes)}")
 
 
 NODES_MAX: Final = 100
@@ -131,39 +165,57 @@ NODES_MAX: Final = 100
 COMMAND: Final[Command[DevFlags]] = Command(
     DevFlags,
     check=_check,
-    about="Runs an API server, a driver, provisioner, binder, scheduler, attacher and the agents of some nodes on this machine, until "
-    "Ctrl-C, and shows all that they do. Pods get their volumes mounted; nothing runs in them.",
-    example="mooring dev --driver './my-driver --endpoint unix://{socket}'",
+    about="Runs a control plane with a driver and the agents of some nodes on this machine, until Ctrl-C, and shows all that they do. "
+    "Pods get their volumes mounted; nothing runs in them. Nodes die and come back on demand.",
+    example="mooring dev --nodes 3 --zones 2\nmooring dev --driver './my-driver --endpoint unix://{socket}'",
+    epilog="\nIn another terminal, with commands of their own (--help lists their flags):\n"
+    "  mooring dev kill-node NODE    Cut a node's power.\n"
+    "  mooring dev revive-node NODE  Give it back.\n",
 )
 
 
 def _nodes(flags: DevFlags) -> tuple[str, ...]:
     """Their names."""
     usual = 1 if flags.driver else 3
-    return tuple(dict.fromkeys(flags.node_ids)) or tuple(f"node-{number + 1}" for number in range(flags.nodes or usual))
+    return tuple(dict.fromkeys(flags.node_ids)) or tuple(f"n{number + 1}" for number in range(flags.nodes or usual))
+
+
+def _topology(flags: DevFlags) -> Mapping[str, Mapping[str, str]]:
+    """The nodes by turns in the zones."""
+    if not flags.zones:
+        return flags.topology
+    return {node: {ZONE: f"zone-{number % flags.zones + 1}"} for number, node in enumerate(_nodes(flags))}
 
 
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring dev`. Gives the exit code."""
+    if argv and argv[0] in dev_power.COMMANDS:
+        return dev_power.run(argv, prog)
     return run_for_people(COMMAND, argv, prog, lambda flags: _examples(flags) if flags.examples else _run(flags, prog))
 
 
 def _examples(flags: DevFlags) -> int:
     check_server_parts()
-    from mooring.dev.seed_objects import class_name, examples
+    from mooring.dev.examples import examples
+    from mooring.dev.seed_objects import class_name
 
     kubeconfig = str(Path(flags.state).absolute() / "kubeconfig") if flags.state else ""
-    sys.stdout.write(examples(class_name(reference=not flags.driver), kubeconfig))
+    sys.stdout.write(examples(class_name(reference=not flags.driver), kubeconfig, reference=not flags.driver, snapshots=flags.snapshots))
     return 0
 
 
-def _examples_command(flags: DevFlags, prog: str) -> str:
-    """To be pasted: with the way to the program, and what the examples need to know."""
+def _typed(prog: str) -> str:
+    """The command as it was typed: with the way to the program."""
     path = Path(sys.argv[0])
-    typed = f"{shlex.quote(str(path))}{prog.removeprefix('mooring')}" if path.name == "mooring" else prog
+    return f"{shlex.quote(str(path))}{prog.removeprefix('mooring')}" if path.name == "mooring" else prog
+
+
+def _examples_command(flags: DevFlags, prog: str) -> str:
+    """To be pasted, with what the examples need to know."""
     state = f" --state={shlex.quote(flags.state)}" if flags.state else ""
     driver = f" --driver={shlex.quote(flags.driver)}" if flags.driver else ""
-    return f"{typed} --examples{state}{driver}"
+    snapshots = "" if flags.snapshots else " --snapshots=false"
+    return f"{_typed(prog)} --examples{state}{driver}{snapshots}"
 
 
 def _run(flags: DevFlags, prog: str) -> int:
@@ -177,35 +229,46 @@ def _run(flags: DevFlags, prog: str) -> int:
     return asyncio.run(_dev(flags, prog, space))
 
 
+def _is_plain(flags: DevFlags) -> bool:
+    """JSON log lines go to stderr as they are, past the view: into it where both are one terminal."""
+    return flags.plain or flags.logging_format == "json"
+
+
 async def _dev(flags: DevFlags, prog: str, space: MountSpace) -> int:
     from mooring.base.clock import LoopClock
     from mooring.base.randomness import Random
     from mooring.base.stopping import stop_signals
+    from mooring.dev.controllers import Patience
     from mooring.dev.driver_form import parse_form
+    from mooring.dev.invitation import Commands
+    from mooring.dev.live.view import view_for
     from mooring.dev.run import DevOptions, run_dev
-    from mooring.dev.screen import screen_for
     from mooring.dev.story import Story
 
-    clock = LoopClock()
-    with screen_for(sys.stdout, lambda: say_gone(prog, "it goes on until Ctrl-C")) as screen, stop_signals() as stop:
-        story = Story(screen, clock)
+    clock, randomness = LoopClock(), Random()
+    view = view_for(sys.stdout, sys.stdin, lambda: say_gone(prog, "it goes on until Ctrl-C"), clock, randomness, plain=_is_plain(flags))
+    with view.screen as screen, stop_signals() as stop:
+        story = Story(screen, clock, view.model)
         with story_log(story, flags):
             await run_dev(
                 DevOptions(
                     flags.state,
                     parse_form(flags.driver, flags.options),
                     _nodes(flags),
-                    flags.topology,
+                    _topology(flags),
                     flags.volumes,
                     flags.default_class,
                     flags.port,
+                    Patience(flags.grace_s, flags.force_after_s),
+                    flags.snapshots,
                 ),
                 space,
                 story=story,
                 clock=clock,
-                randomness=Random(),
+                randomness=randomness,
                 stop=stop,
-                examples=_examples_command(flags, prog),
+                commands=Commands(_typed(prog), _examples_command(flags, prog)),
                 on_enter=lambda act: on_enter(sys.stdin, act),
+                view=lambda plane: view.of(plane.cluster, snapshots=plane.extras.snapshots),
             )
     return 0

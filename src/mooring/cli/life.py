@@ -1,7 +1,7 @@
 """The life of a program of controllers: diagnostics, election, work, and an orderly end. `cli/sidecar.py` adds the driver's part.
 
 In order: the diagnostics server listens, so that probes and metrics show a program that never gets ready; with an election the process
-stands for the Lease; then the work runs, one object of it for each term.
+stands for the Lease; then the work runs, one object of it for each term (`cli/terms.py`). A program may have several, each with its Lease.
 
 Told to end by SIGTERM or SIGINT: nothing new is begun, what is in hand ends and is stored (20 s at the most), the Lease is released.
 Whoever stands by ends at once. A second signal: exit code 1 at once.
@@ -12,24 +12,25 @@ from __future__ import annotations
 import abc
 import asyncio
 import contextlib
+import dataclasses
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final, Generic, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.diagnostics import Diagnostics
-from mooring.base.errors import InvariantError, first_of
+from mooring.base.errors import first_of
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.cli import election
-from mooring.cli.health import Health, unfilled
+from mooring.cli.health import Health
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
+from mooring.cli.terms import Posts, Terms
 from mooring.control.events import EventRecorder
 from mooring.control.lease.elector import LeaderElector, LeaseMetrics, WorkOutlivesLease
-from mooring.control.manager import Work, run_until
 from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Cluster
 
@@ -47,8 +48,6 @@ class Life(abc.ABC, Generic[F]):
     name: the executable's. metrics_address: of the diagnostics server where --http-endpoint names none; it serves no probes then.
     """
 
-    starting = "Starting"
-
     def __init__(
         self, name: str, setup: Setup[F], machine: Machine, *, clock: Clock, randomness: Random, metrics: Metrics, metrics_address: str = ""
     ) -> None:
@@ -57,8 +56,7 @@ class Life(abc.ABC, Generic[F]):
         self._metrics_address = metrics_address
         self._told_to_end = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
-        self._work: Work | None = None
-        self._elector: LeaderElector | None = None
+        self._terms: tuple[Terms, ...] = ()
         self._known = asyncio.Event()  # what the metrics page waits for
         self.health = Health(metrics, self._known, self._obstacle, self._overdue)
 
@@ -77,7 +75,9 @@ class Life(abc.ABC, Generic[F]):
     def end(self) -> None:
         """Lets the work come to an end; whatever waits instead of working ends at once."""
         self._told_to_end.set()
-        if self._work is None and self._main is not None:
+        for terms in self._terms:
+            terms.end()
+        if not self._terms and self._main is not None:
             self._main.cancel()
 
     async def run(self) -> None:
@@ -134,48 +134,41 @@ class Life(abc.ABC, Generic[F]):
             await server.start(address)
             stack.push_async_callback(server.close)
 
-    async def _lead(self, make_work: Callable[[], Work], component: str, lock_name: str, *, asks_first: bool = False) -> None:
-        """Works for a term, or, with an election, for as many as it wins. asks_first: whether it may write events of the election."""
+    async def _lead(self, given: Posts, *, asks_first: bool = False) -> None:
+        """Works for a term, or, with an election, for as many as each post wins. asks_first: it may have no right to events of that."""
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            cluster = None
+            if self._setup.flags.leader_election:  # a client of its own, so that what throttles the work does not delay a renewal
+                cluster = await stack.enter_async_context(self._connect())
+            self._terms = tuple(Terms(post, self._told_to_end) for post in given.posts)
+            beside = [] if given.beside is None else [group.create_task(_run(given.beside), name=f"{self._name}/beside")]
+            async with asyncio.TaskGroup() as holding:
+                for terms in self._terms:
+                    holding.create_task(self._hold(terms, cluster, asks_first), name=f"{self._name}/post/{terms.post.component}")
+            for task in beside:
+                task.cancel()
 
-        async def term() -> None:
-            await self._term(make_work, component)
-
-        if not self._setup.flags.leader_election:
-            await term()
+    async def _hold(self, terms: Terms, cluster: Cluster | None, asks_first: bool) -> None:
+        """One post. cluster: for its election, None without one."""
+        if cluster is None:
+            await terms.run(None)
             return
-        async with self._connect() as cluster:  # a client of its own, so that what throttles the work does not delay a renewal
-            me = election.candidate(self._setup.flags, self._machine, lock_name, self._randomness)
-            events = EventRecorder(
-                cluster, f"{lock_name}/{me.identity}", clock=self._clock, randomness=self._randomness, asks_first=asks_first
-            )
-            metrics = self._metrics.once(LeaseMetrics)
-            self._elector = LeaderElector(cluster, me, clock=self._clock, randomness=self._randomness, events=events, metrics=metrics)
-            async with asyncio.TaskGroup() as group:
-                sending = group.create_task(events.run(), name=f"{self._name}/election-events")
-                try:
-                    await self._elector.run(term)
-                except WorkOutlivesLease as error:
-                    _log.error("Exiting at once", error=error)
-                    self._machine.exit_now(1)
-                await events.drain(EVENTS_S_MAX)
-                sending.cancel()
-
-    async def _term(self, make_work: Callable[[], Work], component: str) -> None:
-        """The work, until told to end, or until cancelled because the Lease was lost."""
-        if self.is_ending:
-            return
-        work = self._work = make_work()
-        _log.info(0, self.starting, component=component)
-        try:
-            await run_until(self._told_to_end, work)
-            if not self.is_ending:
-                raise InvariantError("the work ended unexpectedly")
-        except asyncio.CancelledError:
-            if self.is_ending and self._main is not None:  # the Lease was lost meanwhile: no reason to stand for it again
-                self._main.cancel()
-            raise
-        finally:
-            self._work = None
+        post = terms.post
+        me = election.candidate(self._setup.flags, self._machine, post.lock_name, self._randomness)
+        me = dataclasses.replace(me, namespace=post.namespace or me.namespace)
+        clock, randomness = self._clock, self._randomness
+        events = EventRecorder(cluster, f"{post.lock_name}/{me.identity}", clock=clock, randomness=randomness, asks_first=asks_first)
+        metrics = self._metrics.once(LeaseMetrics)
+        elector = LeaderElector(cluster, me, clock=clock, randomness=randomness, events=events, metrics=metrics)
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(events.run(), name=f"{self._name}/election-events")
+            try:
+                await terms.run(elector)
+            except WorkOutlivesLease as error:
+                _log.error("Exiting at once", error=error)
+                self._machine.exit_now(1)
+            await events.drain(EVENTS_S_MAX)
+            sending.cancel()
 
     # -- what the probes are told
 
@@ -184,13 +177,15 @@ class Life(abc.ABC, Generic[F]):
             return "ending"
         if missing := self._missing():
             return missing
-        if self._work is not None:
-            return unfilled(self._work.has_synced, self._work.obstacle)
-        return "" if self._elector is None else self._elector.obstacle
+        return "; ".join(dict.fromkeys(filter(None, (terms.obstacle for terms in self._terms))))
 
     def _missing(self) -> str:
         """The obstacle to the work, "" for none."""
         return ""
 
     def _overdue(self) -> str:
-        return "" if self._elector is None else self._elector.healthy()
+        return next(filter(None, (terms.overdue for terms in self._terms)), "")
+
+
+async def _run(what: Callable[[], Awaitable[None]]) -> None:
+    await what()

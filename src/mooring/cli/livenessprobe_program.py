@@ -18,7 +18,7 @@ from mooring.base.flagkinds import DURATION, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
 from mooring.base.stopping import unless_stopped
-from mooring.base.units import format_duration
+from mooring.cli.limits import check_positive
 from mooring.cli.process import Command, Setup, run_command
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
 from mooring.csi.address import socket_path
@@ -68,8 +68,7 @@ def check(parsed: Parsed[ProbeFlags]) -> None:
     _check_address("health-port", f"0.0.0.0:{flags.health_port}")
     if not flags.metrics_path.startswith("/"):
         raise ConfigError(f'metrics-path: "{flags.metrics_path}" must begin with /, as in /metrics')
-    if flags.probe_timeout_s <= 0:
-        raise ConfigError(f"probe-timeout: must be greater than zero, as in 3s; got {format_duration(flags.probe_timeout_s)}")
+    check_positive({"probe-timeout": flags.probe_timeout_s}, "3s")
     socket_path(flags.csi_address)
 
 

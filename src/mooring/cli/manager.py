@@ -13,18 +13,24 @@ from mooring.cli.clusters import client, load_config_as_kubectl
 from mooring.cli.life import F, Life
 from mooring.cli.process import Machine, Setup
 from mooring.cli.settings import request_limit
+from mooring.cli.terms import Post, Posts
 from mooring.control.manager import Work
 from mooring.control.runtime import Runtime
+from mooring.kube.client.config import ClusterConfig
 from mooring.kube.cluster import Cluster
+
+Load = Callable[[str, Machine], ClusterConfig]
 
 
 class ManagerLife(Life[F]):
-    """name: of the program, and of its Lease. make_work: one for each term."""
+    """name: of the program. posts: its works, made once the API server can be asked. load: reads --kubeconfig."""
 
-    def __init__(self, name: str, setup: Setup[F], machine: Machine, make_work: Callable[[Runtime], Work]) -> None:
+    def __init__(
+        self, name: str, setup: Setup[F], machine: Machine, posts: Callable[[Runtime], Posts], load: Load = load_config_as_kubectl
+    ) -> None:
         super().__init__(name, setup, machine, clock=LoopClock(), randomness=Random(), metrics=Metrics())
-        self._make_work = make_work
-        self._config = load_config_as_kubectl(setup.flags.kubeconfig, machine)
+        self._posts = posts
+        self._config = load(setup.flags.kubeconfig, machine)
         self._limit = request_limit(setup.flags, setup.given)
         self._known.set()
 
@@ -32,14 +38,33 @@ class ManagerLife(Life[F]):
         return client(self._name, self._config, self._limit, clock=self._clock, randomness=self._randomness, metrics=self._metrics)
 
     async def _begin(self, runtime: Runtime, stack: AsyncExitStack) -> None:
-        await self._lead(lambda: self._make_work(runtime), self._name, self._name)
+        await self._lead(self._posts(runtime))
 
 
-def run_manager(name: str, setup: Setup[F], machine: Machine, make_work: Callable[[Runtime], Work]) -> int:
-    """Lives until told to end; gives the exit code. Raises ConfigError, and whatever nobody expected."""
+def run_manager(
+    name: str,
+    setup: Setup[F],
+    machine: Machine,
+    make_work: Callable[[Runtime], Work],
+    *,
+    lock_name: str = "",
+    load: Load = load_config_as_kubectl,
+) -> int:
+    """Lives until told to end, with one work; gives the exit code. lock_name: of the Lease, "" for the program's name.
+
+    Raises ConfigError, and whatever nobody expected.
+    """
+    posts = lambda runtime: Posts((Post(name, lock_name or name, lambda: make_work(runtime)),))  # noqa: E731
+    return run_posts(name, setup, machine, posts, load=load)
+
+
+def run_posts(
+    name: str, setup: Setup[F], machine: Machine, posts: Callable[[Runtime], Posts], *, load: Load = load_config_as_kubectl
+) -> int:
+    """As run_manager, with the works that `posts` gives."""
 
     async def live() -> None:
-        await ManagerLife(name, setup, machine, make_work).until_signalled()
+        await ManagerLife(name, setup, machine, posts, load).until_signalled()
 
     loops.run(live())
     return 0

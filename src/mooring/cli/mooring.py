@@ -11,9 +11,11 @@ import mooring
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone, for kubectl."),
+    "attachdetach": ("mooring.cli.attachdetach", "Say which volume is attached to which node, for pods."),
     "attacher": ("mooring.cli.csi_attacher", "Attach and detach a driver's volumes, as csi-attacher."),
     "binder": ("mooring.cli.binder", "Bind claims to volumes and pods to nodes."),
     "cluster-registrar": ("mooring.cli.cluster_registrar", "Make the CSIDriver object of a driver."),
+    "controller": ("mooring.cli.controller", "Run several controllers in one process."),
     "demo": ("mooring.cli.demo", "See the life of a volume, step by step. Begin here."),
     "dev": ("mooring.cli.dev", "Run an API server, a driver and controllers until Ctrl-C."),
     "driver": ("mooring.cli.driver", "Run the reference driver or your own, or begin a new one."),
@@ -22,8 +24,20 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "orphans": ("mooring.cli.orphans", "Find volumes without a PersistentVolume, and the reverse."),
     "provisioner": ("mooring.cli.csi_provisioner", "Make and delete a driver's volumes, as csi-provisioner."),
     "registrar": ("mooring.cli.registrar", "Register a driver with the kubelet of its node."),
+    "resizer": ("mooring.cli.csi_resizer", "Grow and modify a driver's volumes, as csi-resizer."),
+    "snapshot-controller": ("mooring.cli.snapshot_controller", "Make and bind the contents of snapshots, of all drivers."),
+    "snapshotter": ("mooring.cli.csi_snapshotter", "Make and delete a driver's snapshots, as csi-snapshotter."),
 }
 """Each subcommand: the module whose `run(argv, prog)` it is, and what it is for."""
+
+UPSTREAM: Final[Mapping[str, str]] = {
+    "csi-attacher": "attacher",
+    "csi-provisioner": "provisioner",
+    "csi-snapshotter": "snapshotter",
+    "csi-node-driver-registrar": "registrar",
+    "cluster-driver-registrar": "cluster-registrar",
+}
+"""The names of upstream's programs are subcommands, too."""
 
 
 def main() -> int:
@@ -33,8 +47,9 @@ def main() -> int:
 def run(argv: Sequence[str]) -> int:
     """argv: the words after `mooring`. Gives the exit code."""
     word, rest = (argv[0], list(argv[1:])) if argv else ("", [])
-    if word in COMMANDS:
-        code: int = importlib.import_module(COMMANDS[word][0]).run(rest, f"mooring {word}")
+    named = UPSTREAM.get(word, word)
+    if named in COMMANDS:
+        code: int = importlib.import_module(COMMANDS[named][0]).run(rest, f"mooring {word}")
         return code
     if word in ("version", "--version", "-version"):
         sys.stdout.write(f"mooring v{mooring.__version__}\n")
@@ -54,7 +69,7 @@ def _nearest(word: str) -> str:
 
 
 def _usage() -> str:
-    lines = [f"  {name:<18}{text}" for name, (_, text) in COMMANDS.items()]
+    lines = [f"  {name:<20}{text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join(["usage: mooring COMMAND [flags]", "", *lines, "", "mooring COMMAND --help lists the flags of a command.", ""])
 
 

@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
-from mooring.cli.clusters import client, load_config
+from mooring.cli.clusters import client, load_config, load_config_as_kubectl
 from mooring.cli.process import Machine, Setup
 from mooring.cli.settings import request_limit
 from mooring.cli.tables import SidecarFlags
@@ -36,7 +36,10 @@ class Ports(Protocol):
 
 
 class NetworkPorts:
-    """name: begins the user agent. log_length_max: characters of a logged gRPC response, 0 or less for all. server: as in load_config."""
+    """name: begins the user agent. log_length_max: characters of a logged gRPC response, 0 or less for all. server: as in load_config.
+
+    as_kubectl: the kubeconfig is found as kubectl finds it, where no flag names one.
+    """
 
     def __init__(
         self,
@@ -49,8 +52,9 @@ class NetworkPorts:
         clock: Clock,
         randomness: Random,
         metrics: Metrics,
+        as_kubectl: bool = False,
     ) -> None:
-        self._server = server
+        self._server, self._as_kubectl = server, as_kubectl
         self._flags, self._machine, self._log_length_max = setup.flags, machine, log_length_max
         self._limit = request_limit(setup.flags, setup.given)
         self._name = name
@@ -60,7 +64,8 @@ class NetworkPorts:
     @contextlib.asynccontextmanager
     async def cluster(self) -> AsyncIterator[Cluster]:
         if self._config is None:
-            self._config = load_config(self._flags.kubeconfig, self._machine, self._server)
+            path, machine = self._flags.kubeconfig, self._machine
+            self._config = load_config_as_kubectl(path, machine) if self._as_kubectl else load_config(path, machine, self._server)
         made = client(self._name, self._config, self._limit, clock=self._clock, randomness=self._randomness, metrics=self._metrics)
         async with made:
             yield made

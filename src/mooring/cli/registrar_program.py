@@ -18,7 +18,7 @@ from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
 from mooring.base.stopping import unless_stopped
-from mooring.base.units import format_duration
+from mooring.cli.limits import check_positive
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.stacks import stack_routes
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
@@ -69,8 +69,7 @@ def check(parsed: Parsed[RegistrarFlags]) -> None:
         raise ConfigError("only one of `--health-port` and `--http-endpoint` can be set; health-port is deprecated, drop it")
     if not 0 <= flags.health_port <= 65535:
         raise ConfigError(f"health-port: {flags.health_port} is no port")
-    if flags.timeout_s <= 0:
-        raise ConfigError(f"timeout: must be greater than zero, as in 1s; got {format_duration(flags.timeout_s)}")
+    check_positive({"timeout": flags.timeout_s}, "1s")
     if "connection-timeout" in parsed.given:
         _log.warning("--connection-timeout is deprecated and has no effect; remove it")
 

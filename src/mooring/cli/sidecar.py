@@ -13,7 +13,7 @@ import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from mooring.base import loops
 from mooring.base.clock import Clock, LoopClock
@@ -24,7 +24,9 @@ from mooring.cli.life import Life
 from mooring.cli.ports import NetworkPorts, Ports
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import SidecarFlags
+from mooring.cli.terms import Post, Posts
 from mooring.control import manager
+from mooring.control.caches import Caches
 from mooring.control.runtime import Runtime
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import DriverError
@@ -39,26 +41,40 @@ _log = logger(__name__)
 F = TypeVar("F", bound=SidecarFlags)
 
 
-class Work(manager.Work, Protocol):
-    """The work of a sidecar during one term."""
+@runtime_checkable
+class CallsDriver(Protocol):
+    """A work that calls the driver."""
 
     def driver_returned(self) -> None:
         """The driver was away and is back, unchanged: what failed meanwhile may be tried at once."""
         ...
 
 
+class Work(manager.Work, CallsDriver, Protocol):
+    """The work of a sidecar during one term."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context(Generic[F]):
-    """The parts that a sidecar's work is built from."""
+    """The parts that a sidecar's work is built from. caches: a share of the process', None for caches of its own."""
 
     setup: Setup[F]
     runtime: Runtime
     driver: Driver
     info: DriverInfo
+    caches: Caches | None = None
+
+
+def _no_work(_: Context[Any]) -> Work:
+    raise AssertionError("a sidecar has `make_work` or `posts`")
 
 
 async def _nothing(_: Cluster) -> None:
     """Nothing has to be known."""
+
+
+async def _no_more(_: Driver, __: DriverInfo) -> None:
+    """What the driver says of itself is enough."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,31 +84,45 @@ class Sidecar(Generic[F]):
     name: its executable's. lock_prefix: with the driver's name, which follows, it makes the Lease's. probe_timeout_s: of one Probe.
     starting: what is logged when its work begins, in upstream's words.
     log_length_max: characters of a logged gRPC response, 0 or less for all. server: the API server's URL, "" for what the kubeconfig says.
-    ask: what the work has to know of the API server, asked once before the driver is connected.
+    as_kubectl: the kubeconfig is found as kubectl finds it, where no flag names one; else it is the pod's own then.
+    ask: what the work has to know of the API server, asked once before the driver is connected. posts: of a process with several works;
+    None for one, as these fields say.
+    check_driver: what it has to know of the driver, once that has introduced itself. Raises ConfigError for one that it can't work with.
     """
 
     name: str
     lock_prefix: str
     probe_timeout_s: float
-    make_work: Callable[[Context[F]], Work]
+    make_work: Callable[[Context[F]], Work] = _no_work
     starting: str = "Starting"
     log_length_max: int = -1
     server: str = ""
+    as_kubectl: bool = False
     ask: Callable[[Cluster], Awaitable[None]] = _nothing
+    check_driver: Callable[[Driver, DriverInfo], Awaitable[None]] = _no_more
+    posts: Callable[[Context[F]], Posts] | None = None
+
+    def posts_of(self, context: Context[F]) -> Posts:
+        """The one work, with its Lease, or the several."""
+        if self.posts is not None:
+            return self.posts(context)
+        name = context.info.name
+        return Posts((Post(name, self.lock_prefix + name, lambda: self.make_work(context), self.starting),))
 
 
 class SidecarLife(Life[F]):
-    """One sidecar from its first step to its last. run() raises DriverLost, and DriverError for a driver that does not introduce itself."""
+    """One sidecar from its first step to its last.
+
+    run() raises DriverLost, DriverError for a driver that does not introduce itself, ConfigError for one that it can't work with.
+    """
 
     def __init__(
         self, sidecar: Sidecar[F], setup: Setup[F], machine: Machine, ports: Ports, *, clock: Clock, randomness: Random, metrics: Metrics
     ) -> None:
         address = setup.flags.metrics_address
         super().__init__(sidecar.name, setup, machine, clock=clock, randomness=randomness, metrics=metrics, metrics_address=address)
-        self.starting = sidecar.starting
         self._sidecar, self._ports = sidecar, ports
         self._session: Session | None = None
-        self._on_return: Callable[[], None] = lambda: None
         self._waits_for = "starting"
 
     def _connect(self) -> AbstractAsyncContextManager[Cluster]:
@@ -101,18 +131,12 @@ class SidecarLife(Life[F]):
     async def _begin(self, runtime: Runtime, stack: AsyncExitStack) -> None:
         await self._sidecar.ask(runtime.cluster)
         session = self._session = await self._identified(stack)
-        context = Context(self._setup, runtime, session.driver, session.info)
-        lock_name = self._sidecar.lock_prefix + session.info.name
-
-        def make_work() -> Work:
-            work = self._sidecar.make_work(context)
-            self._on_return = work.driver_returned
-            return work
-
+        await self._sidecar.check_driver(session.driver, session.info)
+        posts = self._sidecar.posts_of(Context(self._setup, runtime, session.driver, session.info))
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(session.run(), name=f"{self._name}/driver-session")
             # The Go attacher's manifest gives no right to events: there, who leads is only logged.
-            await self._lead(make_work, session.info.name, lock_name, asks_first=True)
+            await self._lead(posts, asks_first=True)
             watch.cancel()
 
     async def _identified(self, stack: AsyncExitStack) -> Session:
@@ -135,8 +159,9 @@ class SidecarLife(Life[F]):
         return session
 
     def _driver_returned(self) -> None:
-        if self._work is not None:
-            self._on_return()
+        for terms in self._terms:
+            if isinstance(terms.work, CallsDriver):
+                terms.work.driver_returned()
 
     def _missing(self) -> str:
         if self._waits_for:
@@ -148,7 +173,15 @@ def run_sidecar(sidecar: Sidecar[F], setup: Setup[F], machine: Machine) -> int:
     """Lives until told to end; gives the exit code. Raises ConfigError, and whatever nobody expected."""
     clock, randomness, metrics = LoopClock(), Random(), Metrics()
     ports = NetworkPorts(
-        sidecar.name, setup, machine, sidecar.log_length_max, sidecar.server, clock=clock, randomness=randomness, metrics=metrics
+        sidecar.name,
+        setup,
+        machine,
+        sidecar.log_length_max,
+        sidecar.server,
+        clock=clock,
+        randomness=randomness,
+        metrics=metrics,
+        as_kubectl=sidecar.as_kubectl,
     )
     one = SidecarLife(sidecar, setup, machine, ports, clock=clock, randomness=randomness, metrics=metrics)
     return exit_code(one.until_signalled(), machine)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mooring.control.controller import Controller
     from mooring.control.events import EventRecorder
     from mooring.control.lease.elector import LeaderElector
-    from mooring.control.manager import Manager
+    from mooring.control.manager import Manager, Managers
     from mooring.control.queue import QueueClosed, WorkQueue
     from mooring.control.reasons import reason
     from mooring.control.result import Result, Retry, Stale
@@ -48,7 +48,7 @@ _HOMES = {
     "mooring.control.controller": ("Controller",),
     "mooring.control.events": ("EventRecorder",),
     "mooring.control.lease.elector": ("LeaderElector",),
-    "mooring.control.manager": ("Manager",),
+    "mooring.control.manager": ("Manager", "Managers"),
     "mooring.control.queue": ("QueueClosed", "WorkQueue"),
     "mooring.control.reasons": ("reason",),
     "mooring.control.result": ("Result", "Retry", "Stale"),
@@ -65,6 +65,7 @@ __all__ = [
     "EventRecorder",
     "LeaderElector",
     "Manager",
+    "Managers",
     "QueueClosed",
     "Random",
     "Result",

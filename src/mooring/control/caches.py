@@ -5,6 +5,10 @@
 
 Each reader says which fields it needs and by which indexes it looks things up; the cache keeps what all of them together need. So several
 controllers of one program cost one watch and one copy of each object.
+
+Managers that come and go on their own take a share each. A share is used as caches of one's own are: its handlers are told of the fields
+that it asked for, its writes are its own alone, and it waits for its own kinds. Which kinds, fields and indexes there are has to be known
+before the caches run; a share that comes later asks for some of these, and is told what is there.
 """
 
 from __future__ import annotations
@@ -24,16 +28,6 @@ from mooring.kube.cluster import EVERYTHING, Selection
 T = TypeVar("T", bound=Object)
 
 
-class _Shared:
-    """One informer, and the fields that its readers need."""
-
-    def __init__(self) -> None:
-        self.choices: list[Keeps[Any]] = []
-        self.prune: Callable[[Any], Any] = joined(self.choices)
-        self.informer: Informer[Any] | None = None
-        self.awaited = False
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Kept:
     """Names one informer: two selections of one kind are two watches."""
@@ -43,12 +37,52 @@ class _Kept:
     selection: Selection
 
 
+class _Fields:
+    """The fields that the readers of an informer need; they may grow until the first object comes."""
+
+    def __init__(self) -> None:
+        self.choices: list[Keeps[Any]] = []
+        self.prune: Callable[[Any], Any] = joined(self.choices)
+
+    def add(self, choice: Keeps[Any]) -> None:
+        if choice not in self.choices:
+            self.choices.append(choice)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Whole:
+    """One informer as it runs."""
+
+    informer: Informer[Any]
+    fields: _Fields
+
+
+@dataclasses.dataclass(slots=True)
+class _Own:
+    """One informer as these caches have it: itself, or a share."""
+
+    informer: Informer[Any]
+    fields: _Fields
+    awaited: bool = False
+
+
 class Caches:
     """name: the prefix of the names of tasks, and in logs."""
 
     def __init__(self, runtime: Runtime, name: str = "cache") -> None:
         self._runtime, self._name = runtime, name
-        self._shared: dict[_Kept, _Shared] = {}
+        self._wholes: dict[_Kept, _Whole] = {}
+        self._own: dict[_Kept, _Own] = {}
+        self._wanted = asyncio.Event()
+        self._is_share = False
+
+    def share(self) -> Caches:
+        """For one manager of several on the same caches; `follow` runs them."""
+        assert not self._is_share
+        assert not self._own, "shared caches have no reader of their own"
+        share = Caches(self._runtime, self._name)
+        share._wholes, share._wanted, share._is_share = self._wholes, self._wanted, True
+        return share
 
     def of(
         self,
@@ -67,26 +101,41 @@ class Caches:
         resync_s: the shortest wish counts, 0 is never. may_be_missing: a kind that is not served counts as one without objects, unless
         another reader needs it. awaited: False for a reader that waits for it by itself, while all others work.
         """
-        shared = self._shared.setdefault(_Kept(kind.resource, kind.version, selection), _Shared())
+        kept = _Kept(kind.resource, kind.version, selection)
+        whole = self._wholes.get(kept) or self._begun(kept, kind, may_be_missing)
         choice = _everything if keeps is None else keeps
-        if choice not in shared.choices:
-            shared.choices.append(choice)
-        shared.awaited |= awaited
-        if shared.informer is None:
-            runtime = self._runtime
-            shared.informer = Informer(
-                runtime.cluster,
-                kind,
-                clock=runtime.clock,
-                randomness=runtime.randomness,
-                selection=selection,
-                prune=shared.prune,
-                may_be_missing=may_be_missing,
-                name=f"{self._name}/{kind.plural}",
-            )
-        informer: Informer[T] = shared.informer
+        assert choice in whole.fields.choices or not whole.informer.is_running, f"these fields of {kind.plural} come late"
+        whole.fields.add(choice)
+        informer: Informer[T] = whole.informer
         informer.also(indexes or {}, resync_s, may_be_missing=may_be_missing)
-        return informer
+        own = self._own.get(kept) or self._taken(kept, whole)
+        own.fields.add(choice)
+        own.awaited |= awaited
+        if resync_s > 0:
+            own.informer.wants_resyncs()
+        return own.informer
+
+    def _begun(self, kept: _Kept, kind: Kind[T], may_be_missing: bool) -> _Whole:
+        runtime, fields = self._runtime, _Fields()
+        informer = Informer(
+            runtime.cluster,
+            kind,
+            clock=runtime.clock,
+            randomness=runtime.randomness,
+            selection=kept.selection,
+            prune=fields.prune,
+            may_be_missing=may_be_missing,
+            name=f"{self._name}/{kind.plural}",
+        )
+        assert not any(whole.informer.is_running for whole in self._wholes.values()), f"{kind.plural} come late"
+        whole = self._wholes[kept] = _Whole(informer, fields)
+        return whole
+
+    def _taken(self, kept: _Kept, whole: _Whole) -> _Own:
+        fields = _Fields() if self._is_share else whole.fields
+        informer = whole.informer.share(fields.prune) if self._is_share else whole.informer
+        own = self._own[kept] = _Own(informer, fields)
+        return own
 
     @property
     def has_synced(self) -> bool:
@@ -100,15 +149,35 @@ class Caches:
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
-        return tuple(one.informer for one in self._shared.values() if one.informer is not None)
+        return tuple(own.informer for own in self._own.values())
 
     @property
     def _awaited(self) -> tuple[Informer[Any], ...]:
-        return tuple(one.informer for one in self._shared.values() if one.informer is not None and one.awaited)
+        return tuple(own.informer for own in self._own.values() if own.awaited)
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """The tasks that follow the API server; cancel them to end."""
-        return [group.create_task(informer.run(), name=informer.name) for informer in self.informers]
+        """The tasks that follow the API server; cancel them to end. A share has none: it is told what happens until its `end`."""
+        if not self._is_share:
+            return self._run_all(group)
+        self._wanted.set()
+        for informer in self.informers:
+            informer.join()
+        return []
+
+    def end(self) -> None:
+        """A share that was started is told nothing more."""
+        for informer in self.informers if self._is_share else ():
+            informer.leave()
+
+    async def follow(self) -> None:
+        """Follows the API server for all shares from the first start of one, until cancelled."""
+        await self._wanted.wait()
+        async with asyncio.TaskGroup() as group:
+            self._run_all(group)
+
+    def _run_all(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        informers = [whole.informer for whole in self._wholes.values()]
+        return [group.create_task(informer.run(), name=informer.name) for informer in informers]
 
     async def synced(self) -> None:
         """Returns once every awaited cache is filled."""

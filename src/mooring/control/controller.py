@@ -16,7 +16,7 @@ from mooring.api.meta import Object
 from mooring.base.log import Logger, logger
 from mooring.control.draining import WorkerGroup
 from mooring.control.queue import BackOff, QueueMetrics, WorkQueue, retry_backoff
-from mooring.control.result import Because, Result, Retry, Stale
+from mooring.control.result import Because, Result, Retry, Stale, TriesAgain
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.control.topics import Topic, Topics
@@ -28,6 +28,9 @@ T = TypeVar("T", bound=Object)
 
 STEPS_MAX: Final = 4
 """Reconciles of one key in a row before others get their turn."""
+
+AGAIN_S_MIN: Final = 0.001
+"""The shortest rest of a key. Whoever finds that it comes a rounding error too early would else be back at once, again and again."""
 
 BACK_OFF: Final = retry_backoff(0.1, 60.0)
 
@@ -59,6 +62,7 @@ class Controller(Generic[K]):
         self._worker_count = workers
         self._about = about or (lambda key: {label: str(key)})
         self._log = log
+        self._explained = runtime.explained
         self._topics: Topics[K] = Topics()
         self._queue: WorkQueue[K] = WorkQueue(
             name, clock=runtime.clock, randomness=runtime.randomness, backoff=backoff, metrics=runtime.metrics.once(QueueMetrics)
@@ -138,7 +142,8 @@ class Controller(Generic[K]):
         return self._queue.in_hand(key)
 
     def explain(self, key: K, because: Because) -> None:
-        """Logs at level 4 what was decided, before it is carried out."""
+        """Tells what was decided, before it is carried out; logs it at level 4."""
+        self._explained(self.name, key, because)
         if self._log.enabled(4):
             self._log.info(4, "decided", because=str(because), **self._about(key))
 
@@ -194,15 +199,17 @@ class Controller(Generic[K]):
             self._queue.add(key)
 
     def _succeeded(self, key: K, result: Result) -> None:
+        self._explained(self.name, key, result.because)
         if not result.keeps_backoff:
             self._queue.reset_failures(key)
         if not self._topics.park(key, result.waits_for):
             self._queue.add(key)
         elif result.after_s is not None:
-            self._queue.add_after(key, result.after_s)
+            self._queue.add_after(key, max(AGAIN_S_MIN, result.after_s))
 
     def _failed(self, key: K, failure: Retry) -> None:
         delay_s = self._queue.retry(key)
+        self._explained(self.name, key, TriesAgain(str(failure), delay_s))
         log = self._log.bind(**self._about(key))
         if failure.because is not None:
             log = log.bind(because=str(failure.because))

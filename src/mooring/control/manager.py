@@ -10,7 +10,7 @@ key, and when the last one has ended, everything beside them finishes its own wo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from mooring.base.errors import first_of
@@ -85,6 +85,21 @@ class Loop:
         return True
 
 
+class Idle:
+    """In place of controllers where there is nothing to do: a program does not end for that."""
+
+    def __init__(self) -> None:
+        self._is_to_end = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled, or until drained."""
+        await self._is_to_end.wait()
+
+    async def drain(self, timeout_s: float) -> bool:
+        self._is_to_end.set()
+        return True
+
+
 class Manager:
     """The whole of a program: one object for one term of leadership.
 
@@ -114,6 +129,12 @@ class Manager:
 
     async def run(self) -> None:
         """Works until cancelled, or until drained. Raises the error of a worker, or of a part beside them."""
+        try:
+            await self._run()
+        finally:
+            self.caches.end()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             helpers = self.caches.start(group)
             helpers += [group.create_task(what.run(), name=name) for name, what in self._beside.items()]
@@ -133,3 +154,36 @@ class Manager:
         draining = asyncio.gather(*(worker.drain(timeout_s) for worker in self._workers))
         _, is_drained = await asyncio.gather(draining, self._work.drained(timeout_s))
         return is_drained
+
+
+class Managers:
+    """Several managers as one, each on a share of the same caches; it is also the work of a term.
+
+    caches: those that are shared.
+    """
+
+    def __init__(self, caches: Caches, members: Mapping[str, Work]) -> None:
+        self._caches, self.members = caches, members
+
+    @property
+    def has_synced(self) -> bool:
+        """True while each has the caches that it needs."""
+        return all(member.has_synced for member in self.members.values())
+
+    @property
+    def obstacle(self) -> str:
+        """The obstacles of all, each told once."""
+        return "; ".join(dict.fromkeys(filter(None, (member.obstacle for member in self.members.values()))))
+
+    async def run(self) -> None:
+        """Works until cancelled, or until all have drained. Raises the error of any."""
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(self._caches.follow(), name="caches/follow")
+            async with asyncio.TaskGroup() as working:
+                for name, member in self.members.items():
+                    working.create_task(member.run(), name=name)
+            following.cancel()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """All at once. False when timeout_s was too short for one."""
+        return all(await asyncio.gather(*(member.drain(timeout_s) for member in self.members.values())))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sized
 from typing import Final, Protocol
+from weakref import WeakSet
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -21,9 +22,10 @@ class MeasuredQueue(Sized, Protocol):
 
 
 class QueueMetrics:
-    """The families `workqueue_*` in one registry, for any number of queues."""
+    """The families `workqueue_*` in one registry, for any number of queues. Those of one name count as one."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._queues: dict[str, WeakSet[MeasuredQueue]] = {}
         labels = ["name"]
         self.depth = Gauge("workqueue_depth", "Keys ready for a worker.", labels, registry=registry)
         self.adds = Counter("workqueue_adds_total", "Keys added.", labels, registry=registry)
@@ -42,10 +44,12 @@ class QueueMetrics:
         self.retries = Counter("workqueue_retries_total", "Delayed adds.", labels, registry=registry)
 
     def of(self, queue: MeasuredQueue) -> SeriesOfQueue:
-        """The series of one queue; a later queue of the same name takes them over."""
-        self.depth.labels(queue.name).set_function(lambda: len(queue))
-        self.unfinished.labels(queue.name).set_function(lambda: sum(queue.work_s()))
-        self.longest.labels(queue.name).set_function(lambda: max(queue.work_s(), default=0.0))
+        """The series of one queue."""
+        queues = self._queues.setdefault(queue.name, WeakSet())
+        queues.add(queue)
+        self.depth.labels(queue.name).set_function(lambda: sum(len(one) for one in queues))
+        self.unfinished.labels(queue.name).set_function(lambda: sum(sum(one.work_s()) for one in queues))
+        self.longest.labels(queue.name).set_function(lambda: max((seconds for one in queues for seconds in one.work_s()), default=0.0))
         return SeriesOfQueue(self, queue.name)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from mooring.base.errors import MooringError
+from mooring.control.reasons import reason
 from mooring.control.topics import Topic
 
 
@@ -21,6 +22,14 @@ class Problem(Because, Protocol):
 
     @property
     def error(self) -> str: ...
+
+
+@reason("{text}; next try in {in_s:.0f} s")
+class TriesAgain:
+    """text: of the failure."""
+
+    text: str
+    in_s: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

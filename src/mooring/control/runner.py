@@ -13,7 +13,7 @@ from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.base.stopping import stop_signals
-from mooring.control.manager import Manager, run_until
+from mooring.control.manager import Work, run_until
 from mooring.control.runtime import Runtime
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
@@ -21,7 +21,7 @@ from mooring.kube.client.kubeconfig import load
 _log = logger(__name__)
 
 
-def run(name: str, make: Callable[[Runtime], Manager], *, kubeconfig: str = "", context: str = "", verbosity: int = 0) -> None:
+def run(name: str, make: Callable[[Runtime], Work], *, kubeconfig: str = "", context: str = "", verbosity: int = 0) -> None:
     """Runs controllers until SIGTERM or Ctrl-C: no new key is begun, the work in hand ends. A second signal ends the process at once.
 
     name: the program's, for the API server and messages. make: builds the controllers. kubeconfig: a file; "" finds one as kubectl does.
@@ -35,7 +35,7 @@ def run(name: str, make: Callable[[Runtime], Manager], *, kubeconfig: str = "", 
         sys.exit(f"{name}: {error}")
 
 
-async def _run(name: str, make: Callable[[Runtime], Manager], kubeconfig: str, context: str) -> None:
+async def _run(name: str, make: Callable[[Runtime], Work], kubeconfig: str, context: str) -> None:
     clock, randomness, metrics = LoopClock(), Random(), Metrics()
     config = load(kubeconfig, os.environ, context=context)
     _log.info(0, "Starting", program=name, server=config.server, found_in=config.source)

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Hashable
 
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.control.result import Because
 from mooring.kube.cluster import Cluster
+
+Explained = Callable[[str, Hashable, Because], None]
+"""Called with a controller's name, a key, and the reason of what was decided about it."""
+
+
+def _nobody_listens(_controller: str, _key: Hashable, _because: Because) -> None:
+    pass
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Runtime:
-    """The API server, time, randomness and the registry of metrics."""
+    """The API server, time, randomness and the registry of metrics. explained: hears every reason, for people who watch."""
 
     cluster: Cluster
     clock: Clock
     randomness: Random
     metrics: Metrics
+    explained: Explained = _nobody_listens

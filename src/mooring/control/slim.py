@@ -184,8 +184,9 @@ Keeps = Callable[[Obj], "Part | None"]
 """A reader's choice: the part of an object to keep, None for nothing of it. It may depend on the object."""
 
 
+@functools.lru_cache(maxsize=256)
 def always(part: Part) -> Callable[[Any], Part]:
-    """The same for every object."""
+    """The same for every object; and the same choice for the same part."""
     return lambda obj: part
 
 

@@ -1,8 +1,14 @@
-"""Attacher, provisioner, binder and what attaches for pods, on one store and one connection. Each has a cluster that tells its writes."""
+"""All controllers of a plane, on one store and one connection. Each has a cluster that tells its writes.
+
+Who watches over the nodes does so where each has an agent, which gives its signs of life. The nodes of a driver without a node service
+have none: they stay ready as they were made, and only their taints, and pods that are left over, are looked after.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import functools
 from typing import Final, Protocol
 
 from mooring.base.clock import Clock
@@ -10,17 +16,27 @@ from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
+from mooring.controllers.attachdetach.controller import AttachDetach
+from mooring.controllers.attachdetach.options import FORCE_AFTER_S, AttachDetachOptions
 from mooring.controllers.attacher.controller import Attacher
 from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
+from mooring.controllers.nodehealth.controller import NodeHealth
+from mooring.controllers.nodehealth.options import LIFECYCLE, PARTS, NodeHealthOptions
 from mooring.controllers.provisioner.controller import Provisioner
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.controllers.provisioner.options import ProvisionerOptions
+from mooring.controllers.resizer.controller import Resizer
+from mooring.controllers.resizer.options import ResizerOptions
+from mooring.controllers.snapshot_controller.controller import SnapshotController
+from mooring.controllers.snapshotter.controller import Snapshotter
+from mooring.controllers.snapshotter.options import SnapshotterOptions
+from mooring.controllers.workloads.controller import Workloads
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import Session
-from mooring.dev.attach_detach import AttachDetach
+from mooring.dev.extras import Extras
 from mooring.dev.story import Story
 from mooring.dev.traced_cluster import TracedCluster, Watches
 from mooring.kube.cluster import Cluster
@@ -38,38 +54,91 @@ class Controller(Protocol):
     async def drain(self, timeout_s: float) -> bool: ...
 
 
-class Controllers:
-    """All of them. cluster: the store, for controllers alone. session: started."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Patience:
+    """With nodes that are gone. grace_s: how long one may be silent before it is unknown. force_after_s: how long it keeps a volume then
+    that no pod wants.
+    """
 
-    def __init__(self, cluster: Cluster, session: Session, story: Story, clock: Clock, randomness: Random) -> None:
+    grace_s: float = NodeHealthOptions().node_monitor_grace_period_s
+    force_after_s: float = FORCE_AFTER_S
+
+
+class Controllers:
+    """All of them. cluster: the store, for controllers alone. session: started. has_agents: whether the nodes give signs of life.
+
+    extras: of the driver; the kinds of snapshots are there for one that has them.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        session: Session,
+        story: Story,
+        clock: Clock,
+        randomness: Random,
+        patience: Patience,
+        extras: Extras,
+        *,
+        has_agents: bool,
+    ) -> None:
         self._cluster, self._session, self._story = cluster, session, story
         self._clock, self._randomness = clock, randomness
-        self._watches = {who: Watches() for who in ("attacher", "provisioner", "binder", "attach-detach")}
+        self._watches: dict[str, Watches] = {}
         self._controllers: dict[str, Controller] = {
-            "attacher": self._attacher(self._seen_as("attacher")),
-            "binder": make_binder(Runtime(self._seen_as("binder"), clock, randomness, Metrics()), BinderOptions()),
-            "attach-detach": AttachDetach(Runtime(self._seen_as("attach-detach"), clock, randomness, Metrics())),
+            "attacher": self._attacher(self._runtime("attacher")),
+            "binder": make_binder(self._runtime("binder"), BinderOptions()),
+            "attach-detach": self._attach_detach(self._runtime("attach-detach"), patience.force_after_s),
+            "node-health": self._node_health(self._runtime("node-health"), patience.grace_s, has_agents=has_agents),
+            "workloads": Workloads(self._runtime("workloads")),
         }
         if capabilities_of(session.info).creates:
-            self._controllers["provisioner"] = self._provisioner(self._seen_as("provisioner"))
+            self._controllers["provisioner"] = self._provisioner(self._runtime("provisioner"))
+        if extras.resizes:
+            self._controllers["resizer"] = self._resizer(self._runtime("resizer"), on_node=extras.grows_on_nodes)
+        if extras.snapshots:
+            self._controllers["snapshot-controller"] = SnapshotController(self._runtime("snapshot-controller"))
+            self._controllers["snapshotter"] = self._snapshotter(self._runtime("snapshotter"))
 
-    def _seen_as(self, who: str) -> Cluster:
-        return TracedCluster(self._cluster, who, self._story, self._clock, self._watches[who])
+    def _runtime(self, who: str) -> Runtime:
+        watches = self._watches[who] = Watches()
+        cluster = TracedCluster(self._cluster, who, self._story, self._clock, watches)
+        return Runtime(cluster, self._clock, self._randomness, Metrics(), functools.partial(self._story.explained, who))
 
-    def _attacher(self, cluster: Cluster) -> Attacher:
-        runtime = Runtime(cluster, self._clock, self._randomness, Metrics())
+    def _attacher(self, runtime: Runtime) -> Attacher:
         attacher = Attacher(runtime, self._session.driver, self._session.info, AttacherOptions())
         self._session.on_return(attacher.driver_returned)
         return attacher
 
-    def _provisioner(self, cluster: Cluster) -> Provisioner:
+    def _attach_detach(self, runtime: Runtime, force_after_s: float) -> AttachDetach:
+        """Attachments are made as the attacher of this process would make them, which saves it a write each."""
+        driver = capabilities_of(self._session.info)
+        own = frozenset({driver.name} if driver.publishes else ())
+        return AttachDetach(runtime, AttachDetachOptions(own_attachers=own, force_after_s=force_after_s))
+
+    def _node_health(self, runtime: Runtime, grace_s: float, *, has_agents: bool) -> NodeHealth:
+        parts = frozenset(PARTS) if has_agents else frozenset(PARTS) - {LIFECYCLE}
+        return NodeHealth(runtime, options=NodeHealthOptions(parts=parts, node_monitor_grace_period_s=grace_s))
+
+    def _provisioner(self, runtime: Runtime) -> Provisioner:
         info = self._session.info
-        events = EventRecorder(cluster, f"{info.name}_dev", clock=self._clock, randomness=self._randomness)
-        intents = Journal(cluster, JournalLocation(NAMESPACE, info.name), self._randomness.uid(), self._clock)
-        runtime = Runtime(cluster, self._clock, self._randomness, Metrics())
+        events = EventRecorder(runtime.cluster, f"{info.name}_dev", clock=self._clock, randomness=self._randomness)
+        intents = Journal(runtime.cluster, JournalLocation(NAMESPACE, info.name), self._randomness.uid(), self._clock)
         provisioner = Provisioner(runtime, self._session.driver, info, ProvisionerOptions(), events, intents=intents)
         self._session.on_return(provisioner.driver_returned)
         return provisioner
+
+    def _resizer(self, runtime: Runtime, *, on_node: bool) -> Resizer:
+        info = self._session.info
+        events = EventRecorder(runtime.cluster, f"external-resizer {info.name}", clock=self._clock, randomness=self._randomness)
+        resizer = Resizer(runtime, self._session.driver, info, ResizerOptions(), events, on_node=on_node)
+        self._session.on_return(resizer.driver_returned)
+        return resizer
+
+    def _snapshotter(self, runtime: Runtime) -> Snapshotter:
+        snapshotter = Snapshotter(runtime, self._session.driver, self._session.info, SnapshotterOptions())
+        self._session.on_return(snapshotter.driver_returned)
+        return snapshotter
 
     async def started(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Their tasks, once all caches are filled."""

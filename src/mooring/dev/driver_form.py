@@ -24,7 +24,9 @@ _CLASS: Final = re.compile(r"([\w.]+|\S+\.py):[A-Za-z_]\w*")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reference:
-    """The host-path driver, in this process."""
+    """The host-path driver, in this process. images: its volumes are file systems of their size, not folders."""
+
+    images: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

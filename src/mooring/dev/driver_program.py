@@ -75,6 +75,17 @@ class DriverProgram:
         process.stdin.close()  # kills what is left
         await process.wait()
 
+    async def kill(self) -> None:
+        """Ends the program at once, with all that it has started. Not while somebody minds it."""
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        with contextlib.suppress(TimeoutError):  # a child that left its group may keep the output open
+            async with asyncio.timeout(GRACE_S):
+                await self._ended()
+
     async def _ended(self) -> int:
         assert self._process is not None
         assert self._process.stdout is not None

@@ -19,15 +19,16 @@ from typing import Final
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
-from mooring.csi.unix_server import make_room
-from mooring.dev.driver_form import CommandLine, Form, PythonClass, Socket
+from mooring.dev.driver_form import CommandLine, Form, PythonClass, Reference, Socket
 from mooring.dev.driver_program import DriverProgram
+from mooring.dev.node_drivers import Elsewhere, NodeDriver, NodeProgram, Served
 from mooring.dev.story import Story
 from mooring.dev.traced_driver import tell
 from mooring.driver.hostpath import HostPath
 from mooring.driver.layout import Segments
 from mooring.driver.loading import load
 from mooring.driver.node.way import AUTO, LINK, Way
+from mooring.driver.rules import Rules
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving
 
@@ -41,7 +42,7 @@ THEIRS_S: Final = 5.0
 class Sockets:
     """Where a driver answers. nodes: by name. tells: the driver tells of its calls itself; else their callers do.
 
-    patience_s: how long it may take to be there. advice: the next step when it is not. programs: the driver's, with their tasks.
+    patience_s: how long it may take to be there. advice: the next step when it is not. drivers: those of the nodes, started.
     """
 
     controller: Path
@@ -49,17 +50,17 @@ class Sockets:
     tells: bool
     patience_s: float
     advice: str
-    programs: Mapping[asyncio.Task[None], DriverProgram] = dataclasses.field(default_factory=dict)
+    drivers: Mapping[str, NodeDriver]
 
     @property
     def tasks(self) -> tuple[asyncio.Task[None], ...]:
         """Those that end with the plane."""
-        return tuple(self.programs)
+        return tuple(task for driver in self.drivers.values() for task in driver.tasks)
 
     def is_up(self) -> None:
         """The driver has answered: a program that ends from now on is started again."""
-        for program in self.programs.values():
-            program.is_up = True
+        for driver in self.drivers.values():
+            driver.is_up()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,52 +104,67 @@ class Starter:
                 return await self._program(form, stack, group)
             case Socket():
                 return self._elsewhere(form)
-        return await self._reference(stack)
+        return await self._reference(form, stack)
 
-    async def _reference(self, stack: AsyncExitStack) -> Sockets:
+    async def _reference(self, form: Reference, stack: AsyncExitStack) -> Sockets:
         way = Way(self.state_folder, AUTO if self.mounts else LINK)
+        rules = Rules(images=form.images)
         driver = stack.enter_context(
-            HostPath(self.state_folder, node_ids=self.nodes, topology=self.topology, randomness=self.randomness, way=way)
+            HostPath(self.state_folder, node_ids=self.nodes, topology=self.topology, randomness=self.randomness, rules=rules, way=way)
         )
         driver.observe(self.story.called, self.clock)
         await stack.enter_async_context(serving(driver, str(self.socket)))
-        for node in self.nodes:
+
+        def on_node(node: str) -> Plugin:
             service = driver.node(node)
             service.observe(functools.partial(tell, self.story, who=node), self.clock)
-            await stack.enter_async_context(serving(service, str(self.node_socket(node))))
-        return self._sockets("this is a fault of Mooring's: please report it", tells=True)
+            return service
+
+        drivers = {node: Served(functools.partial(on_node, node), self.node_socket(node)) for node in self.nodes}
+        await _started(drivers, stack)
+        return self._sockets(drivers, "this is a fault of Mooring's: please report it", tells=True)
 
     async def _class(self, form: PythonClass, stack: AsyncExitStack) -> Sockets:
-        """An object for each node; the first one is the controller, too."""
-        for node in self.nodes:
-            driver = _object(form, node)
-            for path in (*((self.socket,) if node == self.nodes[0] else ()), self.node_socket(node)):
-                await stack.enter_async_context(serving(driver, str(path)))
-        return self._sockets(f"it is {form} that must answer")
+        """An object for each node, a new one at each start; the first one is the controller, too, and stays."""
+        first, *others = self.nodes
+        controller = _object(form, first)
+        await stack.enter_async_context(serving(controller, str(self.socket)))
+        drivers = {first: Served(lambda: controller, self.node_socket(first))}
+        drivers |= {node: Served(functools.partial(_object, form, node), self.node_socket(node)) for node in others}
+        await _started(drivers, stack)
+        return self._sockets(drivers, f"it is {form} that must answer")
 
     async def _program(self, form: CommandLine, stack: AsyncExitStack, group: asyncio.TaskGroup) -> Sockets:
         """A process for each node; the first one is the controller, too."""
-        programs = {}
-        for node in self.nodes:
-            socket = self.node_socket(node)
-            make_room(socket, even_alive=True)
-            program = DriverProgram(form.for_node(str(socket), node), _environment(socket, node), self.story, self.clock)
-            await program.start()
-            stack.push_async_callback(program.close)
-            programs[group.create_task(program.mind(), name=f"dev/driver-program/{node}")] = program
-        advice = f"the driver must serve on the path that it got for {{socket}}; it was started as: {form}"
         sockets = {node: self.node_socket(node) for node in self.nodes}
-        return Sockets(sockets[self.nodes[0]], sockets, False, PROGRAM_S, advice, programs)
+        drivers = {node: self._program_on(form, node, group, is_controller=node == self.nodes[0]) for node in self.nodes}
+        await _started(drivers, stack)
+        advice = f"the driver must serve on the path that it got for {{socket}}; it was started as: {form}"
+        return Sockets(sockets[self.nodes[0]], sockets, False, PROGRAM_S, advice, drivers)
+
+    def _program_on(self, form: CommandLine, node: str, group: asyncio.TaskGroup, *, is_controller: bool) -> NodeProgram:
+        socket = self.node_socket(node)
+        words, environment = form.for_node(str(socket), node), _environment(socket, node)
+        return NodeProgram(
+            lambda: DriverProgram(words, environment, self.story, self.clock), node, socket, group, is_controller=is_controller
+        )
 
     def _elsewhere(self, form: Socket) -> Sockets:
         if len(self.nodes) > 1:
             raise ConfigError(f"driver: one socket is one node's: take --nodes=1, not {len(self.nodes)} nodes, for {form}")
         advice = "start the driver first, or let `mooring dev` start it: --driver './my-driver --endpoint unix://{socket}'"
-        path = Path(form.path)
-        return Sockets(path, {self.nodes[0]: path}, False, THEIRS_S, advice)
+        path, node = Path(form.path), self.nodes[0]
+        return Sockets(path, {node: path}, False, THEIRS_S, advice, {node: Elsewhere()})
 
-    def _sockets(self, advice: str, *, tells: bool = False) -> Sockets:
-        return Sockets(self.socket, {node: self.node_socket(node) for node in self.nodes}, tells, OURS_S, advice)
+    def _sockets(self, drivers: Mapping[str, NodeDriver], advice: str, *, tells: bool = False) -> Sockets:
+        return Sockets(self.socket, {node: self.node_socket(node) for node in self.nodes}, tells, OURS_S, advice, drivers)
+
+
+async def _started(drivers: Mapping[str, NodeDriver], stack: AsyncExitStack) -> None:
+    """All of them, closed with the stack."""
+    for driver in drivers.values():
+        await driver.start()
+        stack.push_async_callback(driver.close)
 
 
 def _environment(socket: Path, node: str) -> dict[str, str]:

@@ -13,10 +13,12 @@ from typing import Final
 from mooring.dev.story import Story
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.namespace import MountSpace
-from mooring.mounts.system import ToolFailed, unmount
+from mooring.mounts.system import ToolFailed, detach_loops, unmount
 from mooring.node.volumes.files import read_mount_table
 
-_PREFIX: Final = "mooring-"
+PREFIX: Final = "mooring-"
+_DEVICES: Final = "devtmpfs"
+"""The file system of a device that is mounted on a file."""
 
 
 @contextlib.contextmanager
@@ -29,12 +31,13 @@ def run_folder(state: str, space: MountSpace, story: Story) -> Iterator[Path]:
     if state:
         yield Path(state)
         return
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
         yield folder
     finally:
         if space.is_private:
-            _unmount_all(folder)
+            unmount_all(folder)
+            _release_devices(folder)
         _remove(folder, story)
 
 
@@ -43,10 +46,22 @@ def mounted_in(folder: Path) -> MountTable:
     return MountTable(read_mount_table().below(os.path.realpath(folder)))
 
 
-def _unmount_all(folder: Path) -> None:
+def unmount_all(folder: Path) -> None:
+    """Unmounts what is mounted in the folder; what is in use stays. Loop devices by which agents hold raw devices go first."""
     for mount in reversed(tuple(mounted_in(folder))):
-        with contextlib.suppress(ToolFailed):  # `_remove` finds it
+        if mount.fs_type == _DEVICES:
+            with contextlib.suppress(ToolFailed, OSError):
+                detach_loops(Path(mount.point))
+        with contextlib.suppress(ToolFailed):
             unmount(Path(mount.point))
+
+
+def _release_devices(folder: Path) -> None:
+    """Gives back the loop devices over the files of volumes that nobody has given back: they would outlive the folder."""
+    with contextlib.suppress(OSError):
+        for file in [Path(entry.path) for entry in os.scandir(folder / "driver" / "volumes") if entry.is_file()]:
+            with contextlib.suppress(ToolFailed):
+                detach_loops(file)
 
 
 def _remove(folder: Path, story: Story) -> None:

@@ -1,112 +1,104 @@
-"""The nodes of a plane: an agent for each, and the registrar of its driver beside it, as in a cluster."""
+"""The nodes of a plane, as in a cluster: each with an agent, and the driver and its registrar beside it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from mooring.base.clock import Clock
-from mooring.base.errors import ConfigError
-from mooring.base.metrics import Metrics
-from mooring.base.randomness import Random
-from mooring.control.runtime import Runtime
-from mooring.csi.client import CallObserver
+from mooring.base.errors import ConfigError, first_of
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.dev.drivers import Sockets, Starter
-from mooring.dev.traced_cluster import TracedCluster
-from mooring.dev.traced_driver import TracedDriver
-from mooring.kube.cluster import Cluster
-from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
-from mooring.registrar.registrar import Registrar
+from mooring.dev.drivers import Sockets
+from mooring.dev.node import Node, Shared
 
-REGISTERED_S_MAX: Final = 20.0
 INFO_S: Final = 10.0
-REGISTRATION: Final = "reg"
+
+T = TypeVar("T")
 
 
 class Nodes:
-    """cluster: the store, for controllers. starter: knows folders and names; sockets: of the driver, which answers."""
+    """All of them, by name."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        driver_name: str,
-        starter: Starter,
-        sockets: Sockets,
-        group: asyncio.TaskGroup,
-        metrics: Metrics,
-    ) -> None:
-        self._driver_name, self._starter, self._sockets, self._group = driver_name, starter, sockets, group
-        self._clock, self._story = starter.clock, starter.story
-        self._agents = {node: self._agent(cluster, node, starter.randomness, metrics) for node in starter.nodes}
-        self._registrars = {node: self._registrar(node) for node in starter.nodes}
-        self._agent_tasks: list[asyncio.Task[None]] = []
-        self._registrar_tasks: list[asyncio.Task[None]] = []
+    def __init__(self, shared: Shared) -> None:
+        self._story = shared.starter.story
+        self._nodes = {name: Node(name, shared) for name in shared.starter.nodes}
 
     @property
     def roots(self) -> Mapping[str, Path]:
         """The root folder of each node's agent: below it are the pods' volumes."""
-        return {node: agent.layout.root for node, agent in self._agents.items()}
+        return {name: node.root for name, node in self._nodes.items()}
 
-    def _agent(self, cluster: Cluster, node: str, randomness: Random, metrics: Metrics) -> NodeAgent:
-        root, registry = self._starter.folder / "nodes" / node, self._starter.registry(node)
-        options = AgentOptions(node, root, watches_health=True, registry=registry)
-        traced = TracedCluster(cluster, node, self._story, self._clock)
-        sockets = AgentSockets(driver=self._connector(node))
-        return NodeAgent(Runtime(traced, self._clock, randomness, metrics), options, sockets=sockets)
+    @property
+    def on(self) -> tuple[str, ...]:
+        """Those that have power."""
+        return tuple(name for name, node in self._nodes.items() if node.is_on)
 
-    def _connector(self, node: str) -> Callable[..., GrpcDriver]:
-        """Makes the client of a driver; one that does not tell of its calls itself is traced."""
-
-        def connect(endpoint: str, *, clock: Clock, metrics: CallObserver) -> GrpcDriver:
-            if self._sockets.tells:
-                return GrpcDriver(endpoint, clock=clock, metrics=metrics)
-            return TracedDriver(endpoint, node, self._story, clock=clock, metrics=metrics)
-
-        return connect
-
-    def _registrar(self, node: str) -> Registrar:
-        endpoint, folder = str(self._sockets.nodes[node]), self._starter.registry(node)
-        return Registrar(self._driver_name, endpoint, folder, clock=self._clock, on_refusal=lambda: None, socket_name=REGISTRATION)
+    @property
+    def killable(self) -> tuple[str, ...]:
+        """Those that may lose it: not the one whose driver process answers the controller's calls, too."""
+        return tuple(name for name, node in self._nodes.items() if not node.driver.is_controller)
 
     async def start(self) -> None:
         """Returns when the driver is registered on every node. Raises ConfigError when a node refuses it."""
-        for node, registrar in self._registrars.items():
-            self._registrar_tasks.append(self._group.create_task(registrar.run(), name=f"dev/registrar/{node}"))
-        for node, agent in self._agents.items():
-            self._agent_tasks.append(self._group.create_task(agent.run(), name=f"dev/node/{node}"))
-        try:
-            async with asyncio.timeout(REGISTERED_S_MAX):
-                for registrar in self._registrars.values():
-                    await registrar.answered.wait()
-        except TimeoutError:
-            waiting = ", ".join(node for node, registrar in self._registrars.items() if not registrar.is_registered)
-            raise ConfigError(f"driver: not registered within {REGISTERED_S_MAX:g} s on {waiting}") from None
-        for node, registrar in self._registrars.items():
-            if registrar.refusal:
-                raise ConfigError(f"driver: {node} does not take it: {registrar.refusal}")
+        await _at_once({f"dev/join/{name}": node.join() for name, node in self._nodes.items()})
+
+    async def kill(self, name: str) -> str:
+        """Cuts a node's power. Says what is gone, "" when it was off. Raises ConfigError for one that there is not, or must stay."""
+        node = self._node(name)
+        if node.driver.is_controller:
+            another = next(iter(self.killable), "")
+            advice = f"kill another node, as in {another}" if another else "take --nodes=2, and kill n2"
+            raise ConfigError(f"{name}: its driver process answers the controller's calls, too, and nothing would be detached: {advice}")
+        if not await node.kill():
+            return ""
+        ours, others = "its agent and its driver are gone, and nothing is mounted there", "its agent is gone; your driver goes on"
+        gone = ours if node.driver.is_ours else others
+        self._story.lost(name)
+        self._story.happened("power", f"{name} is off: {gone}")
+        return gone
+
+    async def revive(self, name: str) -> bool:
+        """Gives it back; False when it was on. Raises ConfigError for a node that there is not, or a driver that does not come up."""
+        node = self._node(name)
+        if node.is_on:
+            return False
+        self._story.happened("power", f"{name} comes back: its driver and its agent start")
+        return await node.revive()
+
+    async def revive_all(self) -> None:
+        for name in self._nodes:
+            await self.revive(name)
+
+    def _node(self, name: str) -> Node:
+        if name not in self._nodes:
+            raise ConfigError(f"there is no node {name!r} here, only {', '.join(self._nodes)}")
+        return self._nodes[name]
 
     async def stop(self, timeout_s: float) -> None:
-        """The agents end before the registrars: a registration that goes would take the driver off the CSINode."""
+        """In good order."""
+        await _at_once({f"dev/drain/{name}": node.stop(timeout_s) for name, node in self._nodes.items()})
+
+
+async def _at_once(works: Mapping[str, Coroutine[Any, Any, T]]) -> list[T]:
+    """Their results, in order. works: by the names of their tasks. Raises the first error, which ends the others."""
+    try:
         async with asyncio.TaskGroup() as group:
-            for node, agent in self._agents.items() if self._agent_tasks else ():
-                group.create_task(agent.drain(timeout_s), name=f"dev/drain/{node}")
-        for tasks in (self._agent_tasks, self._registrar_tasks):
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            tasks = [group.create_task(work, name=name) for name, work in works.items()]
+    except BaseExceptionGroup as errors:
+        raise first_of(errors) from errors
+    return [task.result() for task in tasks]
 
 
 async def node_ids(sockets: Sockets, clock: Clock) -> Mapping[str, str]:
     """What the driver calls each node, {} for a driver without a node service. Raises ConfigError."""
     found: dict[str, str] = {}
-    for node, path in sockets.nodes.items():
-        node_id = await _node_id(node, path, sockets, clock)
+    answers = await _at_once({f"dev/node-id/{node}": _node_id(node, path, sockets, clock) for node, path in sockets.nodes.items()})
+    for node, node_id in zip(sockets.nodes, answers, strict=True):
         if node_id is None:
             return {}
         if node_id in found.values():

@@ -40,33 +40,44 @@ from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import DriverError
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.session import DriverChanged, Session
-from mooring.dev.controllers import Controllers
+from mooring.dev.controllers import Controllers, Patience
 from mooring.dev.driver_form import Form, Reference
 from mooring.dev.drivers import Sockets, Starter
-from mooring.dev.nodes import REGISTRATION, Nodes, node_ids
+from mooring.dev.extras import Extras, extras_of
+from mooring.dev.node import REGISTRATION, Shared
+from mooring.dev.nodes import Nodes, node_ids
+from mooring.dev.snapshot_kinds import install
 from mooring.dev.story import Story
+from mooring.dev.traced_cluster import TracedCluster
 from mooring.dev.traced_driver import TracedDriver
 from mooring.driver.layout import Segments
 from mooring.kube.client import kubeconfig
+from mooring.kube.cluster import Cluster
+from mooring.node.heartbeat import LEASE_S
 
 _END_S_MAX: Final = 5.0
+LEASE_SHARE: Final = 0.8
+"""Of the grace period that a node's Lease lasts, as by default."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plane:
     """The running parts and their addresses.
 
-    socket: the driver's, for its controller calls. state_folder: the reference driver's, None for another driver. nodes: to be started;
-    None for a driver without a node service. node_ids: the driver's names of the nodes, by theirs.
+    cluster: the server's store, for parts in this process. socket: the driver's, for its controller calls. state_folder: the reference
+    driver's, None for another driver. nodes: to be started; None for a driver without a node service. node_ids: the driver's names of the
+    nodes, by theirs. extras: of the driver, with controllers for them.
     """
 
     folder: Path
+    cluster: Cluster
     kubeconfig: Path
     socket: Path
     state_folder: Path | None
     info: DriverInfo
     nodes: Nodes | None
     node_ids: Mapping[str, str]
+    extras: Extras
 
     @property
     def driver_name(self) -> str:
@@ -83,6 +94,8 @@ async def running(
     mounts: bool,
     port: int = 0,
     kept: bool = False,
+    snapshots: bool = True,
+    patience: Patience,
     story: Story,
     clock: Clock,
     randomness: Random,
@@ -91,8 +104,9 @@ async def running(
 
     folder: made when it is missing. form: of the driver. nodes: their names. topology: the segments of each, {} for a driver without.
     mounts: False where this process can't mount: the reference driver shows volumes by links then. port: of the API server, 0 for that of
-    the folder's last start, or a free one. kept: the API objects stay in the folder. Raises ConfigError when the folder, the driver, the
-    topology or the port can't be used, or the objects can't be saved any more.
+    the folder's last start, or a free one. kept: the API objects stay in the folder. snapshots: their kinds and controllers, for a
+    driver that makes them. patience: with nodes that are gone. Raises
+    ConfigError when the folder, the driver, the topology or the port can't be used, or the objects can't be saved any more.
     """
     build = _Build(form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness), port, kept)
     try:
@@ -103,15 +117,22 @@ async def running(
             ids = await node_ids(sockets, clock)
             await build.api_server(stack, store, durability)
             cluster = LocalCluster(store, clock=clock, randomness=randomness, durability=durability)
-            controllers = Controllers(cluster, session, story, clock, randomness)
+            extras = await extras_of(session, wants_snapshots=snapshots)
+            if extras.snapshots:
+                await install(TracedCluster(cluster, "server", story, clock))
+            controllers = Controllers(cluster, session, story, clock, randomness, patience, extras, has_agents=bool(ids))
             tasks += [group.create_task(_end_on_failure(durability), name="dev/durability"), *await controllers.started(group)]
-            agents = Nodes(cluster, session.info.name, build.starter, sockets, group, Metrics()) if ids else None
+            lease_s = min(LEASE_S, LEASE_SHARE * patience.grace_s)
+            shared = Shared(cluster, session.info.name, build.starter, sockets, group, Metrics(), lease_s)
+            agents = Nodes(shared) if ids else None
             state_folder = build.starter.state_folder if isinstance(form, Reference) else None
-            yield Plane(build.starter.folder, build.kubeconfig, sockets.controller, state_folder, session.info, agents, ids)
+            yield Plane(
+                build.starter.folder, cluster, build.kubeconfig, sockets.controller, state_folder, session.info, agents, ids, extras
+            )
             await controllers.drain(_END_S_MAX)  # after a good end of the block alone
             if agents is not None:
                 await agents.stop(_END_S_MAX)
-            for task in tasks:
+            for task in (*tasks, *sockets.tasks):
                 task.cancel()
     except BaseExceptionGroup as errors:
         raise first_of(errors) from errors
@@ -125,7 +146,8 @@ class _Build:
         self._form, self._port, self._kept = form, port, kept
         self._folder, self._story, self._clock, self._randomness = starter.folder, starter.story, starter.clock, starter.randomness
         self.kubeconfig = self._folder / "kubeconfig"
-        _check_length(self._folder, starter.registry(starter.nodes[-1]) / REGISTRATION)
+        last = starter.nodes[-1]
+        _check_length(self._folder, max(starter.registry(last) / REGISTRATION, starter.node_socket(last), key=lambda path: len(str(path))))
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -143,7 +165,7 @@ class _Build:
         session = Session(client, clock=self._clock)
         await _identified(session, sockets)
         sockets.is_up()
-        return session, [*sockets.tasks, group.create_task(_followed(session), name="dev/driver-session")]
+        return session, [group.create_task(_followed(session), name="dev/driver-session")]
 
     async def objects(self, stack: AsyncExitStack) -> tuple[ObjectStore, Durability]:
         if self._kept:

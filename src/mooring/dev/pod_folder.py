@@ -16,19 +16,26 @@ from mooring.node.volumes.files import read_mount_table
 _FILE: Final = "greeting.txt"
 
 
+class MountsAtFirst:
+    """The machine's whole mount table, before the first volume comes and after the last one is gone."""
+
+    def __init__(self, space: MountSpace, polling: Polling, story: Story) -> None:
+        self._points = _points(read_mount_table())
+        self._polling, self._story = polling, story
+        if not space.can_mount:
+            story.happened("warning", f"real mounts are left out: {space.obstacle}. The driver shows volumes by links instead")
+
+    def check(self) -> None:
+        self._polling.expect("mounts that were not there at first", [], sorted(_points(read_mount_table()) - self._points))
+        self._story.checked("/proc/self/mountinfo is as it was before the first pod")
+
+
 class PodFolder:
-    """root: of the node's agent. What is found is told in the story; what is not as it should be raises DemoFailed."""
+    """A node's. root: of its agent. What is found is told in the story; what is not as it should be raises DemoFailed."""
 
     def __init__(self, root: Path, space: MountSpace, polling: Polling, story: Story) -> None:
         self._layout = Layout(root)
         self._space, self._polling, self._story = space, polling, story
-        self._at_first: frozenset[str] = frozenset()
-
-    def begin(self) -> None:
-        """Remembers what is mounted before the first volume comes."""
-        self._at_first = _points(read_mount_table())
-        if not self._space.can_mount:
-            self._story.happened("warning", f"real mounts are left out: {self._space.obstacle}. The driver shows volumes by links instead")
 
     def check_there(self, uid: str, pv_name: str, driver: str, handle: str) -> None:
         """The volume is staged and published, and both are the same folder of the driver's."""
@@ -45,6 +52,23 @@ class PodFolder:
         self._story.checked(f"/proc/self/mountinfo: staged at {staging}")
         self._story.checked(f"/proc/self/mountinfo: published to the pod at {target}")
 
+    def path(self, uid: str, pv_name: str) -> Path:
+        """Where a pod sees a volume."""
+        return self._layout.target(uid, pv_name)
+
+    def size_bytes(self, path: Path) -> int:
+        """Of the file system that a pod sees there."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize
+
+    def empty(self, path: Path) -> None:
+        """All files there are deleted, as the pod would; what the file system itself has there stays."""
+        files = [one for one in path.iterdir() if one.is_file()]
+        for one in files:
+            one.unlink()
+        self._polling.expect("files that are left", [], [one.name for one in path.iterdir() if one.is_file()])
+        self._story.checked(f"{' and '.join(sorted(one.name for one in files))} are deleted through the pod's path")
+
     def write(self, uid: str, pv_name: str, text: str) -> None:
         """As the pod would."""
         path = self._layout.target(uid, pv_name) / _FILE
@@ -56,21 +80,20 @@ class PodFolder:
         try:
             found = path.read_text(encoding="utf-8")
         except OSError as error:
-            raise DemoFailed(f"{_FILE} of the first pod can't be read by the next one: {error}") from None
+            raise DemoFailed(f"{_FILE} of the first pod can't be read by another: {error}") from None
         self._polling.expect(f"content of {_FILE}", text, found)
         self._story.checked(f'{_FILE} says "{found}"')
 
-    def check_empty(self) -> None:
-        """Nothing is mounted below the agent's folder, and neither a pod's nor a volume's folder is left."""
+    def check_unmounted(self) -> None:
+        """Nothing is mounted below the agent's folder."""
         self._polling.expect("mounts below the agent's folder", [], [one.point for one in read_mount_table().below(str(self._layout.root))])
+
+    def check_empty(self) -> None:
+        """That, and neither a pod's nor a volume's folder is left."""
+        self.check_unmounted()
         left = [str(path) for folder in (self._layout.pods, *_folders(self._layout.csi)) for path in _folders(folder)]
         self._polling.expect("folders of pods and volumes", [], left)
         self._story.checked("nothing is mounted below the agent's folder, and no folder of a pod or a volume is left in it")
-
-    def check_as_at_first(self) -> None:
-        """The whole mount table is as it was before the first volume came."""
-        self._polling.expect("mounts that were not there at first", [], sorted(_points(read_mount_table()) - self._at_first))
-        self._story.checked("/proc/self/mountinfo is as it was before the first pod")
 
 
 def _points(table: MountTable) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
 from mooring.api.core import EVENTS
@@ -43,6 +43,21 @@ async def until(cluster: Cluster, kind: Kind[T], name: str, wanted: Seen[T]) -> 
                         return observed
 
 
+async def until_any(cluster: Cluster, kind: Kind[T], selection: Selection, wanted: Callable[[T], bool]) -> T:
+    """The first object that is as wanted. Waits for ever: put a deadline around it."""
+    while True:
+        page = await cluster.list(kind, selection)
+        for one in page.items:
+            if wanted(one):
+                return one
+        with contextlib.suppress(Gone):  # then the list above is the way back
+            async with contextlib.aclosing(cluster.watch(kind, selection, resource_version=page.resource_version)) as events:
+                async for event in events:
+                    observed = event.object if event.type in (EventType.ADDED, EventType.MODIFIED) else None
+                    if observed is not None and wanted(observed):
+                        return observed
+
+
 _WAIT_S_MAX: Final = 4.0
 _CALL: Final = Call(timeout_s=5.0)
 
@@ -65,15 +80,28 @@ class Polling:
         if expected != found:
             raise DemoFailed(f"{what}: expected {expected!r}, found {found!r}")
 
-    async def until(self, kind: Kind[T], name: str, wanted: Seen[T], what: str) -> T | None:
-        """The object once it is as wanted. Raises DemoFailed, with what its status says, when that takes too long."""
+    async def until(self, kind: Kind[T], name: str, wanted: Seen[T], what: str, *, more_s: float = 0.0) -> T | None:
+        """The object once it is as wanted. more_s: for what takes its time. Raises DemoFailed, with what its status says, in the end."""
         try:
-            async with asyncio.timeout(_WAIT_S_MAX):
+            async with asyncio.timeout(_WAIT_S_MAX + more_s):
                 return await until(self._cluster, kind, name, wanted)
         except TimeoutError:
-            whole = [one for one in (await self._cluster.list(kind.whole())).items if one["metadata"]["name"] == name]
-            observed = f"its status: {json.dumps(whole[0].get('status'))}" if whole else "it is not there"
-            raise DemoFailed(f"{kind.name} {name} {what}: not within {_WAIT_S_MAX:g} s; {observed}{await self._warning(name)}") from None
+            selection = Selection(field_selector=f"metadata.name={name}")
+            raise await self._too_late(kind, selection, f"{name} {what}", _WAIT_S_MAX + more_s) from None
+
+    async def until_any(self, kind: Kind[T], selection: Selection, wanted: Callable[[T], bool], what: str) -> T:
+        """The first of these that is as wanted. Raises DemoFailed, with what their status says, when that takes too long."""
+        try:
+            async with asyncio.timeout(_WAIT_S_MAX):
+                return await until_any(self._cluster, kind, selection, wanted)
+        except TimeoutError:
+            raise await self._too_late(kind, selection, what, _WAIT_S_MAX) from None
+
+    async def _too_late(self, kind: Kind[T], selection: Selection, what: str, wait_s: float) -> DemoFailed:
+        whole = (await self._cluster.list(kind.whole(), selection)).items
+        observed = "; ".join([f"its status: {json.dumps(one.get('status'))}" for one in whole]) or "it is not there"
+        warnings = [await self._warning(one["metadata"]["name"]) for one in whole]
+        return DemoFailed(f"{kind.name} {what}: not within {wait_s:g} s; {observed}{''.join(warnings)}")
 
     async def _warning(self, name: str) -> str:
         """The last warning that users were given about the object."""
@@ -81,17 +109,39 @@ class Polling:
         texts = [one["message"] for one in events if one["type"] == "Warning" and one["involvedObject"]["name"] == name]
         return f"; its last warning: {texts[-1]}" if texts else ""
 
-    async def driver_has(self, handle: str, on: list[str]) -> Volume:
-        """Asserts that the driver's word, its state file and its folders agree on the volume being on just these nodes."""
+    async def until_none(self, kind: Kind[T]) -> None:
+        """Returns when there is no object of the kind: the last ones may still be on their way out. Raises DemoFailed."""
+        for one in (await self._cluster.list(kind.whole())).items:
+            await self.until(kind, one["metadata"]["name"], lambda found: found is None, "is gone")
+        left = [one["metadata"]["name"] for one in (await self._cluster.list(kind.whole())).items]
+        self.expect(f"objects of kind {kind.name}", [], left)
+
+    async def driver_has(self, handle: str, on: list[str], beside: Collection[str] = ()) -> Volume:
+        """Asserts that the driver's word, its state file and its folders agree on the volume being on just these nodes.
+
+        beside: the other volumes that there are.
+        """
         answer = await self._driver.controller_get_volume(csi.ControllerGetVolumeRequest(volume_id=handle), _CALL)
         self.expect("nodes that the driver names", on, list(answer.status.published_node_ids))
         volume = self._state().volumes.get(handle)
         if volume is None:
             raise DemoFailed("the volume is not in the driver's state file")
         self.expect("nodes in the driver's state file", on, [one.node_id for one in volume.published])
-        self.expect("folders of the driver's volumes", [handle], self._folders())
+        self.expect("folders of the driver's volumes", sorted([handle, *beside]), self._folders())
         self._story.checked(f"the driver, its state file and its folder agree: the volume is on {' and '.join(on) or 'no node'}")
         return volume
+
+    def driver_has_snapshot(self, handle: str, *, of: str, size_bytes: int) -> None:
+        """Asserts that the driver's state file has this snapshot of that volume alone, and data for it."""
+        found = {one.id: (one.source_id, one.size_bytes) for one in self._state().snapshots.values()}
+        self.expect("snapshots in the driver's state file", {handle: (of, size_bytes)}, found)
+        self.expect("folders of the driver's snapshots", [handle], self._folders("snapshots"))
+        self._story.checked(f"the driver has the snapshot {handle} of {of}")
+
+    def driver_has_no_snapshot(self) -> None:
+        self.expect("snapshots in the driver's state file", [], sorted(self._state().snapshots))
+        self.expect("folders of the driver's snapshots", [], self._folders("snapshots"))
+        self._story.checked("the driver has no snapshot any more")
 
     async def driver_has_nothing(self) -> None:
         """Asserts that all three agree on there being no volume."""
@@ -105,5 +155,5 @@ class Polling:
     def _state(self) -> State:
         return read_state(self._state_folder)
 
-    def _folders(self) -> list[str]:
-        return sorted(one.name for one in (self._state_folder / "volumes").iterdir())
+    def _folders(self, kind: str = "volumes") -> list[str]:
+        return sorted(one.name for one in (self._state_folder / kind).iterdir())

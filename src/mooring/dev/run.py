@@ -5,28 +5,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import os
-import shlex
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 import mooring
+from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.base.clock import Clock
-from mooring.base.errors import MooringError
+from mooring.base.errors import ConfigError, MooringError
 from mooring.base.randomness import Random
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.grpc import GrpcDriver
-from mooring.dev.demo import NODE, Demo, DemoFailed
-from mooring.dev.driver_form import Form, Reference, Socket
+from mooring.dev.controllers import Patience
+from mooring.dev.demo.demo import Demo
+from mooring.dev.demo.file_systems import growing_type
+from mooring.dev.demo.stage import NODE_NAMES, PATIENCE, Stage
+from mooring.dev.driver_form import Form, Reference
 from mooring.dev.folder import run_folder
+from mooring.dev.invitation import Commands, invitation
+from mooring.dev.nodes import Nodes
 from mooring.dev.plane import Plane, running
-from mooring.dev.polling import until
+from mooring.dev.polling import DemoFailed, until
+from mooring.dev.power import answering
 from mooring.dev.seed_objects import make_volume, register
 from mooring.dev.story import Story
+from mooring.dev.switches import Switches
 from mooring.dev.traced_cluster import TracedCluster
 from mooring.driver.layout import Segments
 from mooring.kube.client import kubeconfig
@@ -43,7 +49,8 @@ _PODS_END_S_MAX: Final = 5.0
 @dataclasses.dataclass(frozen=True, slots=True)
 class DevOptions:
     """state: a permanent folder, "" for a temporary one. form: of the driver. nodes: their names, at least one. topology, port: as for
-    `running`. volumes: made at the start. default_class: our class is the default.
+    `running`. volumes: made at the start. default_class: our class is the default. patience: with nodes that are gone. snapshots: as for
+    `running`.
     """
 
     state: str
@@ -53,6 +60,8 @@ class DevOptions:
     volumes: Sequence[str]
     default_class: bool
     port: int
+    patience: Patience
+    snapshots: bool = True
 
 
 async def run_dev(
@@ -63,13 +72,14 @@ async def run_dev(
     clock: Clock,
     randomness: Random,
     stop: asyncio.Event,
-    examples: str,
+    commands: Commands,
     on_enter: Callable[[Callable[[], None]], AbstractContextManager[bool]],
+    view: Callable[[Plane], AbstractAsyncContextManager[None]] = lambda _plane: contextlib.nullcontext(),
 ) -> None:
     """Serves until `stop` is set.
 
-    space: where this process mounts. examples: the command that prints them. on_enter: calls its argument at each Enter; False without a
-    keyboard. Raises ConfigError.
+    space: where this process mounts. commands: to be typed elsewhere. on_enter: calls its argument at each Enter; False without a
+    keyboard. view: stands below the story from Ready to the end. Raises ConfigError.
     """
     story.title(f"mooring dev {mooring.__version__}")
     kept = bool(options.state)
@@ -82,6 +92,8 @@ async def run_dev(
             mounts=space.can_mount,
             port=options.port,
             kept=kept,
+            snapshots=options.snapshots,
+            patience=options.patience,
             story=story,
             clock=clock,
             randomness=randomness,
@@ -91,14 +103,16 @@ async def run_dev(
             await _prepare(plane, traced, driver, options)
 
             def invite() -> None:
-                for line in _invitation(plane, space, options, examples, can_enter=can_enter):
+                for line in invitation(plane, space, options.form, commands, kept=kept, can_enter=can_enter):
                     story.title(line)
 
-            with on_enter(invite) as can_enter:
-                invite()
-                await stop.wait()
+            async with answering(plane.folder, Switches(plane.nodes, cluster, options.patience).by_turn):
+                with on_enter(invite) as can_enter:
+                    invite()
+                    async with view(plane):
+                        await stop.wait()
             if not kept:
-                await _end_pods(traced, story)
+                await _end_pods(plane.nodes, traced, story)
         story.ended("ended in good order")
 
 
@@ -109,6 +123,7 @@ async def _prepare(plane: Plane, cluster: Cluster, driver: Driver, options: DevO
         capabilities_of(plane.info),
         options.nodes,
         options.topology,
+        plane.extras,
         reference=isinstance(options.form, Reference),
         has_agents=plane.nodes is not None,
         default_class=options.default_class,
@@ -119,59 +134,33 @@ async def _prepare(plane: Plane, cluster: Cluster, driver: Driver, options: DevO
         await make_volume(cluster, driver, plane.driver_name, name)
 
 
-async def _end_pods(cluster: Cluster, story: Story) -> None:
-    """Everything ends with this process: pods give back their volumes first, so that nothing of them (a loop device, say) is left."""
+async def _end_pods(nodes: Nodes | None, cluster: Cluster, story: Story) -> None:
+    """Everything ends with this process: pods give back their volumes first, so that nothing of them (a loop device, say) is left. Nodes
+    without power come back for it.
+    """
     try:
         async with asyncio.timeout(_PODS_END_S_MAX):
+            if nodes is not None:
+                await nodes.revive_all()
             for pod in (await cluster.list(PODS)).items:
                 with contextlib.suppress(NotFound):
                     await cluster.delete(PODS, pod.metadata.name, pod.metadata.namespace)
             for pod in (await cluster.list(PODS)).items:
                 if pod.spec.node_name:
                     await until(cluster, PODS, pod.metadata.name, lambda one: one is None)
+            for name in nodes.on if nodes is not None else ():
+                await until(cluster, NODES, name, lambda one: one is None or not one.status.volumes_in_use)
+    except ConfigError as error:
+        story.happened("warning", f"{error}; what is left on that node is left to the driver")
     except TimeoutError:
         story.happened("warning", f"pods still had their volumes after {_PODS_END_S_MAX:g} s; they are left to the driver")
-
-
-def _invitation(plane: Plane, space: MountSpace, options: DevOptions, examples: str, *, can_enter: bool) -> Iterator[str]:
-    """The command to type stands last and alone, from the first column on; the others fit 80 columns, but for those with paths."""
-    ends = "stay in the --state folder." if options.state else "end with this process; --state FOLDER keeps them."
-    again = ", Enter shows this again" if can_enter else ""
-    yield ""
-    yield f"Ready. Objects and volumes {ends}"
-    yield f"The driver {plane.driver_name} is on unix://{plane.socket}"
-    yield from _about_pods(plane, space, options.form)
-    yield "Not here: containers, resizer, snapshotter; attach/detach is a simple stand-in."
-    yield f"Claims and a pod to paste: {examples}"
-    yield "From here on: what the controllers write, and every call to the driver."
-    yield f"Ctrl-C ends it{again}. In another terminal:"
-    yield ""
-    yield f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}"
-    yield ""
-
-
-def _about_pods(plane: Plane, space: MountSpace, form: Form) -> Iterator[str]:
-    """Whether pods run, and where their volumes are seen."""
-    folder = plane.folder / "nodes"
-    if plane.nodes is None:
-        yield "The driver has no node service: pods get a node, and do not run."
-    elif isinstance(form, Socket):
-        yield "Pods run once their volumes are there. The driver mounts them where it runs,"
-        yield f"and they outlive this process: {folder}"
-    elif space.can_mount:
-        yield "Pods run once their volumes are mounted. The mounts are this process' own:"
-        yield f"  ls /proc/{os.getpid()}/root{folder}/*/pods"
-    else:
-        yield f"No mounts: {space.obstacle}."
-        links = isinstance(form, Reference)
-        yield "Volumes are links in place of mounts." if links else "Pods wait for the volumes that the driver would mount."
 
 
 async def run_demo(space: MountSpace, story: Story, clock: Clock, randomness: Random) -> None:
     """Raises DemoFailed when something did not really happen, ConfigError when the parts can't start."""
     story.title(f"mooring demo {mooring.__version__}: the life of a volume")
     with run_folder("", space, story) as folder:
-        story.step("An API server, a driver behind a socket, its controllers and the agent of a node start in this process")
+        story.step("An API server, a driver behind a socket, its controllers and the agents of two nodes start in this process")
         try:
             async with asyncio.timeout(DEMO_S_MAX) as limit:
                 await _demo(folder, space, story, clock, randomness)
@@ -179,21 +168,33 @@ async def run_demo(space: MountSpace, story: Story, clock: Clock, randomness: Ra
             assert limit.expired()
             raise DemoFailed(f"it was not done within {DEMO_S_MAX:g} s") from None
     writes = ", ".join(f"{count} by {who}" for who, count in sorted(story.writes.items()))
-    did = "mounted, written to, unmounted, mounted again and read" if space.can_mount else "written to and read through a link"
+    way = "" if space.can_mount else ", through links in place of mounts"
     story.ended(
-        f"Made, bound, attached, {did}, detached and deleted. {sum(story.calls.values())} CSI calls; "
+        f"Made, bound, attached and written to{way}; moved to another node and read; taken from a dead node and read again; grown, "
+        f"photographed, emptied, restored and read; moved to another class; detached and deleted. {sum(story.calls.values())} CSI calls; "
         f"writes to the API: {writes}. Nothing is left."
     )
 
 
 async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, randomness: Random) -> None:
+    fs_type, obstacle = growing_type(space, folder)
     plane_of = running(
-        folder, Reference(), nodes=[NODE], topology={}, mounts=space.can_mount, story=story, clock=clock, randomness=randomness
+        folder,
+        Reference(images=bool(fs_type)),
+        nodes=NODE_NAMES,
+        topology={},
+        mounts=space.can_mount,
+        patience=PATIENCE,
+        story=story,
+        clock=clock,
+        randomness=randomness,
     )
     async with plane_of as plane, _clients(plane, clock, randomness) as (cluster, driver):
-        demo = Demo(plane, TracedCluster(cluster, "demo", story, clock), driver, space, story)
+        stage = Stage(plane, TracedCluster(cluster, "demo", story, clock), driver, space, story, fs_type=fs_type)
+        if obstacle:
+            story.happened("warning", f"file systems are left out: {obstacle}. Volumes are folders: no pod sees them grow")
         try:
-            await demo.run()
+            await Demo(stage, clock).run()
         except DemoFailed:
             raise
         except MooringError as error:

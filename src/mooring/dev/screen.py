@@ -47,6 +47,14 @@ def screen_for(stream: TextIO, when_gone: Callable[[], None] = lambda: None) -> 
     return PlainScreen(stream, when_gone)
 
 
+def is_in_front(descriptor: int) -> bool:
+    """False in the background of the terminal, where to read or to change it would stop this process."""
+    try:
+        return os.tcgetpgrp(descriptor) == os.getpgrp()
+    except OSError:
+        return True  # not the terminal that rules over this process
+
+
 def wrapped(head: str, body: str, width: int) -> str:
     """The body as it stands behind its head: broken at words, further lines indented. Words stay whole, to be copied."""
     if width < _WIDTH_MIN:
@@ -110,10 +118,13 @@ class PlainScreen:
         head = "".join(part for part, _ in heads)
         if head and self._is_terminal:
             text = wrapped(head, text, shutil.get_terminal_size().columns)
+        self._write(f"{head}{text}\n")
+
+    def _write(self, text: str) -> None:
         if self._stream is None:
             return
         try:
-            self._stream.write(f"{head}{text}\n")
+            self._stream.write(text)
             self._stream.flush()
         except OSError:
             self._stream = None

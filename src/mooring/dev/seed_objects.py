@@ -1,24 +1,25 @@
-"""Objects to begin with: a claim and what it needs, seeds of a cluster, and examples to try."""
+"""Objects to begin with: a claim and what it needs, and seeds of a cluster."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
-from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES
-from mooring.apiserver.codecs.yamlbody import dump_yaml
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.dev.extras import Extras
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import NotFound
 
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+DEFAULT_SNAPSHOT_CLASS: Final = "snapshot.storage.kubernetes.io/is-default-class"
 
 
 def csi_driver(driver_name: str, *, attaches: bool, takes_inline: bool = False) -> dict[str, Any]:
@@ -42,19 +43,50 @@ def node(name: str, segments: Mapping[str, str]) -> dict[str, Any]:
     return {**body, "status": {"conditions": [ready], "allocatable": {"pods": "110"}, "capacity": {"pods": "110"}}}
 
 
-def storage_class(driver_name: str, name: str, *, waits: bool = False, default: bool = False) -> dict[str, Any]:
-    """waits: volumes are made where their first pod goes. default: for claims without a class."""
+def storage_class(
+    driver_name: str, name: str, *, waits: bool = False, default: bool = False, grows: bool = False, fs_type: str = ""
+) -> dict[str, Any]:
+    """waits: volumes are made where their first pod goes. default: for claims without a class. grows: its claims may ask for more.
+    fs_type: of its volumes, "" for the driver's choice.
+    """
     body: dict[str, Any] = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
     if default:
         body["metadata"]["annotations"] = {DEFAULT_CLASS: "true"}
     mode = "WaitForFirstConsumer" if waits else "Immediate"
-    return {**body, "provisioner": driver_name, "reclaimPolicy": "Delete", "volumeBindingMode": mode}
+    if fs_type:
+        body["parameters"] = {"csi.storage.k8s.io/fstype": fs_type}
+    growth = {"allowVolumeExpansion": True} if grows else {}
+    return {**body, "provisioner": driver_name, "reclaimPolicy": "Delete", "volumeBindingMode": mode, **growth}
 
 
-def claim(name: str, class_name: str) -> dict[str, Any]:
-    """A user's claim for a volume of 1 GiB."""
-    spec = {"storageClassName": class_name, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+def snapshot_class(driver_name: str, name: str) -> dict[str, Any]:
+    """For snapshots without a class, too."""
+    meta = {"name": name, "annotations": {DEFAULT_SNAPSHOT_CLASS: "true"}}
+    kind = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass"}
+    return {**kind, "metadata": meta, "driver": driver_name, "deletionPolicy": "Delete"}
+
+
+def attributes_class(driver_name: str, name: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """A VolumeAttributesClass. parameters: those that the driver can change."""
+    body: dict[str, Any] = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": name}}
+    return {**body, "driverName": driver_name, "parameters": dict(parameters)}
+
+
+def claim(name: str, class_name: str, size: str = "1Gi", **more: Any) -> dict[str, Any]:
+    """A user's claim. more: of its spec."""
+    spec = {"storageClassName": class_name, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **more}
     return _object("v1", "PersistentVolumeClaim", name, spec)
+
+
+def snapshot(name: str, claim_name: str) -> dict[str, Any]:
+    """A user's snapshot of a claim's volume, of the default class."""
+    spec = {"source": {"persistentVolumeClaimName": claim_name}}
+    return _object("snapshot.storage.k8s.io/v1", "VolumeSnapshot", name, spec)
+
+
+def restored(snapshot_name: str) -> dict[str, Any]:
+    """The field of a claim's spec that has its volume filled from a snapshot."""
+    return {"dataSource": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": snapshot_name}}
 
 
 def pod(name: str, claim_name: str) -> dict[str, Any]:
@@ -62,6 +94,14 @@ def pod(name: str, claim_name: str) -> dict[str, Any]:
     container = {"name": "main", "image": "none", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim_name}}
     return _object("v1", "Pod", name, {"containers": [container], "volumes": [volume]})
+
+
+def deployment(name: str, claim_name: str) -> dict[str, Any]:
+    """A user's, of one such pod at a time: the next one begins when the last one is gone. Its pods have the label app=NAME."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": pod(name, claim_name)["spec"]}
+    spec = {"replicas": 1, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": labels}, "template": template}
+    return _object("apps/v1", "Deployment", name, spec)
 
 
 def persistent_volume(driver_name: str, pv_name: str, handle: str, segments: Mapping[str, str]) -> dict[str, Any]:
@@ -78,18 +118,14 @@ def persistent_volume(driver_name: str, pv_name: str, handle: str, segments: Map
     return _object("v1", "PersistentVolume", pv_name, spec)
 
 
-def volume_attachment(driver_name: str, va_name: str, pv_name: str, node_name: str) -> dict[str, Any]:
-    """As the attach/detach controller would write it for a pod on the node."""
-    spec = {"attacher": driver_name, "nodeName": node_name, "source": {"persistentVolumeName": pv_name}}
-    return _object("storage.k8s.io/v1", "VolumeAttachment", va_name, spec)
-
-
 def _object(api_version: str, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 WAITS: Final = "-wait"
 """Ends the name of the class whose volumes are made when their first pod has a node."""
+ATTRIBUTES: Final = {"silver": "500", "gold": "5000"}
+"""The names of the reference driver's VolumeAttributesClasses, with the parameter iops of each. It notes any parameter, and heeds none."""
 VOLUME_BYTES: Final = 1 << 30
 CAPABILITY: Final = csi.VolumeCapability(mount={}, access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER})
 _CALL: Final = Call(timeout_s=5.0)
@@ -105,6 +141,7 @@ async def register(
     driver: DriverCapabilities,
     nodes: Collection[str],
     topology: Mapping[str, Mapping[str, str]],
+    extras: Extras,
     *,
     reference: bool,
     has_agents: bool,
@@ -112,26 +149,41 @@ async def register(
 ) -> None:
     """Creates the driver's CSIDriver and classes, and the Nodes.
 
-    topology: the segments of the reference driver's nodes, {} for none. has_agents: the nodes' agents write the CSINodes; where there
-    are none, each node is entered with its name as its id.
+    topology: the segments of the reference driver's nodes, {} for none. extras: the kinds of classes that it has. has_agents: the nodes'
+    agents write the CSINodes; where there are none, each node is entered with its name as its id.
     """
     name, class_of_driver = driver.name, class_name(reference=reference)
     wanted = csi_driver(name, attaches=driver.publishes, takes_inline=reference)
     await _make(cluster, CSI_DRIVERS.whole(), wanted, lambda there: there["spec"].get("attachRequired", True) is driver.publishes)
-    for one in (storage_class(name, class_of_driver, default=default_class), storage_class(name, class_of_driver + WAITS, waits=True)):
-        await _make(cluster, STORAGE_CLASSES.whole(), one, lambda there: there["provisioner"] == name)
+    for one in (
+        storage_class(name, class_of_driver, default=default_class, grows=extras.grows),
+        storage_class(name, class_of_driver + WAITS, waits=True, grows=extras.grows),
+    ):
+        await _make(cluster, STORAGE_CLASSES.whole(), one, lambda there: there["provisioner"] == name and _says_growth(there, extras))
+    if extras.snapshots:
+        wanted = snapshot_class(name, class_of_driver)
+        await _make(cluster, VOLUME_SNAPSHOT_CLASSES.whole(), wanted, lambda there: there["driver"] == name)
+    if extras.modifies and reference:
+        for attributes, iops in ATTRIBUTES.items():
+            await _make(cluster, VOLUME_ATTRIBUTES_CLASSES.whole(), attributes_class(name, attributes, {"iops": iops}))
     for node_name in dict.fromkeys(nodes):
-        await _register_node(cluster, node_name, topology.get(node_name, {}))
+        await _register_node(cluster, node_name, topology.get(node_name, {}), has_agent=has_agents)
         if not has_agents:
             await _make(cluster, CSI_NODES.whole(), csi_node(name, node_name), lambda there: _names(there, name))
 
 
-async def _register_node(cluster: Cluster, node_name: str, segments: Mapping[str, str]) -> None:
-    if await _make(cluster, NODES.whole(), node(node_name, segments)):
-        await cluster.patch(NODES, node_name, Patch(PatchType.MERGE, {"spec": {"taints": None}}))  # a new node begins as not ready
+async def _register_node(cluster: Cluster, node_name: str, segments: Mapping[str, str], *, has_agent: bool) -> None:
+    """A new node begins as not ready. Where it has no agent, nobody watches over it, who would take that taint off."""
+    if await _make(cluster, NODES.whole(), node(node_name, segments)) and not has_agent:
+        await cluster.patch(NODES, node_name, Patch(PatchType.MERGE, {"spec": {"taints": None}}))
     labels = (await cluster.get(NODES.whole(), node_name))["metadata"].get("labels") or {}
     if not segments.items() <= labels.items():
         await cluster.patch(NODES, node_name, Patch(PatchType.MERGE, {"metadata": {"labels": dict(segments)}}))
+
+
+def _says_growth(there: Mapping[str, Any], extras: Extras) -> bool:
+    """False for a class from a time when no volume could grow."""
+    return "allowVolumeExpansion" in there or not extras.grows
 
 
 def _names(there: Mapping[str, Any], driver_name: str) -> bool:
@@ -164,48 +216,3 @@ async def _make(
         pass
     await cluster.create(kind, obj)
     return True
-
-
-CLAIM: Final = "my-claim"
-POD: Final = "my-pod"
-WAITING_CLAIM: Final = "my-waiting-claim"
-WAITING_POD: Final = "my-waiting-pod"
-
-
-def examples(storage_class_name: str, kubeconfig: str) -> str:
-    """A script. kubeconfig: its path, "" for unknown. Each line fits 80 columns, unless that path is long."""
-    return "\n".join(_lines(storage_class_name, kubeconfig)) + "\n"
-
-
-def _lines(storage_class_name: str, kubeconfig: str) -> Iterator[str]:
-    if kubeconfig:
-        yield f"export KUBECONFIG={shlex.quote(kubeconfig)}"
-    else:
-        yield "# First, as mooring dev shows: export KUBECONFIG=..."
-    yield from ("", "# A claim: a volume is made for it, and bound.")
-    yield from _applied(claim(CLAIM, storage_class_name))
-    yield _bound(CLAIM)
-    yield "kubectl get pvc,pv"
-    yield from ("", "# A pod with it: attached to its node, staged, published; then it runs.")
-    yield from _applied(pod(POD, CLAIM))
-    yield f"kubectl wait --for=condition=Ready pod/{POD}"
-    yield "kubectl get pods,volumeattachments -o wide"
-    yield from ("", "# Taken from the pod, unstaged, detached; then the pod is gone. Deleted.")
-    yield f"kubectl delete pod {POD}"
-    yield f"kubectl delete pvc {CLAIM}"
-    yield from ("", f"# Volumes of {storage_class_name}{WAITS} are made where their first pod goes.")
-    yield from _applied(claim(WAITING_CLAIM, f"{storage_class_name}{WAITS}"), pod(WAITING_POD, WAITING_CLAIM))
-    yield f"kubectl wait --for=condition=Ready pod/{WAITING_POD}"
-    yield "kubectl get pods,pvc -o wide"
-    yield f"kubectl delete pod {WAITING_POD}"
-    yield f"kubectl delete pvc {WAITING_CLAIM}"
-
-
-def _applied(*objects: dict[str, Any]) -> Iterator[str]:
-    yield "kubectl apply -f - <<'EOF'"
-    yield from "---\n".join(dump_yaml(one).decode() for one in objects).splitlines()
-    yield "EOF"
-
-
-def _bound(claim_name: str) -> str:
-    return f"kubectl wait --for=jsonpath='{{.status.phase}}'=Bound pvc/{claim_name}"

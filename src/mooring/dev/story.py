@@ -7,7 +7,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Hashable
 from typing import Final, Protocol
 
-from mooring.base.clock import Clock
+from mooring.base.clock import Clock, Instant
+from mooring.control.result import Because
 from mooring.dev.summary import message_summary
 from mooring.driver.guard import CallRecord
 
@@ -83,11 +84,20 @@ class Screen(Protocol):
     def end(self, at_s: float, text: str) -> None: ...
 
 
+class Listener(Protocol):
+    """Hears of calls and of reasons as they are, where a screen gets them as text."""
+
+    def called(self, record: CallRecord, who: str) -> None: ...
+    def explained(self, who: str, queue: str, key: Hashable, because: Because, now: Instant) -> None: ...
+    def lost(self, node: str) -> None: ...
+
+
 class Story:
     """The teller. calls: how often each CSI call succeeded; writes: how many writes each one made."""
 
-    def __init__(self, screen: Screen, clock: Clock) -> None:
+    def __init__(self, screen: Screen, clock: Clock, listener: Listener | None = None) -> None:
         self._screen = screen
+        self._listener = listener
         self._clock = clock
         self._began = clock.now()
         self._repeats = Repeats()
@@ -147,6 +157,8 @@ class Story:
 
     def called(self, record: CallRecord, who: str = "driver") -> None:
         """A call to the driver has ended. who: the part of it that was called; the node's, for calls of a node's agent."""
+        if self._listener is not None:
+            self._listener.called(record, who)
         failed = record.error is not None
         (self.failed_calls if failed else self.calls)[record.rpc] += 1
         what = f"{record.rpc} {message_summary(record.request)}".rstrip()
@@ -154,3 +166,13 @@ class Story:
         problem = str(record.error or "")
         same = f"{what} {problem}" if failed else ""
         self.happened(who, what, via="CSI", result=result, problem=problem, seconds=record.seconds, same=same, name=record.rpc)
+
+    def explained(self, who: str, queue: str, key: Hashable, because: Because) -> None:
+        """A controller has decided about a key, for this reason. who: the part of the plane. queue: the controller's name."""
+        if self._listener is not None:
+            self._listener.explained(who, queue, key, because, self._clock.now())
+
+    def lost(self, node: str) -> None:
+        """The power of a node was cut: nothing is mounted there any more."""
+        if self._listener is not None:
+            self._listener.lost(node)

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from mooring.api.core import EVENTS
+from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
+from mooring.api.core import EVENTS, NODES
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.dev.story import Story
@@ -37,7 +38,7 @@ class Watches:
 
 
 class TracedCluster(Cluster):
-    """`Cluster`, with its user's name on it. Reads are passed on in silence. watches: hears of the watches, too."""
+    """`Cluster`, with its user's name on it. Reads and nodes' heartbeats are passed on in silence. watches: hears of the watches, too."""
 
     def __init__(self, cluster: Cluster, who: str, story: Story, clock: Clock, watches: Watches | None = None) -> None:
         self._cluster = cluster
@@ -47,7 +48,7 @@ class TracedCluster(Cluster):
         self._watches = watches
 
     async def ask(self, request: Request) -> Any:
-        if not request.writes:
+        if not request.writes or _is_heartbeat(request):
             return await self._cluster.ask(request)
         with self._traced(_brief(request), _outdated(request), same=_same(request), name=_called(request)):
             return await self._cluster.ask(request)
@@ -84,6 +85,16 @@ class TracedCluster(Cluster):
         self._story.wrote(self._who, what, self._clock.now() - began, same=same, name=name)
 
 
+def _is_heartbeat(request: Request) -> bool:
+    """True for the Lease of a node, renewed every ten seconds, and for a node that says once more that it is ready."""
+    if request.kind.plural == LEASES.plural:
+        return request.namespace == NODE_LEASE_NAMESPACE
+    if request.kind.plural != NODES.plural or request.verb is not Verb.PATCH or not isinstance(request.body.body, Mapping):
+        return False
+    conditions = (request.body.body.get("status") or {}).get("conditions") or ()
+    return any((one.get("type"), one.get("status")) == ("Ready", "True") for one in conditions)
+
+
 def _brief(request: Request) -> str:
     """A write in a few words."""
     match request.verb:
@@ -118,9 +129,10 @@ def _called(request: Request) -> str:
 
 
 def _created(request: Request) -> str:
-    """`create persistentvolumes/NAME`; an event by what it says."""
+    """`create persistentvolumes/NAME`, or the beginning of a name that the server ends; an event by what it says."""
     if request.kind.plural != EVENTS.plural:
-        return f"create {request.kind.plural}/{request.name}"
+        name = request.name or f"{request.body['metadata'].get('generateName', '')}*"
+        return f"create {request.kind.plural}/{name}"
     body, about = request.body, request.body.get("involvedObject") or {}
     return f"event on {about.get('kind', '')} {about.get('name', '')}: {body.get('reason', '')}: {body.get('message', '')}"
 

@@ -71,6 +71,20 @@ def _same_object(obj: Object) -> Operation:
     return test("/metadata/uid", obj.metadata.uid)
 
 
+def set_fields(obj: Object, field: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Patch | None:
+    """Turns the mapping in this field of the object, a status for one, from `before` into `after`; None where nothing differs.
+
+    before: None where the field was not there. Entries that neither names stay as they are. Fails (Invalid) on another uid, where the
+    field came meanwhile, and where `before` has what is not there any more.
+    """
+    path = pointer(field)
+    if before is None:
+        return json_patch([_same_object(obj), test(path, None), add(path, dict(after))]) if after else None
+    steps = [remove(f"{path}{pointer(name)}") for name in before if after.get(name) is None]
+    steps += [add(f"{path}{pointer(name)}", value) for name, value in after.items() if not _same(before.get(name), value)]
+    return json_patch([_same_object(obj), *steps]) if steps else None
+
+
 def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """The merge patch from `old` to `new`, {} for none. A null inside `new` counts as absent: a merge patch can't say more."""
     patch: dict[str, Any] = {key: None for key, value in old.items() if value is not None and new.get(key) is None}

@@ -6,17 +6,18 @@ import asyncio
 import dataclasses
 import os
 import platform
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from mooring.api.core import NODES
+from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS
 from mooring.base.folders import hold, refusal
 from mooring.base.log import logger
 from mooring.control.caches import Caches
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Loop, Manager
 from mooring.control.runtime import Runtime
+from mooring.control.slim import always
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.registration import Registration
 from mooring.kube.cluster import Patch, PatchType
@@ -24,12 +25,15 @@ from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.mounts.system import missing_tools
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.heartbeat import LEASE_S, Heartbeat
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.controller import Plugins, told_by
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
 from mooring.node.volumes.controller import COMPONENT, NodeVolumes
+from mooring.node.volumes.expansion import CLAIM
+from mooring.node.volumes.found import names_on_disk
 from mooring.node.volumes.stats import UsageMetrics, VolumeStats
 
 _log = logger(__name__)
@@ -47,7 +51,9 @@ class AgentOptions:
 
     labels_all: every volume of a driver that takes SELinux labels is mounted with its pod's, not only those that one pod alone may use.
     registry: where registration sockets appear, None for the kubelet's place below the root. grace_s: how long a driver stays registered
-    whose socket is gone. mounts_max: volumes of one driver that are mounted at once, 0 for no limit.
+    whose socket is gone. mounts_max: volumes of one driver that are mounted at once, 0 for no limit. heartbeats: the agent gives the node's
+    signs of life, which is False only where another does. lease_s: how long the node's Lease lasts. watches_claims: a volume grows at once,
+    not at the next look at its pod; a kubelet's rights do not let it watch claims.
     """
 
     node_name: str
@@ -57,6 +63,9 @@ class AgentOptions:
     registry: Path | None = None
     grace_s: float = 0.0
     mounts_max: int = 0
+    heartbeats: bool = True
+    lease_s: float = LEASE_S
+    watches_claims: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,6 +113,8 @@ class NodeAgent(Manager):
             labels_all=options.labels_all,
             mounts_max=options.mounts_max,
         )
+        if options.watches_claims:
+            self._volumes.pods.watch_claims(caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=always(CLAIM)))
         stats = VolumeStats(
             self.drivers,
             self._volumes.published,
@@ -114,19 +125,24 @@ class NodeAgent(Manager):
         )
         runtime.metrics.once(UsageMetrics).show(options.node_name, lambda: stats.usages)
         self._is_prepared = asyncio.Event()
+        self._heartbeat = Heartbeat(runtime, caches, options.node_name, options.lease_s) if options.heartbeats else None
         super().__init__(
             caches,
             self._plugins.controller,
             self._allocatable.controller,
             self._volumes.pods.controller,
             self._volumes.pods.folders,
+            self._volumes.left_folders.controller,
             self._volumes.controller,
+            *((self._heartbeat.controller,) if self._heartbeat is not None else ()),
             prepare=self._prepare_node,
         )
         self.beside("node/events", events)
         self.beside("node/registry", Loop(self._watch_registry))
         self.beside("node/stats", Loop(stats.run))
         self.beside("node/in-use", Loop(self._volumes.report))
+        if self._heartbeat is not None:
+            self.beside("node/lease", Loop(self._renew_lease))
 
     async def run(self) -> None:
         try:
@@ -161,6 +177,12 @@ class NodeAgent(Manager):
         await self._volumes.pods.remove_orphans()
         await self._watcher.run()
 
+    async def _renew_lease(self) -> None:
+        assert self._heartbeat is not None
+        await self._is_prepared.wait()
+        await self.caches.synced()
+        await self._heartbeat.renew_for_ever()
+
     async def _persistently(self, step: Callable[[], Awaitable[T]]) -> T:
         logged = ""
         while True:
@@ -177,7 +199,8 @@ class NodeAgent(Manager):
             node = await self._cluster.get(NODES, self._name)
         except NotFound:
             try:
-                await self._cluster.create(NODES, new_node(self._name))
+                in_use = await asyncio.to_thread(names_on_disk, self.layout)
+                await self._cluster.create(NODES, new_node(self._name, in_use))
                 return
             except AlreadyExists:
                 node = await self._cluster.get(NODES, self._name)
@@ -186,12 +209,16 @@ class NodeAgent(Manager):
             await self._cluster.patch(NODES, self._name, Patch(PatchType.STRATEGIC, patch), subresource="status")
 
 
-def new_node(name: str) -> dict[str, Any]:
-    """The Node of a machine that has none yet."""
+def new_node(name: str, in_use: Sequence[str] = ()) -> dict[str, Any]:
+    """The Node of a machine that has none, or has it no more. in_use: the volumes that it may have mounted.
+
+    They are named from the first moment: a controller that read an empty list would detach them.
+    """
     system, machine = platform.system().lower(), platform.machine()
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": system,
         "kubernetes.io/arch": _ARCHITECTURES.get(machine, machine),
     }
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels, "annotations": {CONTROLLED_ATTACH: "true"}}}
+    metadata = {"name": name, "labels": labels, "annotations": {CONTROLLED_ATTACH: "true"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"volumesInUse": list(in_use)} if in_use else {}}

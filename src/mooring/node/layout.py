@@ -7,14 +7,13 @@ Names that come from the API (handles, volume names, pod uids) are hashed, or ch
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 from pathlib import Path
 from typing import Final
 
+from mooring.api.volume_names import PLUGIN, digest
 from mooring.base.errors import MooringError
 
-PLUGIN: Final = "kubernetes.io/csi"
 _PLUGIN_FOLDER: Final = PLUGIN.replace("/", "~")
 NAME_BYTES_MAX: Final = 255
 
@@ -23,30 +22,9 @@ class BadName(MooringError):
     """A name from the API that can't be a folder's."""
 
 
-def digest(*parts: str) -> str:
-    """SHA-256 of the parts, one after the other, as 64 lower-case hex digits."""
-    return hashlib.sha256("".join(parts).encode()).hexdigest()
-
-
-def attachment_name(driver: str, handle: str, node: str) -> str:
-    """Of the VolumeAttachment of a volume on a node."""
-    return f"csi-{digest(handle, driver, node)}"
-
-
 def inline_volume_id(pod_uid: str, volume_name: str) -> str:
     """The volume id of an inline volume, which only its pod has."""
     return f"csi-{digest(pod_uid, volume_name)}"
-
-
-def unique_name(driver: str, handle: str) -> str:
-    """Of a PersistentVolume's volume, as in node.status.volumesInUse. A driver's name has no ^, a handle may: the first one parts them."""
-    return f"{PLUGIN}/{driver}^{handle}"
-
-
-def split_unique_name(name: str) -> tuple[str, str] | None:
-    """Driver and handle, None for a name that is not of a PersistentVolume's CSI volume."""
-    driver, found, handle = name.removeprefix(f"{PLUGIN}/").partition("^")
-    return (driver, handle) if found and name.startswith(f"{PLUGIN}/") else None
 
 
 def inline_unique_name(pod_uid: str, volume_name: str) -> str:

@@ -12,9 +12,9 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.registry import Collector
 
+from mooring.api.volume_names import PLUGIN
 from mooring.csi.call_counts import BUCKETS_S, NO_GRPC_CODE
 from mooring.csi.codes import go_name
-from mooring.node.layout import PLUGIN
 
 SUCCEEDED: Final = "success"
 FAILED: Final = "fail-unknown"

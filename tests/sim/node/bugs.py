@@ -94,7 +94,7 @@ def _timeouts_are_final() -> Planted:
         try:
             await original(self, state, volume, use)
         except StepFailed:
-            state.publications.pop(use.uid)
+            state.publications.pop(use.uid, None)
             raise
 
     return mock.patch.object(FileSystemSteps, "publish", publish)
@@ -295,31 +295,31 @@ def _secrets_are_told() -> Planted:
     return mock.patch.object(FileSystemSteps, "stage", staged)
 
 
-_LEFT: Final = frozenset({"mount-left", "staged-left", "published-left", "folder-left", "loop-left"})
+LEFT: Final = frozenset({"mount-left", "staged-left", "published-left", "folder-left", "loop-left"})
 
 BUGS: Final[Mapping[str, Bug]] = {
     "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}, first_seed=8),
     "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}, first_seed=39),
     "only-pods-reported": Bug(_only_pods_use_volumes, {"not-in-use", "detached-in-use"}),
     "attachments-unawaited": Bug(_attachments_are_not_awaited, {"not-attached", "context-wrong"}),
-    "timeouts-final": Bug(_timeouts_are_final, {"pod-dropped", "unstage-published", *_LEFT}),
+    "timeouts-final": Bug(_timeouts_are_final, {"pod-dropped", "unstage-published", *LEFT}),
     "records-first": Bug(_records_go_first, {"record-dropped"}),
     "records-missing": Bug(_records_come_last, {"unrecorded"}),
     "found-trusted": Bug(_found_volumes_are_mounted, {"running-without", "pod-stuck"}, first_seed=11),
-    "nothing-found": Bug(_nothing_is_found, {"pod-dropped", "not-in-use", "detached-in-use", *_LEFT}),
+    "nothing-found": Bug(_nothing_is_found, {"pod-dropped", "not-in-use", "detached-in-use", *LEFT}),
     "pods-unawaited": Bug(_found_volumes_have_no_pods, {"unpublish-wanted"}, first_seed=11),
     "pods-in-part-known": Bug(_pods_in_part_are_known, {"unpublish-wanted"}, first_seed=11),
-    "pods-unheard": Bug(_volumes_do_not_hear_of_pods, {"pod-left", "pod-stuck", *_LEFT}, first_seed=30),
+    "pods-unheard": Bug(_volumes_do_not_hear_of_pods, {"pod-left", "pod-stuck", *LEFT}, first_seed=30),
     "running-hides-deletion": Bug(_running_hides_deletion, {"pod-left"}, first_seed=46),
     "pods-run-at-once": Bug(_pods_run_at_once, {"running-without"}),
     "pods-leave-at-once": Bug(_pods_leave_at_once, {"pod-dropped"}),
-    "devices-unmarked": Bug(_devices_leave_no_mark, {"pod-dropped", *_LEFT}, first_seed=68),
+    "devices-unmarked": Bug(_devices_leave_no_mark, {"pod-dropped", *LEFT}),
     "files-cleared": Bug(_files_are_cleared, {"deleted-in-mount"}),
     "devices-before-pods": Bug(_devices_go_before_pods, {"unstage-published"}),
-    "staging-skipped": Bug(_volumes_are_not_staged, {"publish-unstaged"}),
-    "late-work-unawaited": Bug(_late_work_is_not_awaited, {"record-dropped", "unrecorded", *_LEFT}, first_seed=51),
+    "staging-skipped": Bug(_volumes_are_not_staged, {"publish-unstaged", "unrecorded"}),
+    "late-work-unawaited": Bug(_late_work_is_not_awaited, {"record-dropped", "unrecorded", *LEFT}, first_seed=51),
     "one-pod-shared": Bug(_volumes_for_one_pod_are_shared, {"two-pods"}),
-    "failed-pods-forgotten": Bug(_failed_pods_are_forgotten, {"pod-left", "pod-stuck", "in-use-left", *_LEFT}),
+    "failed-pods-forgotten": Bug(_failed_pods_are_forgotten, {"pod-left", "pod-stuck", "in-use-left", *LEFT}),
     "folders-tried-once": Bug(_folders_are_tried_once, {"folder-left"}, first_seed=74),
     "drivers-unheard": Bug(_drivers_come_unheard, {"pod-stuck", "pod-left", "running-without"}),
     "no-back-off": Bug(_no_back_off, {"hot-loop"}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mooring.api.storage import CSI_NODES
-from mooring.node.layout import unique_name
+from mooring.api.volume_names import unique_name
 from tests.sim.checkers import Complaint
 from tests.sim.node.controller import AttachDetach
 from tests.sim.node.laws import is_alive, node_in_use
@@ -22,7 +22,7 @@ def leftovers(world: NodeWorld, controller: AttachDetach) -> list[Complaint]:
     """Everything left in a world whose pods are all deleted."""
     found = [*complaints(world, controller), *(("attachment-left", what) for what in controller.left())]
     for machine in world.backend.machines.values():
-        found += _left_on(machine)
+        found += left_on(machine)
     return found
 
 
@@ -67,7 +67,7 @@ def _reports(world: NodeWorld, controller: AttachDetach) -> Iterator[Complaint]:
             yield "in-use-left", f"{node} reports {left}"
 
 
-def _left_on(machine: Machine) -> Iterator[Complaint]:
+def left_on(machine: Machine) -> Iterator[Complaint]:
     yield from (("mount-left", f"{machine.short(point)} on {machine.name}") for point in machine.mounts)
     yield from (("staged-left", f"{handle} on {machine.name}") for handle in machine.staged)
     yield from (("published-left", f"{machine.short(path)} on {machine.name}") for path in machine.published)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from mooring.api.core import NODES
 from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.api.volume_names import attachment_name, unique_name
 from mooring.kube.cluster import Patch, PatchType
-from mooring.node.layout import attachment_name, unique_name
 from tests.sim.node.laws import FINISHED, node_in_use
 from tests.sim.node.plan import VolumePlan
 from tests.sim.node.world import NodeWorld

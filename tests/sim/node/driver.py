@@ -34,6 +34,10 @@ class NodeService(Backend):
         self.restarts = 0
         self.lost = asyncio.Event()
 
+    @property
+    def node_id(self) -> str:
+        return f"{self.own.name} on {self._machine.name}"
+
     async def on_volume(self, verb: str, handle: str, path: str) -> None:
         """Raises DriverError."""
         await self.call(verb, handle, path, {})

@@ -30,7 +30,7 @@ class Endpoint:
     async def node_get_info(self, request: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:
         await self._asked("get info")
         own = self._service.own.name
-        return csi.NodeGetInfoResponse(node_id=f"{own} on {self._machine.name}", accessible_topology={"segments": {f"{own}/zone": "a"}})
+        return csi.NodeGetInfoResponse(node_id=self._service.node_id, accessible_topology={"segments": {f"{own}/zone": "a"}})
 
     async def node_get_capabilities(self, request: csi.NodeGetCapabilitiesRequest) -> csi.NodeGetCapabilitiesResponse:
         await self._asked("get capabilities")

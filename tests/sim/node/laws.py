@@ -30,11 +30,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from mooring.api.core import NODES
+from mooring.api.volume_names import unique_name
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node import records
-from mooring.node.layout import inline_volume_id, unique_name
+from mooring.node.layout import inline_volume_id
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.node.driver import GIVING, PUBLISH, UNPUBLISH, UNSTAGE
 from tests.sim.node.machine import Machine

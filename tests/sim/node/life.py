@@ -34,16 +34,24 @@ class Agent(NodeAgent):
         await super().run()
 
 
-def agent_on(machine: Machine) -> Callable[[Any, Mortal], Made]:
+def agent_on(
+    machine: Machine, make_line: Callable[[Any, Mortal], NodeLine] = NodeLine, *, heartbeats: bool = False
+) -> Callable[[Any, Mortal], Made]:
+    """heartbeats: somebody judges who is alive."""
+
     def made(world: Any, mortal: Mortal) -> Made:
-        line = NodeLine(world, mortal)
+        line = make_line(world, mortal)
         randomness = Random(world.plan.seed * 3000 + list(world.backend.machines).index(machine.name) * 100 + mortal.number)
         sockets = AgentSockets(
             watch=lambda _folder, changed, **_ports: Watch(machine, mortal, changed),
             plugin=lambda socket: Plugin(world, machine, mortal, socket),
             driver=lambda endpoint, **options: _connection(world, machine, mortal, endpoint, options),
         )
-        agent = Agent(Runtime(line, world.clock, randomness, Metrics()), AgentOptions(machine.name, machine.layout.root), sockets=sockets)
+        agent = Agent(
+            Runtime(line, world.clock, randomness, Metrics()),
+            AgentOptions(machine.name, machine.layout.root, heartbeats=heartbeats),
+            sockets=sockets,
+        )
         agent.disk = Disk(world, machine, mortal)
         return agent, line
 

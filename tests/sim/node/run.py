@@ -23,6 +23,7 @@ from tests.sim.node.life import agent_on
 from tests.sim.node.plan import Plan, plan_of
 from tests.sim.node.world import NodeWorld
 from tests.sim.planting import planted_of
+from tests.sim.shrinking import cut
 
 CALM_S_MAX: Final = 900.0
 """The longest way to rest: a call that hangs three times as long as its caller waits, a step in its longest back-off, then another one."""
@@ -30,19 +31,19 @@ LOOKS_S: Final = (0.5, 5.0)
 """Between two looks at a world that is not well yet: at first, and later."""
 
 
-def run_seed(seed: int, *, bug: str | None = None) -> Outcome:
-    """Lives the life of a seed. bug: one of `bugs.BUGS`, planted for this life."""
-    plan = plan_of(seed)
+def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -> Outcome:
+    """Lives the life of a seed. bug: one of `bugs.BUGS`, planted for this life. cuts: as in `shrinking.py`."""
+    plan = cut(plan_of(seed), cuts)
     life = _Life(plan)
     try:
         with planted_of(BUGS, bug), few_workers():
-            return lived(life, seed, bug, "node", make_loop=NodeLoop, verbosity=plan.verbosity)
+            return lived(life, seed, bug, "node", cuts, make_loop=NodeLoop, verbosity=plan.verbosity)
     finally:
         if life.world is not None:
             life.world.close()
 
 
-def failures(seeds: range, bug: str | None) -> list[tuple[str, str]]:
+def failures(seeds: range, bug: str | None) -> list[tuple[str, str, int]]:
     return failures_of(run_seed(seed, bug=bug) for seed in seeds)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
@@ -37,11 +36,11 @@ def provisioner(world: Any, mortal: Mortal) -> Made:
     )
     intents = Journal(line, PLACE, mortal.who, clock)
     events = EventRecorder(line, mortal.who, clock=clock, randomness=randomness)
-    made = Provisioner(Runtime(line, clock, randomness, Metrics()), driver, info_of(plan), options, events, intents=intents)
+    made = Provisioner(Runtime(line, clock, randomness, world.metrics), driver, info_of(plan), options, events, intents=intents)
     return made, line
 
 
-def binder(world: Any, mortal: Mortal) -> Made:
+def binder(world: Any, mortal: Mortal, parts: frozenset[str] = PARTS) -> Made:
     line = (WritingLine if world.plan.binder_faults else QuietLine)(world, mortal)
-    runtime = Runtime(line, world.clock, Random(world.plan.seed * 2000 + mortal.number), Metrics())
-    return make_binder(runtime, BinderOptions(parts=PARTS, workers=2)), line
+    runtime = Runtime(line, world.clock, Random(world.plan.seed * 2000 + mortal.number), world.metrics)
+    return make_binder(runtime, BinderOptions(parts=parts, workers=2)), line

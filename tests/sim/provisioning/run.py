@@ -16,19 +16,20 @@ from tests.sim.provisioning.checkers import complaints, fingerprint
 from tests.sim.provisioning.life import binder, provisioner
 from tests.sim.provisioning.plan import Plan, plan_of
 from tests.sim.provisioning.world import ClaimWorld
+from tests.sim.shrinking import cut
 
 CALM_S_MAX: Final = 1200.0
 """The longest way to rest: a claim that the driver called infeasible, twice; a secret that is waited for; a key in its back-off."""
 
 
-def run_seed(seed: int, *, bug: str | None = None) -> Outcome:
-    """Lives the life of a seed. bug: one of `bugs.BUGS`, planted for this life."""
-    plan = plan_of(seed)
+def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -> Outcome:
+    """Lives the life of a seed. bug: one of `bugs.BUGS`, planted for this life. cuts: as in `shrinking.py`."""
+    plan = cut(plan_of(seed), cuts)
     with planted_of(BUGS, bug), mock.patch.object(pages, "PAGE_BYTES_MAX", plan.page_bytes_max):
-        return lived(_Life(plan), seed, bug, "provisioner")
+        return lived(_Life(plan), seed, bug, "provisioner", cuts)
 
 
-def failures(seeds: range, bug: str | None) -> list[tuple[str, str]]:
+def failures(seeds: range, bug: str | None) -> list[tuple[str, str, int]]:
     return failures_of(run_seed(seed, bug=bug) for seed in seeds)
 
 

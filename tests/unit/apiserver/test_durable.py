@@ -90,6 +90,7 @@ def test_folding_changes_where_things_are_and_not_what_they_are(tmp_path: Path, 
     file.close()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_neither_the_file_nor_its_journal_grow_with_the_writes(tmp_path: Path) -> None:
     """Weeks of leases: the same few objects, again and again; and once many objects that go again."""

@@ -416,3 +416,17 @@ async def test_a_detach_spares_what_another_attachment_of_the_same_node_needs(wo
         await world.remove(VOLUME_ATTACHMENTS, VA)
         await world.settle(100)
         assert {"nodeID1"} == world.driver.published["handle1"]
+
+
+@pytest.mark.parametrize("spared", [True, False])
+async def test_a_detach_spares_what_an_attachment_by_another_name_of_the_volume_needs(world: AttacherWorld, spared: bool):
+    """Two PersistentVolumes mean one volume of the driver."""
+    handle = "handle1" if spared else "handle2"
+    await world.create(a_held_pv("second", handle))
+    async with world.attaching(a_va(), a_va("again", "second")):
+        await world.attached()
+        await world.attached("again")
+        await world.remove(VOLUME_ATTACHMENTS, VA)
+        await world.settle(100)
+        assert ({"nodeID1"} if spared else set()) == world.driver.published["handle1"]
+        assert {"nodeID1"} == world.driver.published[handle]

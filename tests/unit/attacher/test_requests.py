@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.base.text import shortened
-from mooring.controllers.attacher.requests import RequestError, UnpublishOrder, access_mode, capability, is_single_node
+from mooring.controllers.attacher.requests import UnpublishOrder, capability, is_single_node
+from mooring.csi.volume_capability import AccessModeError, access_mode
 from tests.support.builders import a_held_pv, typed
 
 ALL_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
@@ -38,7 +39,7 @@ def test_AT31_the_access_mode_table(modes, plain, multi_writer):
         if isinstance(expected, int):
             assert expected == access_mode(modes, capable)
         else:
-            with pytest.raises(RequestError) as caught:
+            with pytest.raises(AccessModeError) as caught:
                 access_mode(modes, capable)
             assert expected == str(caught.value)
 
@@ -48,7 +49,7 @@ def test_every_set_of_modes_is_a_single_node_one_or_maps_to_several_nodes():
         for modes in itertools.combinations(ALL_MODES, size):
             try:
                 mode = access_mode(modes, False)
-            except RequestError:
+            except AccessModeError:
                 continue
             assert is_single_node(modes) is (mode == 1)
 

@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from mooring.api.meta import Key
 from mooring.controllers.attacher.decide_after import Learnt
 from mooring.controllers.attacher.memory import Drift, Memory, UnconfirmedPublish
-from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, View
+from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, VOLUME_INDEXES, View
 from mooring.csi.driver_capabilities import DriverCapabilities
 from tests.support.builders import DRIVER, typed
-
-T = TypeVar("T")
-
-
-class ConstantStore(Generic[T]):
-    """A cache that never changes."""
-
-    def __init__(self, objects: Iterable[T], indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None) -> None:
-        self._objects = {Key("", o.metadata.name): o for o in objects}  # type: ignore[attr-defined]
-        self._indexes = indexes or {}
-
-    def get(self, key: Key) -> T | None:
-        return self._objects.get(key)
-
-    def by(self, index: str, value: str) -> tuple[T, ...]:
-        return tuple(o for o in self._objects.values() if value in self._indexes[index](o))
-
-    def values(self) -> tuple[T, ...]:
-        return tuple(self._objects.values())
+from tests.support.constant_store import ConstantStore
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +54,7 @@ def a_view(
     return View(
         driver=driver or facts(),
         attachments=ConstantStore(map(typed, vas), ATTACHMENT_INDEXES),
-        volumes=ConstantStore(map(typed, pvs)),
+        volumes=ConstantStore(map(typed, pvs), VOLUME_INDEXES),
         nodes=ConstantStore(map(typed, nodes)),
         calls=Running(in_flight or {}, calls_full),
         default_fs_type=default_fs_type,

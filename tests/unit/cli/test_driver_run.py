@@ -154,6 +154,7 @@ async def test_driver_registrar_and_probe_are_one_process(tmp_path: Path) -> Non
 async def test_a_refused_driver_goes_on_and_is_registered_anew(tmp_path: Path) -> None:
     async with the_driver(tmp_path) as (program, _):
         path = tmp_path / "registry" / "mine.example.com-reg.sock"
+        await asyncio.to_thread(eventually, path.exists, 20, "a socket")
         first = path.stat().st_ino
         registration = Registration(path)
         assert str(tmp_path / "csi.sock") == (await registration.get_info(10)).endpoint

@@ -50,7 +50,7 @@ def test_who_reads_no_further_gets_no_traceback(name: str, monkeypatch: pytest.M
         (
             f"--state=/tmp/{'x' * 200}",
             1,
-            "state: the folder's path has 205 bytes, and may have 97",
+            "state: the folder's path has 205 bytes, and may have 96",
         ),
         ("--volume=Data", 2, "mooring dev: volume: 'Data' can't be an object's name"),
         ("--node-id=a,,b", 2, "mooring dev: node-id: '' can't be an object's name"),

@@ -8,10 +8,10 @@ import sys
 import pytest
 
 pytestmark = pytest.mark.slow
-ATTACHER, PROVISIONER = "mooring.cli.csi_attacher", "mooring.cli.csi_provisioner"
+ATTACHER, PROVISIONER, RESIZER = "mooring.cli.csi_attacher", "mooring.cli.csi_provisioner", "mooring.cli.csi_resizer"
 
 
-@pytest.mark.parametrize("program", [ATTACHER, PROVISIONER])
+@pytest.mark.parametrize("program", [ATTACHER, PROVISIONER, RESIZER])
 @pytest.mark.parametrize("flag", ["--version", "--help", "--no-such"])
 def test_no_client_is_loaded_to_answer_for_oneself(program, flag):
     """Start time and memory are budgets."""
@@ -31,6 +31,9 @@ def test_no_client_is_loaded_to_answer_for_oneself(program, flag):
         pytest.param(PROVISIONER, ["--no-such"], 2, "Usage of", id="provisioner-no-such-flag"),
         pytest.param(PROVISIONER, ["--kubeconfig=/nonexistent/file"], 1, "/nonexistent/file", id="provisioner-kubeconfig"),
         pytest.param(PROVISIONER, ["--master=somewhere"], 1, "must begin with https:// or http://", id="provisioner-master"),
+        pytest.param(RESIZER, ["--no-such"], 2, "Usage of", id="resizer-no-such-flag"),
+        pytest.param(RESIZER, ["--workers=0"], 1, "workers: must be between 1 and 10000", id="resizer-workers"),
+        pytest.param(RESIZER, ["--kubeconfig=/nonexistent/file"], 1, "/nonexistent/file", id="resizer-kubeconfig"),
     ],
 )
 def test_a_start_that_fails_has_its_exit_code_and_says_why(program, flags, code, text):

@@ -88,6 +88,19 @@ async def test_a_failure_waits_for_its_back_off_and_success_ends_it():
     assert [0, 1, 3, 5, 6] == reconcile.times
 
 
+async def test_people_who_watch_hear_every_reason():
+    heard = []
+    runtime = dataclasses.replace(a_runtime(), explained=lambda name, key, because: heard.append((name, key, str(because))))
+    reconcile = Reconciler(Retry("no"), SETTLED)
+    controller = Controller(runtime, "test", reconcile, workers=1, backoff=BACK_OFF)
+    reconcile.during = lambda key: controller.explain(key, "asks the driver")
+    async with running(controller):
+        controller.add("a")
+        await asyncio.sleep(5)
+    expected = ["asks the driver", "no; next try in 1 s", "asks the driver", "settled"]
+    assert [("test", "a", because) for because in expected] == heard
+
+
 async def test_a_refusal_by_the_api_server_is_a_failure(caplog):
     reconcile = Reconciler(Conflict("taken"), SETTLED)
     async with working(reconcile, "a"):
@@ -140,6 +153,13 @@ async def test_a_key_is_looked_at_again_after_the_time_that_its_result_names():
     async with working(reconcile, "a"):
         await asyncio.sleep(20)
     assert [0, 7] == reconcile.times
+
+
+async def test_a_key_that_comes_a_rounding_error_too_early_is_not_back_at_once():
+    reconcile = Reconciler(*[Result("almost", after_s=1e-12)] * 3, SETTLED)
+    async with working(reconcile, "a"):
+        await asyncio.sleep(1)
+    assert [0, 0.001, 0.002, 0.003] == pytest.approx(reconcile.times)
 
 
 async def test_more_to_decide_is_decided_at_once_and_lets_others_in_between():

@@ -105,6 +105,18 @@ async def test_its_end_is_asked_for_and_then_enforced_with_all_that_it_started(m
     assert [] == children_of(group)
 
 
+async def test_without_power_it_is_gone_at_once_with_all_that_it_started(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    telling = Telling("sh", "-c", f"trap 'echo told' TERM; sleep 1000 & echo $$ > {pid}; echo ready; while :; do wait; done")
+    await telling.program.start()
+    await telling.minded_until("ready")
+    group = int(pid.read_text())
+    assert 2 == len(children_of(group))
+    await telling.program.kill()
+    assert [] == children_of(group)
+    assert "told" not in telling.shown.getvalue()
+
+
 def test_nothing_of_it_outlives_who_started_it_even_by_kill_9(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     inner = f"sleep 1000 & echo $$ > {pid}; wait"

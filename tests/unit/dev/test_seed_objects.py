@@ -9,17 +9,23 @@ import pytest
 
 from mooring.api.core import NODES
 from mooring.api.meta import Kind
-from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.dev.extras import Extras
 from mooring.dev.seed_objects import register
-from mooring.kube.cluster import Cluster
+from mooring.dev.snapshot_kinds import install
+from mooring.kube.cluster import Cluster, Patch, PatchType
 
 NAME = "csi.test"
 ATTACHES, DOES_NOT_ATTACH = DriverCapabilities(NAME, publishes=True), DriverCapabilities(NAME)
+NOTHING_MORE = Extras()
+EVERYTHING = Extras(grows=True, modifies=True, makes_snapshots=True)
+EVERYTHING_BUT_SNAPSHOTS = Extras(grows=True, modifies=True, makes_snapshots=True, wants_snapshots=False)
 ALL: tuple[Kind[Any], ...] = (NODES, CSI_NODES, CSI_DRIVERS, STORAGE_CLASSES)
 
 
@@ -31,11 +37,12 @@ async def registered(
     cluster: Cluster,
     driver: DriverCapabilities = ATTACHES,
     topology: Mapping[str, Mapping[str, str]] | None = None,
+    extras: Extras = NOTHING_MORE,
     *,
     reference: bool = False,
     has_agents: bool = True,
 ) -> None:
-    await register(cluster, driver, ["n"], topology or {}, reference=reference, has_agents=has_agents)
+    await register(cluster, driver, ["n"], topology or {}, extras, reference=reference, has_agents=has_agents)
 
 
 async def labels(cluster: Cluster) -> Mapping[str, str]:
@@ -95,3 +102,37 @@ async def test_nodes_are_entered_by_their_names_for_a_driver_without_a_node_serv
     await registered(cluster, has_agents=False)
     (driver,) = (await cluster.get(CSI_NODES, "n")).spec.drivers or ()
     assert (NAME, "n") == (driver.name, driver.node_id)
+
+
+async def growth(cluster: Cluster) -> dict[str, bool | None]:
+    """By class, whether its claims may ask for more."""
+    return {one["metadata"]["name"]: one.get("allowVolumeExpansion") for one in (await cluster.list(STORAGE_CLASSES.whole())).items}
+
+
+async def test_classes_are_those_that_the_driver_has_calls_for() -> None:
+    cluster = a_cluster()
+    await install(cluster)
+    await registered(cluster)
+    assert {"dev": None, "dev-wait": None} == await growth(cluster)
+    assert () == (await cluster.list(VOLUME_SNAPSHOT_CLASSES)).items == (await cluster.list(VOLUME_ATTRIBUTES_CLASSES)).items
+    await registered(cluster, extras=EVERYTHING)
+    assert {"dev": True, "dev-wait": True} == await growth(cluster), "also those of a time when it did not grow"
+    (found,) = (await cluster.list(VOLUME_SNAPSHOT_CLASSES.whole())).items
+    assert ("dev", NAME, "Delete") == (found["metadata"]["name"], found["driver"], found["deletionPolicy"])
+    assert {"snapshot.storage.kubernetes.io/is-default-class": "true"} == found["metadata"]["annotations"]
+    assert () == (await cluster.list(VOLUME_ATTRIBUTES_CLASSES)).items, "nobody knows what another driver's parameters are called"
+
+
+async def test_the_reference_driver_has_two_classes_of_attributes() -> None:
+    cluster = a_cluster()
+    await registered(cluster, extras=Extras(grows=True, modifies=True), reference=True)
+    found = {one.metadata.name: one.parameters for one in (await cluster.list(VOLUME_ATTRIBUTES_CLASSES)).items}
+    assert {"gold": {"iops": "5000"}, "silver": {"iops": "500"}} == found
+
+
+async def test_a_user_who_forbids_growth_is_heeded_at_the_next_start() -> None:
+    cluster = a_cluster()
+    await registered(cluster, extras=EVERYTHING_BUT_SNAPSHOTS)
+    await cluster.patch(STORAGE_CLASSES, "dev", Patch(PatchType.MERGE, {"allowVolumeExpansion": False}))
+    await registered(cluster, extras=EVERYTHING_BUT_SNAPSHOTS)
+    assert {"dev": False, "dev-wait": True} == await growth(cluster)

@@ -133,6 +133,7 @@ async def test_it_runs_as_a_program(tmp_path: Path) -> None:
     assert not socket.exists()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_its_volume_is_made_attached_and_deleted_as_the_page_has_it(tmp_path: Path) -> None:
     config = tmp_path / "dev" / "kubeconfig"

@@ -19,6 +19,7 @@ def kill_rounds(how: str, folder: Path, rounds: int, seed: int) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_killed_before_any_change_of_the_file_system(tmp_path: Path) -> None:
     assert kill_rounds("steps", tmp_path / "state", 0, 1) > 30, "two lives of a volume make more changes than that"
 

@@ -169,6 +169,7 @@ def test_a_wrong_kubeconfig_ends_the_programs_in_one_line(tmp_path: Path) -> Non
         assert (1, "") == (done.returncode, done.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_programs_of_the_pages_are_typed(tmp_path: Path) -> None:
     """As users check theirs: mypy finds the package as it is installed, by its py.typed."""

@@ -135,8 +135,14 @@ SERVED = {**RESOURCES, "resources": [*RESOURCES["resources"], {"name": "volumeat
 
 @pytest.mark.parametrize(
     ("told", "is_served"),
-    [(answer(200, SERVED), True), (answer(200, RESOURCES), False), (PAGE, False), (answer(200, {**RESOURCES, "resources": []}), False)],
-    ids=["the kind", "the version", "nothing", "nothing in the version"],
+    [
+        (answer(200, SERVED), True),
+        (answer(200, RESOURCES), False),
+        (PAGE, False),
+        (refusal(404, "NotFound", "no such version here"), False),
+        (answer(200, {**RESOURCES, "resources": []}), False),
+    ],
+    ids=["the kind", "the version", "nothing", "nothing in its own words", "nothing in the version"],
 )
 async def test_discovery_tells_whether_a_kind_is_served(server: BadServer, cluster: HttpCluster, told: Move, is_served: bool) -> None:
     server.plan(told)

@@ -144,3 +144,25 @@ def test_a_finalizer_patch_changes_something() -> None:
         patch.add_finalizer(pv_at(finalizers=("f",)), "f")
     with pytest.raises(AssertionError):
         patch.remove_finalizer(pv_at(finalizers=("a",)), "f")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "steps"),
+    [
+        pytest.param({"a": 1}, {"a": 1}, None, id="equal"),
+        pytest.param(None, {}, None, id="nothing"),
+        pytest.param(None, {"a": 1}, [patch.test("/status", None), patch.add("/status", {"a": 1})], id="new"),
+        pytest.param(
+            {"a": 1, "b": 2},
+            {"a": 3, "c/d": 4},
+            [patch.remove("/status/b"), patch.add("/status/a", 3), patch.add("/status/c~1d", 4)],
+            id="changed",
+        ),
+        pytest.param({"a": 1}, {"a": True}, [patch.add("/status/a", True)], id="true is not 1"),
+    ],
+)
+def test_fields_are_set_one_by_one_on_the_very_object(before: Any, after: dict[str, Any], steps: Any) -> None:
+    """So that what others have written beside them stays."""
+    found = patch.set_fields(pv_at("1"), "status", before, after)
+    expected = None if steps is None else [patch.test("/metadata/uid", pv_at("1").metadata.uid), *steps]
+    assert expected == (None if found is None else found.body)

@@ -193,7 +193,8 @@ async def test_names_with_any_bytes_in_the_registry_end_nothing() -> None:
 
 
 @real_time
-async def test_an_endpoint_that_is_a_file_is_told_with_its_path() -> None:
+async def test_an_endpoint_that_is_a_file_is_told_with_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mooring.node.plugins.controller.DIAL_S", 0.2)
     async with registry_world(start=False) as world:
         world.endpoint("d1").write_text("no socket")
         path = world.registry / "a.sock"

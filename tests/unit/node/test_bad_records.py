@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from mooring.api.pods import PODS
+from mooring.api.volume_names import attachment_name, digest
 from mooring.node import records
-from mooring.node.layout import BadName, Layout, attachment_name, digest
+from mooring.node.layout import BadName, Layout
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import Bound, VolumesWorld

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
 from mooring.csi.codes import Code
 from mooring.mounts import system
 from mooring.node.volumes import block_files
 from tests.support.fake_mounts import FakeTools
-from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.node_driver import EXPAND, NODE_RPC, PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.scripted_driver import Fail, Lose
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import METADATA, NODE, Bound, VolumesWorld
@@ -70,6 +71,29 @@ async def test_BLK1_the_life_of_a_raw_device(world: VolumesWorld, tools: FakeToo
         await world.settle()
         assert ([], [], []) == (world.left(), world.mounts.points, tools.backing_files)
         assert [] == await world.in_use()
+
+
+@in_virtual_time
+async def test_EXP1_a_raw_device_grows_by_its_path(world: VolumesWorld, tools: FakeTools) -> None:
+    """Without mount options, and with what holds its pod told in the kubelet's words for devices."""
+    world.driver.able = (NODE_RPC.STAGE_UNSTAGE_VOLUME, NODE_RPC.EXPAND_VOLUME)
+    world.driver.script(EXPAND, Fail(Code.INTERNAL, "not yet"))
+    async with world.agent():
+        volume = await world.volume(mode="Block")
+        await world.patch(PERSISTENT_VOLUMES, volume.name, {"spec": {"capacity": {"storage": "2Gi"}}})
+        step = {"allocatedResources": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": "NodeResizePending"}}
+        await world.patch_claim(volume.name, step)
+        pod = await world.running_pod(volume, devices=True)
+        held = 'MapVolume.MarkVolumeAsMounted failed while expanding volume for volume "vol" : rpc error: code = Internal desc = not yet'
+        await world.until_told(pod, held, "FailedMapVolume")
+        request, top = world.request(EXPAND), world.layout.csi / "volumeDevices"
+        assert (str(top / "publish" / "vol" / pod["metadata"]["uid"]), str(top / "staging" / "vol"), 2 << 30) == (
+            request.volume_path,
+            request.staging_target_path,
+            request.capacity_range.required_bytes,
+        )
+        assert request.volume_capability.HasField("block")
+        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
 
 
 @in_virtual_time

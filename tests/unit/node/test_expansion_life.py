@@ -100,6 +100,51 @@ async def test_EXP1_a_write_that_met_another_is_made_again(world: VolumesWorld) 
         world.cluster.refuse("patch persistentvolumeclaims/status", error=Conflict("moved"))
         await world.running_pod(volume)
         await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        await world.until_calls(STAGE, PUBLISH, EXPAND)
+        await world.recorder.drain(10.0)
+        assert [] == [event["message"] for event in await world.list(EVENTS) if event["type"] == "Warning"]
+
+
+@pytest.mark.parametrize("change", ["label", "wish"])
+@in_virtual_time
+async def test_EXP1_a_claim_that_changes_during_the_call_has_its_size_after_one_call(world: VolumesWorld, change: str) -> None:
+    """The kubelet tells a failure, and calls the driver once more."""
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume(claim={"resources": {"requests": {"storage": "3Gi"}}})
+        pod = await world.running_pod(volume)
+        gate = world.driver.gate(EXPAND)
+        await grown(world, volume)
+        await touch(world, pod)
+        await world.until_called(EXPAND)
+        less = {"spec": {"resources": {"requests": {"storage": "2500Mi"}}}}
+        await world.patch(PERSISTENT_VOLUME_CLAIMS, "vol", {"metadata": {"labels": {"a": "b"}}} if change == "label" else less)
+        gate.set()
+        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        await world.settle(200.0)
+        assert 1 == len(world.driver.made(EXPAND))
+        await world.recorder.drain(10.0)
+        assert [] == [event["message"] for event in await world.list(EVENTS) if event["type"] == "Warning"]
+
+
+@in_virtual_time
+async def test_a_claim_made_anew_during_the_call_is_not_given_the_size(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume(claim=ASKED)
+        pod = await world.running_pod(volume)
+        gate = world.driver.gate(EXPAND)
+        await grown(world, volume)
+        await touch(world, pod)
+        await world.until_called(EXPAND)
+        made = await world.get(PERSISTENT_VOLUME_CLAIMS, "vol")
+        await world.patch(PERSISTENT_VOLUME_CLAIMS, "vol", {"metadata": {"finalizers": None}})
+        await world.remove(PERSISTENT_VOLUME_CLAIMS, "vol")
+        meta = {name: made["metadata"][name] for name in ("name", "namespace")}
+        await world.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": made["spec"]})
+        gate.set()
+        await world.settle(10.0)
+        assert "2Gi" != ((await status_of(world, volume)).get("capacity") or {}).get("storage")
 
 
 @in_virtual_time
@@ -134,7 +179,22 @@ async def test_EXP2_what_can_t_be_done_is_handed_back_to_the_controller(world: V
         assert ("True", True) == (condition["status"], "too big" in condition["message"])
         assert 1 == len(world.driver.made(EXPAND)), "it waits for the controller"
         assert "1Gi" == status["capacity"]["storage"]
-        await world.until_told(pod, "too big", "VolumeResizeFailed")
+        text = 'NodeExpandVolume.NodeExpandVolume failed for volume "vol" : rpc error: code = '
+        assert (await world.until_told(pod, "too big", "VolumeResizeFailed")).startswith(text)
+
+
+@in_virtual_time
+async def test_what_others_have_noted_of_a_claim_stays(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume)
+        speed = {"example.com/speed": "NodeResizePending"}
+        await world.patch_claim("vol", {"allocatedResourceStatuses": speed, "conditions": [{"type": "Own", "status": "True"}]})
+        await world.running_pod(volume)
+        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        status = await status_of(world, volume)
+        assert (speed, ["Own"]) == (status["allocatedResourceStatuses"], [one["type"] for one in status["conditions"]])
 
 
 @in_virtual_time
@@ -175,12 +235,45 @@ async def test_a_growth_that_may_be_under_way_is_tried_again_and_not_blamed(worl
 
 @in_virtual_time
 async def test_a_driver_that_can_t_expand_is_not_asked(world: VolumesWorld) -> None:
+    """Its pod runs, and pod and claim are told, once: the controller's part of the driver has promised what the node's can't do."""
     async with world.agent():
         volume = await world.volume()
         await grown(world, volume)
+        pod = await world.running_pod(volume)
+        await world.settle(300.0)
+        assert [STAGE, PUBLISH] == world.driver.calls_for_volumes()
+        text = "NodeExpand is not supported by the CSI driver d1"
+        await world.until_told(pod, HELD + text, "FailedMount")
+        (condition,) = [one for one in (await status_of(world, volume))["conditions"] if one["type"] == "NodeResizeError"]
+        assert f"failed to expand pvc with {text}" == condition["message"]
+        assert 1 == len([step for step in world.story if "patch persistentvolumeclaims" in step])
+
+
+@in_virtual_time
+async def test_a_driver_that_can_t_expand_leaves_an_old_resizer_s_claim_alone(world: VolumesWorld) -> None:
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume, {"conditions": [WAITS]})
         await world.running_pod(volume)
         await world.settle(60.0)
         assert [STAGE, PUBLISH] == world.driver.calls_for_volumes()
+        assert [] == [step for step in world.story if "patch persistentvolumeclaims" in step]
+
+
+@in_virtual_time
+async def test_a_secret_that_is_missing_is_told_on_the_claim_and_waited_for(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume(nodeExpandSecretRef={"name": "key", "namespace": "default"})
+        await grown(world, volume)
+        pod = await world.pod(volume)
+        await world.until_told(pod, HELD + "fetching secret default/key failed", "FailedMount")
+        (condition,) = [one for one in (await status_of(world, volume))["conditions"] if one["type"] == "NodeResizeError"]
+        assert condition["message"].startswith("failed to expand pvc with fetching secret default/key failed")
+        assert {"storage": "NodeResizePending"} == (await status_of(world, volume))["allocatedResourceStatuses"]
+        await world.create(a_secret("key", {"k": "dg=="}))
+        await world.shown(PERSISTENT_VOLUME_CLAIMS, "vol", lambda claim: claim["status"]["capacity"]["storage"] == "2Gi")
+        assert [] == ((await status_of(world, volume)).get("conditions") or [])
 
 
 @in_virtual_time
@@ -194,6 +287,27 @@ async def test_pods_that_only_read_grow_nothing(world: VolumesWorld) -> None:
         assert [STAGE, PUBLISH] == world.driver.calls_for_volumes()
         text = 'MountVolume.NodeExpandVolume failed for volume "vol" requested read-only file system'
         await world.until_told(pod, text, "FileSystemResizeFailed")
+
+
+@in_virtual_time
+async def test_a_growth_under_pods_that_only_read_is_told_to_each_of_them_once(world: VolumesWorld) -> None:
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume()
+        pods = [await world.running_pod(volume, read_only=True) for _ in range(2)]
+        await grown(world, volume)
+        for pod in pods:
+            await touch(world, pod)
+        await world.settle(300.0)
+        assert EXPAND not in world.driver.calls_for_volumes()
+        text = 'MountVolume.NodeExpandVolume failed for volume "vol" requested read-only file system'
+        for pod in pods:
+            await world.until_told(pod, text, "FileSystemResizeFailed")
+        told = [event for event in await world.list(EVENTS) if event["reason"] == "FileSystemResizeFailed"]
+        kinds = [event["involvedObject"]["kind"] for event in told for _ in range(event.get("count", 1))]
+        assert (2, 2) == (kinds.count("Pod"), kinds.count("PersistentVolumeClaim"))
+        await world.running_pod(volume)
+        await world.until_called(EXPAND)
 
 
 @in_virtual_time
@@ -217,6 +331,31 @@ async def test_a_growth_is_seen_without_any_change_of_the_pod(world: VolumesWorl
         await world.running_pod(volume)
         await grown(world, volume)
         await world.until_called(EXPAND)
+
+
+def about(world: VolumesWorld, name: str) -> list[str]:
+    """The requests for single objects of this name."""
+    return [one.short for one in world.cluster.requests if one.name == name]
+
+
+@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteMany"])
+@in_virtual_time
+async def test_where_claims_are_watched_a_growth_is_seen_at_once(world: VolumesWorld, mode: str) -> None:
+    """Also one that another node has written; and only by pods of that claim."""
+    world.driver.able = ABLE
+    async with world.agent(watches_claims=True):
+        volume, other = await world.volume(modes=(mode,)), await world.volume("other")
+        for one in (volume, other):
+            await world.running_pod(one)
+        asked = about(world, "other")
+        if mode == "ReadWriteOnce":
+            await grown(world, volume)
+        else:
+            await grown_elsewhere(world, volume)
+        await world.settle(1.0)
+        assert [2 * GiB] == [one.request.capacity_range.required_bytes for one in world.driver.made(EXPAND)]
+        assert "2Gi" == (await status_of(world, volume))["capacity"]["storage"]
+        assert asked == about(world, "other")
 
 
 def phase(pod: dict[str, Any]) -> str:

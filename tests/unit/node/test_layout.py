@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mooring.node.layout import BadName, Layout, attachment_name, inline_unique_name, inline_volume_id, unique_name
+from mooring.api.volume_names import attachment_name, unique_name
+from mooring.node.layout import BadName, Layout, inline_unique_name, inline_volume_id
 
 R = Path("/var/lib/kubelet")
 LAYOUT = Layout(R)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mooring.api.pods import PODS
+from tests.support.builders import a_secret
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import Bound, VolumesWorld
@@ -54,3 +55,26 @@ async def test_one_pod_that_wants_both_is_told_which_holds_it(world: VolumesWorl
         assert "by PersistentVolume a" in told
         await world.settle(30.0)
         assert "Pending" == (await world.get(PODS, pod["metadata"]["name"]))["status"]["phase"]
+
+
+@in_virtual_time
+async def test_a_pod_whose_first_try_failed_loses_its_own_at_its_end(world: VolumesWorld) -> None:
+    """A try that failed before the driver was asked is remembered under the pod's own PersistentVolume, not under the first pod's."""
+    await world.no_attach()
+    secret = {"name": "s", "namespace": "default"}
+    first = await world.volume("a", handle="h", attached=False)
+    second = await world.volume("b", handle="h", attached=False, nodePublishSecretRef=secret)
+    async with world.agent():
+        pods = [await world.running_pod(first), await world.pod(second)]
+        await world.until_told(pods[1], 'MountVolume.SetUp failed for volume "b" : fetching secret default/s failed')
+        await world.create(a_secret("s", {}))
+        await world.until_called(PUBLISH, 2)
+        await world.settle(1.0)
+        for pod in pods:
+            await world.delete_pod(pod)
+            await world.gone(PODS, pod["metadata"]["name"])
+        taken = [call.request.target_path for call in world.driver.made(UNPUBLISH)]
+        assert [str(world.target(pod, name)) for pod, name in zip(pods, "ab", strict=True)] == taken
+        await world.until_called(UNSTAGE)
+        await world.settle()
+        assert ([], []) == (world.left(), world.mounts.points)

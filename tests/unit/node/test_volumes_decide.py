@@ -224,7 +224,16 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
             id="grown-on-another-node-and-mounted-since",
         ),
         pytest.param(
-            state(DONE, volume=GROWING, a=DONE), facts("a", readers=frozenset({"a"})), Decision(why.Settled()), id="EXP-not-for-readers"
+            state(DONE, volume=GROWING, a=DONE),
+            facts("a", readers=frozenset({"a"})),
+            Decision(why.OnlyRead("2Gi"), Step.EXPAND, "a"),
+            id="EXP-readers-are-told",
+        ),
+        pytest.param(
+            state(DONE, volume=GROWING, a=Publication("pv", DONE, told_size="2Gi")),
+            facts("a", readers=frozenset({"a"})),
+            Decision(why.Settled()),
+            id="EXP-not-for-readers",
         ),
     ],
 )

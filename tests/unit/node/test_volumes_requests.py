@@ -156,14 +156,15 @@ def test_growth_that_another_node_has_written(mode: str) -> None:
 def test_EXP2_a_refusal_is_the_controller_s_when_it_can_t_be_done(
     code: Code, requested: str, failed_before: bool, infeasible: bool
 ) -> None:
-    patch = expansion.failed_patch(
-        Growth("ns", "c", "7", "2Gi", requested=requested),
+    patch = expansion.refused_patch(
+        Growth("ns", "c", "7", "2Gi", requested=requested, claim_uid="u"),
         DriverError(code, "no"),
         has_failed_before=failed_before,
         now="2026-01-01T00:00:00Z",
     )
     assert infeasible == (patch["status"].get("allocatedResourceStatuses") == {"storage": INFEASIBLE})
-    assert "no" in patch["status"]["conditions"][0]["message"]
+    assert "failed to expand pvc with rpc error: code = " in patch["status"]["conditions"][0]["message"]
+    assert {"uid": "u"} == patch["metadata"], "a claim made anew under the name is not to blame"
 
 
 def test_sizes_are_rounded_up() -> None:

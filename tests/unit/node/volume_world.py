@@ -16,16 +16,19 @@ import pytest
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
+from mooring.api.volume_names import attachment_name, unique_name
 from mooring.control.caches import Caches
 from mooring.control.manager import Loop, Manager
+from mooring.control.slim import always
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.in_process import InProcessDriver
 from mooring.node import records
-from mooring.node.layout import Layout, attachment_name, unique_name
+from mooring.node.layout import Layout
 from mooring.node.plugins import drivers as plugin_drivers
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import files
 from mooring.node.volumes.controller import NodeVolumes
+from mooring.node.volumes.expansion import CLAIM
 from tests.support.builders import CONTAINER, Json, a_bound_claim, a_csi_driver, a_node, a_pod, a_pv, an_attached_va
 from tests.support.cluster_world import ClusterWorld
 from tests.support.fake_mounts import FakeMounts
@@ -81,7 +84,7 @@ class VolumesWorld(ClusterWorld):
     # -- the agent
 
     @asynccontextmanager
-    async def agent(self, *, is_registered: bool = True) -> AsyncIterator[None]:
+    async def agent(self, *, is_registered: bool = True, watches_claims: bool = False) -> AsyncIterator[None]:
         """Runs as in the agent; cancelled at the end, as by kill -9."""
         if await self.find(NODES, NODE) is None:
             await self.create(a_node(NODE))
@@ -90,6 +93,9 @@ class VolumesWorld(ClusterWorld):
         node = self.node = NodeVolumes(
             self.runtime, caches, NODE, self.layout, self.drivers, self.recorder, self.full.append, mounts_max=self.mounts_max
         )
+
+        if watches_claims:
+            node.pods.watch_claims(caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=always(CLAIM)))
 
         async def prepare() -> None:
             await node.prepare(await self.cluster.get(NODES, NODE))

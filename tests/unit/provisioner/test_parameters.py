@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api.core import SecretReference
+from mooring.api.templates import InvalidTokens, expanded
 from mooring.controllers.provisioner.claims.parameters import (
-    InvalidTokens,
     ParameterError,
     SecretKind,
     TemplateValues,
-    expanded,
     for_driver,
     fs_type,
     secret_of,

@@ -48,11 +48,12 @@ class Field:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Member:
-    """A field, ready for decoding. rank: its place in the canonical form."""
+    """A field, ready for decoding. rank: its place in the canonical form. stays: when it is given as zero, too."""
 
     rank: int
     field: Field
     decode: _Decoder
+    stays: bool
 
 
 class Message:
@@ -74,7 +75,10 @@ class Message:
     @functools.cached_property
     def members(self) -> Mapping[str, _Member]:
         """The same for the decoder."""
-        return {name: _Member(rank, field, _decoder_of(self, field)) for rank, (name, field) in enumerate(self.fields.items())}
+        return {
+            name: _Member(rank, field, _decoder_of(self, field), field.pointer or field.always)
+            for rank, (name, field) in enumerate(self.fields.items())
+        }
 
     @functools.cached_property
     def always(self) -> tuple[_Member, ...]:
@@ -121,19 +125,21 @@ def decode(message: Message, value: Any, unknown: list[str]) -> dict[str, Any]:
 
 def _message(message: Message, value: dict[str, Any], path: str, unknown: list[str]) -> dict[str, Any]:
     members = message.members
-    found: list[tuple[int, str, Any]] = []
+    found: dict[str, Any] = {}
+    rank, in_order = -1, True
     for name, given in value.items():
         member = members.get(name)
         if member is None:
             unknown.append(f"{path}{name}")
         elif given is not None:
             result = member.decode(given, f"{path}{name}", unknown)
-            if result or member.field.pointer or member.field.always:
-                found.append((member.rank, name, result))
-    missing = [member for member in message.always if value.get(member.field.name) is None]
-    found += [(member.rank, member.field.name, _zero(message, member.field)) for member in missing]
-    found.sort()  # (ranks differ, so values are never compared)
-    return {name: result for _, name, result in found}
+            if result or member.stays:
+                found[name] = result
+                in_order, rank = in_order and rank < member.rank, member.rank
+    for member in message.always:
+        if value.get(member.field.name) is None:
+            found[member.field.name], in_order = _zero(message, member.field), False
+    return found if in_order else {name: found[name] for name in sorted(found, key=lambda name: members[name].rank)}
 
 
 def _decoder_of(message: Message, field: Field) -> _Decoder:

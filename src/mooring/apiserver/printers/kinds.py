@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.apiserver.custom.structure import Custom
-from mooring.apiserver.printers import column, event, node, pod, storage
+from mooring.apiserver.printers import column, event, node, pod, storage, workloads
 from mooring.apiserver.printers.column import AGE, CREATED, DEFAULT, NAME, Cell, Column, at, plain
 from mooring.apiserver.printers.jsonpath import printed
 from mooring.apiserver.resource import Json, Resource
@@ -89,6 +89,11 @@ _COLUMNS: Final[Mapping[tuple[str, str], tuple[Column, ...]]] = {
     ("", "Pod"): pod.POD,
     ("", "Secret"): _SECRET,
     ("", "ServiceAccount"): _SERVICE_ACCOUNT,
+    ("apps", "ControllerRevision"): workloads.CONTROLLER_REVISION,
+    ("apps", "Deployment"): workloads.DEPLOYMENT,
+    ("apps", "ReplicaSet"): workloads.REPLICA_SET,
+    ("apps", "StatefulSet"): workloads.STATEFUL_SET,
+    ("batch", "Job"): workloads.JOB,
     ("coordination.k8s.io", "Lease"): _LEASE,
     ("events.k8s.io", "Event"): event.NEW_EVENT,
     ("storage.k8s.io", "CSIDriver"): storage.CSI_DRIVER,

@@ -15,7 +15,6 @@ _POD: Final[Json] = {
     "terminationGracePeriodSeconds": 30,
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
-    "enableServiceLinks": True,
 }
 _CONTAINER: Final[Json] = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
 _PROBE: Final[Json] = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
@@ -31,6 +30,19 @@ _AGGREGATED: Final = ("cpu", "memory")
 
 def default(pod: Json) -> None:
     spec = pod["spec"]
+    default_spec(spec)
+    _fill(spec, {"enableServiceLinks": True})
+    for container in containers_of(spec):
+        _default_of_pod(container, on_host_network=spec.get("hostNetwork", False))
+    checks.default_amounts(spec.get("overhead"))
+    if spec.get("resources"):
+        _default_pod_requests(spec)
+    _tolerate(spec)
+    _default_status(pod["status"])
+
+
+def default_spec(spec: Json) -> None:
+    """The defaults that a pod's spec and a template's share."""
     _fill(spec, _POD)
     spec.setdefault("securityContext", {})
     if spec["terminationGracePeriodSeconds"] < 0:
@@ -41,12 +53,7 @@ def default(pod: Json) -> None:
     for volume in spec.get("volumes") or []:
         _default_volume(volume)
     for container in containers_of(spec):
-        _default_container(container, on_host_network=spec.get("hostNetwork", False))
-    checks.default_amounts(spec.get("overhead"))
-    if spec.get("resources"):
-        _default_pod_requests(spec)
-    _tolerate(spec)
-    _default_status(pod["status"])
+        _default_container(container)
 
 
 def containers_of(spec: Json) -> Iterator[Json]:
@@ -72,13 +79,21 @@ _IMAGE_ID: Final = re.compile(r"[a-f0-9]{64}")
 _IMAGE_NAME_MAX: Final = 255
 
 
-def _default_container(container: Json, *, on_host_network: bool) -> None:
+def _default_of_pod(container: Json, *, on_host_network: bool) -> None:
+    """Beside those of templates: requests follow from limits, ports of the host from the container's."""
+    resources = container["resources"]
+    if resources.get("limits"):
+        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+    for port in container.get("ports") or []:
+        if on_host_network and not port.get("hostPort"):
+            port["hostPort"] = port["containerPort"]
+
+
+def _default_container(container: Json) -> None:
     _fill(container, _CONTAINER)
     container.setdefault("imagePullPolicy", pull_policy(container.get("image", "")))
     for port in container.get("ports") or []:
         _fill(port, {"protocol": "TCP"})
-        if on_host_network and not port.get("hostPort"):
-            port["hostPort"] = port["containerPort"]
     for variable in container.get("env") or []:
         _default_field((variable.get("valueFrom") or {}).get("fieldRef"))
     for name in PROBES:
@@ -88,7 +103,8 @@ def _default_container(container: Json, *, on_host_network: bool) -> None:
     for handler in (container.get("lifecycle") or {}).values():
         if isinstance(handler, dict):
             _default_handler(handler)
-    _default_resources(container["resources"])
+    for part in ("limits", "requests"):
+        checks.default_amounts(container["resources"].get(part))
 
 
 def pull_policy(image: str) -> str:
@@ -97,13 +113,6 @@ def pull_policy(image: str) -> str:
     if found is None or len(found["name"]) > _IMAGE_NAME_MAX or _IMAGE_ID.fullmatch(found["name"]):
         return "IfNotPresent"
     return "Always" if found["tag"] == "latest" or not (found["tag"] or found["digest"]) else "IfNotPresent"
-
-
-def _default_resources(resources: Json) -> None:
-    checks.default_amounts(resources.get("limits"))
-    checks.default_amounts(resources.get("requests"))
-    if resources.get("limits"):
-        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
 
 
 def _default_pod_requests(spec: Json) -> None:

@@ -29,7 +29,7 @@ from mooring.controllers.attacher.event_handlers import EventHandlers, room_on
 from mooring.controllers.attacher.memory import Memory
 from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.attacher.reconcile import Reconciler
-from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, View, keeps_of_attachment, keeps_of_volume, node_mask
+from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, VOLUME_INDEXES, View, keeps_of_attachment, keeps_of_volume, node_mask
 from mooring.controllers.attacher.writes import Failed, Target
 from mooring.csi.codes import Code
 from mooring.csi.driver import Driver
@@ -49,15 +49,15 @@ ERROR_BYTES_MAX: Final = 1024
 
 
 class Attacher(Manager):
-    """The controllers for one driver, as a program starts them, on caches of their own.
+    """The controllers for one driver, as a program starts them. caches: a share of the program's, None for its own.
 
-    Not on those of others in the process: an informer counts each write through it as the attacher's own, which wakes no attachment, and
-    `mooring dev` shows the requests of each program by its name.
     They read VolumeAttachments, PersistentVolumes and (for drivers that publish) CSINodes.
     """
 
-    def __init__(self, runtime: Runtime, driver: Driver, info: DriverInfo, options: AttacherOptions) -> None:
-        caches = Caches(runtime, "informer")
+    def __init__(
+        self, runtime: Runtime, driver: Driver, info: DriverInfo, options: AttacherOptions, *, caches: Caches | None = None
+    ) -> None:
+        caches = caches or Caches(runtime, "informer")
         back_off = retry_backoff(options.retry_interval_start_s, options.retry_interval_max_s)
         calls_max = options.worker_threads
         self._attachments: Controller[str] = Controller(
@@ -78,7 +78,7 @@ class Attacher(Manager):
         capabilities, resync_s = capabilities_of(info), options.resync_s
         keeps = keeps_of_attachment(capabilities.name)
         attachments = caches.of(VOLUME_ATTACHMENTS, keeps=keeps, indexes=ATTACHMENT_INDEXES, resync_s=resync_s)
-        volumes = caches.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume, resync_s=resync_s)
+        volumes = caches.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume, indexes=VOLUME_INDEXES, resync_s=resync_s)
         nodes: Informer[CSINode] | None = (
             caches.of(CSI_NODES, keeps=always(node_mask(capabilities.name))) if capabilities.publishes else None
         )

@@ -34,9 +34,10 @@ from mooring.controllers.attacher.decision import (
     idle,
 )
 from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
-from mooring.controllers.attacher.requests import PublishOrder, RequestError, UnpublishOrder, capability, is_single_node
-from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, volume_of
-from mooring.controllers.attacher.volume import Volume, handle_of, named_volume, resolve_volume
+from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder, capability, is_single_node
+from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, handle_of, volume_of
+from mooring.controllers.attacher.volume import Volume, named_volume, resolve_volume
+from mooring.csi.volume_capability import AccessModeError
 
 # -- VolumeAttachments
 
@@ -101,7 +102,7 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
         return _stuck(held)
     try:
         order = _publish_order(view, volume, view.node_id(node_name))
-    except RequestError as error:
+    except AccessModeError as error:
         return _stuck(why.BadSpec(str(error)))
     if not order.node_id:
         return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))

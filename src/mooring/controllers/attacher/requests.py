@@ -4,43 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from mooring.api.core import PersistentVolumeSpec, SecretReference
-from mooring.base.errors import MooringError
 from mooring.csi.proto import csi_pb2 as csi
-
-_Mode = csi.VolumeCapability.AccessMode
-
-RWO, ROX, RWX, RWOP = "ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"
-_RWOP_MIXED: Final = "Kubernetes does not support use of ReadWriteOncePod with other access modes on the same PersistentVolume"
-_ROX_AND_RWO: Final = "CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume"
-
-
-class RequestError(MooringError):
-    """The objects can't be expressed as a CSI request. The text is shown to users as it is."""
-
-
-def access_mode(modes: Iterable[str] | None, single_node_multi_writer: bool) -> int:
-    """The CSI access mode of a set of Kubernetes' ones; first match wins. Raises RequestError.
-
-    single_node_multi_writer: the driver has that capability and so tells one writer from several on one node.
-    """
-    listed = list(modes or ())
-    wanted = set(listed)
-    if RWOP in wanted:
-        if len(wanted) > 1:
-            raise RequestError(_RWOP_MIXED)
-        return _Mode.SINGLE_NODE_SINGLE_WRITER if single_node_multi_writer else _Mode.SINGLE_NODE_WRITER
-    if RWX in wanted:
-        return _Mode.MULTI_NODE_MULTI_WRITER
-    if {ROX, RWO} <= wanted:
-        raise RequestError(_ROX_AND_RWO)
-    if ROX in wanted:
-        return _Mode.MULTI_NODE_READER_ONLY
-    if RWO in wanted:
-        return _Mode.SINGLE_NODE_MULTI_WRITER if single_node_multi_writer else _Mode.SINGLE_NODE_WRITER
-    raise RequestError(f"unsupported AccessMode combination: [{' '.join(listed)}]")
+from mooring.csi.volume_capability import ROX, RWX, volume_capability
 
 
 def is_single_node(modes: Iterable[str] | None) -> bool:
@@ -49,13 +16,10 @@ def is_single_node(modes: Iterable[str] | None) -> bool:
 
 
 def capability(spec: PersistentVolumeSpec, single_node_multi_writer: bool, default_fs_type: str) -> csi.VolumeCapability:
-    """The use of the volume: mode, and block or mount. Raises RequestError."""
+    """The use of the volume: mode, and block or mount. Raises AccessModeError."""
     assert spec.csi is not None
-    mode = _Mode(mode=access_mode(spec.access_modes, single_node_multi_writer))  # type: ignore[arg-type]
-    if spec.volume_mode == "Block":
-        return csi.VolumeCapability(access_mode=mode, block=csi.VolumeCapability.BlockVolume())
-    mount = csi.VolumeCapability.MountVolume(fs_type=spec.csi.fs_type or default_fs_type, mount_flags=spec.mount_options or ())
-    return csi.VolumeCapability(access_mode=mode, mount=mount)
+    fs_type = spec.csi.fs_type or default_fs_type
+    return volume_capability(spec.access_modes, spec.volume_mode, fs_type, spec.mount_options, single_node_multi_writer)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

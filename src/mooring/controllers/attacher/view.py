@@ -7,18 +7,22 @@ shows the caches as they are: a decision reads it between two awaits, when nothi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key, Object, annotation, finalizers_of, is_deleting
 from mooring.api.migration import (
     AZURE_RESOURCE_GROUP,
+    IN_TREE_SOURCES,
     MIGRATED_TO,
     PORTWORX_SECRET_NAME,
     PORTWORX_SECRET_NAMESPACE,
     ZONE_LABELS,
+    TranslationError,
     is_migratable,
+    translated,
 )
 from mooring.api.names import sanitised
 from mooring.api.storage import CSINode, VolumeAttachment
@@ -31,8 +35,9 @@ NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
 STATUS_OF_ANNOTATION: Final = "mooring.dev/status-of"
 """On an attached attachment whose node has become another machine: the former machine's node id, which the status is still about."""
 
-BY_VOLUME: Final = "volume"
-BY_NODE: Final = "node"
+BY_VOLUME: Final = "attacher/volume"
+BY_NODE: Final = "attacher/node"
+BY_HANDLE: Final = "attacher/handle"
 
 
 class Calls(Protocol):
@@ -100,11 +105,18 @@ class View:
 
     def other_attachment_on_node(self, attachment: VolumeAttachment) -> str | None:
         """The name of another attachment that holds the same volume on the same node and is to stay."""
-        for other in self.attachments.by(BY_VOLUME, volume_of(attachment)):
+        for other in self._of_same_volume(attachment):
             same_place = other.spec.node_name == attachment.spec.node_name and other.metadata.name != attachment.metadata.name
             if same_place and self.holds(other) and not is_deleting(other):
                 return other.metadata.name
         return None
+
+    def _of_same_volume(self, attachment: VolumeAttachment) -> Iterator[VolumeAttachment]:
+        """The attachments of its volume, itself too, whichever PersistentVolume with that handle they name."""
+        pv = self.volume(attachment.spec.source.persistent_volume_name or "")
+        same = self.volumes.by(BY_HANDLE, handle_of(pv)) if pv is not None else ()
+        for name in {volume_of(attachment): None, **{one.metadata.name: None for one in same}}:
+            yield from self.attachments.by(BY_VOLUME, name)
 
     def caller_for(self, volume_handle: str) -> str | None:
         """The attachment for which the driver is called about this volume, or may have to be, to undo a publish."""
@@ -133,6 +145,18 @@ def volume_of(attachment: VolumeAttachment) -> str:
     return f"inline {inline.csi.volume_handle}" if inline and inline.csi else ""
 
 
+def handle_of(pv: PersistentVolume) -> str:
+    """The driver's name for the volume, "" for one that the driver can't know."""
+    try:
+        source = translated(pv).csi if is_migratable(pv.spec) else pv.spec.csi
+    except TranslationError:
+        return ""
+    return source.volume_handle if source is not None else ""
+
+
+VOLUME_INDEXES: Final[Mapping[str, Callable[[PersistentVolume], Iterable[str]]]] = {
+    BY_HANDLE: lambda pv: filter(None, (handle_of(pv),)),
+}
 ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str]]]] = {
     BY_VOLUME: lambda attachment: (volume_of(attachment),),
     BY_NODE: lambda attachment: (attachment.spec.node_name,),
@@ -144,16 +168,6 @@ ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str
 
 _FOREIGN: Final = slim("spec", metadata=slim())
 
-_IN_TREE: Final = (
-    "gce_persistent_disk",
-    "aws_elastic_block_store",
-    "cinder",
-    "azure_disk",
-    "azure_file",
-    "vsphere_volume",
-    "portworx_volume",
-)
-
 _SOURCE: Final = slim("driver", "volume_handle", "read_only", "fs_type", "volume_attributes", "controller_publish_secret_ref")
 
 VOLUME: Final = slim(
@@ -163,13 +177,14 @@ VOLUME: Final = slim(
         labels=only(*ZONE_LABELS),
         annotations=only(MIGRATED_TO, AZURE_RESOURCE_GROUP, PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE),
     ),
-    spec=slim("access_modes", "volume_mode", "mount_options", *_IN_TREE, csi=_SOURCE),
+    spec=slim("access_modes", "volume_mode", "mount_options", *IN_TREE_SOURCES, csi=_SOURCE),
 )
 """The part of a PersistentVolume that attaching reads; labels and annotations where translation reads them."""
 
 _VOLUME_OF_AZURE_FILE: Final = VOLUME | slim(spec=slim("claim_ref"))
 
 
+@functools.cache
 def keeps_of_attachment(driver_name: str) -> Callable[[VolumeAttachment], Part]:
     """A foreign attachment is kept with its volume only."""
     return lambda attachment: WHOLE if attachment.spec.attacher == driver_name else _FOREIGN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from mooring.api.core import PersistentVolume, PersistentVolumeSpec, SecretReference
+from mooring.api.core import PersistentVolumeSpec, SecretReference
 from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.api.storage import VolumeAttachment
 from mooring.control.result import Problem
@@ -67,12 +67,3 @@ def named_volume(attachment: VolumeAttachment) -> str:
     """The PersistentVolume that the attachment's volume is from, "" for an inline volume, and for a bad source."""
     source = attachment.spec.source
     return source.persistent_volume_name or "" if source.inline_volume_spec is None else ""
-
-
-def handle_of(pv: PersistentVolume) -> str:
-    """The driver's name for the volume, "" for one that the driver can't know."""
-    try:
-        source = translated(pv).csi if is_migratable(pv.spec) else pv.spec.csi
-    except TranslationError:
-        return ""
-    return source.volume_handle if source is not None else ""

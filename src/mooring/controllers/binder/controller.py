@@ -24,10 +24,10 @@ from mooring.controllers.scheduler.controller import Scheduler
 CLAIM_PROTECTION_COMPONENT = "pvc-protection-controller"
 
 
-def make_binder(runtime: Runtime, given: BinderOptions) -> Manager:
-    """The controllers that the options name, for one cluster: all on one `Caches`, but not on that of another program in the process."""
-    shared = Caches(runtime, "binder")
-    caches = BindingCaches(runtime, shared)
+def make_binder(runtime: Runtime, given: BinderOptions, *, caches: Caches | None = None) -> Manager:
+    """The controllers that the options name, for one cluster, on the same caches. caches: a share of the program's, None for their own."""
+    shared = caches or Caches(runtime, "binder")
+    binding = BindingCaches(runtime, shared)
     recorders: dict[str, EventRecorder] = {}
 
     def recorder(component: str) -> EventRecorder:
@@ -37,18 +37,18 @@ def make_binder(runtime: Runtime, given: BinderOptions) -> Manager:
     def controllers(name: str) -> tuple[Controller[Any], ...]:
         match name:
             case options.BINDER:
-                return VolumeBinding(runtime, caches, given.workers, recorder(VOLUMES_COMPONENT)).controllers
+                return VolumeBinding(runtime, binding, given.workers, recorder(VOLUMES_COMPONENT)).controllers
             case options.CLAIM_PROTECTION:
                 announcer = Announcer(recorder(CLAIM_PROTECTION_COMPONENT), runtime.clock)
-                return (ClaimProtection(runtime, caches, announcer).controller,)
+                return (ClaimProtection(runtime, binding, announcer).controller,)
             case options.VOLUME_PROTECTION:
-                return (VolumeProtection(runtime, caches).controller,)
+                return (VolumeProtection(runtime, binding).controller,)
             case options.ATTRIBUTES_PROTECTION:
-                return (AttributesClassProtection(runtime, caches).controller,)
+                return (AttributesClassProtection(runtime, binding).controller,)
             case options.EPHEMERAL:
-                return (EphemeralVolumes(runtime, caches, Announcer(recorder(EPHEMERAL_COMPONENT), runtime.clock)).controller,)
+                return (EphemeralVolumes(runtime, binding, Announcer(recorder(EPHEMERAL_COMPONENT), runtime.clock)).controller,)
             case options.SCHEDULER:
-                return Scheduler(runtime, caches, given, recorder(given.scheduler_name)).controllers
+                return Scheduler(runtime, binding, given, recorder(given.scheduler_name)).controllers
         raise AssertionError(f"no part is called {name}")
 
     manager = Manager(shared, *(controller for name in sorted(given.parts) for controller in controllers(name)))

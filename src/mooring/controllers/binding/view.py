@@ -29,14 +29,14 @@ from mooring.controllers.binding.names import (
 )
 from mooring.kube.cache.reader import Reader
 
-BY_CLAIM: Final = "claim"  # volumes by the claim they name; pods by the claims they use
-BY_VOLUME: Final = "volume"  # claims by the volume they name
-BY_CLASS: Final = "class"  # claims that are not bound
-BY_SHAPE: Final = "shape"  # claims that look for a volume
-BY_SELECTED: Final = "selected"  # claims that are not bound, by the node chosen for them
-BY_RESERVING: Final = "reserving"  # the same claims by their class: room is needed for them somewhere
-BY_ATTRIBUTES: Final = "attributes"  # claims and volumes by attributes class
-BY_NODE: Final = "node"
+BY_CLAIM: Final = "binding/claim"  # volumes by the claim they name; pods by the claims they use
+BY_VOLUME: Final = "binding/volume"  # claims by the volume they name
+BY_CLASS: Final = "binding/class"  # claims that are not bound
+BY_SHAPE: Final = "binding/shape"  # claims that look for a volume
+BY_SELECTED: Final = "binding/selected"  # claims that are not bound, by the node chosen for them
+BY_RESERVING: Final = "binding/reserving"  # the same claims by their class: room is needed for them somewhere
+BY_ATTRIBUTES: Final = "binding/attributes"  # claims and volumes by attributes class
+BY_NODE: Final = "binding/node"
 UNSET: Final = "(unset)"
 """In place of a class's name: a class has no parentheses."""
 

@@ -38,12 +38,14 @@ class ProvisionerCaches:
     """Claims, volumes and classes always; nodes where topology or capacity needs them; attachments where the driver publishes; grants
     behind their gate.
 
-    shared: the caches that run. A cache that is not in use stays empty. beside: parts that nobody waits for.
+    shared: the caches that run, the program's or our own. A cache that is not in use stays empty. beside: parts that nobody waits for.
     """
 
-    def __init__(self, runtime: Runtime, capabilities: DriverCapabilities, options: ProvisionerOptions) -> None:
+    def __init__(
+        self, runtime: Runtime, capabilities: DriverCapabilities, options: ProvisionerOptions, caches: Caches | None = None
+    ) -> None:
         resync_s = options.resync_s
-        self.shared = Caches(runtime, "provisioner")
+        self.shared = caches or Caches(runtime, "provisioner")
         self.claims: Informer[PersistentVolumeClaim] = self.shared.of(
             PERSISTENT_VOLUME_CLAIMS, keeps=keeps_of_claim, indexes=CLAIM_INDEXES, resync_s=resync_s
         )

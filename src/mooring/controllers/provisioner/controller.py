@@ -13,6 +13,7 @@ from typing import Final
 
 from mooring.base.clock import Clock
 from mooring.base.randomness import Random
+from mooring.control.caches import Caches
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
 from mooring.control.runtime import Runtime
@@ -43,7 +44,10 @@ SECRET_S_MAX: Final = 60.0
 
 
 class Provisioner(Manager):
-    """The controllers for one driver, as a program starts them. events: of the driver's source; sent here."""
+    """The controllers for one driver, as a program starts them.
+
+    events: of the driver's source; sent here. caches: a share of the program's, None for their own.
+    """
 
     def __init__(
         self,
@@ -54,26 +58,27 @@ class Provisioner(Manager):
         events: EventRecorder,
         *,
         intents: Intents | None = None,
+        caches: Caches | None = None,
     ) -> None:
         cluster, clock, capabilities = runtime.cluster, runtime.clock, capabilities_of(info)
         populating = EventRecorder(cluster, POPULATING, clock=clock, randomness=runtime.randomness)
-        caches, secrets = ProvisionerCaches(runtime, capabilities, options), SecretCache(cluster, clock)
-        env = Environment(runtime, driver, capabilities, options, caches, events, secrets)
-        self._clock, self._provisioner_caches = clock, caches
+        own, secrets = ProvisionerCaches(runtime, capabilities, options, caches), SecretCache(cluster, clock)
+        env = Environment(runtime, driver, capabilities, options, own, events, secrets)
+        self._clock, self._provisioner_caches = clock, own
         self._intents = _IntentsRunner(intents or Intents())
-        intents, places = self._intents.intents, ClusterTopology(caches.csi_nodes.store, caches.nodes.store)
+        intents, places = self._intents.intents, ClusterTopology(own.csi_nodes.store, own.nodes.store)
         self._records = ClaimRecords()
         self._tracker = IntentTracker(intents, self._records, clock, self._intent_ended)
         self._intent_metrics = runtime.metrics.once(IntentMetrics)
         self._view = View(
             driver=capabilities,
             rules=options.rules,
-            claims=caches.claims.store,
-            volumes=caches.volumes.store,
-            classes=caches.classes.store,
-            csi_nodes=caches.csi_nodes.store,
-            nodes=caches.nodes.store,
-            grants=caches.grants.store,
+            claims=own.claims.store,
+            volumes=own.volumes.store,
+            classes=own.classes.store,
+            csi_nodes=own.csi_nodes.store,
+            nodes=own.nodes.store,
+            grants=own.grants.store,
             places=places,
             intents=intents.open(),
             records=self._records,
@@ -81,7 +86,7 @@ class Provisioner(Manager):
         )
         self._others = Subcontrollers(env, self._view, intents)
         protection = self._others.protection
-        pv_store = PvStore(cluster, caches.volumes, driver_name=capabilities.name, per_node=options.node is not None)
+        pv_store = PvStore(cluster, own.volumes, driver_name=capabilities.name, per_node=options.node is not None)
         identity = identity_of(capabilities.name, options, clock, runtime.randomness)
         self._creation = VolumeCreation(env, self._view, self._records, self._tracker, protection, pv_store, identity)
         claim_events = ClaimEvents(events, populating)
@@ -108,8 +113,8 @@ class Provisioner(Manager):
             self._claim_ended,
         )
         intents.on_found(self._intents_found)
-        super().__init__(caches.shared, *self._others.workers, self._claims.controller, self._claims.pending, prepare=self._ready)
-        for name, one in {**caches.beside, **self._others.beside}.items():
+        super().__init__(own.shared, *self._others.workers, self._claims.controller, self._claims.pending, prepare=self._ready)
+        for name, one in {**own.beside, **self._others.beside}.items():
             self.beside(name, one)
         self.beside("provisioner/events", events)
         self.beside("provisioner/populator-events", populating)

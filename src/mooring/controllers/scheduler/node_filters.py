@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolumeClaim, Taint
-from mooring.api.matching import node_matches
+from mooring.api.matching import node_matches, tolerates
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod, Toleration
 from mooring.controllers.binding.names import claims_of
@@ -44,17 +44,7 @@ def _wanted(pod: Pod, node: Node) -> bool:
 
 
 def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    return any(_tolerates(one, taint) for one in tolerations)
-
-
-def _tolerates(one: Toleration, taint: Taint) -> bool:
-    if one.effect and one.effect != taint.effect:
-        return False
-    if one.key and one.key != taint.key:
-        return False
-    if not one.key and one.operator != "Exists":
-        return False
-    return one.operator == "Exists" or one.value == taint.value
+    return any(tolerates(one, taint) for one in tolerations)
 
 
 # -- limits of volumes

@@ -1,7 +1,7 @@
-"""What the reflector and our own writes tell a cache: pruned, interned, stored, and told to its handlers.
+"""What the reflector and own writes tell a cache: pruned, interned, stored, and told to its readers.
 
-The watch may show a write of ours before its answer is here. While one is under way the changes of its object are held back, so that
-those which are ours can be told as such.
+A write is the own write of the reader that made it; to the others it is a change like any. The watch may show it before its answer is
+here: while one is under way the changes of its object are held back from its reader, so that those which are its own can be told as such.
 """
 
 from __future__ import annotations
@@ -61,11 +61,57 @@ def _is_over(obj: Object) -> bool:
     return is_deleting(obj) and not finalizers_of(obj)
 
 
+class Reader(Generic[T]):
+    """One reader of a cache: its handlers, and its writes that are under way.
+
+    prune: the part of each object that it asked for, where the cache keeps more than that for others: changes are told of this part, as
+    they would be to a reader of a cache of its own. resyncs: it is told of resyncs; others may have asked for them.
+    """
+
+    def __init__(self, prune: Callable[[T], T | None] | None = None, *, resyncs: bool = True) -> None:
+        self.handlers: list[Handler[T]] = []
+        self.resyncs = resyncs
+        self._prune = prune
+        self._writes: dict[Key, OwnWrite[T]] = {}
+
+    def tell(self, change: Change[T]) -> None:
+        if change.cause is Cause.RESYNC and not self.resyncs:
+            return
+        if self._prune is not None:
+            old, new = (None if obj is None else self._prune(obj) for obj in (change.old, change.new))
+            if old is None and new is None:
+                return
+            change = Change(old, new, change.cause)
+        self._deliver(change)
+
+    def _deliver(self, change: Change[T]) -> None:
+        write = self._writes.get(change.key)
+        if write is not None:
+            write.observed.append(change)
+            return
+        for handler in self.handlers:
+            handler(change)
+
+    @contextlib.contextmanager
+    def writing(self, key: Key) -> Iterator[OwnWrite[T]]:
+        """While a write of this reader to this object is under way, what is seen of it is told to it later."""
+        write = self._writes.setdefault(key, OwnWrite())
+        write.count += 1
+        try:
+            yield write
+        finally:
+            write.count -= 1
+            if not write.count:
+                del self._writes[key]
+                for change in write.attributed():
+                    self._deliver(change)
+
+
 class Feed(Generic[T]):
     """The reflector's sink, and the door for own writes: prunes, interns, stores, tells."""
 
     def __init__(self, store: Store[T], prune: Callable[[T], T | None], name: str, clock: Clock, may_be_missing: bool) -> None:
-        self.handlers: list[Handler[T]] = []
+        self._readers: list[Reader[T]] = []
         self.heard_at: Instant = -math.inf
         self._clock = clock
         self.synced = asyncio.Event()
@@ -74,9 +120,19 @@ class Feed(Generic[T]):
         self.may_be_missing = may_be_missing
         self._interner = Interner()
         self._relist: Relist[T] | None = None
-        self._writes: dict[Key, OwnWrite[T]] = {}
         self._tombstones_lost = 0
         self._log = _log.bind(informer=name)
+
+    def join(self, reader: Reader[T]) -> None:
+        """The reader is told all changes from now on; first, as changes from nothing, what is there."""
+        assert reader not in self._readers
+        self._readers.append(reader)
+        for obj in self._store.values():
+            reader.tell(Change(None, obj, Cause.RELIST))
+
+    def leave(self, reader: Reader[T]) -> None:
+        """The reader is told nothing more."""
+        self._readers.remove(reader)
 
     def list_begins(self) -> None:
         self._relist = self._store.relist()
@@ -114,44 +170,30 @@ class Feed(Generic[T]):
         if self.may_be_missing:
             self.synced.set()
 
-    def gone(self, obj: T) -> None:
-        """The API server does not know this stored object any more."""
-        self.deliver(self._store.bury(obj))
+    def gone(self, obj: T, by: Reader[T]) -> None:
+        """The API server does not know this stored object any more, as this reader has learnt."""
+        self.deliver(self._store.bury(obj), by)
 
-    def wrote(self, obj: T) -> None:
+    def wrote(self, obj: T, by: Reader[T]) -> None:
+        """The API server has answered a write of this reader with this object."""
         if _is_over(obj):
-            self.gone(obj)
+            self.gone(obj, by)
             if self._store.tombstones_lost > self._tombstones_lost:
                 self._tombstones_lost = self._store.tombstones_lost
                 self._log.warning(
                     "The watch is far behind our own deletions, deleted objects may show up again", count=self._tombstones_lost
                 )
         elif (kept := self._kept(obj)) is not None:
-            self.deliver(self._store.wrote(kept))
+            self.deliver(self._store.wrote(kept), by)
         else:
-            self.deliver(self._store.exclude(obj, Cause.OWN_WRITE))
+            self.deliver(self._store.exclude(obj, Cause.OWN_WRITE), by)
 
-    @contextlib.contextmanager
-    def writing(self, key: Key) -> Iterator[OwnWrite[T]]:
-        """While our write to this object is under way, what is seen of it is told later."""
-        write = self._writes.setdefault(key, OwnWrite())
-        write.count += 1
-        try:
-            yield write
-        finally:
-            write.count -= 1
-            if not write.count:
-                del self._writes[key]
-                self.deliver(write.attributed())
-
-    def deliver(self, changes: Iterable[Change[T]]) -> None:
+    def deliver(self, changes: Iterable[Change[T]], by: Reader[T] | None = None) -> None:
+        """Tells all readers. by: the reader whose own write it was; to the others it is a change by somebody else."""
         for change in changes:
-            write = self._writes.get(change.key)
-            if write is not None:
-                write.observed.append(change)
-                continue
-            for handler in self.handlers:
-                handler(change)
+            for reader in tuple(self._readers):
+                foreign = by is not None and reader is not by
+                reader.tell(dataclasses.replace(change, cause=Cause.WATCH) if foreign else change)
 
     def _known(self, obj: T) -> T | None:
         """The stored object in this very state: most of a list that repeats another."""

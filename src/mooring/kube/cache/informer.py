@@ -8,18 +8,22 @@
 
 Only what `prune` leaves is kept, and equal parts of objects are kept once. The answer of an own write enters at once (`wrote`), so
 nobody acts twice on it. How watch and own writes come in: `kube/cache/feed.py`; how lists join them: `kube/cache/store.py`.
+
+Several readers of one cache have an `Informer` each (`share`): the store is one, handlers and own writes are each reader's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Kind, Object, key_of
 from mooring.base.clock import Clock, Instant
 from mooring.base.randomness import Random
-from mooring.kube.cache.feed import Feed, Handler
+from mooring.kube.cache.feed import Feed, Handler, Reader
 from mooring.kube.cache.index import IndexFunction
 from mooring.kube.cache.reflector import Reflector
 from mooring.kube.cache.store import Cause, Change, Store
@@ -41,6 +45,15 @@ def keep(obj: T) -> T:
 def obstacles(informers: Iterable[Informer[Any]]) -> str:
     """The error that keeps any of them from following the API server, "" for none known."""
     return "; ".join(filter(None, (informer.obstacle for informer in informers)))
+
+
+@dataclasses.dataclass(slots=True)
+class _Run(Generic[T]):
+    """The following of the API server, which is one for all readers."""
+
+    resync_s: float
+    is_running: bool = False
+    reflector: Reflector[T] | None = None
 
 
 class Informer(Generic[T]):
@@ -69,19 +82,47 @@ class Informer(Generic[T]):
         self.name = name or f"informer/{kind.plural}"
         self.store: Store[T] = Store(indexes)
         self._feed = Feed(self.store, prune, self.name, clock, may_be_missing)
+        self._reader: Reader[T] = Reader()
+        self._feed.join(self._reader)
         self._cluster, self._kind, self._selection, self._page_limit = cluster, kind, selection, page_limit
         self._clock, self._randomness = clock, randomness
-        self._resync_s = resync_s
-        self._running = False
-        self._reflector: Reflector[T] | None = None
+        self._run: _Run[T] = _Run(resync_s)
+        self._is_share = False
+
+    def share(self, prune: Callable[[T], T | None]) -> Informer[T]:
+        """The same cache for another reader, with handlers and own writes of its own. It is told nothing before `join`.
+
+        prune: the part of an object that this reader asked for; its handlers are told of that, though the store may have more.
+        """
+        other = copy.copy(self)
+        other._reader, other._is_share = Reader(prune, resyncs=False), True
+        return other
+
+    def wants_resyncs(self) -> None:
+        """The handlers of this share are told of resyncs, too."""
+        self._reader.resyncs = True
+
+    def join(self) -> None:
+        """From now on the handlers of this share are told what happens; first, what is there, as changes from nothing."""
+        assert self._is_share
+        self._feed.join(self._reader)
+
+    def leave(self) -> None:
+        """The handlers of this share are told nothing more."""
+        assert self._is_share
+        self._feed.leave(self._reader)
 
     def also(self, indexes: Mapping[str, IndexFunction[T]], resync_s: float, *, may_be_missing: bool) -> None:
-        """Another reader's wishes, before it runs: more indexes, the shortest time between resyncs, a kind that has to be there."""
-        assert not self._running, "its objects are in the cache already"
+        """A further reader's wishes: indexes, the shortest time between resyncs, a kind that has to be there. Nothing new once it runs."""
         self.store.index(indexes)
         self._feed.may_be_missing = self._feed.may_be_missing and may_be_missing
         if resync_s > 0:
-            self._resync_s = min(self._resync_s or resync_s, resync_s)
+            self._run.resync_s = min(self._run.resync_s or resync_s, resync_s)
+
+    @property
+    def is_running(self) -> bool:
+        """True while the API server is followed, or asked again and again."""
+        return self._run.is_running
 
     @property
     def has_synced(self) -> bool:
@@ -96,7 +137,7 @@ class Informer(Generic[T]):
     @property
     def obstacle(self) -> str:
         """The API server's error that keeps the cache from following, "" for none. Once filled, the cache reports only missing rights."""
-        trouble = None if self._reflector is None else self._reflector.trouble
+        trouble = None if self._run.reflector is None else self._run.reflector.trouble
         if trouble is None or (self.has_synced and not isinstance(trouble, Forbidden)):
             return ""
         return f"can't follow {self._kind.plural}: {trouble}"
@@ -111,8 +152,8 @@ class Informer(Generic[T]):
         The store may already hold something newer, which the next change tells: another object of that name after a change to
         nothing, or what came while a write of ours was under way (`write`).
         """
-        assert not self._running, "a handler that comes late has missed changes"
-        self._feed.handlers.append(handler)
+        assert self._is_share or not self.is_running, "a handler that comes late has missed changes"
+        self._reader.handlers.append(handler)
 
     async def write(self, key: Key, request: Awaitable[T]) -> T:
         """Makes one of our writes to the object of this key, and lets the answer in (`wrote`). Raises what the request raises.
@@ -121,13 +162,13 @@ class Informer(Generic[T]):
         that the object is no more enters, too: it may be long until the watch says so.
         """
         before = self.store.get(key)
-        with self._feed.writing(key) as write:
+        with self._reader.writing(key) as write:
             try:
                 answer = await request
             except NotFound as error:
                 if before is not None and error.details.get("name") == key.name:
                     write.found_gone(before)
-                    self._feed.gone(before)
+                    self._feed.gone(before, self._reader)
                 raise
             write.answered(answer)
             self.wrote(answer)
@@ -138,13 +179,14 @@ class Informer(Generic[T]):
 
         An object with deletionTimestamp and without finalizers is taken for gone, so this is not for Pods in their grace period.
         """
-        self._feed.wrote(obj)
+        self._feed.wrote(obj, self._reader)
 
     async def run(self) -> None:
         """Follows the API server until cancelled. Raises only what a handler raises. May be run again, and then lists again."""
-        assert not self._running
-        self._running = True
-        reflector = self._reflector = Reflector(
+        assert not self.is_running
+        assert not self._is_share
+        self._run.is_running = True
+        reflector = self._run.reflector = Reflector(
             self._cluster,
             self._kind,
             self._feed,
@@ -157,16 +199,16 @@ class Informer(Generic[T]):
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(reflector.run(), name=f"{self.name}/reflector")
-                if self._resync_s > 0:
+                if self._run.resync_s > 0:
                     group.create_task(self._resync(), name=f"{self.name}/resync")
         finally:
-            self._running = False
+            self._run.is_running = False
             self._feed.synced.clear()
 
     async def _resync(self) -> None:
         await self.synced()
         while True:
-            await self._clock.sleep(self._resync_s)
+            await self._clock.sleep(self._run.resync_s)
             for number, obj in enumerate(self.store.values(), start=1):
                 current = self.store.get(key_of(obj))
                 if current is not None:

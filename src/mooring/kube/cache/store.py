@@ -71,8 +71,8 @@ class Store(Generic[T]):
 
     def index(self, indexes: Mapping[str, IndexFunction[T]]) -> None:
         """Further indexes, while the store is empty. One that is there already must be the same function."""
-        assert not self._objects
         for name, function in indexes.items():
+            assert name in self._indexes or not self._objects, f"the index {name} comes late"
             assert name not in self._indexes or self._indexes[name].function == function, f"two indexes are called {name}"
             self._indexes.setdefault(name, Index(function))
 

@@ -14,7 +14,7 @@ from mooring.kube.client.paths import list_query, paths_of, watch_query
 from mooring.kube.client.responses import Response, error_of, is_json
 from mooring.kube.client.retrying import RetryingClient, Stream
 from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, Verb, WatchEvent
-from mooring.kube.errors import ApiError, BadRequest, NotServed, ServerError, Unauthorized, Unreachable
+from mooring.kube.errors import ApiError, BadRequest, NotFound, NotServed, ServerError, Unauthorized, Unreachable
 
 
 class LineTooLong(Exception):
@@ -83,7 +83,7 @@ class RestCluster(Cluster):
             response = await self._client.ask(method, path, _encoded(body), content_type)
         if response.status >= 300 or not is_json(response.headers):
             refusal = self._refusal(response, f"{method} {path}", request.kind, _about(method, request))
-            if request.verb is Verb.SERVES and isinstance(refusal, NotServed):
+            if request.verb is Verb.SERVES and isinstance(refusal, NotServed | NotFound):  # it is about no object
                 return False
             raise refusal
         try:

@@ -26,14 +26,17 @@ class Announcements:
             self._announce(state, uid, f"MountVolume.{decision.refused_at} failed", str(because))
 
     def failed(self, state: VolumeState, decision: Decision, error: StepFailed) -> None:
+        if not error.is_told:
+            return
         held = [uid for uid, one in state.publications.items() if one.is_held] if decision.step is Step.EXPAND else []
+        kind = "NodeExpandVolume" if decision.step is Step.EXPAND else _kind(state)
         for uid in held or self._pods_of(state, decision):
-            step, reason = _HELD[state.volume.is_block] if held else (f"{_kind(state)}.{error.step} failed", error.reason)
+            step, reason = _HELD[state.volume.is_block] if held else (f"{kind}.{error.step} failed", error.reason)
             self._announce(state, uid, step, str(error), reason)
 
     def slow(self, state: VolumeState, decision: Decision, step: str, text: str) -> None:
         for uid in self._pods_of(state, decision):
-            about = f'{_kind(state)}.{step} of volume "{state.volume.spec_name}" takes long: {text}'
+            about = f'{_kind(state)}.{step} of volume "{self._name(state, uid)}" takes long: {text}'
             self._actual.announce(uid, state.volume.unique, about, "FailedMapVolume" if state.volume.is_block else "FailedMount")
 
     def _pods_of(self, state: VolumeState, decision: Decision) -> list[str]:
@@ -41,8 +44,12 @@ class Announcements:
         return [decision.pod] if decision.pod else list(self._actual.desired.uses(state.volume.unique))
 
     def _announce(self, state: VolumeState, uid: str, step: str, text: str, reason: str = "FailedMount") -> None:
-        about = f'{step} for volume "{state.volume.spec_name}" : {text}'
+        about = f'{step} for volume "{self._name(state, uid)}" : {text}'
         self._actual.announce(uid, state.volume.unique, about, reason)
+
+    def _name(self, state: VolumeState, uid: str) -> str:
+        """As the pod's own PersistentVolume has it: others may name the volume, too."""
+        return (self._actual.desired.volume_of(state.volume.unique, uid) or state.volume).spec_name
 
 
 def _kind(state: VolumeState) -> str:

@@ -7,12 +7,12 @@ from typing import Final
 
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.api.volume_names import attachment_name
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.csi.codes import Code
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError
-from mooring.node.layout import attachment_name
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.state import VolumeState
 from mooring.node.volumes.step_tools import StepFailed

@@ -33,6 +33,7 @@ from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.found import Found, find_volumes, remove_unrecorded
 from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.injected import Injector
+from mooring.node.volumes.left_folders import LeftFolders
 from mooring.node.volumes.mount_slots import MountSlots
 from mooring.node.volumes.pods import FOLDER_BACK_OFF, NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
@@ -102,6 +103,7 @@ class NodeVolumes:
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
         self._slots = MountSlots(mounts_max, self.controller.add)
         self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow, self._adopt)
+        self.left_folders = LeftFolders(runtime, layout, self._desired, actual)
         self.controller.watch(actual.nodes, self._node_changed)
         self.controller.watch(actual.csi_drivers, self._driver_object_changed)
         drivers.on_change(self._driver_changed)
@@ -112,7 +114,7 @@ class NodeVolumes:
         """Finds the volumes that an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
         known_names = {*attached_to(node), *(node.status.volumes_in_use or ())}
         self._labels.default = await asyncio.to_thread(default_context)
-        await asyncio.to_thread(remove_unrecorded, self._layout)
+        self.left_folders.begin(await asyncio.to_thread(remove_unrecorded, self._layout))
         found = await asyncio.to_thread(find_volumes, self._layout, known_names)
         self._metrics.reconstructed(found.records_count, found.unread_count)
         self._metrics.count_volumes(self._node_name, lambda: len(self._desired.volumes), lambda: len(self._actual.states))
@@ -339,7 +341,8 @@ class NodeVolumes:
             failure = state.growth_failure = self._growth.failure(state.growth_failure, error)
             self.pods.look_again(decision.pod)  # the claim is another one by now
         else:
-            publication = state.publications.setdefault(decision.pod, Publication(volume.spec_name, Stand.ABSENT))
+            own = self._desired.volume_of(volume.unique, decision.pod) or volume
+            publication = state.publications.setdefault(decision.pod, Publication(own.spec_name, Stand.ABSENT))
             failure = publication.failure = self._growth.failure(publication.failure, error)
         retry_in_s = round(failure.not_before - self._clock.now(), 3)
         _log.error("A step of a volume failed", step=error.step, volume=volume.unique, reason=str(error), retry_in_s=retry_in_s)

@@ -205,10 +205,12 @@ def _growing(state: VolumeState, facts: Facts) -> Decision | None:
         absent = why.NoDriver(state.volume.driver)
         held = [uid for uid in facts.wanted if (one := state.publications.get(uid)) is not None and one.is_held]
         return Decision(absent, waits=Waits.DRIVER, refused=dict.fromkeys(held, absent)) if held else None
-    writers = [uid for uid in facts.wanted if uid not in facts.readers and not _needs(state.publications.get(uid))]
-    if not writers:
-        return None
-    return _once_due(state.growth_failure, facts) or Decision(why.Growing(growth.size), Step.EXPAND, writers[0])
+    users = [uid for uid in facts.wanted if not _needs(state.publications.get(uid))]
+    writers = [uid for uid in users if uid not in facts.readers]
+    if writers:
+        return _once_due(state.growth_failure, facts) or Decision(why.Growing(growth.size), Step.EXPAND, writers[0])
+    untold = [uid for uid in users if state.publications[uid].told_size != growth.size]
+    return Decision(why.OnlyRead(growth.size), Step.EXPAND, untold[0]) if untold else None
 
 
 def _needs(publication: Publication | None) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.quantity import parse_quantity
+from mooring.control.slim import only, slim
 from mooring.csi.codes import Code, DriverError
 
 PENDING: Final = "NodeResizePending"
@@ -56,7 +57,7 @@ class Growth:
 def decide_growth(claim: PersistentVolumeClaim, pv: PersistentVolume) -> Growth | None:
     """What is due on the node, None for nothing. What `is_written` is due only where the node knows the volume with a smaller size."""
     status, meta = claim.status, claim.metadata
-    allocated, step = (status.allocated_resources or {}).get("storage"), (status.allocated_resource_statuses or {}).get("storage", "")
+    allocated, step = (status.allocated_resources or {}).get("storage"), _step(claim)
     requested = (claim.spec.resources.requests or {}).get("storage", "")
     growth = functools.partial(Growth, meta.namespace, meta.name, meta.resource_version, requested=requested, claim_uid=meta.uid)
     if step in (PENDING, IN_PROGRESS) and allocated:
@@ -68,6 +69,35 @@ def decide_growth(claim: PersistentVolumeClaim, pv: PersistentVolume) -> Growth 
         return growth(is_given, is_old=True) if not allocated else None
     is_shared = "ReadWriteMany" in (pv.spec.access_modes or ()) and NOT_REQUIRED not in (meta.annotations or {})
     return growth(is_given, is_written=True) if is_shared else None
+
+
+CLAIM: Final = slim(
+    metadata=slim(), spec=slim("access_modes"), status=slim(allocated_resource_statuses=only("storage"), capacity=only("storage"))
+)
+"""The part of a claim that `is_the_nodes_turn` reads."""
+
+
+def is_the_nodes_turn(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
+    """True for a change that hands the claim over to the nodes, or by which one of them has told the others that it has grown."""
+    if old is None:
+        return False
+    if _step(new) == PENDING and _step(old) != PENDING:
+        return True
+    return "ReadWriteMany" in (new.spec.access_modes or ()) and old.status.capacity != new.status.capacity
+
+
+def _step(claim: PersistentVolumeClaim) -> str:
+    return (claim.status.allocated_resource_statuses or {}).get("storage", "")
+
+
+def is_still_due(growth: Growth, claim: PersistentVolumeClaim) -> bool:
+    """True for the claim that the growth was decided for, changed only in what does not concern it."""
+    if claim.metadata.uid != growth.claim_uid:
+        return False
+    if growth.is_old:
+        return not _step(claim) and size_bytes_of(claim) < growth.size_bytes
+    allocated = (claim.status.allocated_resources or {}).get("storage", "")
+    return _step(claim) in (PENDING, IN_PROGRESS) and parse_quantity(allocated or "0").value == parse_quantity(growth.size).value
 
 
 def size_bytes_of(claim: PersistentVolumeClaim) -> int:
@@ -90,21 +120,21 @@ def done_patch(growth: Growth, version: str) -> dict[str, Any]:
         "metadata": {"resourceVersion": version},
         "status": {
             "capacity": {"storage": growth.size},
-            "allocatedResourceStatuses": None,
+            "allocatedResourceStatuses": {"storage": None},
             "conditions": [{"$patch": "delete", "type": kind} for kind in _CONDITIONS],
         },
     }
 
 
-def failed_patch(growth: Growth, error: DriverError, *, has_failed_before: bool, now: str) -> dict[str, Any]:
-    """The same, after a refusal. now: RFC 3339."""
-    condition = {
-        "type": "NodeResizeError",
-        "status": "True",
-        "lastTransitionTime": now,
-        "message": f"failed to expand pvc with {error}",
-    }
-    status: dict[str, Any] = {"conditions": [condition]}
+def failed_patch(growth: Growth, text: str, now: str) -> dict[str, Any]:
+    """A strategic merge patch of the status of this very claim, whatever has become of it meanwhile: the failure. now: RFC 3339."""
+    condition = {"type": "NodeResizeError", "status": "True", "lastTransitionTime": now, "message": f"failed to expand pvc with {text}"}
+    return {"metadata": {"uid": growth.claim_uid}, "status": {"conditions": [condition]}}
+
+
+def refused_patch(growth: Growth, error: DriverError, *, has_failed_before: bool, now: str) -> dict[str, Any]:
+    """The same, after a refusal by the driver: where it will refuse again, the controller has the claim."""
+    patch = failed_patch(growth, str(error), now)
     if not growth.is_old and (error.code in INFEASIBLE_CODES or (has_failed_before and growth.is_another_size_wanted)):
-        status["allocatedResourceStatuses"] = {"storage": INFEASIBLE}
-    return {"status": status}
+        patch["status"]["allocatedResourceStatuses"] = {"storage": INFEASIBLE}
+    return patch

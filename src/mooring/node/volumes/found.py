@@ -10,15 +10,19 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
+from mooring.api.volume_names import digest, split_unique_name, unique_name
 from mooring.base.log import logger
 from mooring.node import records
-from mooring.node.layout import Layout, digest, escaped, inline_unique_name, is_folder_name, split_unique_name, unique_name
+from mooring.node.layout import Layout, escaped, inline_unique_name, is_folder_name
 from mooring.node.volumes.files import LeftOver, read_mount_table, remove_folder
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.volume import Volume
 
 _log = logger(__name__)
+
+_STAYS: Final = "A folder without a volume's record can't be removed"
 
 
 @dataclasses.dataclass(slots=True)
@@ -85,6 +89,11 @@ def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> Found:
     return found
 
 
+def names_on_disk(layout: Layout) -> list[str]:
+    """The volumes that records tell of, as a Node names those in use; pods bring inline ones along. Blocks. Raises OSError."""
+    return sorted(state.volume.unique for state in find_volumes(layout).states if not state.volume.is_inline)
+
+
 def find_in_pod(layout: Layout, uid: str) -> Found:
     """The volumes that records in one pod's folder tell of. Blocks. Raises OSError when they can't be listed."""
     found, states = Found(), dict[str, VolumeState]()
@@ -99,44 +108,50 @@ def _read_pod(found: Found, states: dict[str, VolumeState], layout: Layout, uid:
             _published(states, layout, uid, record)
 
 
-def remove_unrecorded(layout: Layout) -> None:
+def remove_unrecorded(layout: Layout) -> list[tuple[Path, ...]]:
     """Removes the folders of volumes that have no record, as far as they are empty and nothing is mounted below them.
 
-    They were begun and not recorded, or taken back but for the folder, when the agent ended. Blocks. Raises OSError when the folders of
-    all drivers can't be listed.
+    They were begun and not recorded, or taken back but for the folder, when the agent ended. Gives those that the disk did not remove: for
+    each volume the folders in it, and its own. Blocks. Raises OSError when the folders of all drivers can't be listed.
     """
+    left: list[tuple[Path, ...]] = []
     for driver_folder in folders_in(layout.csi):
         if driver_folder != layout.block:
-            _remove_unrecorded_of(layout, driver_folder)
+            left += _remove_unrecorded_of(layout, driver_folder)
     for folder in folders_in(layout.block):
         name = folder.name
         if folder not in (layout.block_staging(name).parent, layout.block_publish(name, "pod").parent.parent):
             others = (layout.block_staging(name), layout.block_publish(name, "pod").parent, layout.block_map(name))
-            _remove_unless_recorded(layout, folder / "data", *others, folder / "data", folder)
+            left += _remove_unless_recorded(layout, folder / "data", *others, folder / "data", folder)
+    return left
 
 
-def _remove_unrecorded_of(layout: Layout, driver_folder: Path) -> None:
+def _remove_unrecorded_of(layout: Layout, driver_folder: Path) -> list[tuple[Path, ...]]:
     try:
         folders = list(folders_in(driver_folder))
     except OSError as error:
         _log.error("The volumes of a driver can't be listed; what was left unfinished stays", error=error)
-        return
-    for folder in folders:
-        _remove_unless_recorded(layout, folder, folder / "globalmount", folder)
+        return []
+    return [left for folder in folders for left in _remove_unless_recorded(layout, folder, folder / "globalmount", folder)]
 
 
-def _remove_unless_recorded(layout: Layout, record_folder: Path, *folders: Path) -> None:
+def _remove_unless_recorded(layout: Layout, record_folder: Path, *folders: Path) -> list[tuple[Path, ...]]:
+    """These folders, where the disk failed. One with something in it is for people to look at."""
     try:
         if records.read(record_folder) is not None:
-            return
+            return []
         mounts = read_mount_table(layout.root)
         if any(mounts.below(str(folder)) for folder in folders):
-            return
+            return []
         records.remove(record_folder)  # one that was not finished
         for folder in folders:
             remove_folder(folder)
-    except (records.BadRecord, LeftOver, OSError) as error:
-        _log.error("A folder without a volume's record can't be removed", error=error)
+    except (records.BadRecord, LeftOver) as error:
+        _log.error(_STAYS, error=error)
+    except OSError as error:
+        _log.error(_STAYS, error=error)
+        return [folders]
+    return []
 
 
 def folders_in(folder: Path) -> Iterator[Path]:

@@ -6,9 +6,10 @@ Nothing runs in them: a pod whose volumes are all there counts as running, one t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import PODS, Pod
 from mooring.base.log import logger
@@ -16,7 +17,7 @@ from mooring.control.controller import Controller
 from mooring.control.queue import BackOff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
-from mooring.kube.cache.informer import Change
+from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NotFound
 from mooring.node.layout import Layout
@@ -24,11 +25,12 @@ from mooring.node.metrics import NodeMetrics
 from mooring.node.records import BadRecord
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState
+from mooring.node.volumes.expansion import is_the_nodes_turn
 from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.found import Found, find_in_pod
 from mooring.node.volumes.pod_folders import pod_folders, remove_pod_folder
 from mooring.node.volumes.selinux import Labels
-from mooring.node.volumes.view import Resolver, is_leaving
+from mooring.node.volumes.view import Resolver, claims_of, is_leaving
 
 _log = logger(__name__)
 
@@ -73,6 +75,10 @@ class NodePods:
         )
         self.controller.watch(actual.pods, self._changed)
 
+    def watch_claims(self, claims: Informer[PersistentVolumeClaim]) -> None:
+        """Where the node may watch them: a pod is looked at as soon as a claim of its is to grow here."""
+        self.controller.watch(claims, self._claim_changed)
+
     def look_again(self, uid: str) -> None:
         """What its claims say has changed."""
         self._looked_at.pop(uid, None)
@@ -110,6 +116,14 @@ class NodePods:
             if not is_leaving(change.object):
                 self._desired.appeared(uid)
         return (change.key,)
+
+    def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
+        if change.new is None or not is_the_nodes_turn(change.old, change.new):
+            return
+        for pod in self._actual.pods.store.values():
+            if change.key in claims_of(pod):
+                self._looked_at.pop(pod.metadata.uid, None)
+                yield key_of(pod)
 
     def _gone(self, uid: str) -> None:
         self._desired.gone(uid)

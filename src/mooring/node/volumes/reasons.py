@@ -95,6 +95,16 @@ class PodGone:
     pass
 
 
+@reason("a volume's folder, which was left behind, is a volume's again")
+class FolderUsed:
+    pass
+
+
+@reason("a volume's folder, which was left behind, is gone")
+class FolderGone:
+    pass
+
+
 @reason("the pod has ended: its volumes are being taken away")
 class PodLeaves:
     pass
@@ -117,4 +127,9 @@ class PodWaits:
 
 @reason("its claim has grown: the driver expands it to {size} on this node")
 class Growing:
+    size: str
+
+
+@reason("its claim has grown to {size}: no pod here may write, so that the driver can't expand it")
+class OnlyRead:
     size: str

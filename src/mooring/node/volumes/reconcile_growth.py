@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
 from mooring.base.clock import rfc3339
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.kube.cluster import Cluster, Patch, PatchType
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import ApiError, Conflict
 from mooring.node.plugins.drivers import CALL_S
 from mooring.node.volumes import expansion, requests
 from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import VolumeState
-from mooring.node.volumes.step_tools import StepTools, Surroundings
+from mooring.node.volumes.step_tools import StepFailed, StepTools, Surroundings
 
 _log = logger(__name__)
 
 STEP = "NodeExpandVolume"
+CONFLICTS_MAX: Final = 5
+"""A write that may come after any other is sent again so often at once."""
+
+
+class ClaimMoved(StepFailed):
+    """Others have changed the claim since it was read: it is read again, without a word to users."""
+
+    is_told = False
 
 
 class GrowthSteps(StepTools):
@@ -31,14 +42,17 @@ class GrowthSteps(StepTools):
         self._cluster = cluster
 
     async def expand(self, state: VolumeState, use: PodUse) -> None:
-        """The volume has its new size on this node afterwards, and the claim says so. Raises StepFailed."""
+        """The volume has its new size on this node afterwards, and the claim says so. A pod that only reads is told. Raises StepFailed."""
         volume, growth = state.volume, state.volume.growth
         assert growth is not None
+        if use.read_only:
+            self._tell_read_only(state, use, growth)
+            return
         driver, able = await self._able(volume, STEP)
         if requests.EXPANDS not in able:
-            state.grown = growth.claim_version
+            await self._unable(state, growth)
             return
-        secrets = await self._secret(volume.expand_secret, STEP)
+        secrets = await self._expand_secret(state, growth)
         version = growth.claim_version
         if not (growth.in_progress or growth.is_old or growth.is_written):
             version = (await self._write(growth, expansion.begun_patch(growth))).metadata.resource_version
@@ -54,19 +68,43 @@ class GrowthSteps(StepTools):
             await self._refused(state, growth, error)
             return
         if not growth.is_written:
-            await self._write(growth, expansion.done_patch(growth, version))
+            await self._save(growth, version)
         state.size_bytes, state.grown = growth.size_bytes, growth.claim_version
         state.growth_failure, state.growth_was_refused = None, False
         text = f'MountVolume.NodeExpandVolume succeeded for volume "{volume.spec_name}" {self._around.node_name}'
         self._around.tell(use, "Normal", "FileSystemResizeSuccessful", text)
         self._around.tell_claim(growth, "Normal", "FileSystemResizeSuccessful", text)
 
+    def _tell_read_only(self, state: VolumeState, use: PodUse, growth: Growth) -> None:
+        state.publications[use.uid].told_size = growth.size
+        text = f'MountVolume.NodeExpandVolume failed for volume "{state.volume.spec_name}" requested read-only file system'
+        self._around.tell(use, "Warning", "FileSystemResizeFailed", text)
+        self._around.tell_claim(growth, "Warning", "FileSystemResizeFailed", text)
+
+    async def _unable(self, state: VolumeState, growth: Growth) -> None:
+        """The driver can't expand here. Raises StepFailed where the claim waits for that: its controller has promised it."""
+        state.grown = growth.claim_version
+        if growth.is_old or growth.is_written:
+            return
+        text = f"NodeExpand is not supported by the CSI driver {state.volume.driver}"
+        state.grown = (await self._write(growth, expansion.failed_patch(growth, text, self._now()))).metadata.resource_version
+        raise self._failed(STEP, text)
+
+    async def _expand_secret(self, state: VolumeState, growth: Growth) -> Mapping[str, str]:
+        """Raises StepFailed, also told on the claim, which has no pod's events."""
+        try:
+            return await self._secret(state.volume.expand_secret, STEP)
+        except StepFailed as failure:
+            if not growth.is_written:
+                await self._write(growth, expansion.failed_patch(growth, str(failure), self._now()))
+            raise
+
     async def _refused(self, state: VolumeState, growth: Growth, error: DriverError) -> None:
         if error.final:
             has_failed_before, state.growth_was_refused = state.growth_was_refused, True
             if not growth.is_written:  # its claim tells of a size that another node has; this node's trouble is its pods' alone
-                now = rfc3339(self._around.clock.wall_s())
-                await self._write(growth, expansion.failed_patch(growth, error, has_failed_before=has_failed_before, now=now))
+                patch = expansion.refused_patch(growth, error, has_failed_before=has_failed_before, now=self._now())
+                await self._write(growth, patch)
             if error.code == Code.FAILED_PRECONDITION:
                 state.may_not_grow = True
                 return
@@ -74,9 +112,34 @@ class GrowthSteps(StepTools):
                 state.grown = growth.claim_version
         raise self._failed(STEP, str(error), uncertain=not error.final)
 
+    def _now(self) -> str:
+        return rfc3339(self._around.clock.wall_s())
+
+    async def _save(self, growth: Growth, version: str) -> None:
+        """The claim has its size. A change by others during the call asks for no second one. Raises StepFailed."""
+        for _ in range(CONFLICTS_MAX):
+            try:
+                await self._write(growth, expansion.done_patch(growth, version))
+                return
+            except ClaimMoved:
+                claim = await self._read(growth)
+                if not expansion.is_still_due(growth, claim):
+                    return
+                version = claim.metadata.resource_version
+        raise ClaimMoved(STEP, "the claim could not be written: it changes all the time")
+
+    async def _read(self, growth: Growth) -> PersistentVolumeClaim:
+        try:
+            return await self._cluster.get(PERSISTENT_VOLUME_CLAIMS, growth.claim, growth.namespace)
+        except ApiError as error:
+            raise self._failed(STEP, f"the claim could not be read: {error}") from None
+
     async def _write(self, growth: Growth, body: dict[str, object]) -> PersistentVolumeClaim:
+        """Raises StepFailed, ClaimMoved."""
         patch = Patch(PatchType.STRATEGIC, body)
         try:
             return await self._cluster.patch(PERSISTENT_VOLUME_CLAIMS, growth.claim, patch, growth.namespace, subresource="status")
+        except Conflict as error:
+            raise ClaimMoved(STEP, f"the claim could not be written: {error}") from None
         except ApiError as error:
             raise self._failed(STEP, f"the claim could not be written: {error}") from None

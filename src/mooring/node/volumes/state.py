@@ -31,7 +31,7 @@ class Publication:
     """The volume in one pod.
 
     spec_name: in whose folder. was_found: at a restart, and not published anew since. is_held: it is there, and the pod does not start
-    before the volume has its size.
+    before the volume has its size. told_size: the size of which users of a pod that only reads were told that it can't be had, "" for none.
     """
 
     spec_name: str
@@ -39,6 +39,7 @@ class Publication:
     was_found: bool = False
     is_outdated: bool = False
     is_held: bool = False
+    told_size: str = ""
     failure: Failure | None = None
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from mooring.api.core import SecretReference
 from mooring.api.storage import CSIDriver
+from mooring.api.volume_names import attachment_name
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
 from mooring.base.errors import MooringError
@@ -18,7 +19,7 @@ from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError
 from mooring.mounts.system import ToolFailed
 from mooring.node import records
-from mooring.node.layout import Layout, attachment_name
+from mooring.node.layout import Layout
 from mooring.node.plugins.drivers import Drivers, NodeDriver, NotRegistered
 from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.files import LeftOver
@@ -37,7 +38,10 @@ class StepFailed(MooringError):
     """A step did not come to its end; str() is for the pod's event.
 
     step: `MountDevice`, `SetUp`, and others of the kubelet's names. reason: of the event. uncertain: it may be going on still.
+    is_told: False for what passes by itself, and is only logged.
     """
+
+    is_told = True
 
     def __init__(self, step: str, text: str, *, reason: str = "FailedMount", uncertain: bool = False) -> None:
         super().__init__(text)
@@ -117,10 +121,6 @@ class StepTools:
         if before is Stand.DONE or growth is None or growth.is_written or not state.is_to_grow:
             return
         publication.is_held = not use.read_only
-        if use.read_only:
-            text = f'MountVolume.NodeExpandVolume failed for volume "{state.volume.spec_name}" requested read-only file system'
-            self._around.tell(use, "Warning", "FileSystemResizeFailed", text)
-            self._around.tell_claim(growth, "Warning", "FileSystemResizeFailed", text)
 
     def _publish_record(self, volume: Volume, mode: str, label: str = "") -> dict[str, str]:
         """mode: the volume's lifecycle mode, "" for a raw device. label: its SELinux label."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key
 from mooring.api.pods import Pod
 from mooring.api.pods import Volume as PodVolume
 from mooring.base.errors import MooringError
@@ -42,6 +43,18 @@ def used_volumes(pod: Pod) -> tuple[tuple[PodVolume, bool, bool], ...]:
         for volume in pod.spec.volumes or ()
         if (volume.csi or volume.persistent_volume_claim or volume.ephemeral) and volume.name in mounted | devices
     )
+
+
+def claims_of(pod: Pod) -> frozenset[Key]:
+    """Those that the pod names, or that are made for it."""
+    claims = (_claim_name(pod, volume) for volume in pod.spec.volumes or ())
+    return frozenset(Key(pod.metadata.namespace, name) for name in claims if name)
+
+
+def _claim_name(pod: Pod, volume: PodVolume) -> str:
+    if volume.persistent_volume_claim is not None:
+        return volume.persistent_volume_claim.claim_name
+    return f"{pod.metadata.name}-{volume.name}" if volume.ephemeral else ""
 
 
 class Resolver:
@@ -84,7 +97,7 @@ class Resolver:
 
     async def _claim(self, pod: Pod, pod_volume: PodVolume) -> PersistentVolumeClaim:
         source = pod_volume.persistent_volume_claim
-        name = source.claim_name if source is not None else f"{pod.metadata.name}-{pod_volume.name}"
+        name = _claim_name(pod, pod_volume)
         where = f"error processing PVC {pod.metadata.namespace}/{name}"
         try:
             claim = await self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, pod.metadata.namespace)

@@ -8,7 +8,8 @@ from typing import Final
 
 from mooring.api.core import NodeSelector, PersistentVolume, SecretReference
 from mooring.api.pods import CSIVolumeSource
-from mooring.node.layout import inline_unique_name, inline_volume_id, unique_name
+from mooring.api.volume_names import unique_name
+from mooring.node.layout import inline_unique_name, inline_volume_id
 from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.selinux import mount_options
 

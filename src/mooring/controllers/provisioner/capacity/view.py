@@ -73,7 +73,7 @@ def places_of(pv: PersistentVolume) -> tuple[Segment, ...]:
     return tuple(found)
 
 
-BY_ITEM: Final = "item"
+BY_ITEM: Final = "capacity/item"
 
 CAPACITY_INDEXES: Final[Mapping[str, Callable[[CSIStorageCapacity], Iterable[str]]]] = {BY_ITEM: lambda one: (index_value(item_of(one)),)}
 

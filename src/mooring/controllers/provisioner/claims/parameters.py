@@ -1,56 +1,20 @@
 """A StorageClass's parameters: ours, the driver's, the secrets that they name, and the templates in them.
 
 Keys under `csi.storage.k8s.io/` are ours and never reach the driver; all others pass through untouched, the old spellings of ours too.
-Templates, `${pvc.name}` and its like, are expanded as by Go's os.Expand, so that old classes keep their meaning.
+Templates, `${pvc.name}` and its like: `api/templates.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from mooring.api.core import SecretReference
 from mooring.api.names import dns_label, dns_subdomain
+from mooring.api.templates import InvalidTokens, expanded
 from mooring.base.errors import MooringError
-
-# As in a shell `$$`, `$1` and the like are names of one character. `${}` and a `${` that nobody closes vanish, any other lonely `$` stays.
-_REFERENCE: Final = re.compile(
-    r"\$(?:\{(?P<braced>[^}]*)\}|(?P<odd>\{)|(?P<special>[*#$@!?\-0-9])|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))", re.ASCII
-)
-
-
-class InvalidTokens(MooringError):
-    """A template has references that are not defined."""
-
-    def __init__(self, tokens: list[str]) -> None:
-        super().__init__(f"invalid tokens: [{' '.join(_quoted(token) for token in tokens)}]")
-
-
-def expanded(template: str, known: Mapping[str, str]) -> str:
-    """The template with its references replaced. Raises InvalidTokens, with all of them, sorted."""
-    missing: set[str] = set()
-
-    def value(found: re.Match[str]) -> str:
-        if found["odd"] is not None or found["braced"] == "":
-            return ""
-        name = found["braced"] or found["special"] or found["plain"]
-        if name not in known:
-            missing.add(name)
-        return known.get(name, "")
-
-    result = _REFERENCE.sub(value, template)
-    if missing:
-        raise InvalidTokens(sorted(missing))
-    return result
-
-
-def _quoted(token: str) -> str:
-    escaped = token.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
 
 PREFIX: Final = "csi.storage.k8s.io/"
 FS_TYPE: Final = f"{PREFIX}fstype"

@@ -26,9 +26,9 @@ from mooring.controllers.provisioner.topology import Term, cluster_terms
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
-BY_UID: Final = "uid"
-BY_CLASS: Final = "class"
-BY_SOURCE: Final = "source"
+BY_UID: Final = "claims/uid"
+BY_CLASS: Final = "claims/class"
+BY_SOURCE: Final = "claims/source"
 
 
 class ClusterTopology:

@@ -16,7 +16,7 @@ from mooring.controllers.provisioner import names
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
-BY_VOLUME: Final = "volume"
+BY_VOLUME: Final = "deletion/volume"
 
 
 # -- topics that a volume waits for while it can't be deleted

@@ -1,0 +1,142 @@
+"""apps/v1 StatefulSet, and the ControllerRevisions that keep its former templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from mooring.api import names
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver.rules import checks, claimspec, persistentvolumeclaim, podtemplate
+from mooring.apiserver.rules.deployment import validate_share
+
+MESSAGES: Final = (podtemplate.MESSAGES | persistentvolumeclaim.MESSAGES).extended("""
+StatefulSet: 1 metadata ObjectMeta!, 2 spec StatefulSetSpec!, 3 status StatefulSetStatus!
+StatefulSetSpec: 1 replicas i32?, 2 selector LabelSelector!?, 3 template PodTemplateSpec!, 4 volumeClaimTemplates *ClaimTemplate, 5 serviceName s!, 6 podManagementPolicy s, 7 updateStrategy StatefulSetUpdateStrategy!, 8 revisionHistoryLimit i32?, 9 minReadySeconds i32, 10 persistentVolumeClaimRetentionPolicy StatefulSetPersistentVolumeClaimRetentionPolicy?, 11 ordinals StatefulSetOrdinals?
+ClaimTemplate: 14 kind s, 15 apiVersion s, 1 metadata ObjectMeta!, 2 spec PersistentVolumeClaimSpec!, 3 status PersistentVolumeClaimStatus!
+StatefulSetUpdateStrategy: 1 type s, 2 rollingUpdate RollingUpdateStatefulSetStrategy?
+RollingUpdateStatefulSetStrategy: 1 partition i32?, 2 maxUnavailable intstr?
+StatefulSetPersistentVolumeClaimRetentionPolicy: 1 whenDeleted s, 2 whenScaled s
+StatefulSetOrdinals: 1 start i32!
+StatefulSetStatus: 1 observedGeneration i64, 2 replicas i32!, 3 readyReplicas i32, 4 currentReplicas i32, 5 updatedReplicas i32, 6 currentRevision s, 7 updateRevision s, 9 collisionCount i32?, 10 conditions *StatefulSetCondition@type, 11 availableReplicas i32!
+StatefulSetCondition: 1 type s!, 2 status s!, 3 lastTransitionTime time!, 4 reason s, 5 message s
+ControllerRevision: 1 metadata ObjectMeta!, 2 data any, 3 revision i64!
+""")  # noqa: E501
+
+_HISTORY: Final = 10
+_POLICIES: Final = ("OrderedReady", "Parallel")
+_STRATEGIES: Final = ("RollingUpdate", "OnDelete")
+_RETENTIONS: Final = ("Retain", "Delete")
+_FREE: Final = frozenset(
+    (
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    )
+)
+_FROZEN: Final = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
+    "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+
+
+def _default(new: Json) -> None:
+    spec = new["spec"]
+    podtemplate.default(spec["template"])
+    spec["podManagementPolicy"] = spec.get("podManagementPolicy") or "OrderedReady"
+    strategy = spec["updateStrategy"]
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+        strategy.setdefault("rollingUpdate", {})
+    if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
+        strategy["rollingUpdate"].setdefault("partition", 0)
+    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    for part in ("whenDeleted", "whenScaled"):
+        retention[part] = retention.get(part) or "Retain"
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", _HISTORY)
+    for claim in spec.get("volumeClaimTemplates") or ():
+        claim["apiVersion"], claim["kind"] = "v1", "PersistentVolumeClaim"
+        claimspec.default(claim["spec"])
+        claim["status"].setdefault("phase", "Pending")
+
+
+def _validate(new: Json) -> Iterator[Cause]:
+    spec = new["spec"]
+    policy, strategy = spec["podManagementPolicy"], spec["updateStrategy"]
+    if policy not in _POLICIES:
+        yield field_errors.invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
+    yield from _validate_strategy(strategy)
+    for part in ("whenDeleted", "whenScaled"):
+        given = spec["persistentVolumeClaimRetentionPolicy"][part]
+        yield from checks.one_of(given, f"spec.persistentVolumeClaimRetentionPolicy.{part}", _RETENTIONS)
+    yield from podtemplate.validate_counts(spec, "replicas", "minReadySeconds", "revisionHistoryLimit")
+    if "ordinals" in spec:
+        yield from checks.at_least(spec["ordinals"]["start"], "spec.ordinals.start", 0)
+    yield from podtemplate.validate_selector(spec, "statefulset")
+    yield from podtemplate.validate_metadata(spec["template"])
+    deadline = field_errors.invalid(f"{podtemplate.FIELD}.spec.activeDeadlineSeconds", "", "must not be specified")
+    yield from podtemplate.validate_endless(spec["template"], deadline)
+
+
+def _validate_strategy(strategy: Json) -> Iterator[Cause]:
+    kind, rolling, field = strategy["type"], strategy.get("rollingUpdate"), "spec.updateStrategy"
+    if kind not in _STRATEGIES:
+        yield field_errors.invalid(field, strategy, "must be 'RollingUpdate' or 'OnDelete'")
+    elif kind == "OnDelete" and rolling is not None:
+        yield field_errors.invalid(f"{field}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")
+    elif rolling is not None:
+        yield from checks.at_least(rolling.get("partition"), f"{field}.rollingUpdate.partition", 0)
+        if "maxUnavailable" in rolling:
+            yield from validate_share(rolling["maxUnavailable"], f"{field}.rollingUpdate.maxUnavailable")
+
+
+def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
+    after, before = ({part: value for part, value in obj["spec"].items() if part not in _FREE} for obj in (new, old))
+    if after != before:
+        yield field_errors.forbidden("spec", _FROZEN)
+
+
+STATEFUL_SETS: Final = podtemplate.with_scale(
+    Resource(
+        group="apps",
+        kind="StatefulSet",
+        plural="statefulsets",
+        namespaced=True,
+        short_names=("sts",),
+        categories=("all",),
+        message=MESSAGES["StatefulSet"],
+        status=Status.WITH_METADATA,
+        name_rule=names.dns_label,
+        default=_default,
+        prepare_create=podtemplate.prepare_create,
+        prepare_update=podtemplate.prepare_update,
+        validate=_validate,
+        validate_update=_validate_update,
+        warnings=podtemplate.warnings,
+    )
+)
+
+
+def _validate_revision(new: Json) -> Iterator[Cause]:
+    if new.get("data") is None:
+        yield field_errors.required("data", "data is mandatory")
+    yield from checks.at_least(new["revision"], "revision", 0)
+
+
+CONTROLLER_REVISIONS: Final = Resource(
+    group="apps",
+    kind="ControllerRevision",
+    plural="controllerrevisions",
+    namespaced=True,
+    message=MESSAGES["ControllerRevision"],
+    prepare_update=lambda _new, _old, _now: None,
+    validate=_validate_revision,
+    validate_update=lambda new, old: checks.unchanged(new, old, "data", "data"),
+)

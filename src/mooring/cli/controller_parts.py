@@ -1,0 +1,185 @@
+"""The works of `mooring controller`: each controller on a share of the same caches, under one Lease or under its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mooring.base.errors import ConfigError
+from mooring.cli import attachdetach, binder, csi_attacher, csi_provisioner, csi_resizer, csi_snapshotter
+from mooring.cli.controller_flags import (
+    ATTACHDETACH,
+    ATTACHER,
+    BINDER,
+    COMPONENTS,
+    NODEHEALTH,
+    PROVISIONER,
+    RESIZER,
+    SNAPSHOTTER,
+    WORKLOADS,
+    NodeHealthFlags,
+    ProcessWideFlags,
+    enabled,
+    setup_of,
+)
+from mooring.cli.process import Machine, Setup
+from mooring.cli.terms import Post, Posts
+from mooring.control.caches import Caches
+from mooring.control.manager import Managers, Work
+from mooring.control.runtime import Runtime
+
+if TYPE_CHECKING:
+    from mooring.cli.sidecar import Context, Sidecar
+    from mooring.csi.capabilities import DriverInfo
+    from mooring.csi.driver import Driver
+    from mooring.kube.cluster import Cluster
+
+Make = Callable[[Caches], Work]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """One controller. make: one for each term, on a share of the caches. lock_name, namespace: of its Lease, if it has one of its own."""
+
+    make: Make
+    lock_name: str
+    starting: str = "Starting"
+    namespace: str = ""
+
+
+class OneWork(Managers):
+    """All parts under one Lease."""
+
+    def driver_returned(self) -> None:
+        """The driver was away and is back, unchanged: what failed meanwhile may be tried at once."""
+        from mooring.cli.sidecar import CallsDriver
+
+        for member in self.members.values():
+            if isinstance(member, CallsDriver):
+                member.driver_returned()
+
+
+class Together:
+    """name: of the program, and the beginning of its Lease's. Raises ConfigError for flags that a part can't use on this machine."""
+
+    def __init__(self, name: str, setup: Setup[ProcessWideFlags], machine: Machine) -> None:
+        self._name, self._setup, self._machine = name, setup, machine
+        self._enabled = frozenset(component.name for component in enabled(setup.flags))
+        self._sidecars: Mapping[str, Sidecar[Any]] = {
+            name: self._sidecar_of(name) for name in (ATTACHER, PROVISIONER, RESIZER, SNAPSHOTTER) if name in self._enabled
+        }
+
+    def _sidecar_of(self, name: str) -> Sidecar[Any]:
+        setup = self._setup_of(name)
+        match name:
+            case "attacher":
+                return csi_attacher.sidecar(setup)
+            case "provisioner":
+                return csi_provisioner.sidecar(setup, self._machine)
+            case "resizer":
+                return csi_resizer.sidecar(setup)
+        return csi_snapshotter.sidecar(setup, self._machine)
+
+    def _setup_of(self, name: str) -> Setup[Any]:
+        return setup_of(COMPONENTS[name], self._setup)
+
+    def sidecar(self) -> Sidecar[ProcessWideFlags]:
+        """The process as one sidecar of its driver."""
+        from mooring.cli.sidecar import Sidecar
+
+        return Sidecar(
+            name=self._name,
+            lock_prefix=f"{self._name}-",
+            probe_timeout_s=max(one.probe_timeout_s for one in self._sidecars.values()),
+            log_length_max=self._setup.flags.max_grpc_log_length,
+            as_kubectl=True,
+            ask=self._ask,
+            check_driver=self._check_driver,
+            posts=self._posts_beside_driver,
+        )
+
+    async def _ask(self, cluster: Cluster) -> None:
+        for one in self._sidecars.values():
+            await one.ask(cluster)
+
+    async def _check_driver(self, driver: Driver, info: DriverInfo) -> None:
+        """Raises ConfigError, with the name of the part that can't work with this driver."""
+        for name, one in self._sidecars.items():
+            try:
+                await one.check_driver(driver, info)
+            except ConfigError as error:
+                raise ConfigError(f"{name}: {error}", exit_code=error.exit_code) from None
+
+    def posts(self, runtime: Runtime) -> Posts:
+        """Those of a process without a driver."""
+        return self._posts(self._name, runtime, self._parts_without_driver(runtime, frozenset()))
+
+    def _posts_beside_driver(self, context: Context[ProcessWideFlags]) -> Posts:
+        from mooring.csi.driver_capabilities import capabilities_of
+
+        driver = capabilities_of(context.info)
+        own = frozenset({driver.name} if driver.publishes and ATTACHER in self._enabled else ())
+        parts = {name: self._part_of(one, name, context) for name, one in self._sidecars.items()}
+        return self._posts(f"{self._name}-{driver.name}", context.runtime, parts | self._parts_without_driver(context.runtime, own))
+
+    def _part_of(self, sidecar: Sidecar[Any], name: str, context: Context[ProcessWideFlags]) -> Part:
+        setup = self._setup_of(name)
+
+        def make(caches: Caches) -> Work:
+            return sidecar.make_work(dataclasses.replace(context, setup=setup, caches=caches))
+
+        return Part(make, sidecar.lock_prefix + context.info.name, sidecar.starting)
+
+    def _parts_without_driver(self, runtime: Runtime, own_attachers: frozenset[str]) -> dict[str, Part]:
+        """own_attachers: the drivers whose attacher is a part of this process."""
+        found: dict[str, Part] = {}
+        if ATTACHDETACH in self._enabled:
+            setup = self._setup_of(ATTACHDETACH)
+            found[ATTACHDETACH] = Part(
+                lambda caches: attachdetach.make_work(setup, runtime, caches, own_attachers),
+                setup.flags.lock_name,
+                namespace=setup.flags.leader_election_namespace,
+            )
+        if BINDER in self._enabled:
+            found[BINDER] = Part(lambda caches: binder.make_work(self._setup_of(BINDER), runtime, caches), "mooring-binder")
+        if NODEHEALTH in self._enabled:
+            found[NODEHEALTH] = Part(lambda caches: _node_health(self._setup_of(NODEHEALTH).flags, runtime, caches), "mooring-nodehealth")
+        if WORKLOADS in self._enabled:
+            found[WORKLOADS] = Part(lambda caches: _workloads(runtime, caches), "mooring-workloads")
+        return found
+
+    def _posts(self, lock_name: str, runtime: Runtime, parts: Mapping[str, Part]) -> Posts:
+        if not self._setup.flags.lease_each:
+            return Posts((Post(self._name, lock_name, _one_ahead(lambda: _all_of(parts, Caches(runtime, self._name)))),))
+        caches = Caches(runtime, self._name)
+        return Posts(tuple(_post(name, part, caches) for name, part in parts.items()), beside=caches.follow)
+
+
+def _all_of(parts: Mapping[str, Part], caches: Caches) -> OneWork:
+    return OneWork(caches, {name: part.make(caches.share()) for name, part in parts.items()})
+
+
+def _post(name: str, part: Part, caches: Caches) -> Post:
+    return Post(name, part.lock_name, _one_ahead(lambda: part.make(caches.share())), part.starting, namespace=part.namespace)
+
+
+def _one_ahead(make: Callable[[], Work]) -> Callable[[], Work]:
+    """The first work is made at once: what it has to load does not use up the time of a Lease, and shared caches know what to keep
+    before any of them works."""
+    waiting = [make()]
+    return lambda: waiting.pop() if waiting else make()
+
+
+def _node_health(flags: NodeHealthFlags, runtime: Runtime, caches: Caches) -> Work:
+    from mooring.controllers.nodehealth.controller import NodeHealth
+    from mooring.controllers.nodehealth.options import NodeHealthOptions
+
+    own = {field.name: getattr(flags, field.name) for field in dataclasses.fields(NodeHealthOptions) if hasattr(flags, field.name)}
+    return NodeHealth(runtime, NodeHealthOptions(**own), caches=caches)
+
+
+def _workloads(runtime: Runtime, caches: Caches) -> Work:
+    from mooring.controllers.workloads.controller import Workloads
+
+    return Workloads(runtime, caches=caches)

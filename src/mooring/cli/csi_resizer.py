@@ -1,0 +1,166 @@
+"""`csi-resizer`: external-resizer by its name, its flags and its exit codes. `mooring resizer` is the same program."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from mooring.base.errors import ConfigError
+from mooring.base.flagkinds import BOOL, DURATION, GATES, INT, STRING, Gate, Stage, gates_help
+from mooring.base.flags import Parsed, flag
+from mooring.cli.attributes_classes import GATE, is_without_classes
+from mooring.cli.limits import check_call_times, check_resync, check_workers
+from mooring.cli.process import Command, Machine, Setup, run_command
+from mooring.cli.settings import check_common
+from mooring.cli.tables import REMOVED, SidecarFlags
+
+if TYPE_CHECKING:
+    from mooring.cli.sidecar import Context, Sidecar, Work
+    from mooring.controllers.resizer.options import ResizerOptions
+    from mooring.csi.capabilities import DriverInfo
+    from mooring.csi.driver import Driver
+    from mooring.kube.cluster import Cluster
+
+KNOWN_GATES: Final[Mapping[str, Gate]] = {
+    "AnnotateFsResize": Gate(Stage.ALPHA, False),
+    "RecoverVolumeExpansionFailure": Gate(Stage.GA, True),
+    "ReleaseLeaderElectionOnExit": Gate(Stage.ALPHA, False),
+    GATE: Gate(Stage.GA, True),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResizerFlags(SidecarFlags):
+    feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
+    master: str = flag("master", STRING, "", "URL of the API server, in place of the one that the kubeconfig names.")
+    timeout_s: float = flag("timeout", DURATION, 10.0, "Timeout for each call to the driver.")
+    workers: int = flag("workers", INT, 10, "How many volumes grow, and how many are modified, at once at the most.")
+    resync_s: float = flag("resync-period", DURATION, 600.0, "How often everything known is looked at again; 0 is never.")
+    retry_interval_start_s: float = flag(
+        "retry-interval-start", DURATION, 1.0, "Initial retry interval of what failed. It doubles with each failure."
+    )
+    retry_interval_max_s: float = flag(
+        "retry-interval-max", DURATION, 300.0, "Maximum retry interval of what failed; also that of requests which the driver can't fulfil."
+    )
+    handle_volume_inuse_error: bool = flag(
+        "handle-volume-inuse-error", BOOL, True, "After FailedPrecondition don't call the driver again while a pod uses the volume."
+    )
+    extra_modify_metadata: bool = flag(
+        "extra-modify-metadata", BOOL, False, "Tell the driver the names of claim and volume, as parameters of ControllerModifyVolume."
+    )
+    max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
+
+
+def main() -> int:
+    return run(sys.argv[1:], sys.argv[0])
+
+
+def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
+    """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for --version."""
+    return run_command(COMMAND, argv, prog, lambda setup: _serve(setup, machine or Machine()))
+
+
+def check(parsed: Parsed[ResizerFlags]) -> None:
+    """Raises ConfigError for values that can be read but not used."""
+    check_common(parsed)
+    flags = parsed.flags
+    check_workers({"workers": flags.workers})
+    check_call_times(flags)
+    check_resync("resync-period", flags.resync_s)
+
+
+COMMAND: Final[Command[ResizerFlags]] = Command(
+    ResizerFlags,
+    KNOWN_GATES,
+    REMOVED,
+    check,
+    about="Grows the volumes of one CSI driver and changes their class, in the place of external-resizer: in a pod, beside the driver.",
+    example="csi-resizer --csi-address=/run/csi/socket --leader-election \\\n  --http-endpoint=:8080",
+    drop_in=True,
+)
+
+
+def _serve(setup: Setup[ResizerFlags], machine: Machine) -> int:
+    from mooring.cli.sidecar import run_sidecar  # here, so that --version and --help need not load it
+
+    return run_sidecar(sidecar(setup), setup, machine)
+
+
+def sidecar(setup: Setup[ResizerFlags]) -> Sidecar[ResizerFlags]:
+    """The resizer's part of the sidecar."""
+    from mooring.cli.sidecar import Sidecar
+
+    options = options_of(setup)
+    on_node = False
+
+    async def ask(cluster: Cluster) -> None:
+        nonlocal options
+        if await is_without_classes(setup.flags.feature_gates, cluster):
+            options = dataclasses.replace(options, modify=False)
+
+    async def check_driver(driver: Driver, info: DriverInfo) -> None:
+        nonlocal on_node
+        on_node = await expands_on_node(driver, info, options.timeout_s)
+
+    return Sidecar(
+        name="csi-resizer",
+        starting="Starting external resizer",
+        lock_prefix="external-resizer-",
+        probe_timeout_s=setup.flags.timeout_s,
+        log_length_max=setup.flags.max_grpc_log_length,
+        server=setup.flags.master,
+        make_work=lambda context: _resizer(context, options, on_node=on_node),
+        ask=ask,
+        check_driver=check_driver,
+    )
+
+
+async def expands_on_node(driver: Driver, info: DriverInfo, timeout_s: float) -> bool:
+    """True for a driver that grows volumes on their nodes alone. Raises ConfigError for one that gives a resizer no work, DriverError."""
+    from mooring.controllers.resizer.node_growth import grows_on_nodes
+    from mooring.csi.driver_capabilities import capabilities_of
+
+    capabilities = capabilities_of(info)
+    if not capabilities.has_controller:
+        raise ConfigError("CSI driver neither supports controller resize nor node resize: it has no controller service")
+    if capabilities.expands:
+        return False
+    on_node = await grows_on_nodes(driver, timeout_s)
+    if not on_node and not capabilities.modifies:
+        raise ConfigError("CSI driver does not support resize nor modify")
+    return on_node
+
+
+def _resizer(context: Context[ResizerFlags], options: ResizerOptions, *, on_node: bool) -> Work:
+    from mooring.control.events import EventRecorder
+    from mooring.controllers.resizer.controller import Resizer
+
+    runtime, driver_name = context.runtime, context.info.name
+    component = f"external-resizer {driver_name}"
+    events = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness)
+    return Resizer(runtime, context.driver, context.info, options, events, on_node=on_node, caches=context.caches)
+
+
+def options_of(setup: Setup[ResizerFlags]) -> ResizerOptions:
+    """The controllers' options, as the flags and gates have them."""
+    from mooring.controllers.resizer.options import ResizerOptions
+
+    flags, gates = setup.flags, setup.gates
+    return ResizerOptions(
+        timeout_s=flags.timeout_s,
+        workers=flags.workers,
+        resync_s=flags.resync_s,
+        retry_interval_start_s=min(flags.retry_interval_start_s, flags.retry_interval_max_s),
+        retry_interval_max_s=flags.retry_interval_max_s,
+        handle_volume_inuse_error=flags.handle_volume_inuse_error,
+        extra_modify_metadata=flags.extra_modify_metadata,
+        recover=gates["RecoverVolumeExpansionFailure"],
+        annotate=gates["AnnotateFsResize"],
+        modify=gates[GATE],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""The terms of a work: one without an election, else as many as it wins its Lease."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
+
+from mooring.base.errors import InvariantError
+from mooring.base.log import logger
+from mooring.cli.health import unfilled
+from mooring.control.lease.elector import LeaderElector
+from mooring.control.manager import Work, run_until
+
+_log = logger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Post:
+    """A work and its Lease. make_work: one for each term. component, starting: what is logged when a term begins.
+
+    lock_name: as yet unsanitised. namespace: of the Lease, "" for the one that the flags name.
+    """
+
+    component: str
+    lock_name: str
+    make_work: Callable[[], Work]
+    starting: str = "Starting"
+    namespace: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Posts:
+    """The posts that a program stands for. beside: runs as long as any of them does."""
+
+    posts: Sequence[Post]
+    beside: Callable[[], Awaitable[None]] | None = None
+
+
+class Terms:
+    """told_to_end: set when the program is to end: the work in hand ends, and no term follows."""
+
+    def __init__(self, post: Post, told_to_end: asyncio.Event) -> None:
+        self.post = post
+        self.work: Work | None = None
+        self._told_to_end = told_to_end
+        self._elector: LeaderElector | None = None
+        self._task: asyncio.Task[object] | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """The obstacle to the work, or to standing by for it; "" for none."""
+        if self.work is not None:
+            return unfilled(self.work.has_synced, self.work.obstacle)
+        return "" if self._elector is None else self._elector.obstacle
+
+    @property
+    def overdue(self) -> str:
+        """Of a Lease that is held and long not renewed, else ""."""
+        return "" if self._elector is None else self._elector.healthy()
+
+    def end(self) -> None:
+        """Called once the program was told to end: whoever stands by ends at once."""
+        if self.work is None and self._task is not None:
+            self._task.cancel()
+
+    async def run(self, elector: LeaderElector | None) -> None:
+        """Raises the error of the work, WorkOutlivesLease, and CancelledError for a standby that was told to end."""
+        if self._told_to_end.is_set():
+            return
+        self._task, self._elector = asyncio.current_task(), elector
+        if elector is None:
+            await self._term()
+        else:
+            await elector.run(self._term)
+
+    async def _term(self) -> None:
+        """The work, until told to end, or until cancelled because the Lease was lost."""
+        if self._told_to_end.is_set():
+            return
+        work = self.work = self.post.make_work()
+        _log.info(0, self.post.starting, component=self.post.component)
+        try:
+            await run_until(self._told_to_end, work)
+            if not self._told_to_end.is_set():
+                raise InvariantError("the work ended unexpectedly")
+        except asyncio.CancelledError:
+            if self._told_to_end.is_set() and self._task is not None:  # the Lease was lost meanwhile: no reason to stand for it again
+                self._task.cancel()
+            raise
+        finally:
+            self.work = None

@@ -1,0 +1,215 @@
+"""One volume, put together from the caches: every node that wants it, has it, or may have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, reference_to
+from mooring.api.meta import Key, is_deleting
+from mooring.api.nodes import is_out_of_service, is_ready
+from mooring.api.pods import Pod
+from mooring.api.storage import VolumeAttachment
+from mooring.api.volume_names import split_unique_name
+from mooring.base.clock import Instant
+from mooring.controllers.attachdetach.facts import NodeFacts, Place, Volume, Wish
+from mooring.controllers.attachdetach.identity import (
+    BOUND,
+    Identity,
+    force_after_of,
+    is_managed,
+    is_single_node,
+    pod_wants_volumes,
+    workload_of,
+)
+from mooring.controllers.attachdetach.memory import NodeRecord
+from mooring.controllers.attachdetach.view import BY_DRIVER, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
+from mooring.controllers.attachdetach.waited import waited_before
+from mooring.controllers.binding.names import claim_key, claim_name_of, claims_of, is_finished, owns
+
+
+class _Pods:
+    """By node: the pods that want the volume, those that may want it, and those that have finished."""
+
+    def __init__(self) -> None:
+        self.wishes: dict[str, list[Wish]] = {}
+        self.doubts: dict[str, list[ObjectReference]] = {}
+        self.finished: dict[str, list[ObjectReference]] = {}
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Those whose pods count."""
+        return (*self.wishes, *self.doubts)
+
+
+class _Attachments:
+    """ours: by node, those under the name that this controller gives. foreign: by node, the names of others."""
+
+    def __init__(self, identity: Identity, found: Iterable[VolumeAttachment], nodes: Iterable[str]) -> None:
+        attachments = {one.metadata.name: one for one in found}
+        names = {identity.attachment_to(node): node for node in {*nodes, *(one.spec.node_name for one in attachments.values())}}
+        self.ours = {names[name]: one for name, one in attachments.items() if name in names}
+        self.foreign: dict[str, list[str]] = {}
+        for name in sorted(attachments.keys() - names.keys()):
+            self.foreign.setdefault(attachments[name].spec.node_name, []).append(name)
+
+
+def volume_of(view: View, unique: str) -> Volume:
+    """Everything about one volume now, by its name in a Node's status, or by the key of an attachment without one."""
+    if unique.startswith(ORPHAN):
+        return _orphan(view, unique)
+    parts = split_unique_name(unique)
+    assert parts is not None, unique
+    identity, pvs = Identity(*parts), view.volumes.by(BY_UNIQUE, unique)
+    pods = _pods_of(view, pvs, identity.driver)
+    remembered = view.memory.nodes_of(unique)
+    names = (*(identity.attachment_to(node) for node in (*pods.nodes, *remembered)), *view.orphans.of(identity))
+    by_name = map(view.attachment, names)  # also one about something else
+    found = (*_attachments_of(view, identity, pvs), *(one for one in by_name if one is not None))
+    attachments = _Attachments(identity, found, (*pods.nodes, *remembered))
+    unsure = [node for node in remembered if view.memory.record(unique, node).creating]
+    nodes = {*attachments.ours, *attachments.foreign, *pods.nodes, *unsure}
+    return Volume(
+        unique=unique,
+        driver=identity.driver,
+        handle=identity.handle,
+        pv_name=pvs[0].metadata.name if pvs else "",
+        single_node=any(map(is_single_node, pvs)),
+        class_name=next((pv.spec.storage_class_name for pv in pvs), ""),
+        claims=tuple(pv.spec.claim_ref for pv in pvs if pv.spec.claim_ref is not None),
+        driver_wait_s=force_after_of(view.drivers.get(Key("", identity.driver))),
+        places={node: _place(view, identity, node, pods, attachments) for node in sorted(nodes)},
+    )
+
+
+def _orphan(view: View, key: str) -> Volume:
+    """An attachment without a volume: it is deleted, unless a pod on its node names a claim that leads to that volume's name."""
+    attachment = view.attachment(key.removeprefix(ORPHAN))
+    if attachment is None or view.key_of(attachment) != key:
+        return Volume(key, "", "")
+    node = attachment.spec.node_name
+    pv_name = attachment.spec.source.persistent_volume_name
+    pods = [pod for pod in view.pods.by(BY_NODE, node) if pod_wants_volumes(pod)]
+    doubts = tuple(reference_to(pod, "Pod") for pod in pods if any(_may_lead_to(view, claim, pv_name) for claim in claims_of(pod)))
+    place = Place(
+        _node_facts(view, node),
+        view.memory.record(key, node),
+        view.memory.node(node),
+        doubts=doubts,
+        mounted=_is_mounted(key, view.node(node), view.memory.node(node)),
+        attachment=attachment,
+    )
+    return Volume(key, attachment.spec.attacher, "", pv_name=pv_name or "", places={node: place})
+
+
+def _may_lead_to(view: View, claim_key: Key, pv_name: str | None) -> bool:
+    claim = view.claims.get(claim_key)
+    return claim is None or claim.spec.volume_name in ("", pv_name)
+
+
+def _attachments_of(view: View, identity: Identity, pvs: tuple[PersistentVolume, ...]) -> Iterator[VolumeAttachment]:
+    for pv in pvs:
+        yield from view.attachments.by(BY_VOLUME, pv.metadata.name)
+    if not pvs:
+        yield from (one for one in view.attachments.by(BY_DRIVER, identity.driver) if view.key_of(one) == identity.unique)
+
+
+# -- which pods
+
+
+def _pods_of(view: View, pvs: tuple[PersistentVolume, ...], driver: str) -> _Pods:
+    found, described = _Pods(), view.drivers.get(Key("", driver))
+    if described is not None and described.spec.attach_required is False:
+        return found
+    for pv in pvs:
+        for pod in view.pods_that_name(pv):
+            if pod.spec.node_name:
+                _sort(view, found, pod, pv)
+    return found
+
+
+def _sort(view: View, found: _Pods, pod: Pod, pv: PersistentVolume) -> None:
+    node = pod.spec.node_name
+    if not pod_wants_volumes(pod):
+        if is_finished(pod):
+            found.finished.setdefault(node, []).append(reference_to(pod, "Pod"))
+        return
+    leads = _leads_to(view, pod, pv)
+    if leads and is_managed(view.node(node)):
+        found.wishes.setdefault(node, []).append(_wish(pod, pv))
+    elif leads is not False:
+        found.doubts.setdefault(node, []).append(reference_to(pod, "Pod"))
+
+
+def _leads_to(view: View, pod: Pod, pv: PersistentVolume) -> bool | None:
+    """Whether the pod's claim is this volume's. None where that can't be told: then nothing is taken from the node.
+
+    The latter differs from upstream, which after a restart would detach such a volume from under its pod.
+    """
+    assert pv.spec.claim_ref is not None
+    claim = view.claims.get(claim_key(pv.spec.claim_ref))
+    if claim is None:
+        return None
+    if claim.metadata.uid != pv.spec.claim_ref.uid:
+        return False
+    if claim.status.phase != BOUND or not claim.spec.volume_name:
+        return None
+    return claim.spec.volume_name == pv.metadata.name and _may_use(pod, claim)
+
+
+# -- which nodes
+
+
+def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: _Attachments) -> Place:
+    unique, node, attachment = identity.unique, view.node(name), attachments.ours.get(name)
+    record, node_record = view.memory.record(unique, name), view.memory.node(name)
+    listed = () if node is None else node.status.volumes_attached or ()
+    return Place(
+        _node_facts(view, name),
+        record,
+        node_record,
+        wishes=tuple(sorted(pods.wishes.get(name, ()), key=lambda wish: (wish.created, wish.ref.name))),
+        doubts=tuple(pods.doubts.get(name, ())),
+        finished=tuple(pods.finished.get(name, ())),
+        mounted=_is_mounted(unique, node, node_record),
+        reported=any(one.name == unique for one in listed),
+        attachment=attachment,
+        intact=attachment is None or (attachment.spec.attacher, attachment.spec.node_name) == (identity.driver, name),
+        foreign=tuple(attachments.foreign.get(name, ())),
+        waited_before_s=waited_before(node).get(unique, 0.0),
+    )
+
+
+def _is_mounted(unique: str, node: Node | None, record: NodeRecord) -> bool:
+    """True as well where nobody knows: the Node was deleted before this process saw it."""
+    if node is None:
+        return record.last_in_use is None or unique in record.last_in_use
+    return unique in (node.status.volumes_in_use or ())
+
+
+def _node_facts(view: View, name: str) -> NodeFacts:
+    node = view.node(name)
+    return NodeFacts(name, node is not None, is_ready(node), is_out_of_service(node))
+
+
+def observe(view: View, volume: Volume, now: Instant) -> None:
+    """Starts and ends the times that are remembered of the volume, and forgets the nodes that have nothing to do with it any more."""
+    view.memory.keep(volume.unique, volume.places)
+    for place in volume.places.values():
+        place.record.observe(
+            wanted=place.is_wanted,
+            healthy=place.node.is_healthy,
+            attachment=place.attachment,
+            now=now,
+            waited_before_s=place.waited_before_s,
+        )
+
+
+def _wish(pod: Pod, pv: PersistentVolume) -> Wish:
+    created = pod.metadata.creation_timestamp or ""
+    return Wish(reference_to(pod, "Pod"), pv.metadata.name, created, is_deleting(pod), workload_of(pod))
+
+
+def _may_use(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+    """False where the pod means a claim of its own of that name, and this one was made by somebody else."""
+    named = [one for one in pod.spec.volumes or () if claim_name_of(pod, one) == claim.metadata.name]
+    return any(one.persistent_volume_claim is not None for one in named) or owns(pod, claim)

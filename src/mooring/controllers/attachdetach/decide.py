@@ -1,0 +1,201 @@
+"""The attach/detach controller's decisions: the next step for one volume on each node that wants it, has it, or may have it.
+
+Pure. Each step goes as far as can be known now; the change that it causes brings the volume again. A volume for one node alone is made
+for another one only when no attachment of it exists any more, in whatever state it is; differs from upstream, where a failed detach lets
+go of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from mooring.base.clock import Instant
+from mooring.controllers.attachdetach import reasons as why
+from mooring.controllers.attachdetach.decision import (
+    CheckNode,
+    Create,
+    Decision,
+    Delete,
+    LookUpAttachment,
+    LookUpClass,
+    Note,
+    Step,
+    Tell,
+    report_written,
+)
+from mooring.controllers.attachdetach.facts import Place, Volume, Wish
+from mooring.controllers.attachdetach.memory import error_mark
+from mooring.controllers.attachdetach.multi_attach import blocked_step
+from mooring.controllers.attachdetach.release import Hold, Rules, hold_of, is_to_be_reported, may_be_forced
+from mooring.controllers.attachdetach.waited import quarters_s
+
+FAILED: Final = "FailedAttachVolume"
+SUCCEEDED: Final = "SuccessfulAttachVolume"
+
+CHECK_FRESH_S: Final = 1.0
+"""How long a node's answer about what it has mounted is taken for true; one answer serves all detaches of that moment."""
+
+
+def decide_volume(volume: Volume, rules: Rules, now: Instant) -> Decision:
+    """The next steps for a volume, node by node in the order of their names."""
+    places = [volume.places[node] for node in sorted(volume.places)]
+    first = _first_to_attach(places)
+    steps = tuple(_step(volume, place, first, rules, now) for place in places)
+    stale = tuple(place.node.name for place in places if _is_stale(volume, place, rules, now))
+    because = why.Nothing() if not steps else steps[0].because if len(steps) == 1 else why.Steps(tuple(step.because for step in steps))
+    return Decision(because, steps, stale)
+
+
+def _is_stale(volume: Volume, place: Place, rules: Rules, now: Instant) -> bool:
+    """True when the Node tells something else of the volume than it should."""
+    reported, (waited_s, _) = is_to_be_reported(volume, place, rules, now), quarters_s(volume, place, rules, now)
+    return (reported, waited_s) != (place.reported, place.waited_before_s)
+
+
+def _first_to_attach(places: Sequence[Place]) -> str:
+    """Of the nodes that want a volume that none has, the node whose pod is the oldest; "" while any has it."""
+    if any(place.is_held for place in places):
+        return ""
+    waiting = [(min(wish.created for wish in place.wishes), place.node.name) for place in places if place.wishes]
+    return min(waiting)[1] if waiting else ""
+
+
+def _step(volume: Volume, place: Place, first: str, rules: Rules, now: Instant) -> Step:
+    if place.record.creating and place.attachment is None:
+        node = place.node.name
+        if now < place.record.not_before:
+            return _backing_off(place, now)
+        return Step(node, why.CreateUnknown(node), (LookUpAttachment(node),), again=True)
+    if place.is_wanted:
+        return _attach(volume, place, first, rules, now)
+    return _release(volume, place, rules, now)
+
+
+# -- wanted
+
+
+def _attach(volume: Volume, place: Place, first: str, rules: Rules, now: Instant) -> Step:
+    node, attachment = place.node.name, place.attachment
+    if attachment is None:
+        return _create(volume, place, first, rules, now)
+    if not place.intact:
+        name = attachment.metadata.name
+        text = f'VolumeAttachment "{name}" is about attacher {attachment.spec.attacher} and node {attachment.spec.node_name}'
+        return Step(node, why.Mismatch(node, name), _failure(place, "mismatch", attachment.metadata.uid, text))
+    if place.is_ending:
+        text = "volume attachment is being deleted"
+        return Step(node, why.DetachingFirst(node), _failure(place, "deleting", attachment.metadata.uid, text))
+    if attachment.status.attached:
+        return _attached(place)
+    error = attachment.status.attach_error
+    if error is not None:
+        return Step(
+            node,
+            why.AttachFailed(node, volume.driver, error.message),
+            _failure(place, "error", error_mark(attachment), error.message),
+        )
+    return _wait(volume, place, rules, now)
+
+
+def _create(volume: Volume, place: Place, first: str, rules: Rules, now: Instant) -> Step:
+    node = place.node.name
+    if not place.wishes:
+        return Step(node, why.MayBeWanted(node))
+    others = [other for name, other in sorted(volume.places.items()) if name != node and (other.is_held or name == first)]
+    if volume.single_node and others:
+        return blocked_step(volume, place, others[0], rules, now)
+    if now < place.record.not_before:
+        return _backing_off(place, now)
+    return Step(node, why.Wanted(node), (Create(node, place.wishes[0].pv_name),))
+
+
+def _attached(place: Place) -> Step:
+    node = place.node.name
+    if place.record.waiting_since is None:
+        return Step(node, why.Attached(node))
+    notes = tuple(
+        Note(wish.ref, "Normal", SUCCEEDED, f'AttachVolume.Attach succeeded for volume "{wish.pv_name}" ') for wish in place.wishes
+    )
+    return Step(node, why.Attached(node), (Tell(node, "attached", "", notes, ends_wait=True),))
+
+
+def _wait(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
+    """For the attacher. A pod is told after each two minutes in vain."""
+    node, timeout_s = place.node.name, rules.options.attach_timeout_s
+    since = now if place.record.waiting_since is None else place.record.waiting_since
+    periods = int((now - since) // timeout_s)
+    text = f"timed out waiting for external-attacher of {volume.driver} CSI driver to attach volume {volume.handle}"
+    tells = _failure(place, "timeout", str(periods), text) if periods else ()
+    return Step(node, why.Attaching(node, volume.driver), tells, wake_s=since + (periods + 1) * timeout_s - now)
+
+
+def _failure(place: Place, subject: str, mark: str, text: str) -> tuple[Tell, ...]:
+    """The events of a failed attach, once for each mark."""
+    return () if place.record.has_told(subject, mark) else (Tell(place.node.name, subject, mark, failed_notes(place, text)),)
+
+
+def failed_notes(place: Place, text: str) -> tuple[Note, ...]:
+    """For each pod that waits."""
+
+    def note(wish: Wish) -> Note:
+        return Note(wish.ref, "Warning", FAILED, f'AttachVolume.Attach failed for volume "{wish.pv_name}" : {text}')
+
+    return tuple(note(wish) for wish in place.wishes)
+
+
+def _backing_off(place: Place, now: Instant) -> Step:
+    return Step(place.node.name, why.BackingOff(place.node.name), wake_s=place.record.not_before - now)
+
+
+# -- not wanted
+
+
+def _release(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
+    node, attachment = place.node.name, place.attachment
+    if attachment is None or not place.intact:
+        return Step(node, why.Foreign(node) if place.foreign else why.Nothing())
+    if place.is_ending:
+        return Step(node, why.Detaching(node), _detach_failure(volume, place))
+    hold = hold_of(volume, place, rules, now)
+    if hold.stays:
+        return _kept(volume, place, hold, rules, now)
+    if place.reported or place.node_record.unsure or place.node_record.writing:
+        return Step(node, why.Unreporting(node), waits_for=frozenset({report_written(node)}))
+    if now < place.record.not_before:
+        return _backing_off(place, now)
+    if not hold.forced and now - place.node_record.checked_at > CHECK_FRESH_S:
+        return Step(node, why.Checking(node), (CheckNode(node),), again=True)
+    because = why.Forced(node, hold.forced) if hold.forced else why.Released(node)
+    return Step(node, because, (Delete(node, attachment.metadata.name, attachment.metadata.uid, hold.forced),))
+
+
+def _kept(volume: Volume, place: Place, hold: Hold, rules: Rules, now: Instant) -> Step:
+    node = place.node.name
+    if place.node.is_healthy:
+        return Step(node, why.Mounted(node))
+    if not rules.knows_class(volume, now):
+        return Step(node, why.AsksClass(volume.class_name), (LookUpClass(node, volume.class_name),), again=True)
+    if may_be_forced(hold):
+        _, quarter_s = quarters_s(volume, place, rules, now)
+        return Step(node, why.ForcedLater(node, hold.in_s), wake_s=hold.in_s if quarter_s is None else quarter_s)
+    return Step(node, why.NeverForced(node))
+
+
+def _detach_failure(volume: Volume, place: Place) -> tuple[Tell, ...]:
+    """The claim, and the pods elsewhere that wait for this detach, hear why it takes so long. Upstream tells nobody."""
+    assert place.attachment is not None
+    error = place.attachment.status.detach_error
+    if error is None or place.record.has_told("detach", f"{error.time} {error.message}"):
+        return ()
+    waiting = [(wish.ref, wish.pv_name) for other in volume.places.values() if other is not place for wish in other.wishes]
+    notes = tuple(
+        Note(
+            ref,
+            "Warning",
+            "FailedDetachVolume",
+            f'DetachVolume.Detach failed for volume "{pv_name}" on node "{place.node.name}" : {error.message}',
+        )
+        for ref, pv_name in (*((claim, volume.pv_name) for claim in volume.claims), *waiting)
+    )
+    return (Tell(place.node.name, "detach", f"{error.time} {error.message}", notes),)

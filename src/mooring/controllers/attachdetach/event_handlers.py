@@ -1,0 +1,137 @@
+"""Which change of which object wakes which volume, and which node's report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, key_of
+from mooring.api.nodes import is_out_of_service, is_ready
+from mooring.api.pods import Pod
+from mooring.api.storage import CSIDriver, VolumeAttachment
+from mooring.api.volume_names import split_unique_name
+from mooring.base.clock import Clock
+from mooring.control.controller import Controller
+from mooring.control.slim import changed
+from mooring.controllers.attachdetach.decision import report_written
+from mooring.controllers.attachdetach.identity import identity_of, is_managed
+from mooring.controllers.attachdetach.metrics import AttachDetachMetrics
+from mooring.controllers.attachdetach.view import BY_CLAIM, BY_NODE, BY_VOLUME, ORPHAN, View
+from mooring.controllers.attachdetach.waited import silent_since, written_on
+from mooring.kube.cache.informer import Change
+
+
+class EventHandlers:
+    """volumes: by their name in a Node's status. reports: by node. pods: those whose claims may lead nowhere."""
+
+    def __init__(
+        self,
+        view: View,
+        volumes: Controller[str],
+        reports: Controller[str],
+        pods: Controller[Key],
+        metrics: AttachDetachMetrics,
+        clock: Clock,
+    ) -> None:
+        self._view, self._metrics, self._clock = view, metrics, clock
+        self._volumes, self._reports, self._pods = volumes, reports, pods
+
+    def report_written(self, node: str) -> None:
+        self._volumes.tell(report_written(node))
+
+    def pod_changed(self, change: Change[Pod]) -> None:
+        if changed(change.old, change.new):
+            self._pods.add(key_of(change.object))
+            self._wake(*(self._view.volumes_of_pod(pod) for pod in (change.old, change.new) if pod is not None))
+
+    def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+        if changed(change.old, change.new):
+            self._wake(self._view.volumes_of_claim(key_of(change.object)))
+            self._wake_pods(self._view.pods.by(BY_CLAIM, str(key_of(change.object))))
+
+    def volume_changed(self, change: Change[PersistentVolume]) -> None:
+        """Its attachments too: they may have been without a volume until now, or are so from now on."""
+        if not changed(change.old, change.new):
+            return
+        for attachment in self._view.attachments.by(BY_VOLUME, change.object.metadata.name):
+            self._view.sort(attachment)
+            self._look_at_all(attachment.spec.node_name)
+        for pv in filter(None, (change.old, change.new)):
+            found = identity_of(pv)
+            self._wake(() if found is None else (found.unique,))
+            self._wake_pods(self._view.pods_that_name(pv))
+        self._wake(filter(None, map(self._view.key_of, self._view.attachments.by(BY_VOLUME, change.object.metadata.name))))
+
+    def driver_changed(self, change: Change[CSIDriver]) -> None:
+        if changed(change.old, change.new):
+            self._wake(self._view.volumes_of_driver(change.object.metadata.name))
+
+    def attachment_changed(self, change: Change[VolumeAttachment]) -> None:
+        """The volume's decision says whether the report has to change, while there is an attachment to decide about."""
+        for attachment in filter(None, (change.old, change.new)):
+            self._wake(filter(None, (self._view.key_of(attachment),)))
+        if change.new is None and change.old is not None:
+            self._ended(change.old)
+        self._view.sort(change.object)
+
+    def _ended(self, attachment: VolumeAttachment) -> None:
+        key, node = self._view.key_of(attachment), attachment.spec.node_name
+        if key is None or key.startswith(ORPHAN):
+            self._look_at_all(node)
+        else:
+            self._look_at(node, (key,))
+        record = None if key is None else self._view.memory.find(key, node)
+        if record is not None and record.ending_since is not None:
+            self._metrics.detached(attachment.spec.attacher, self._clock.now() - record.ending_since)
+
+    def node_changed(self, change: Change[Node]) -> None:
+        old, new, name = change.old, change.new, change.object.metadata.name
+        if not changed(old, new):
+            return
+        if new is None and old is not None:
+            self._view.memory.node(name).last_in_use = frozenset(old.status.volumes_in_use or ())
+        if old is None or new is None or _marks(old) != _marks(new):
+            self._wake(self._view.volumes_on(name))
+            self._wake_pods(self._view.pods.by(BY_NODE, name))
+        else:
+            attached = map(self._view.key_of, self._view.attachments.by(BY_NODE, name))
+            differing = tuple(_differing(old, new))
+            self._wake((key for key in attached if key is not None and key.startswith(ORPHAN)), differing)
+            if _waits(old) == _waits(new):
+                self._look_at(name, differing)
+                return
+        self._look_at_all(name)
+
+    def _look_at(self, node: str, uniques: Iterable[str]) -> None:
+        """These volumes' entries of its report are made anew."""
+        self._view.memory.node(node).mark(uniques)
+        self._reports.add(node)
+
+    def _look_at_all(self, node: str) -> None:
+        """Every entry of its report is made anew: the Node, or the volume that an attachment is about, may have become another one."""
+        self._view.memory.node(node).mark_all()
+        self._reports.add(node)
+
+    def _wake_pods(self, pods: Iterable[Pod]) -> None:
+        for pod in pods:
+            self._pods.add(key_of(pod))
+
+    def _wake(self, *several: Iterable[str]) -> None:
+        for keys in several:
+            for key in keys:
+                self._volumes.add(key)
+
+
+def _marks(node: Node) -> tuple[object, ...]:
+    return node.metadata.uid, is_managed(node), is_ready(node), is_out_of_service(node)
+
+
+def _waits(node: Node) -> tuple[object, ...]:
+    return written_on(node), silent_since(node)
+
+
+def _differing(old: Node, new: Node) -> Iterator[str]:
+    """The CSI volumes that one of both has in use, or lists as attached, and the other has not."""
+    in_use = set(old.status.volumes_in_use or ()) ^ set(new.status.volumes_in_use or ())
+    listed = {one.name for one in old.status.volumes_attached or ()} ^ {one.name for one in new.status.volumes_attached or ()}
+    return (name for name in sorted(in_use | listed) if split_unique_name(name) is not None)

@@ -1,0 +1,88 @@
+"""What a decision is made of: one volume with every node that wants it, has it, or may have it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from mooring.api.core import ObjectReference
+from mooring.api.meta import is_deleting
+from mooring.api.storage import VolumeAttachment
+from mooring.controllers.attachdetach.memory import NodeRecord, Record
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """A pod, and the volume as its claim names it. workload: as in "Deployment web", "" for a pod of nobody."""
+
+    ref: ObjectReference
+    pv_name: str
+    created: str = ""
+    is_deleting: bool = False
+    workload: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """is_there: the Node exists. is_healthy: and is Ready. is_out_of_service: and has that taint."""
+
+    name: str
+    is_there: bool = True
+    is_healthy: bool = True
+    is_out_of_service: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """The volume on one node.
+
+    wishes: of pods that want it there. doubts: pods that may want it: their claim can't be followed to a volume just now. finished: pods
+    that used it there and have ended. mounted: the node has it in use. reported: its status lists it as attached.
+    attachment: of the name that this controller gives; intact: and of that volume and node. foreign: names of others' attachments.
+    waited_before_s: for the forced detach, as it is written down on the Node.
+    """
+
+    node: NodeFacts
+    record: Record = dataclasses.field(default_factory=Record)
+    node_record: NodeRecord = dataclasses.field(default_factory=NodeRecord)
+    wishes: tuple[Wish, ...] = ()
+    doubts: tuple[ObjectReference, ...] = ()
+    finished: tuple[ObjectReference, ...] = ()
+    mounted: bool = False
+    reported: bool = False
+    attachment: VolumeAttachment | None = None
+    intact: bool = True
+    foreign: tuple[str, ...] = ()
+    waited_before_s: float = 0.0
+
+    @property
+    def is_wanted(self) -> bool:
+        return bool(self.wishes or self.doubts)
+
+    @property
+    def is_held(self) -> bool:
+        """True when the volume is attached here, or may be: one that is being detached is, too."""
+        return self.attachment is not None or bool(self.foreign) or self.record.creating
+
+    @property
+    def is_ending(self) -> bool:
+        """True once the attachment is being deleted, also by our own DELETE that no watch has shown yet."""
+        return self.attachment is not None and (is_deleting(self.attachment) or self.attachment.metadata.uid == self.record.ending_uid)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Volume:
+    """pv_name: one of those that mean it, "" for none. driver_wait_s: the CSIDriver's annotation, None without. class_name: "" for none.
+
+    claims: those that it is reserved for.
+    """
+
+    unique: str
+    driver: str
+    handle: str
+    pv_name: str = ""
+    single_node: bool = True
+    class_name: str = ""
+    driver_wait_s: float | None = None
+    claims: tuple[ObjectReference, ...] = ()
+    places: Mapping[str, Place] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,181 @@
+"""What single objects say: which volume a PersistentVolume is, whether a pod counts, what a node's marks mean. And what is kept of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import operator
+from typing import Final
+
+from mooring.api.core import Node, PersistentVolume, Taint
+from mooring.api.meta import Condition, Object, annotation, is_deleting
+from mooring.api.migration import (
+    AZURE_RESOURCE_GROUP,
+    IN_TREE_SOURCES,
+    PORTWORX_SECRET_NAME,
+    PORTWORX_SECRET_NAMESPACE,
+    ZONE_LABELS,
+    TranslationError,
+    is_migratable,
+    translated,
+)
+from mooring.api.nodes import OUT_OF_SERVICE_TAINT
+from mooring.api.pods import ContainerStatus, Pod, Volume
+from mooring.api.volume_names import attachment_name, unique_name
+from mooring.base.units import parse_duration_s
+from mooring.control.slim import Named, Part, items, only, slim
+from mooring.controllers.attachdetach.options import NEVER
+
+MANAGED: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
+FORCE_AFTER: Final = "mooring.dev/force-detach-after"
+"""On a StorageClass or a CSIDriver: a duration, or `never`."""
+
+WAITED: Final = "mooring.dev/force-detach-waited"
+"""On a Node: `waited.py`."""
+
+BOUND: Final = "Bound"
+_SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Identity:
+    """A volume as CSI knows it."""
+
+    driver: str
+    handle: str
+
+    @property
+    def unique(self) -> str:
+        return unique_name(self.driver, self.handle)
+
+    def attachment_to(self, node: str) -> str:
+        return attachment_name(self.driver, self.handle, node)
+
+
+def identity_of(pv: PersistentVolume) -> Identity | None:
+    """None for a volume that no CSI driver attaches."""
+    source = pv.spec.csi
+    if source is None and is_migratable(pv.spec):
+        try:
+            source = translated(pv).csi
+        except TranslationError:
+            return None
+    return Identity(source.driver, source.volume_handle) if source is not None else None
+
+
+def is_single_node(pv: PersistentVolume) -> bool:
+    modes = pv.spec.access_modes or ()
+    return bool(modes) and _SHARED.isdisjoint(modes)
+
+
+# -- pods
+
+
+def pod_wants_volumes(pod: Pod) -> bool:
+    """False once it has ended, or is being deleted and none of its containers runs."""
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return False
+    return not is_deleting(pod) or any(map(_may_run, _containers(pod)))
+
+
+def _containers(pod: Pod) -> tuple[ContainerStatus, ...]:
+    status = pod.status
+    return (
+        *(status.init_container_statuses or ()),
+        *(status.container_statuses or ()),
+        *(status.ephemeral_container_statuses or ()),
+    )
+
+
+def _may_run(container: ContainerStatus) -> bool:
+    return container.state.waiting is None and container.state.terminated is None
+
+
+def workload_of(pod: Pod) -> str:
+    """Of a Deployment's pod the Deployment, though its owner is a ReplicaSet."""
+    owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
+    if owner is None:
+        return ""
+    suffix = f"-{(pod.metadata.labels or {}).get(_TEMPLATE, '')}"
+    if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
+        return f"Deployment {owner.name.removesuffix(suffix)}"
+    return f"{owner.kind} {owner.name}"
+
+
+_TEMPLATE: Final = "pod-template-hash"
+
+
+# -- nodes and drivers
+
+
+def is_managed(node: Node | None) -> bool:
+    return node is not None and MANAGED in (node.metadata.annotations or {})
+
+
+def force_after_of(obj: Object | None) -> float | None:
+    """Seconds from the annotation of a StorageClass or CSIDriver; None without one, and for one that can't be read."""
+    text = "" if obj is None else annotation(obj, FORCE_AFTER)
+    if not text:
+        return None
+    if text == "never":
+        return NEVER
+    try:
+        wait_s = parse_duration_s(text)
+    except ValueError:
+        return None
+    return wait_s if wait_s >= 0 and not math.isnan(wait_s) else None
+
+
+# -- the fields that are kept
+
+
+def _is_that_taint(taint: Taint) -> bool:
+    return taint.key == OUT_OF_SERVICE_TAINT
+
+
+def _is_readiness(condition: Condition) -> bool:
+    return condition.type == "Ready"
+
+
+def _is_of_a_claim(volume: Volume) -> bool:
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
+
+
+NODE: Final = slim(
+    metadata=slim(annotations=only(MANAGED, WAITED)),
+    spec=slim(taints=items(_is_that_taint)),
+    status=slim("volumes_attached", "volumes_in_use", conditions=items(_is_readiness, slim("type", "status", "last_transition_time"))),
+)
+
+_POD: Final = slim(
+    metadata=slim("creation_timestamp", "deletion_timestamp", "owner_references", labels=only(_TEMPLATE)),
+    spec=slim("node_name", volumes=items(_is_of_a_claim, slim("name", "persistent_volume_claim", "ephemeral"))),
+    status=slim("phase", "init_container_statuses", "container_statuses", "ephemeral_container_statuses"),
+)
+
+CLAIM: Final = slim(metadata=slim("owner_references"), spec=slim("volume_name"), status=slim("phase"))
+
+VOLUME: Final = slim(
+    metadata=slim(labels=only(*ZONE_LABELS), annotations=only(AZURE_RESOURCE_GROUP, PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE)),
+    spec=slim("access_modes", "claim_ref", "storage_class_name", *IN_TREE_SOURCES, csi=slim("driver", "volume_handle")),
+)
+
+ATTACHMENT: Final = slim(
+    metadata=slim("deletion_timestamp"),
+    spec=slim("attacher", "node_name", source=slim("persistent_volume_name")),
+    status=slim("attached", "attach_error", "detach_error"),
+)
+
+DRIVER: Final = slim(metadata=slim(annotations=only(FORCE_AFTER)), spec=slim("attach_required"))
+
+
+def node_ids_of(drivers: frozenset[str]) -> Part:
+    """Of a CSINode the entries of these drivers; of several drivers all entries."""
+    masks: list[Part] = [slim(metadata=slim(), spec=slim(drivers=items(Named(name)))) for name in sorted(drivers)]
+    return functools.reduce(operator.or_, masks)
+
+
+def keeps_of_pod(pod: Pod) -> Part | None:
+    """Pods without claims are not kept at all."""
+    return _POD if any(map(_is_of_a_claim, pod.spec.volumes or ())) else None

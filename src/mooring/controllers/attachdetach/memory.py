@@ -1,0 +1,147 @@
+"""What the controller remembers beside its caches: one record for each volume on each node, and of nodes the writes of their report."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+
+from mooring.api.storage import VolumeAttachment
+from mooring.base.clock import Instant
+
+
+def error_mark(attachment: VolumeAttachment) -> str:
+    """Tells one failed attach from another; "" for none."""
+    error = attachment.status.attach_error
+    return "" if error is None else f"{error.time} {error.message}"
+
+
+@dataclasses.dataclass(slots=True)
+class Record:
+    """One volume on one node. Times are None while what they count is not so.
+
+    unwanted_since: no pod wants it there. unhealthy_since: the node is not ready. waiting_since: a pod waits for the attach.
+    blocked_since: a pod waits for another node to let go. creating: a POST of its attachment was sent, and the answer is not known.
+    made_uid: of the attachment that this process made. ending_uid: of the one whose DELETE was sent. told: subject → what, and when.
+    """
+
+    observed: bool = False
+    unwanted_since: Instant | None = None
+    unhealthy_since: Instant | None = None
+    waiting_since: Instant | None = None
+    blocked_since: Instant | None = None
+    blocked_by: str = ""
+    ending_since: Instant | None = None
+    creating: bool = False
+    seen_uid: str = ""
+    made_uid: str = ""
+    ending_uid: str = ""
+    failures: int = 0
+    not_before: Instant = -math.inf
+    told: dict[str, tuple[str, Instant]] = dataclasses.field(default_factory=dict)
+
+    def observe(
+        self, *, wanted: bool, healthy: bool, attachment: VolumeAttachment | None, now: Instant, waited_before_s: float = 0.0
+    ) -> None:
+        """Starts and ends the times by what is seen now. waited_before_s: under an earlier process, which counts at the first look."""
+        if not self.observed and waited_before_s and not wanted and not healthy:
+            self.unwanted_since = self.unhealthy_since = now - waited_before_s
+        self.observed = True
+        self.unwanted_since = None if wanted else _began(self.unwanted_since, now)
+        self.unhealthy_since = None if healthy else _began(self.unhealthy_since, now)
+        if not wanted:
+            self.waiting_since = self.blocked_since = None
+        elif attachment is None or not attachment.status.attached:
+            self.waiting_since = _began(self.waiting_since, now)
+        if attachment is None:
+            self.ending_uid, self.ending_since = "", None
+        else:
+            self.creating = False
+            self._meet(attachment)
+
+    def _meet(self, attachment: VolumeAttachment) -> None:
+        """An error that an earlier attempt left behind is not told as one of this attempt."""
+        uid = attachment.metadata.uid
+        if uid == self.seen_uid:
+            return
+        self.seen_uid = uid
+        if uid != self.made_uid:
+            self.told["error"] = error_mark(attachment), 0.0
+
+    def has_told(self, subject: str, mark: str) -> bool:
+        return subject in self.told and self.told[subject][0] == mark
+
+
+def _began(since: Instant | None, now: Instant) -> Instant:
+    return now if since is None else since
+
+
+@dataclasses.dataclass(slots=True)
+class NodeRecord:
+    """not_before: a write that failed is tried again then. gathers_until: what comes before is told in one write. writing: the report is
+    being written. stale: the volumes whose entry in the report may be wrong; None for all.
+
+    checked_at: when the node was asked for last: what its object shows is at least that new.
+
+    unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
+    has not seen the Node.
+    """
+
+    checked_at: Instant = -math.inf
+    gathers_until: Instant = -math.inf
+    not_before: Instant = -math.inf
+    failures: int = 0
+    writing: bool = False
+    unsure: bool = False
+    last_in_use: frozenset[str] | None = None
+    stale: set[str] | None = None
+
+    def mark(self, uniques: Iterable[str]) -> None:
+        """These volumes' entries have to be looked at."""
+        if self.stale is not None:
+            self.stale.update(uniques)
+
+    def mark_all(self) -> None:
+        self.stale = None
+
+
+class Memory:
+    """Records by volume and node. class_waits: of StorageClasses, their annotation in seconds (None without), and when it was read."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, dict[str, Record]] = {}
+        self._nodes: dict[str, NodeRecord] = {}
+        self.class_waits: dict[str, tuple[float | None, Instant]] = {}
+
+    def record(self, unique: str, node: str) -> Record:
+        return self._records.setdefault(unique, {}).setdefault(node, Record())
+
+    def find(self, unique: str, node: str) -> Record | None:
+        return self._records.get(unique, {}).get(node)
+
+    def nodes_of(self, unique: str) -> tuple[str, ...]:
+        return tuple(self._records.get(unique, ()))
+
+    def keep(self, unique: str, nodes: Iterable[str]) -> None:
+        """Forgets the volume on all nodes but these."""
+        records = self._records.get(unique)
+        if records is None:
+            return
+        kept = frozenset(nodes)
+        for node in [node for node in records if node not in kept]:
+            del records[node]
+        if not records:
+            del self._records[unique]
+
+    def node(self, name: str) -> NodeRecord:
+        return self._nodes.setdefault(name, NodeRecord())
+
+    def nodes(self) -> tuple[str, ...]:
+        """Those that something is remembered of."""
+        return tuple(self._nodes)
+
+    def forget_node(self, name: str) -> None:
+        self._nodes.pop(name, None)
+
+    def records(self) -> Iterable[Record]:
+        return (record for records in self._records.values() for record in records.values())

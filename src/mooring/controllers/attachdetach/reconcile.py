@@ -1,0 +1,231 @@
+"""Carries out decisions about volumes: attachments are made and deleted, nodes are asked, pods are told."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from mooring.api.core import NODES, Node
+from mooring.api.meta import Key
+from mooring.api.names import sanitised
+from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.base.backoff import BackOff
+from mooring.base.log import logger
+from mooring.control.events import EventRecorder
+from mooring.control.result import Result
+from mooring.control.runtime import Runtime
+from mooring.controllers.attachdetach import decision as d
+from mooring.controllers.attachdetach.assemble import observe, volume_of
+from mooring.controllers.attachdetach.decide import decide_volume, failed_notes
+from mooring.controllers.attachdetach.facts import Place, Volume
+from mooring.controllers.attachdetach.identity import Identity, force_after_of
+from mooring.controllers.attachdetach.memory import Record
+from mooring.controllers.attachdetach.metrics import AttachDetachMetrics
+from mooring.controllers.attachdetach.options import AttachDetachOptions
+from mooring.controllers.attachdetach.release import Rules
+from mooring.controllers.attachdetach.view import View
+from mooring.controllers.attachdetach.writes import attachment_body
+from mooring.kube.cache.informer import Informer
+from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+
+log = logger(__name__)
+
+BACK_OFF: Final = BackOff(0.5, 122.0, 0.02)
+"""Of one volume on one node, as upstream's operations."""
+
+_DONE: Final[Mapping[type, str]] = {d.Create: "asked for an attachment", d.Delete: "asked for a detach"}
+
+
+class Reconciler:
+    """Performs the steps of decisions. recorder: of events."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        view: View,
+        attachments: Informer[VolumeAttachment],
+        nodes: Informer[Node],
+        options: AttachDetachOptions,
+        recorder: EventRecorder,
+        metrics: AttachDetachMetrics,
+    ) -> None:
+        self._runtime, self._cluster, self._view, self._memory = runtime, runtime.cluster, view, view.memory
+        self._attachments, self._nodes, self._options = attachments, nodes, options
+        self._recorder, self._metrics = recorder, metrics
+        self.rules = Rules(options, view.memory.class_waits)
+        self._deleting: set[str] = set()  # uids of attachments whose DELETE is on its way
+
+    def decide(self, unique: str) -> tuple[Volume, d.Decision]:
+        """What is so, and what follows from it."""
+        now = self._runtime.clock.now()
+        volume = volume_of(self._view, unique)
+        observe(self._view, volume, now)
+        return volume, decide_volume(volume, self.rules, now)
+
+    async def carry_out(self, volume: Volume, decision: d.Decision) -> Result:
+        """Performs the steps side by side: they are about different nodes. A failure holds up its own node alone."""
+        for step in decision.steps:
+            self._announce(volume.places[step.node].record, step)
+        await asyncio.gather(*(self._step(volume, step) for step in decision.steps))
+        wakes = [step.wake_s for step in decision.steps if step.wake_s is not None]
+        wakes += [self._left_s(volume.places[step.node]) for step in decision.steps if self._left_s(volume.places[step.node]) > 0]
+        topics = frozenset(topic for step in decision.steps for topic in step.waits_for)
+        again = any(step.again and self._left_s(volume.places[step.node]) <= 0 for step in decision.steps)
+        done = "; ".join(_DONE[type(action)] for step in decision.steps for action in step.actions if type(action) in _DONE)
+        return Result(decision.because, done=done, again=again, waits_for=topics, after_s=min(wakes, default=None))
+
+    def _left_s(self, place: Place) -> float:
+        return place.record.not_before - self._runtime.clock.now()
+
+    def _announce(self, record: Record, step: d.Step) -> None:
+        """Before anybody else decides: what is about to be made or deleted counts as if it were under way."""
+        for action in step.actions:
+            if isinstance(action, d.Create):
+                record.creating = True
+            elif isinstance(action, d.Delete):
+                record.ending_uid, record.ending_since = action.uid, self._runtime.clock.now()
+
+    async def _step(self, volume: Volume, step: d.Step) -> None:
+        place = volume.places[step.node]
+        self._note_block(place, step)
+        try:
+            for action in step.actions:
+                await self._perform(volume, place, action)
+        except ApiError as error:
+            record = place.record
+            record.failures += 1
+            delay_s = BACK_OFF.jittered_s(record.failures, self._runtime.randomness)
+            record.not_before = self._runtime.clock.now() + delay_s
+            log.error(
+                "failed, trying again", error=error, volume=volume.unique, node=step.node, because=str(step.because), retry_in_s=delay_s
+            )
+
+    def _note_block(self, place: Place, step: d.Step) -> None:
+        record = place.record
+        if not step.blocked_by:
+            record.blocked_since, record.blocked_by = None, ""
+            for subject in ("multi-attach", "blocked"):
+                record.told.pop(subject, None)
+        else:
+            record.blocked_by = step.blocked_by
+            if record.blocked_since is None:
+                record.blocked_since = self._runtime.clock.now()
+
+    async def _perform(self, volume: Volume, place: Place, action: d.Action) -> None:
+        match action:
+            case d.Create():
+                await self._create(volume, place, action)
+            case d.Delete():
+                await self._delete(place, action)
+            case d.LookUpAttachment(node):
+                await self._look_up(volume, place, node)
+            case d.CheckNode(node):
+                await self._check_node(place, node)
+            case d.LookUpClass(_, name):
+                await self._look_up_class(name)
+            case d.Tell():
+                self._tell(volume, place, action)
+
+    # -- attachments
+
+    async def _create(self, volume: Volume, place: Place, action: d.Create) -> None:
+        """One that is there already is waited for as if it had been made here."""
+        name = Identity(volume.driver, volume.handle).attachment_to(action.node)
+        body = attachment_body(name, volume.driver, action.node, action.pv_name, self._held_as(volume.driver, action.node))
+        record = place.record
+        try:
+            made = await self._attachments.write(Key("", name), self._cluster.create(VOLUME_ATTACHMENTS, body))
+            record.made_uid = made.metadata.uid
+        except AlreadyExists:
+            await self._look_up(volume, place, action.node)
+        except (Unreachable, ServerError):
+            raise  # it may be there
+        except ApiError as error:
+            record.creating = False
+            for note in failed_notes(place, str(error)):
+                self._recorder.event(note.ref, note.type, note.reason, note.message)
+            raise
+        record.creating = False
+        _succeeded(place)
+
+    def _held_as(self, driver: str, node: str) -> tuple[str, str] | None:
+        """The attacher's finalizer and the node's id, for a driver whose attacher runs in this process: that saves it a write."""
+        if driver not in self._options.own_attachers:
+            return None
+        node_id = self._view.node_id(driver, node)
+        return (f"external-attacher/{sanitised(driver)}", node_id) if node_id else None
+
+    async def _look_up(self, volume: Volume, place: Place, node: str) -> None:
+        name = Identity(volume.driver, volume.handle).attachment_to(node)
+        try:
+            found = await self._cluster.get(VOLUME_ATTACHMENTS, name)
+        except NotFound:
+            pass
+        else:
+            place.record.made_uid = found.metadata.uid
+            self._attachments.wrote(found)
+        place.record.creating = False
+
+    async def _delete(self, place: Place, action: d.Delete) -> None:
+        """The attachment counts as ending from before the request on (`_announce`), so that nothing is reported of it meanwhile."""
+        try:
+            await self._send_delete(action)
+        except NotFound:
+            pass
+        except ApiError:
+            place.record.ending_uid, place.record.ending_since = "", None
+            raise
+        _succeeded(place)
+        if action.forced:
+            self._metrics.forced(action.forced)
+            log.warning("detached by force", VolumeAttachment=action.name, node=action.node, why=action.forced)
+
+    async def _send_delete(self, action: d.Delete) -> None:
+        """Raises Conflict for an attachment that is being deleted under its volume's name, and has lost that meanwhile."""
+        if action.uid in self._deleting:
+            raise Conflict(f"another DELETE of {action.name} is on its way")
+        self._deleting.add(action.uid)
+        try:
+            await self._cluster.delete(VOLUME_ATTACHMENTS, action.name, uid=action.uid)
+        finally:
+            self._deleting.discard(action.uid)
+
+    # -- nodes and classes
+
+    async def _check_node(self, place: Place, name: str) -> None:
+        asked_at = self._runtime.clock.now()
+        try:
+            self._nodes.wrote(await self._cluster.get(NODES, name))
+        except NotFound:
+            pass
+        place.node_record.checked_at = asked_at
+
+    async def _look_up_class(self, name: str) -> None:
+        """Without an answer, or the right to one, the flag holds."""
+        wait_s = None
+        try:
+            wait_s = force_after_of(await self._cluster.get(STORAGE_CLASSES, name))
+        except ApiError as error:
+            log.info(2, "can't read the StorageClass, the flag says when a detach is forced", StorageClass=name, why=str(error))
+        self._memory.class_waits[name] = wait_s, self._runtime.clock.now()
+
+    # -- pods
+
+    def _tell(self, volume: Volume, place: Place, action: d.Tell) -> None:
+        """Raises TooManyRequests for what finds no room among the waiting events: it is told later."""
+        told = [self._recorder.event(note.ref, note.type, note.reason, note.message) for note in action.notes]
+        if not all(told):
+            raise TooManyRequests("too many events are waiting to be sent")
+        now, record = self._runtime.clock.now(), place.record
+        if action.ends_wait:
+            self._metrics.attached(volume.driver, now - (now if record.waiting_since is None else record.waiting_since))
+            record.waiting_since = None
+            record.told.clear()
+        else:
+            record.told[action.subject] = action.mark, now
+
+
+def _succeeded(place: Place) -> None:
+    place.record.failures, place.record.not_before = 0, -math.inf

@@ -1,0 +1,91 @@
+"""Whether a volume that no pod wants on a node may be taken from it, and when. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from mooring.base.clock import Instant
+from mooring.controllers.attachdetach.facts import Place, Volume
+from mooring.controllers.attachdetach.options import NEVER, AttachDetachOptions
+
+CLASS_FRESH_S: Final = 60.0
+"""How long what a StorageClass said about forced detaches is taken for true."""
+
+TIMEOUT: Final = "timeout"
+OUT_OF_SERVICE: Final = "out-of-service"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rules:
+    """When a detach is forced: the options, and what StorageClasses say."""
+
+    options: AttachDetachOptions
+    class_waits: Mapping[str, tuple[float | None, Instant]] = dataclasses.field(default_factory=dict)
+
+    def knows_class(self, volume: Volume, now: Instant) -> bool:
+        """True when what the volume's StorageClass says was read lately, or makes no difference."""
+        name = volume.class_name
+        if not name or not self.options.forces:
+            return True
+        return name in self.class_waits and now - self.class_waits[name][1] <= CLASS_FRESH_S
+
+    def wait_s(self, volume: Volume) -> float:
+        """The StorageClass's word counts first, then the CSIDriver's, then the flag's. NEVER for one that is not forced by time."""
+        if not self.options.forces:
+            return NEVER
+        of_class = self.class_waits.get(volume.class_name, (None, 0.0))[0]
+        given = (of_class, volume.driver_wait_s, self.options.force_after_s)
+        return next(wait_s for wait_s in given if wait_s is not None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hold:
+    """Why the node keeps the volume. in_s: seconds until the detach is forced, NEVER for no such time.
+
+    forced: the detach is forced now: `timeout` or `out-of-service`; "" for not forced.
+    """
+
+    mounted: bool = False
+    forced: str = ""
+    in_s: float = NEVER
+
+    @property
+    def stays(self) -> bool:
+        return self.mounted and not self.forced
+
+
+def hold_of(volume: Volume, place: Place, rules: Rules, now: Instant) -> Hold:
+    """For a volume that no pod wants on the node.
+
+    Differs from upstream: the time counts from when the volume was unwanted and the node not ready, whichever came last. A volume
+    that is not mounted is never detached by force, however long it was unwanted.
+    """
+    if not place.mounted:
+        return Hold()
+    if place.node.is_out_of_service:
+        return Hold(True, OUT_OF_SERVICE, 0.0)
+    record = place.record
+    if place.node.is_healthy or record.unwanted_since is None or record.unhealthy_since is None:
+        return Hold(True)
+    left_s = max(record.unwanted_since, record.unhealthy_since) + rules.wait_s(volume) - now
+    return Hold(True, TIMEOUT if left_s <= 0 and rules.knows_class(volume, now) else "", max(0.0, left_s))
+
+
+def may_be_forced(hold: Hold) -> bool:
+    return hold.stays and not math.isinf(hold.in_s)
+
+
+def is_to_be_reported(volume: Volume, place: Place, rules: Rules, now: Instant) -> bool:
+    """Whether the Node's status should list the volume as attached.
+
+    One that no pod wants is not added any more, and stays listed as long as the node has it mounted. Nor is one whose name is lost.
+    """
+    attachment = place.attachment
+    if not volume.handle:
+        return False
+    if attachment is None or place.is_ending or not place.intact or not attachment.status.attached:
+        return False
+    return place.is_wanted or (place.reported and hold_of(volume, place, rules, now).stays)

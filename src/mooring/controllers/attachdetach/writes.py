@@ -1,0 +1,34 @@
+"""The bodies that are written: attachments, and the report in a Node's status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mooring.api.core import Node
+from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.controllers.attachdetach.decide_report import Report
+from mooring.controllers.attachdetach.identity import WAITED
+from mooring.controllers.attachdetach.waited import written_on
+from mooring.kube.cluster import Patch
+from mooring.kube.patch import merge_patch
+
+
+def attachment_body(name: str, driver: str, node: str, pv_name: str, held_as: tuple[str, str] | None) -> dict[str, Any]:
+    """held_as: the finalizer of the driver's attacher, and the node's id, where that attacher is part of this process."""
+    metadata: dict[str, Any] = {"name": name}
+    if held_as is not None:
+        finalizer, node_id = held_as
+        metadata |= {"finalizers": [finalizer], "annotations": {NODE_ID_ANNOTATION: node_id}}
+    source = {"persistentVolumeName": pv_name}
+    spec = {"attacher": driver, "nodeName": node, "source": source}
+    return {"apiVersion": VOLUME_ATTACHMENTS.api_version, "kind": VOLUME_ATTACHMENTS.name, "metadata": metadata, "spec": spec}
+
+
+NODE_ID_ANNOTATION = "csi.alpha.kubernetes.io/node-id"
+
+
+def report_patch(node: Node, report: Report, waited: str) -> Patch:
+    """The whole list, since it is replaced as a whole; refused where another Node has taken the name. waited: as of `waited.note_of`."""
+    listed = [{"name": one.name, "devicePath": one.device_path} for one in report]
+    noted = {} if waited == written_on(node) else {"annotations": {WAITED: waited or None}}
+    return merge_patch({"metadata": {"uid": node.metadata.uid, **noted}, "status": {"volumesAttached": listed or None}})

@@ -1,0 +1,1 @@
+"""Pods leave nodes with NoExecute taints."""

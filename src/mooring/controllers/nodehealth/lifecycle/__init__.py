@@ -1,0 +1,1 @@
+"""The life of nodes: who is silent becomes unknown and tainted."""

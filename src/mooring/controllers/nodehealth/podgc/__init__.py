@@ -1,0 +1,1 @@
+"""Pods that no kubelet will ever remove."""

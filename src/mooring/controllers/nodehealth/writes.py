@@ -1,0 +1,100 @@
+"""The writes to Nodes and Pods, one request each. All raise ApiError, and Stale where the object is not as it was at the decision.
+
+The answers about Nodes enter the cache at once. Those about Pods do not: a pod in its grace period would be taken for gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from mooring.api.core import NODES, Node, Taint
+from mooring.api.meta import Key
+from mooring.api.pods import PODS, Pod
+from mooring.base.clock import Clock, rfc3339
+from mooring.control.result import Stale
+from mooring.kube.cache.informer import Informer
+from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.errors import Conflict, Invalid, NotFound
+from mooring.kube.patch import Operation, add, json_patch, merge_patch, remove, test
+
+FAILED: Final = "Failed"
+_TAINTS: Final = "/spec/taints"
+
+
+class Writes:
+    """nodes: their cache."""
+
+    def __init__(self, cluster: Cluster, nodes: Informer[Node], clock: Clock) -> None:
+        self._cluster, self._nodes, self._clock = cluster, nodes, clock
+
+    @property
+    def now(self) -> str:
+        """The time of the wall, for what is written."""
+        return rfc3339(self._clock.wall_s())
+
+    # -- nodes
+
+    async def set_conditions(self, node: Node, conditions: Iterable[Mapping[str, Any]]) -> None:
+        """Whatever came meanwhile, a heartbeat perhaps, makes it Stale. A condition that has changed gets the time of now."""
+        stamped = [{"lastTransitionTime": self.now, **one} for one in conditions]
+        body = {"metadata": {"resourceVersion": node.metadata.resource_version}, "status": {"conditions": stamped}}
+        await self._patch_node(node, Patch(PatchType.STRATEGIC, body), "status")
+
+    async def edit_taints(self, node: Node, added: Iterable[Taint], removed: Iterable[Taint]) -> None:
+        """Others' taints stay as they are, and may have changed meanwhile."""
+        steps = [test("/metadata/uid", node.metadata.uid), *_removals(node, removed), *_additions(node, added, self.now)]
+        await self._patch_node(node, json_patch(steps))
+
+    async def set_labels(self, node: Node, labels: Mapping[str, str]) -> None:
+        await self._patch_node(node, merge_patch({"metadata": {"uid": node.metadata.uid, "labels": dict(labels)}}))
+
+    async def _patch_node(self, node: Node, patch: Patch, subresource: str = "") -> None:
+        name = node.metadata.name
+        with _stale_where_moved():
+            await self._nodes.write(Key("", name), self._cluster.patch(NODES, name, patch, subresource=subresource))
+
+    # -- pods
+
+    async def patch_pod(self, pod: Pod, status: Mapping[str, Any], *, strictly: bool = False) -> None:
+        """status: its conditions join those that are there. strictly: whatever came meanwhile makes it Stale."""
+        meta = pod.metadata
+        version = {"resourceVersion": meta.resource_version} if strictly else {}
+        body = {"metadata": {"uid": meta.uid, **version}, "status": status}
+        with _stale_where_moved():
+            await self._cluster.patch(PODS, meta.name, Patch(PatchType.STRATEGIC, body), meta.namespace, subresource="status")
+
+    async def delete_pod(self, pod: Pod, grace_period_s: int | None = None) -> None:
+        """One that is gone is fine. grace_period_s: None leaves that to the pod."""
+        meta = pod.metadata
+        with _stale_where_moved(), contextlib.suppress(NotFound):
+            await self._cluster.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_s=grace_period_s)
+
+
+def _removals(node: Node, removed: Iterable[Taint]) -> Iterator[Operation]:
+    """From the end of the list to its beginning, so that places stay right."""
+    gone = {(taint.key, taint.effect) for taint in removed}
+    for place, taint in reversed(list(enumerate(node.spec.taints or ()))):
+        if (taint.key, taint.effect) in gone:
+            yield test(f"{_TAINTS}/{place}/key", taint.key)
+            yield test(f"{_TAINTS}/{place}/effect", taint.effect)
+            yield remove(f"{_TAINTS}/{place}")
+
+
+def _additions(node: Node, added: Iterable[Taint], now: str) -> Iterator[Operation]:
+    new = [{"key": taint.key, "effect": taint.effect, "timeAdded": now} for taint in added]
+    if new and not node.spec.taints:
+        yield test(_TAINTS, None)
+        yield add(_TAINTS, new)
+        return
+    for taint in new:
+        yield add(f"{_TAINTS}/-", taint)
+
+
+@contextlib.contextmanager
+def _stale_where_moved() -> Iterator[None]:
+    try:
+        yield
+    except (Conflict, Invalid, NotFound) as error:
+        raise Stale(str(error)) from error

@@ -1,0 +1,144 @@
+"""The loop that growing and modifying share: one claim is judged, waits, or has its decision carried out; users hear of problems once.
+
+A claim that failed comes again after its back-off, or at once when something changes that could heal it. A problem is told when it is
+another one than before, and again while it lasts once the API server has dropped the event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from mooring.api.core import PersistentVolumeClaim, reference_to
+from mooring.api.meta import Key
+from mooring.base.clock import Instant
+from mooring.base.log import logger
+from mooring.control.controller import Controller
+from mooring.control.events import EventRecorder
+from mooring.control.queue import retry_backoff
+from mooring.control.result import Result, Retry
+from mooring.control.runtime import Runtime
+from mooring.controllers.resizer.calls import Calls
+from mooring.controllers.resizer.claim_reconciler import ClaimReconciler
+from mooring.controllers.resizer.decision import Decision, unused
+from mooring.controllers.resizer.view import View
+from mooring.controllers.resizer.writes import Failed
+from mooring.kube.cache.informer import Informer
+
+log = logger(__name__)
+
+EVENT_LASTS_S: Final = 3600.0
+"""The API server drops events after an hour."""
+
+
+class ClaimController:
+    """work: for people, a verb. failed: the reason of events about failures. want_pods: called when a decision needs the pods.
+
+    needs: a cache that this one alone waits for.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        view: View,
+        calls: Calls,
+        events: EventRecorder,
+        reconciler: ClaimReconciler,
+        decide: Callable[[View, Key, Instant], Decision],
+        *,
+        work: str,
+        failed: str,
+        want_pods: Callable[[], None] = lambda: None,
+        needs: Informer[Any] | None = None,
+    ) -> None:
+        options = view.options
+        self.controller: Controller[Key] = Controller(
+            runtime,
+            f"{view.driver.name}-pvc",
+            self._reconcile,
+            workers=options.workers,
+            backoff=retry_backoff(options.retry_interval_start_s, options.retry_interval_max_s),
+            label="PersistentVolumeClaim",
+            log=log,
+        )
+        self._clock, self._view, self._calls, self._events = runtime.clock, view, calls, events
+        self._reconciler, self._decide, self._want_pods = reconciler, decide, want_pods
+        self._work, self._failed_reason = work, failed
+        self._needs, self._is_to_end = needs, asyncio.Event()
+
+    # -- life
+
+    @property
+    def name(self) -> str:
+        return self.controller.name
+
+    async def run(self) -> None:
+        """Works until cancelled, or until drained, as soon as it has the cache that it needs. The others have been filled."""
+        if self._needs is not None:
+            async with asyncio.TaskGroup() as group:
+                begun = (("synced", self._needs.synced()), ("end", self._is_to_end.wait()))
+                waits = [group.create_task(one, name=f"{self.name}/{what}") for what, one in begun]
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                for one in waits:
+                    one.cancel()
+        await self.controller.run()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """As of a controller."""
+        self._is_to_end.set()
+        return await self.controller.drain(timeout_s)
+
+    # -- waking claims
+
+    def forget(self, key: Key) -> None:
+        """The claim is gone."""
+        self.controller.forget(key)
+        self._view.memory.forget(key)
+
+    def hurry(self, key: Key) -> None:
+        """Something has changed that could heal this claim: it is tried again at once, also where the driver held it for infeasible."""
+        self._view.memory.hurry(key)
+        self.controller.retry_now((key,))
+
+    # -- one claim
+
+    async def _reconcile(self, key: Key) -> Result:
+        """Raises Retry, Stale."""
+        decision = self._decide(self._view, key, self._clock.now())  # no await between this and the call's slot
+        self.controller.explain(key, decision.because)
+        claim = self._view.claim(key)
+        if claim is None:
+            self._view.memory.forget(key)
+        if decision.wants_pods:
+            self._want_pods()
+        if claim is None or not decision.actions:
+            return self._wait(claim, decision)
+        try:
+            with self._calls.begin(decision.handle, f"the {self._work} of {key}"):
+                await self._reconciler.perform(claim, decision)
+            if decision.problem is not None:
+                raise Failed(decision.problem.error)
+        except Failed as failure:
+            if failure.is_told:
+                self._tell(claim, str(failure))
+            if failure.is_in_use:
+                self._want_pods()
+            heals = (unused(key),) if failure.is_in_use else ()
+            raise Retry(f"failed to {self._work}: {failure}", heals=heals, because=decision.problem) from failure
+        return Result(decision.because, done=decision.done, again=True)
+
+    def _wait(self, claim: PersistentVolumeClaim | None, decision: Decision) -> Result:
+        if claim is not None and decision.problem is not None:
+            self._tell(claim, decision.problem.error)
+        waits = bool(decision.waits_for) or decision.after_s is not None
+        return Result(decision.because, waits_for=decision.waits_for, after_s=decision.after_s, keeps_backoff=waits)
+
+    def _tell(self, claim: PersistentVolumeClaim, text: str) -> None:
+        """A Warning about the claim, unless users have heard that lately."""
+        memory, now = self._view.memory, self._clock.now()
+        record = memory.of(claim)
+        if record.told == text and now - record.told_at < EVENT_LASTS_S:
+            return
+        memory.change(claim, told=text, told_at=now)
+        self._events.event(reference_to(claim, "PersistentVolumeClaim"), "Warning", self._failed_reason, text)

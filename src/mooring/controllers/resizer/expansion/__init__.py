@@ -1,0 +1,1 @@
+"""Volumes grow to the size that their claims ask for: the driver's part, and the hand-over to the node."""

@@ -1,0 +1,112 @@
+"""Carries out decisions about growth: the claim is marked, the driver called, the answer saved on volume and claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mooring.api.core import PersistentVolumeClaim, SecretReference
+from mooring.api.meta import key_of
+from mooring.control.result import Stale
+from mooring.controllers.resizer import names
+from mooring.controllers.resizer.claim_reconciler import ClaimReconciler
+from mooring.controllers.resizer.conditions import Body
+from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret
+from mooring.controllers.resizer.expansion import decide as d
+from mooring.controllers.resizer.expansion import patches
+from mooring.controllers.resizer.expansion.decide_after import After, Expanded, decide_after
+from mooring.controllers.resizer.view import quantity
+from mooring.controllers.resizer.writes import CONFLICTS_MAX, Failed
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call
+
+
+class Reconciler(ClaimReconciler):
+    """Performs the actions of decisions, for one driver."""
+
+    async def perform(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
+        """The actions in order. Raises Failed, Stale."""
+        secrets: Mapping[str, str] = {}
+        for action in decision.actions:
+            match action:
+                case d.DropPreResize():
+                    await self._writes.volume(self._writes.current_volume(claim), {"metadata": {"annotations": {names.PRE_RESIZE: None}}})
+                case d.Mark(size, anew):
+                    await self._mark(claim, size, anew)
+                case LookAtSecret(ref):
+                    await self._secrets.look(claim, ref)
+                case LoadSecret(ref):
+                    secrets = await self._load(claim, ref)
+                case d.Expand():
+                    after = await self._expand(action, secrets)
+                    await self._save(claim, action.size, after)
+                case d.ExpandOnNode(size):
+                    await self._save(claim, size, After(size, on_node=True))
+
+    # -- before the call
+
+    async def _mark(self, claim: PersistentVolumeClaim, size: str, anew: bool) -> None:
+        """From here on the claim says what the driver is asked for. Only as it was read: a newer one may want another size."""
+        body = patches.marked(claim, size, self._now(), anew=anew, recover=self._options.recover)
+        await self._writes.claim(claim, body, strictly=True)
+        self._tell(claim, names.RESIZE_STARTED, f"External resizer is resizing volume {claim.spec.volume_name}")
+
+    async def _load(self, claim: PersistentVolumeClaim, ref: SecretReference) -> Mapping[str, str]:
+        try:
+            return await self._secrets.load(claim, ref)
+        except Failed as failure:
+            raise Failed(d.failure_text(self._view, self._writes.current_volume(claim), str(failure))) from failure
+
+    # -- the call
+
+    async def _expand(self, action: d.Expand, secrets: Mapping[str, str]) -> After:
+        order = action.order
+        try:
+            answer = await self._driver.controller_expand_volume(order.request(secrets), Call(self._options.timeout_s, order.migrated))
+        except DriverError as error:
+            return decide_after(order.size_bytes, error)
+        return decide_after(order.size_bytes, Expanded(answer.capacity_bytes, answer.node_expansion_required))
+
+    # -- after the call
+
+    async def _save(self, claim: PersistentVolumeClaim, asked: str, after: After) -> None:
+        self._remember(claim, asked, after.reason, is_infeasible=after.is_infeasible)
+        if not after.size:
+            if self._options.recover:
+                write = self._write_unless_done(claim, asked, lambda now: patches.failed(now, after, self._now()))
+                await self._save_failure(claim, write)
+            is_in_use = after.reason == d.FAILED_PRECONDITION and self._options.handle_volume_inuse_error
+            raise Failed(d.failure_text(self._view, self._writes.current_volume(claim), after.error), is_in_use=is_in_use)
+        pv = self._writes.current_volume(claim)
+        before = (claim.status.capacity or {}).get(names.STORAGE, "") if after.on_node and self._options.annotate else ""
+        await self._writes.volume(pv, patches.volume_size(pv, after.size, before))
+        if after.on_node:
+            await self._hand_over(claim, after.size)
+        else:
+            now = self._writes.current(claim)
+            await self._writes.claim(now, patches.done(now, after.size, recover=self._options.recover))
+            self._tell(claim, names.RESIZE_SUCCESSFUL, "Resize volume succeeded")
+        self._view.memory.forget(key_of(claim))
+
+    async def _hand_over(self, claim: PersistentVolumeClaim, size: str) -> None:
+        """The node's turn. Raises Failed, Stale."""
+        text = patches.pending_text(self._view.driver)
+        recover = self._options.recover
+        if await self._write_unless_done(claim, size, lambda now: patches.node_next(now, text, self._now(), recover=recover)):
+            self._tell(claim, names.FS_RESIZE_REQUIRED, "Require file system resize of volume on node")
+
+    async def _write_unless_done(self, claim: PersistentVolumeClaim, size: str, body_of: Callable[[PersistentVolumeClaim], Body]) -> bool:
+        """False for a claim that has this size by now: where an answer was lost, the node, or an earlier call, may have been quicker.
+
+        Raises Failed, Stale.
+        """
+        for attempt in range(CONFLICTS_MAX):
+            now = self._writes.current(claim)
+            if quantity((now.status.capacity or {}).get(names.STORAGE)).value >= quantity(size).value:
+                return False
+            try:
+                await self._writes.claim(now, body_of(now), strictly=True)
+                return True
+            except Stale:  # the cache has the claim as it is now
+                if attempt == CONFLICTS_MAX - 1:
+                    raise
+        raise AssertionError("unreachable")

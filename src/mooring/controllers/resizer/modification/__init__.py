@@ -1,0 +1,1 @@
+"""Volumes change to the VolumeAttributesClass that their claims ask for."""

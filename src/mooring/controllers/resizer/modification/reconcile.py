@@ -1,0 +1,68 @@
+"""Carries out decisions about a class: the claim is marked, the driver called, the answer saved on volume and claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.api.meta import key_of
+from mooring.controllers.resizer import names
+from mooring.controllers.resizer.claim_reconciler import ClaimReconciler
+from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret
+from mooring.controllers.resizer.modification import decide as d
+from mooring.controllers.resizer.modification import patches
+from mooring.controllers.resizer.modification.decide_after import decide_after
+from mooring.controllers.resizer.writes import Failed
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call
+
+
+class Reconciler(ClaimReconciler):
+    """Performs the actions of decisions, for one driver."""
+
+    async def perform(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
+        """The actions in order. Raises Failed, Stale."""
+        secrets: Mapping[str, str] = {}
+        for action in decision.actions:
+            match action:
+                case d.Cancel():
+                    await self._writes.claim(claim, patches.cancelled(claim))
+                    self._tell(claim, names.MODIFY_CANCELED, "Cancelled modify.")
+                case d.MarkPending():
+                    await self._writes.claim(claim, patches.pending(), strictly=True)
+                case d.Mark(class_name):
+                    await self._mark(claim, class_name)
+                case LookAtSecret(ref):
+                    await self._secrets.look(claim, ref)
+                case LoadSecret(ref):
+                    secrets = await self._secrets.load(claim, ref)
+                case d.Modify():
+                    await self._modify(claim, action, secrets)
+
+    async def _mark(self, claim: PersistentVolumeClaim, class_name: str) -> None:
+        """From here on the claim says what the driver is asked for. Only as it was read: a newer one may want another class."""
+        await self._writes.claim(claim, patches.marked(claim, class_name, self._now()), strictly=True)
+        text = f"external resizer is modifying volume {claim.metadata.name} with vac {class_name}"
+        self._tell(claim, names.MODIFY_STARTED, text)
+
+    async def _modify(self, claim: PersistentVolumeClaim, action: d.Modify, secrets: Mapping[str, str]) -> None:
+        try:
+            await self._driver.controller_modify_volume(action.order.request(secrets), Call(self._options.timeout_s))
+        except DriverError as error:
+            refused = decide_after(action.class_name, error)
+            self._remember(claim, action.class_name, refused.reason, is_infeasible=refused.is_infeasible)
+            now = self._writes.current(claim)
+            await self._save_failure(now, self._writes.claim(now, patches.failed(now, refused, self._now())))
+            raise Failed(refused.told) from error
+        self._remember(claim, action.class_name, "", is_infeasible=False)
+        await self._save(claim, action.class_name)
+
+    async def _save(self, claim: PersistentVolumeClaim, class_name: str) -> None:
+        """The volume first: a claim that says it is done is looked at no more."""
+        pv = self._writes.current_volume(claim)
+        await self._writes.volume(pv, patches.volume_class(pv, class_name))
+        now = self._writes.current(claim)
+        await self._writes.claim(now, patches.done(class_name))
+        text = f"external resizer modified volume {claim.metadata.name} with vac {class_name} successfully"
+        self._tell(claim, names.MODIFY_SUCCESSFUL, text)
+        self._view.memory.forget(key_of(claim))

@@ -1,0 +1,98 @@
+"""The resizer's writes to the API server: a claim's status, and a PersistentVolume. Each is one request.
+
+An answer enters the caches at once, so that no decision is taken on a state from before our own write. The uid keeps a write from another
+object of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, Kind, key_of
+from mooring.base.errors import MooringError
+from mooring.control.result import Stale
+from mooring.kube.cache.informer import Informer
+from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+
+T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
+
+CONFLICTS_MAX: Final = 5
+"""A write that may come after any other is sent again so often at once."""
+
+
+class Failed(MooringError):
+    """An action failed. str() is the text for users. is_told: False for what passes by itself, and is only logged.
+
+    is_in_use: the driver refused it because of a pod that uses the claim, perhaps: the end of the last one heals it.
+    """
+
+    def __init__(self, text: str, *, is_told: bool = True, is_in_use: bool = False) -> None:
+        super().__init__(text)
+        self.is_told, self.is_in_use = is_told, is_in_use
+
+
+class Writes:
+    """Patches. All raise Failed, and Stale when the object is no more or has changed."""
+
+    def __init__(self, cluster: Cluster, claims: Informer[PersistentVolumeClaim], volumes: Informer[PersistentVolume]) -> None:
+        self._cluster, self._claims, self._volumes = cluster, claims, volumes
+
+    def current(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+        """The claim as it is now. Raises Stale when it is no more."""
+        found = self._claims.store.get(key_of(claim))
+        if found is None or found.metadata.uid != claim.metadata.uid:
+            raise Stale(claim.metadata.name)
+        return found
+
+    def current_volume(self, claim: PersistentVolumeClaim) -> PersistentVolume:
+        """The claim's volume as it is now. Raises Stale when it is no more."""
+        found = self._volumes.store.get(Key("", claim.spec.volume_name))
+        if found is None:
+            raise Stale(claim.metadata.name)
+        return found
+
+    async def claim(self, claim: PersistentVolumeClaim, body: Mapping[str, Any], *, strictly: bool = False) -> None:
+        """Patches the status, and metadata with it; nothing for {}. strictly: only the claim as it was read."""
+        if body:
+            await self._patch(PERSISTENT_VOLUME_CLAIMS, self._claims, claim, body, "status", strictly)
+
+    async def volume(self, pv: PersistentVolume, body: Mapping[str, Any]) -> None:
+        """Patches the PersistentVolume; nothing for {}."""
+        if body:
+            await self._patch(PERSISTENT_VOLUMES, self._volumes, pv, body, "", strictly=False)
+
+    async def _patch(self, kind: Kind[T], cache: Informer[T], obj: T, body: Mapping[str, Any], subresource: str, strictly: bool) -> None:
+        meta = obj.metadata
+        condition = {"uid": meta.uid, **({"resourceVersion": meta.resource_version} if strictly else {})}
+        whole = {**body, "metadata": {**body.get("metadata", {}), **condition}}
+        for attempt in range(CONFLICTS_MAX):
+            request = self._cluster.patch(kind, meta.name, Patch(PatchType.STRATEGIC, whole), meta.namespace, subresource=subresource)
+            try:
+                await cache.write(key_of(obj), request)
+                return
+            except NotFound:
+                raise Stale(meta.name) from None
+            except Conflict as error:
+                await self._look(kind, cache, obj)
+                if strictly:
+                    raise Stale(meta.name) from error
+                if attempt == CONFLICTS_MAX - 1:
+                    raise Failed(f"{kind.name} {meta.name} could not be saved: {error}", is_told=False) from error
+            except ApiError as error:
+                passing = isinstance(error, Unreachable | ServerError | TooManyRequests)
+                raise Failed(f"{kind.name} {meta.name} could not be saved: {error}", is_told=not passing) from error
+
+    async def _look(self, kind: Kind[T], cache: Informer[T], obj: T) -> None:
+        """Takes in the object as it is now. Raises Stale for another one."""
+        meta = obj.metadata
+        try:
+            found = await cache.write(key_of(obj), self._cluster.get(kind, meta.name, meta.namespace))
+        except NotFound:
+            raise Stale(meta.name) from None
+        except ApiError as error:
+            raise Failed(f"{kind.name} {meta.name} could not be read: {error}", is_told=False) from error
+        if found.metadata.uid != meta.uid:
+            raise Stale(meta.name)

@@ -1,0 +1,129 @@
+"""The controller of group snapshots: which change of which object wakes which group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.group_snapshot import (
+    GROUP_SNAPSHOT_CONTENTS,
+    GROUP_SNAPSHOTS,
+    VolumeGroupSnapshot,
+    VolumeGroupSnapshotClass,
+    VolumeGroupSnapshotContent,
+)
+from mooring.api.meta import Key, key_of
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
+from mooring.base.log import logger
+from mooring.control.controller import Controller
+from mooring.control.events import EventRecorder
+from mooring.control.result import Result, Retry
+from mooring.control.runtime import Runtime
+from mooring.control.slim import changed
+from mooring.controllers.snapshot_controller.decision import Failure
+from mooring.controllers.snapshot_controller.groups.caches import GroupCaches
+from mooring.controllers.snapshot_controller.groups.decide import decide_group
+from mooring.controllers.snapshot_controller.groups.operations import GroupOperations
+from mooring.controllers.snapshot_controller.groups.reconcile import Failed, Reconciler
+from mooring.controllers.snapshot_controller.metrics import SnapshotMetrics
+from mooring.controllers.snapshot_controller.view import BY_GROUP_CONTENT, BY_NAMESPACE, View
+from mooring.controllers.snapshotting.names import GROUP_SNAPSHOT_KIND
+from mooring.controllers.snapshotting.wakes import is_news
+from mooring.kube.cache.informer import Change, Informer
+
+log = logger(__name__)
+
+
+class GroupSnapshots:
+    """controller: of each group. queues: options that its queue has in common with others."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        view: View,
+        caches: GroupCaches,
+        snapshots: Informer[VolumeSnapshot],
+        contents: Informer[VolumeSnapshotContent],
+        events: EventRecorder,
+        **queues: Any,
+    ) -> None:
+        self._view = view
+        known: dict[str, Informer[Any]] = {
+            GROUP_SNAPSHOTS.plural: caches.groups,
+            GROUP_SNAPSHOT_CONTENTS.plural: caches.contents,
+            VOLUME_SNAPSHOTS.plural: snapshots,
+            VOLUME_SNAPSHOT_CONTENTS.plural: contents,
+        }
+        self._reconciler = Reconciler(runtime, events, known)
+        self._operations = GroupOperations(view, runtime.metrics.once(SnapshotMetrics), runtime.clock)
+        self.controller: Controller[Key] = Controller(
+            runtime, "snapshot-controller-group-snapshot", self._reconcile, label="VolumeGroupSnapshot", **queues
+        )
+        self.controller.watch(caches.groups, self._group_changed)
+        self.controller.watch(caches.contents, self._content_changed)
+        self.controller.watch(caches.classes, self._class_changed)
+        self.controller.watch(snapshots, _groups_of)
+        self.controller.watch(caches.claims, self._claim_changed)
+        self.controller.watch(caches.volumes, self._volume_changed)
+
+    # -- changes
+
+    def _group_changed(self, change: Change[VolumeGroupSnapshot]) -> Iterator[Key]:
+        self._operations.changed(change)
+        if change.new is None:
+            self.controller.forget(change.key)
+            self._reconciler.told.forget(change.object.metadata.uid)
+        elif is_news(change):
+            yield change.key
+
+    def _content_changed(self, change: Change[VolumeGroupSnapshotContent]) -> Iterator[Key]:
+        if not is_news(change, lambda content: content.status):
+            return
+        ref = change.object.spec.volume_group_snapshot_ref
+        yield Key(ref.namespace, ref.name)
+        yield from map(key_of, self._view.groups.by(BY_GROUP_CONTENT, change.key.name))
+
+    def _class_changed(self, change: Change[VolumeGroupSnapshotClass]) -> Iterable[Key]:
+        return map(key_of, self._view.groups.values()) if changed(change.old, change.new) else ()
+
+    def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterable[Key]:
+        """A claim that is chosen now, or that restores from a member no more."""
+        if not changed(change.old, change.new):
+            return ()
+        return map(key_of, self._view.groups.by(BY_NAMESPACE, change.key.namespace))
+
+    def _volume_changed(self, change: Change[PersistentVolume]) -> Iterable[Key]:
+        ref = change.object.spec.claim_ref
+        if ref is None or not changed(change.old, change.new):
+            return ()
+        return map(key_of, self._view.groups.by(BY_NAMESPACE, ref.namespace))
+
+    # -- one group
+
+    async def _reconcile(self, key: Key) -> Result:
+        decision = decide_group(self._view, key)  # no await between this and its actions
+        self.controller.explain(key, decision.because)
+        try:
+            await self._reconciler.carry_out(decision.actions)
+        except Failed as failure:
+            await self._show(key, failure.failure)
+            raise Retry(str(failure), because=decision.because) from failure
+        if decision.failure is not None:
+            await self._show(key, decision.failure)
+        done = decision.done if decision.actions else ""
+        return Result(decision.because, done=done, again=decision.again)
+
+    async def _show(self, key: Key, failure: Failure) -> None:
+        is_new = await self._reconciler.show(key, failure)
+        group = self._view.groups.get(key)
+        if is_new and group is not None:
+            self._operations.failed(group)
+
+
+def _groups_of(change: Change[VolumeSnapshot]) -> Iterable[Key]:
+    """The group of a member that came or went."""
+    if change.old is not None and change.new is not None:
+        return ()
+    owners = change.object.metadata.owner_references or ()
+    return [Key(change.key.namespace, owner.name) for owner in owners if owner.kind == GROUP_SNAPSHOT_KIND]

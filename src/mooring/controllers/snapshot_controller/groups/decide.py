@@ -1,0 +1,297 @@
+"""The snapshot controller's decisions about one group snapshot. Pure.
+
+A group becomes one content; when its driver has made the snapshots of all volumes, each becomes a snapshot and a content, as if made alone.
+Each round writes what can be written by then: the snapshots, their contents (which name the snapshots' uids), the contents' status, the
+group's status. So a restart goes on where the objects say.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mooring.api.group_snapshot import (
+    GROUP_SNAPSHOT_CONTENTS,
+    GROUP_SNAPSHOTS,
+    VolumeGroupSnapshot,
+    VolumeGroupSnapshotClass,
+    VolumeGroupSnapshotContent,
+    VolumeGroupSnapshotStatus,
+)
+from mooring.api.matching import selects
+from mooring.api.meta import Key, annotation, finalizers_of, is_deleting, key_of
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.controllers.snapshot_controller.content import CantTell, bound_volume
+from mooring.controllers.snapshot_controller.decision import Failure, Tell
+from mooring.controllers.snapshot_controller.groups import reasons as why
+from mooring.controllers.snapshot_controller.groups.decision import Action, Create, Decision, Delete, Write
+from mooring.controllers.snapshot_controller.groups.objects import group_content, member, member_content, member_key, member_status
+from mooring.controllers.snapshot_controller.view import BY_NAMESPACE, View, wanted_group_content
+from mooring.controllers.snapshotting.names import (
+    DELETE_POLICY,
+    GROUP_BEING_DELETED,
+    GROUP_CONTENT_FINALIZER,
+    GROUP_DEFAULT_CLASS,
+    GROUP_FINALIZER,
+    YES,
+    is_marked,
+    member_content_name,
+)
+from mooring.controllers.snapshotting.writes import addition, annotate, removal
+from mooring.kube.patch import add, json_patch, set_fields, test
+
+CREATION_FAILED = "GroupSnapshotContentCreationFailed"
+_CREATION_TEXT = "Failed to create group snapshot content with error "
+_STATUS_FAILED = "GroupSnapshotStatusUpdateFailed"
+CONTENT_MISSING = "GroupSnapshotContentMissing"
+MISSING = "VolumeGroupSnapshotContent is missing"
+BOTH_OR_NONE = "Exactly one of Selector and VolumeGroupSnapshotContentName should be specified"
+
+
+def decide_group(view: View, key: Key) -> Decision:
+    """The next step for one group snapshot."""
+    group = view.groups.get(key)
+    if group is None:
+        return Decision(why.Gone(str(key)))
+    if is_deleting(group):
+        return _decide_deletion(view, group)
+    if _is_ready(group):
+        return _decide_ready(view, group)
+    source = group.spec.source
+    if (source.selector is None) == (source.volume_group_snapshot_content_name is None):
+        return _cant("GroupSnapshotValidationError", BOTH_OR_NONE)
+    class_name = group.spec.volume_group_snapshot_class_name
+    if class_name and view.group_classes.get(Key("", class_name)) is None:
+        text = f'volumegroupsnapshotclass.groupsnapshot.storage.k8s.io "{class_name}" not found'
+        return _cant("GetGroupSnapshotClassFailed", f"Failed to get group snapshot class with error {text}", unready=False)
+    content = view.group_content(wanted_group_content(group))
+    is_static = source.volume_group_snapshot_content_name is not None
+    if content is None:
+        return _cant(CONTENT_MISSING, MISSING) if is_static or _was_made(group) else _decide_creation(view, group)
+    return _decide_bound(view, group, content, is_static=is_static)
+
+
+def _is_ready(group: VolumeGroupSnapshot) -> bool:
+    return group.status is not None and group.status.ready_to_use is True
+
+
+def _was_made(group: VolumeGroupSnapshot) -> bool:
+    return group.status is not None and group.status.creation_time is not None
+
+
+def _decide_ready(view: View, group: VolumeGroupSnapshot) -> Decision:
+    """It is looked at whether its content is still there. A group that was made once is never made again."""
+    bound = group.status.bound_volume_group_snapshot_content_name if group.status else None
+    content = view.group_content(bound or wanted_group_content(group))
+    if content is None:
+        return _cant(CONTENT_MISSING, MISSING)
+    if not _points_back(content, group):
+        return _cant("GroupSnapshotMisbound", "VolumeGroupSnapshotContent is not bound to the VolumeGroupSnapshot correctly")
+    return Decision(why.Ready())
+
+
+def _points_back(content: VolumeGroupSnapshotContent, group: VolumeGroupSnapshot) -> bool:
+    ref = content.spec.volume_group_snapshot_ref
+    return Key(ref.namespace, ref.name) == key_of(group) and ref.uid == group.metadata.uid
+
+
+def _cant(event: str, text: str, *, unready: bool = True) -> Decision:
+    return Decision(why.CantGo(text), failure=Failure(event, text, unready=unready))
+
+
+def _protection(group: VolumeGroupSnapshot, class_name: str = "") -> tuple[Action, ...]:
+    lacking = () if GROUP_FINALIZER in finalizers_of(group) else (GROUP_FINALIZER,)
+    if not lacking and not class_name:
+        return ()
+    chosen = [add("/spec/volumeGroupSnapshotClassName", class_name)] if class_name else []
+    patch = json_patch([*addition(group, lacking), *chosen])
+    return (Write(GROUP_SNAPSHOTS, group, patch, "GroupSnapshotFinalizerError"),)
+
+
+# -- the content
+
+
+def _decide_creation(view: View, group: VolumeGroupSnapshot) -> Decision:
+    try:
+        sources = _sources(view, group)
+    except CantTell as error:
+        return _cant(CREATION_FAILED, f"{_CREATION_TEXT}{error}")
+    driver = sources[0][1]
+    try:
+        found, chosen = _class_for(view, group, driver)
+    except CantTell as error:
+        return _cant("SetDefaultGroupSnapshotClassFailed", f"Failed to set default group snapshot class with error {error}", unready=False)
+    try:
+        _check_drivers(sources, found)
+        body = group_content(group, found, [handle for _, _, handle in sources])
+    except CantTell as error:
+        return _cant(CREATION_FAILED, f"{_CREATION_TEXT}{error}")
+    waiting = f"Waiting for a group snapshot {key_of(group)} to be created by the CSI driver."
+    actions = (
+        *_protection(group, chosen),
+        Create(GROUP_SNAPSHOT_CONTENTS, body, CREATION_FAILED),
+        Tell(group, GROUP_SNAPSHOTS, "Normal", "CreatingGroupSnapshot", waiting),
+    )
+    return Decision(why.Creating(body["metadata"]["name"]), actions, again=True, done="made its content")
+
+
+def _sources(view: View, group: VolumeGroupSnapshot) -> list[tuple[str, str, str]]:
+    """Name of the claim, driver and handle of each volume, by the names of the claims. Raises CantTell."""
+    selector, namespace = group.spec.source.selector, group.metadata.namespace
+    assert selector is not None
+    claims = [claim for claim in view.claims.by(BY_NAMESPACE, namespace) if selects(selector, claim.metadata.labels)]
+    if not claims:
+        raise CantTell(f"label selector for group snapshot {key_of(group)} not applied to any PVC")
+    found = []
+    for claim in sorted(claims, key=lambda one: one.metadata.name):
+        csi = bound_volume(view, claim).spec.csi
+        assert csi is not None
+        found.append((claim.metadata.name, csi.driver, csi.volume_handle))
+    return found
+
+
+def _class_for(view: View, group: VolumeGroupSnapshot, driver: str) -> tuple[VolumeGroupSnapshotClass, str]:
+    """The class, and its name where it is the default one and the group is to be told. Raises CantTell."""
+    name = group.spec.volume_group_snapshot_class_name
+    named = view.group_classes.get(Key("", name)) if name else None
+    if named is not None:
+        return named, ""
+    found = [one for one in view.group_classes.values() if one.driver == driver and annotation(one, GROUP_DEFAULT_CLASS) == "true"]
+    if not found:
+        raise CantTell("cannot find default group snapshot class")
+    if len(found) > 1:
+        raise CantTell(f"{len(found)} default group snapshot classes were found")
+    return found[0], found[0].metadata.name
+
+
+def _check_drivers(sources: list[tuple[str, str, str]], found: VolumeGroupSnapshotClass) -> None:
+    """Raises CantTell: one driver makes all."""
+    for claim, driver, _ in sources:
+        if driver != found.driver:
+            name = found.metadata.name
+            raise CantTell(f'the volume of claim "{claim}" is of driver "{driver}", and class "{name}" of driver "{found.driver}"')
+
+
+def _decide_bound(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent, *, is_static: bool) -> Decision:
+    name, ref = content.metadata.name, content.spec.volume_group_snapshot_ref
+    if is_static == (content.spec.source.group_snapshot_handles is None):
+        return _cant("GroupSnapshotContentMismatch", f"VolumeGroupSnapshotContent {name} has a source of the other kind")
+    unbound = is_static and not ref.uid
+    if Key(ref.namespace, ref.name) != key_of(group) or (not unbound and ref.uid != group.metadata.uid):
+        return _cant("GroupSnapshotContentMisbound", f"VolumeGroupSnapshotContent [{name}] is bound to a different group snapshot")
+    protection = _protection(group)
+    if unbound and is_deleting(content):  # finalizers can't be added any more
+        return _cant("GroupSnapshotBindFailed", f"VolumeGroupSnapshotContent [{name}] is being deleted")
+    if unbound or _lacks_finalizer(content):
+        lacking = (GROUP_CONTENT_FINALIZER,) if _lacks_finalizer(content) else ()
+        path = "/spec/volumeGroupSnapshotRef/uid"
+        bind = [test(path, None), add(path, group.metadata.uid)] if unbound else []
+        patch = json_patch([*addition(content, lacking), *bind])
+        write = Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotBindFailed")
+        return Decision(why.Binding(name), (*protection, write), again=True)
+    members = _members(view, group, content)
+    if members:
+        return Decision(why.MakingMembers(), (*protection, *members), again=True, done="made snapshots of its volumes")
+    return _copy(group, content, protection)
+
+
+def _lacks_finalizer(content: VolumeGroupSnapshotContent) -> bool:
+    return GROUP_CONTENT_FINALIZER not in finalizers_of(content) and not is_deleting(content)
+
+
+# -- the members
+
+
+def _members(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent) -> tuple[Action, ...]:
+    """What is missing of the snapshots of its volumes, as far as it can be written by now."""
+    status = content.status
+    if status is None or not status.volume_group_snapshot_handle:
+        return ()
+    actions: list[Action] = []
+    for info in status.volume_snapshot_info_list or ():
+        snapshot = view.snapshots.get(member_key(group, info))
+        if snapshot is None:
+            actions.append(Create(VOLUME_SNAPSHOTS, member(view, group, content, info), "CreateVolumeSnapshotFailed"))
+            continue
+        made = view.content(member_content_name(snapshot.metadata.name))
+        if made is None:
+            actions.append(Create(VOLUME_SNAPSHOT_CONTENTS, member_content(view, snapshot, content, info), CREATION_FAILED))
+            continue
+        wanted = member_status(content, info)
+        said = None if made.status is None else msgspec.to_builtins(made.status)
+        known = {**(said or {}), **wanted}
+        patch = None if said is not None and said.get("readyToUse") is True else set_fields(made, "status", said, known)
+        if patch is not None:
+            actions.append(Write(VOLUME_SNAPSHOT_CONTENTS, made, patch, _STATUS_FAILED, "status"))
+    return tuple(actions)
+
+
+# -- the status
+
+
+def _copy(group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent, before: tuple[Action, ...]) -> Decision:
+    old, said = group.status or VolumeGroupSnapshotStatus(), content.status
+    ready = said is not None and said.ready_to_use is True
+    new = VolumeGroupSnapshotStatus(
+        bound_volume_group_snapshot_content_name=old.bound_volume_group_snapshot_content_name or content.metadata.name,
+        creation_time=old.creation_time or (said.creation_time if said is not None else None),
+        ready_to_use=ready,
+        error=said.error if said is not None and not ready else None,
+    )
+    patch = set_fields(group, "status", _json(group.status), _json(new) or {})
+    if patch is None:
+        return Decision(why.Waiting(content.metadata.name), before)
+    write = Write(GROUP_SNAPSHOTS, group, patch, _STATUS_FAILED, "status")
+    return Decision(why.Copying(content.metadata.name), (*before, write, *_news(group, old, new)), done="copied the status of its content")
+
+
+def _news(group: VolumeGroupSnapshot, old: VolumeGroupSnapshotStatus, new: VolumeGroupSnapshotStatus) -> tuple[Tell, ...]:
+    told = []
+    if new.creation_time and not old.creation_time:
+        told.append(("GroupSnapshotCreated", f"GroupSnapshot {key_of(group)} was successfully created by the CSI driver."))
+    if new.ready_to_use and not old.ready_to_use:
+        told.append(("GroupSnapshotReady", f"GroupSnapshot {key_of(group)} is ready to use."))
+    return tuple(Tell(group, GROUP_SNAPSHOTS, "Normal", reason, text) for reason, text in told)
+
+
+def _json(status: VolumeGroupSnapshotStatus | None) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = None if status is None else msgspec.to_builtins(status)
+    return found
+
+
+# -- the end
+
+
+def _decide_deletion(view: View, group: VolumeGroupSnapshot) -> Decision:
+    """Its content is told first, then its snapshots go, and the group when its content is gone or stays by its policy."""
+    if GROUP_FINALIZER not in finalizers_of(group):
+        return Decision(why.Released())
+    members = view.members_of(group.metadata.uid)
+    for snapshot in members:
+        if view.is_restored_from(key_of(snapshot)):
+            name = snapshot.metadata.name
+            text = f"VolumeSnapshot {name} of the group is being used to restore a PVC"
+            return Decision(why.BeingRestored(name), failure=Failure("SnapshotDeletePending", text, saved=False))
+    content = _content_of(view, group)
+    goes = content is not None and content.spec.deletion_policy == DELETE_POLICY
+    actions: list[Action] = []
+    if content is not None and not is_marked(content, GROUP_BEING_DELETED):
+        patch = annotate(content, GROUP_BEING_DELETED, YES)
+        actions.append(Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotContentObjectDeleteError"))
+    if content is not None and goes and not is_deleting(content):
+        actions.append(Delete(GROUP_SNAPSHOT_CONTENTS, content, "GroupSnapshotContentObjectDeleteError"))
+    actions += [Delete(VOLUME_SNAPSHOTS, one, "GroupSnapshotDeleteError") for one in members if not is_deleting(one)]
+    if not goes:
+        release = Write(GROUP_SNAPSHOTS, group, json_patch(removal(group, (GROUP_FINALIZER,))), "GroupSnapshotFinalizerError")
+        return Decision(why.Deleting(), (*actions, release), done="released the group")
+    assert content is not None
+    if not actions:
+        return Decision(why.WaitingForContent(content.metadata.name))
+    return Decision(why.Deleting(), tuple(actions), done="deleted its content and its snapshots")
+
+
+def _content_of(view: View, group: VolumeGroupSnapshot) -> VolumeGroupSnapshotContent | None:
+    """Its content, bound or of the name that it would have; None for one that does not point back."""
+    content = view.group_content(wanted_group_content(group))
+    return content if content is not None and _points_back(content, group) else None

@@ -1,0 +1,53 @@
+"""What is to be done about a group snapshot: writes as values, and a decision."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from mooring.api.meta import Kind, Object
+from mooring.control.result import Because
+from mooring.controllers.snapshot_controller.decision import Failure, Tell
+from mooring.kube.cluster import Patch
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Create:
+    """Create this object; one of its name that is there already is looked at anew. failed: the reason of the Warning where it fails."""
+
+    kind: Kind[Any]
+    body: Mapping[str, Any]
+    failed: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Write:
+    """Patch this very object."""
+
+    kind: Kind[Any]
+    obj: Object
+    patch: Patch
+    failed: str
+    subresource: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delete:
+    kind: Kind[Any]
+    obj: Object
+    failed: str
+
+
+Action = Create | Write | Delete | Tell
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """actions: in order. failure: told after them. again: there is more to decide at once. done: one line for the log."""
+
+    because: Because
+    actions: tuple[Action, ...] = ()
+    failure: Failure | None = None
+    again: bool = False
+    done: str = ""

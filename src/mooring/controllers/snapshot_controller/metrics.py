@@ -1,0 +1,106 @@
+"""The metrics of snapshots, under snapshot-controller's names: how long each took, and how many are under way.
+
+Differs from snapshot-controller: a failure is counted, with the status `failure`, once for each that the user is told.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+
+from mooring.base.clock import Instant
+
+BUCKETS_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60, 120, 300, 600)
+RUNNING_MAX: Final = 50_000
+
+SUCCESS, CANCEL, FAILURE = "success", "cancel", "failure"
+UNKNOWN: Final = "unknown"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Names:
+    """Of the operations of one kind."""
+
+    create: str
+    create_and_ready: str
+    delete: str
+
+
+SINGLE: Final = Names("CreateSnapshot", "CreateSnapshotAndReady", "DeleteSnapshot")
+GROUP: Final = Names("CreateGroupSnapshot", "CreateGroupSnapshotAndReady", "DeleteGroupSnapshot")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stage:
+    """How far a snapshot is. gone: no object is left. going: it is being deleted. created: it has a creation time."""
+
+    gone: bool
+    going: bool
+    created: bool
+    ready: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Labels:
+    """driver: "" where it is not known. snapshot_type: dynamic or pre-provisioned."""
+
+    driver: str
+    snapshot_type: str
+
+
+class SnapshotMetrics:
+    """Operations by the snapshot's uid and the operation's name; of too many the oldest are given up."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        names = ["driver_name", "operation_name", "snapshot_type", "operation_status"]
+        self._seconds = Histogram(
+            "snapshot_controller_operation_total_seconds",
+            "Total number of seconds spent by the controller on an operation",
+            names,
+            buckets=BUCKETS_S,
+            registry=registry,
+        )
+        self._running: OrderedDict[tuple[str, str], Instant] = OrderedDict()
+        gauge = Gauge(
+            "snapshot_controller_operations_in_flight", "Total number of operations in flight for snapshot controller", registry=registry
+        )
+        gauge.set_function(lambda: len(self._running))
+
+    def reached(self, uid: str, now: Instant, labels: Labels, names: Names, stage: Stage) -> None:
+        """Told of each change of a snapshot."""
+        if stage.gone:
+            self.ended(uid, now, labels, names.delete)
+            return
+        if stage.going:
+            for operation in (names.create, names.create_and_ready):
+                self.ended(uid, now, labels, operation, CANCEL)
+            self.began(uid, now, names.delete)
+            return
+        for operation, is_over in ((names.create, stage.created), (names.create_and_ready, stage.ready)):
+            if is_over:
+                self.ended(uid, now, labels, operation)
+            else:
+                self.began(uid, now, operation)
+
+    def began(self, uid: str, now: Instant, *operations: str) -> None:
+        """The first sight of them counts."""
+        for operation in operations:
+            self._running.setdefault((uid, operation), now)
+        while len(self._running) > RUNNING_MAX:
+            self._running.popitem(last=False)
+
+    def ended(self, uid: str, now: Instant, labels: Labels, operation: str, status: str = SUCCESS) -> None:
+        """Counts, if we saw the beginning."""
+        since = self._running.pop((uid, operation), None)
+        if since is not None:
+            self._count(labels, operation, status, now - since)
+
+    def failed(self, uid: str, now: Instant, labels: Labels, operation: str) -> None:
+        """It goes on."""
+        self._count(labels, operation, FAILURE, now - self._running.get((uid, operation), now))
+
+    def _count(self, labels: Labels, operation: str, status: str, seconds: float) -> None:
+        self._seconds.labels(labels.driver or UNKNOWN, operation, labels.snapshot_type, status).observe(seconds)

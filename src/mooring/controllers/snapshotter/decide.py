@@ -1,0 +1,255 @@
+"""The snapshotter's decisions: the next step for one content.
+
+Pure: the view goes in, actions come out, carried out in order by `reconcile.py`; what follows from the driver's answer stands in
+`decide_after.py`. All that can be checked is checked before the content is marked: from then on its deletion has to find out whether the
+driver has made something.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from mooring.api.core import SecretReference
+from mooring.api.meta import annotation, finalizers_of, is_deleting
+from mooring.api.snapshot import VolumeSnapshotContent
+from mooring.base.clock import Instant
+from mooring.base.errors import MooringError
+from mooring.base.text import quoted
+from mooring.controllers.snapshotter import reasons as why
+from mooring.controllers.snapshotter.decision import (
+    Action,
+    Ask,
+    ClearStatus,
+    Create,
+    Decision,
+    Delete,
+    Failure,
+    LoadSecret,
+    LookUpClass,
+    Mark,
+    Release,
+    Tell,
+    Unmark,
+    Way,
+)
+from mooring.controllers.snapshotter.requests import CreateOrder, extra_metadata, snapshot_name
+from mooring.controllers.snapshotter.view import View, handle_of, is_going, is_open, is_ready
+from mooring.controllers.snapshotting.class_parameters import ClassParameterError, SnapshotSecret, for_driver, secret_of, without_ours
+from mooring.controllers.snapshotting.names import (
+    BEING_CREATED,
+    CONTENT_FINALIZER,
+    DELETE_POLICY,
+    SECRET_NAME,
+    SECRET_NAMESPACE,
+    is_group_content,
+    is_marked,
+)
+
+CREATION_FAILED: Final = "SnapshotCreationFailed"
+CHECK_FAILED: Final = "SnapshotContentCheckandUpdateFailed"
+DELETION_FAILED: Final = "SnapshotDeleteError"
+KEPT: Final = "SnapshotKept"
+CREATION_TEXT: Final = "Failed to create snapshot: "
+CHECK_TEXT: Final = "Failed to check and update snapshot content: "
+INPUT_TEXT: Final = f"{CREATION_TEXT}failed to get input parameters to create snapshot for content "
+
+LINGER_S: Final = 0.25
+"""How long a content stays after its snapshot. Upstream's snapshot-controller deletes a content at each look until it has seen that it is
+gone, and tells of an error when it was gone before."""
+
+
+class Unusable(MooringError):
+    """What a call needs is missing or wrong. class_name: of the class that is missing."""
+
+    def __init__(self, text: str, class_name: str = "") -> None:
+        super().__init__(text)
+        self.class_name = class_name
+
+
+def decide_content(view: View, name: str, now: Instant) -> Decision:
+    """The next step for one content of this driver."""
+    content = view.content(name)
+    if content is None:
+        return Decision(why.Gone(name))
+    return dataclasses.replace(_decided(view, content, now), uid=content.metadata.uid)
+
+
+def _decided(view: View, content: VolumeSnapshotContent, now: Instant) -> Decision:
+    found, source = view.class_of(content), content.spec.source
+    if found is not None and found.driver != view.driver.name:
+        return Decision(why.Foreign(found.metadata.name))
+    if (source.volume_handle is None) == (source.snapshot_handle is None):
+        return Decision(why.BadSource())
+    if is_going(content):
+        return _decide_deletion(view, content, now)
+    if is_ready(content):
+        if is_marked(content, BEING_CREATED):
+            return Decision(why.Settled(), (Unmark(),))
+        return Decision(why.Ready())
+    if source.snapshot_handle is not None:
+        return _decide_check(view, content, source.snapshot_handle)
+    if is_group_content(content):
+        handle = handle_of(content)
+        if not handle or (_way(view) is Way.NONE and view.waits_for_group(content)):
+            return Decision(why.Member())
+        return _decide_check(view, content, handle)
+    return _decide_creation(view, content, now)
+
+
+# -- creation
+
+
+def _decide_creation(view: View, content: VolumeSnapshotContent, now: Instant) -> Decision:
+    """Also the look at a snapshot that is made and not ready: by a question where the driver has one and takes it, else by the same
+    request again.
+    """
+    handle, volume_handle = handle_of(content), content.spec.source.volume_handle or ""
+    way = _way(view) if handle and not view.memory.of(content.metadata.uid).unlisted else Way.NONE
+    if way is not Way.NONE:
+        question = _decide_question(view, content, Ask(handle, way), why.Polling(handle, way.value))
+        if question.failure is None:
+            return question
+    options, uid = view.options, content.spec.volume_snapshot_ref.uid
+    name = snapshot_name(options.snapshot_name_prefix, options.snapshot_name_uuid_length, uid)
+    replayed = is_deleting(content) and is_open(content)
+    try:
+        parameters = _parameters(view, content, replayed)
+        secret = creation_secret(content)
+    except Unusable as error:
+        return _cant_create(content, error)
+    without = replayed and secret is not None and view.memory.secret_is_gone(content.metadata.uid, now)
+    load: tuple[Action, ...] = () if secret is None or without else (_creation_secret_of(content, secret),)
+    marked = is_marked(content, BEING_CREATED) and not view.memory.of(content.metadata.uid).mark_lost
+    marking: tuple[Action, ...] = () if handle or marked else (Mark(),)
+    call = Create(CreateOrder(name, volume_handle, parameters), without)
+    because = why.FindingOut(name) if replayed else why.Creating(volume_handle, name)
+    return Decision(because, (*load, *marking, call), done="CreateSnapshot was answered")
+
+
+def _way(view: View) -> Way:
+    return Way.GET if view.driver.gets_snapshots else Way.LIST if view.driver.lists_snapshots else Way.NONE
+
+
+def _parameters(view: View, content: VolumeSnapshotContent, replayed: bool) -> dict[str, str]:
+    """Raises Unusable.
+
+    replayed: the content goes, and only the name counts: a class that is gone or broken keeps nobody from finding what was made.
+    """
+    found, class_name = view.class_of(content), content.spec.volume_snapshot_class_name
+    extra = dict(extra_metadata(content)) if view.options.extra_create_metadata else {}
+    if found is None and replayed:
+        return extra
+    if found is None and not class_name:
+        raise Unusable("the content names no snapshot class")
+    if found is None:
+        missing = f'volumesnapshotclass.snapshot.storage.k8s.io "{class_name}" not found'
+        raise Unusable(f"failed to get snapshot class {class_name}: {missing}", class_name or "")
+    try:
+        return {**(without_ours(found.parameters) if replayed else for_driver(found.parameters)), **extra}
+    except ClassParameterError as error:
+        raise Unusable(str(error)) from error
+
+
+def creation_secret(content: VolumeSnapshotContent) -> SecretReference | None:
+    """The Secret that the annotations name, for making and deleting; None unless both are there. Raises Unusable for an empty one."""
+    noted = content.metadata.annotations or {}
+    if SECRET_NAME not in noted or SECRET_NAMESPACE not in noted:
+        return None
+    ref = SecretReference(name=annotation(content, SECRET_NAME), namespace=annotation(content, SECRET_NAMESPACE))
+    if not ref.name or not ref.namespace:
+        raise Unusable(f"cannot get credentials for snapshot content {quoted(content.metadata.name)}: name or namespace is empty")
+    return ref
+
+
+def _creation_secret_of(content: VolumeSnapshotContent, ref: SecretReference) -> LoadSecret:
+    return LoadSecret(ref, (CREATION_FAILED, f"{INPUT_TEXT}{content.metadata.name}: "), saved=not is_deleting(content))
+
+
+def _cant_create(content: VolumeSnapshotContent, error: Unusable) -> Decision:
+    """Nothing is tried before the class changes, or the content."""
+    failure = Failure(CREATION_FAILED, f"{INPUT_TEXT}{content.metadata.name}: {error}", retries=False)
+    look: tuple[Action, ...] = (LookUpClass(error.class_name),) if error.class_name else ()
+    return Decision(why.CantAsk(str(error)), look, failure)
+
+
+# -- a snapshot whose handle is known
+
+
+def _decide_check(view: View, content: VolumeSnapshotContent, handle: str) -> Decision:
+    """Of one that was there before: the driver may have learnt to list since it introduced itself."""
+    return _decide_question(view, content, Ask(handle, _way(view), learn=True), why.Checking(handle, _way(view).value))
+
+
+def _decide_question(view: View, content: VolumeSnapshotContent, ask: Ask, because: why.Checking | why.Polling) -> Decision:
+    try:
+        secret = _list_secret(view, content)
+    except Unusable as error:
+        look: tuple[Action, ...] = (LookUpClass(error.class_name),) if error.class_name else ()
+        return Decision(why.CantAsk(str(error)), look, Failure(CHECK_FAILED, f"{CHECK_TEXT}{error}", retries=False))
+    failed = (CHECK_FAILED, f"{CHECK_TEXT}failed to get credentials for snapshot content {content.metadata.name}: ")
+    load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret, failed, needed=ask.learn),)
+    return Decision(because, (*load, ask))
+
+
+def _list_secret(view: View, content: VolumeSnapshotContent) -> SecretReference | None:
+    """Raises Unusable. No snapshot is at hand, so that templates may name the content alone."""
+    found, class_name = view.class_of(content), content.spec.volume_snapshot_class_name
+    if not class_name:
+        return None
+    if found is None:
+        missing = f'volumesnapshotclass.snapshot.storage.k8s.io "{class_name}" not found'
+        raise Unusable(f"failed to get snapshot class {class_name} for snapshot content {content.metadata.name}: {missing}", class_name)
+    tokens = {"volumesnapshotcontent.name": content.metadata.name}
+    try:
+        return secret_of(SnapshotSecret.LIST, found.parameters, name_tokens=tokens, namespace_tokens=tokens)
+    except ClassParameterError as error:
+        raise Unusable(f"failed to get secret reference for snapshot content {content.metadata.name}: {error}") from error
+
+
+# -- deletion
+
+
+def _decide_deletion(view: View, content: VolumeSnapshotContent, now: Instant) -> Decision:
+    """Policy Delete deletes what has a handle, except members of groups, which the group's deletion took.
+
+    Differs from csi-snapshotter, which deletes a snapshot that another content stands for.
+    """
+    held = CONTENT_FINALIZER in finalizers_of(content)
+    release: tuple[Action, ...] = (Release(),) if held else ()
+    handle = handle_of(content)
+    is_in_group = content.status is not None and bool(content.status.volume_group_snapshot_handle)
+    if content.spec.deletion_policy != DELETE_POLICY or not handle or is_in_group:
+        if not held:
+            return Decision(why.Released())
+        cause = "the driver made nothing" if not handle else "it is a group's" if is_in_group else "its policy keeps the snapshot"
+        return Decision(why.Releasing(cause), release, done="released the content")
+    other = view.other_of(content, handle)
+    if other:
+        text = f"Snapshot {handle} is not deleted: VolumeSnapshotContent [{other}] stands for it, too"
+        cause = f'content "{other}" stands for its snapshot, too'
+        return Decision(why.Releasing(cause), (Tell(KEPT, text), *release) if held else (), done="released the content")
+    deleted_at = view.memory.of(content.metadata.uid).deleted_at
+    if deleted_at is not None:
+        return _decide_release(content, handle, deleted_at + LINGER_S - now)
+    try:
+        secret = creation_secret(content)
+    except Unusable as error:
+        failure = Failure(DELETION_FAILED, f"Failed to get snapshot credentials: {error}", retries=False, saved=False)
+        return Decision(why.CantAsk(str(error)), failure=failure)
+    load: tuple[Action, ...] = ()
+    if secret is not None and not view.memory.secret_is_gone(content.metadata.uid, now):
+        load = (LoadSecret(secret, (DELETION_FAILED, "Failed to get snapshot credentials: "), saved=False),)
+    return Decision(why.Deleting(handle), (*load, Delete(handle)))
+
+
+def _decide_release(content: VolumeSnapshotContent, handle: str, wait_s: float) -> Decision:
+    """Its snapshot is deleted. wait_s: for so long the content stays."""
+    because = why.Deleted(handle)
+    if wait_s > 0:
+        return Decision(because, after_s=wait_s)
+    held = CONTENT_FINALIZER in finalizers_of(content)
+    stays = set(finalizers_of(content)) - {CONTENT_FINALIZER}
+    unmarking: tuple[Action, ...] = (Unmark(),) if is_marked(content, BEING_CREATED) else ()  # else it would be made once more
+    clearing: tuple[Action, ...] = (*unmarking, ClearStatus()) if stays or not held else ()
+    return Decision(because, (*clearing, *((Release(),) if held else ())), done="deleted the snapshot")

@@ -1,0 +1,143 @@
+"""The snapshotter's second decision: what follows from the driver's answer. Pure.
+
+    CreateSnapshot              the status                         the mark                 then
+    OK, ready                   all of it, without error           goes                     done; deleted if the content goes
+    OK, not ready               all of it                          goes                     asked again after a while; deleted if it goes
+    OK, of another volume       the handle, an error, not ready    goes                     tried again; never ready
+    OK, without id              an error                           stays: it may be there   tried again
+    OK, can't be saved          an error                           stays                    tried again
+    refused for sure            an error                           goes: nothing was made   tried again; a content that goes is let go
+    may still be going on       an error                           stays                    tried again, also for a deletion
+
+A handle that is in the status stays there, whatever the driver says later: it is what a deletion needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+import msgspec
+
+from mooring.api.snapshot import VolumeSnapshotContent, VolumeSnapshotContentStatus
+from mooring.base.text import quoted
+from mooring.controllers.snapshotter.decide import CHECK_FAILED, CHECK_TEXT, CREATION_FAILED, CREATION_TEXT
+from mooring.controllers.snapshotter.decision import Failure
+from mooring.controllers.snapshotter.view import handle_of, is_given_up
+from mooring.csi.codes import DriverError
+from mooring.csi.proto import csi_pb2 as csi
+
+_INT64_MAX: Final = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class After:
+    """status: to be written, None for as it is. unmarks: the outcome is known. again: there is more to do at once. polls: ask again later.
+
+    news: the driver said something new about a snapshot that is not ready.
+    """
+
+    status: VolumeSnapshotContentStatus | None = None
+    unmarks: bool = False
+    failure: Failure | None = None
+    again: bool = False
+    polls: bool = False
+    news: bool = False
+
+
+def after_created(content: VolumeSnapshotContent, volume_handle: str, snapshot: csi.Snapshot, now_ns: int) -> After:
+    """CreateSnapshot was answered with OK. volume_handle: as it was asked for."""
+    old, known = content.status or VolumeSnapshotContentStatus(), handle_of(content)
+    if not snapshot.snapshot_id:
+        return After(failure=_refused(volume_handle, "the driver answered without snapshot_id"))
+    if known and known != snapshot.snapshot_id:
+        text = f"the driver answered with snapshot {quoted(snapshot.snapshot_id)}, and had answered with {quoted(known)}"
+        return After(unmarks=True, failure=_refused(volume_handle, text))
+    if snapshot.source_volume_id not in ("", volume_handle):
+        status = msgspec.structs.replace(old, snapshot_handle=snapshot.snapshot_id, ready_to_use=False)
+        return After(status, unmarks=True, failure=_refused(volume_handle, _of_another(snapshot)))
+    return dataclasses.replace(_learnt(content, snapshot, now_ns), unmarks=True)
+
+
+def _of_another(snapshot: csi.Snapshot) -> str:
+    return f"the driver answered with a snapshot of volume {quoted(snapshot.source_volume_id)}"
+
+
+def _learnt(content: VolumeSnapshotContent, snapshot: csi.Snapshot, now_ns: int) -> After:
+    """Time, size and handle are written once. Differs from csi-snapshotter: a missing time is now, not 1970, and an error goes at once."""
+    old = content.status or VolumeSnapshotContentStatus()
+    new = msgspec.structs.replace(
+        old,
+        snapshot_handle=old.snapshot_handle or snapshot.snapshot_id,
+        creation_time=old.creation_time if old.creation_time is not None else time_ns(snapshot, now_ns),
+        restore_size=old.restore_size if old.restore_size is not None else (snapshot.size_bytes if snapshot.size_bytes > 0 else None),
+        ready_to_use=snapshot.ready_to_use,
+        error=None,
+    )
+    over = new.ready_to_use is True or is_given_up(content)
+    return After(new if new != old else None, again=over, polls=not over, news=new != old)
+
+
+def time_ns(snapshot: csi.Snapshot | csi.VolumeGroupSnapshot, now_ns: int) -> int:
+    """Its creation time; now, where that is missing or no time that the API server takes."""
+    if not snapshot.HasField("creation_time"):
+        return now_ns
+    found = snapshot.creation_time.seconds * 10**9 + snapshot.creation_time.nanos
+    return found if 0 < found <= _INT64_MAX else now_ns
+
+
+def after_refused(volume_handle: str, error: DriverError, *, going: bool, without_secret: bool) -> After:
+    """CreateSnapshot failed. going: the content ends with its snapshot. without_secret: a refusal may be due to that: it proves nothing."""
+    over = error.final and not error.answered and not without_secret
+    if over and going:
+        return After(unmarks=True, again=True)
+    return After(unmarks=over, failure=_refused(volume_handle, str(error)))
+
+
+def _refused(volume_handle: str, text: str) -> Failure:
+    shown = quoted(text) if text.startswith("rpc error") else text
+    return Failure(CREATION_FAILED, f"{CREATION_TEXT}failed to take snapshot of the volume {volume_handle}: {shown}")
+
+
+def after_asked(content: VolumeSnapshotContent, handle: str, snapshot: csi.Snapshot | None, now_ns: int) -> After:
+    """The driver was asked for a snapshot by its handle. snapshot: None where it knows none.
+
+    Differs from csi-snapshotter: a snapshot of another volume does not turn ready by a later answer either.
+    """
+    if snapshot is None:
+        text = f"{CHECK_TEXT}can not find snapshot for snapshotID {handle}"
+        return After(failure=Failure(CHECK_FAILED, text))
+    source = content.spec.source.volume_handle
+    if source is not None and snapshot.source_volume_id not in ("", source):
+        return After(failure=_refused(source, _of_another(snapshot)))
+    return _learnt(content, snapshot, now_ns)
+
+
+def after_believed(content: VolumeSnapshotContent, handle: str, now_ns: int) -> After:
+    """The driver can't be asked for a snapshot that was there before."""
+    old = content.status or VolumeSnapshotContentStatus()
+    new = msgspec.structs.replace(
+        old,
+        snapshot_handle=old.snapshot_handle or handle,
+        creation_time=old.creation_time if old.creation_time is not None else now_ns,
+        ready_to_use=True,
+        error=None,
+    )
+    return After(new, again=True)
+
+
+def after_unsaved(content: VolumeSnapshotContent, error: str) -> Failure:
+    """The API server does not take what the driver has answered, as an id of megabytes. The mark stays: a deletion has to find it out.
+
+    Differs from csi-snapshotter, where only the log tells of that.
+    """
+    text = f"the API server refused the driver's answer: {error}"
+    if content.spec.source.volume_handle is not None and not handle_of(content):
+        return Failure(CREATION_FAILED, f"{CREATION_TEXT}{text}")
+    return Failure(CHECK_FAILED, f"{CHECK_TEXT}{text}")
+
+
+def as_json(status: VolumeSnapshotContentStatus | None) -> dict[str, Any] | None:
+    """None where there is no status."""
+    found: dict[str, Any] | None = None if status is None else msgspec.to_builtins(status)
+    return found

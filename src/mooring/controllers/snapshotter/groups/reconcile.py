@@ -1,0 +1,168 @@
+"""Carries out the decisions about group contents: calls to the driver, and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mooring.api.core import ObjectReference, SecretReference
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, VolumeGroupSnapshotContent
+from mooring.api.meta import Key, finalizers_of
+from mooring.base.clock import rfc3339
+from mooring.base.text import shortened
+from mooring.control.events import EventRecorder
+from mooring.control.result import Stale
+from mooring.control.runtime import Runtime
+from mooring.controllers.snapshotter.decision import Failed, Failure, LoadSecret
+from mooring.controllers.snapshotter.groups import decision as d
+from mooring.controllers.snapshotter.groups.decide import CHECK_FAILED, CHECK_TEXT, DELETION_FAILED
+from mooring.controllers.snapshotter.groups.decide_after import After, after_answered, after_refused, as_json
+from mooring.controllers.snapshotter.groups.requests import GroupHandles
+from mooring.controllers.snapshotter.groups.view import View, is_given_up
+from mooring.controllers.snapshotter.reconcile import ERROR_BYTES_MAX
+from mooring.controllers.snapshotter.secrets import Secrets
+from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, YES, is_marked
+from mooring.controllers.snapshotting.told import Told
+from mooring.controllers.snapshotting.writes import annotate, patch_object, removal
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call, Driver
+from mooring.kube.cache.informer import Informer
+from mooring.kube.cluster import Patch
+from mooring.kube.errors import ApiError
+from mooring.kube.patch import json_patch, set_fields, test
+
+_KIND: Final = GROUP_SNAPSHOT_CONTENTS
+
+
+class Reconciler:
+    """Performs the actions of decisions, for one driver."""
+
+    def __init__(
+        self, runtime: Runtime, view: View, contents: Informer[VolumeGroupSnapshotContent], driver: Driver, events: EventRecorder
+    ) -> None:
+        self._cluster, self._clock = runtime.cluster, runtime.clock
+        self._memory, self._contents, self._driver, self._events = view.memory, contents, driver, events
+        self._call = Call(view.options.timeout_s)
+        self._secrets = Secrets(runtime, view.memory, CHECK_FAILED)
+        self.told = Told()
+
+    async def carry_out(self, name: str, decision: d.Decision) -> After:
+        """Performs the actions in order; what follows from the last answer of the driver. Raises Failed, Stale, ApiError."""
+        secrets, loaded, after = dict[str, str](), set[SecretReference](), After()
+        try:
+            for action in decision.actions:
+                content = self._find(name, decision.uid)
+                if isinstance(action, LoadSecret):
+                    loaded.add(action.ref)
+                    secrets.update(await self._secrets.load(action, decision.uid))
+                else:
+                    after = await self._perform(action, secrets, content)
+        except Failed:  # perhaps it was the secret: read it anew next time
+            for ref in loaded:
+                self._secrets.invalidate(ref)
+            raise
+        return after
+
+    async def _perform(self, action: d.Action, secrets: Mapping[str, str], content: VolumeGroupSnapshotContent) -> After:
+        match action:
+            case d.Mark():
+                await self._patch(content, annotate(content, GROUP_BEING_CREATED, YES))
+                self._memory.change(content.metadata.uid, mark_lost=False)
+            case d.Unmark():
+                await self._unmark(content)
+                return After(again=True)
+            case d.Create():
+                return await self._save(content, await self._create(action, secrets, content))
+            case d.Ask(handles):
+                return await self._save(content, await self._ask(handles, secrets, content))
+            case d.Delete(handles):
+                await self._delete(handles, secrets)
+            case d.ClearStatus():
+                await self._save_status(content, {k: v for k, v in (as_json(content.status) or {}).items() if k == "error"})
+            case d.Release():
+                if GROUP_CONTENT_FINALIZER in finalizers_of(content):
+                    same = test("/spec/deletionPolicy", content.spec.deletion_policy)
+                    await self._patch(content, json_patch([same, *removal(content, (GROUP_CONTENT_FINALIZER,))]))
+        return After()
+
+    def _find(self, name: str, uid: str) -> VolumeGroupSnapshotContent:
+        """Raises Stale where it is no more, or another."""
+        found = self._contents.store.get(Key("", name))
+        if found is None or found.metadata.uid != uid:
+            raise Stale(name)
+        return found
+
+    # -- the driver
+
+    async def _create(self, create: d.Create, secrets: Mapping[str, str], content: VolumeGroupSnapshotContent) -> After:
+        try:
+            answer = await self._driver.create_volume_group_snapshot(create.order.request(secrets), self._call)
+        except DriverError as error:
+            now = self._find(content.metadata.name, content.metadata.uid)
+            return after_refused(now, error, going=is_given_up(now), without_secret=create.without_secret)
+        return after_answered(self._find(content.metadata.name, content.metadata.uid), answer.group_snapshot, self._now_ns)
+
+    async def _ask(self, handles: GroupHandles, secrets: Mapping[str, str], content: VolumeGroupSnapshotContent) -> After:
+        try:
+            answer = await self._driver.get_volume_group_snapshot(handles.get_request(secrets), self._call)
+        except DriverError as error:
+            return After(failure=Failure(CHECK_FAILED, f"{CHECK_TEXT}failed to get group snapshot {handles.group}: {error}"))
+        return after_answered(content, answer.group_snapshot, self._now_ns)
+
+    async def _delete(self, handles: GroupHandles, secrets: Mapping[str, str]) -> None:
+        try:
+            await self._driver.delete_volume_group_snapshot(handles.delete_request(secrets), self._call)
+        except DriverError as error:
+            raise Failed(Failure(DELETION_FAILED, f"Failed to delete group snapshot: {error}", saved=False)) from error
+
+    @property
+    def _now_ns(self) -> int:
+        return int(self._clock.wall_s() * 1e9)
+
+    # -- writes
+
+    async def _save(self, content: VolumeGroupSnapshotContent, after: After) -> After:
+        """Writes the consequences of an answer, the status first. Raises Failed."""
+        name, uid = content.metadata.name, content.metadata.uid
+        if after.status is not None:
+            await self._save_status(self._find(name, uid), as_json(after.status) or {})
+        if after.unmarks:
+            await self._unmark(self._find(name, uid))
+        if after.failure is not None:
+            raise Failed(after.failure)
+        return after
+
+    async def _unmark(self, content: VolumeGroupSnapshotContent) -> None:
+        if not is_marked(content, GROUP_BEING_CREATED):
+            return
+        try:
+            await self._patch(content, annotate(content, GROUP_BEING_CREATED, None))
+        except ApiError:
+            self._memory.change(content.metadata.uid, mark_lost=True)
+            raise
+
+    async def _save_status(self, content: VolumeGroupSnapshotContent, status: Mapping[str, Any]) -> None:
+        patch = set_fields(content, "status", as_json(content.status), status)
+        if patch is not None:
+            await self._patch(content, patch, "status")
+
+    async def _patch(self, content: VolumeGroupSnapshotContent, patch: Patch, subresource: str = "") -> None:
+        await patch_object(self._cluster, self._contents, _KIND, content, patch, subresource)
+
+    # -- what users are told
+
+    async def show(self, name: str, uid: str, failure: Failure) -> None:
+        """Tells the failure by an Event and, if it is to be saved, in the status. One that stands there is told once by each process."""
+        content = self._find(name, uid)
+        text = shortened(failure.error, ERROR_BYTES_MAX)
+        if failure.saved:
+            status = as_json(content.status) or {}
+            is_new = (status.get("error") or {}).get("message") != text or status.get("readyToUse") is not False
+            if is_new:
+                error = {"time": rfc3339(self._clock.wall_s()), "message": text}
+                await self._save_status(content, {**status, "error": error, "readyToUse": False})
+            if not self.told.note(uid, text) and not is_new:
+                return
+        meta = content.metadata
+        ref = ObjectReference(_KIND.api_version, _KIND.name, "", meta.name, meta.uid, meta.resource_version)
+        self._events.event(ref, "Warning", failure.event, text)

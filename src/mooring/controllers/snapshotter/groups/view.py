@@ -1,0 +1,83 @@
+"""The objects, fields and indexes of group snapshots that one driver's snapshotter reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from mooring.api.group_snapshot import VolumeGroupSnapshotClass, VolumeGroupSnapshotContent
+from mooring.api.meta import Key, is_deleting
+from mooring.control.slim import WHOLE, Part, always, slim
+from mooring.controllers.snapshotter.memory import Memory
+from mooring.controllers.snapshotter.options import SnapshotterOptions
+from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_BEING_DELETED, is_marked
+from mooring.kube.cache.reader import Reader
+
+BY_CLASS: Final = "snapshotter/group-class"
+BY_HANDLE: Final = "snapshotter/group-handle"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """The caches and the memory, live. contents: of this driver alone."""
+
+    driver_name: str
+    contents: Reader[VolumeGroupSnapshotContent]
+    classes: Reader[VolumeGroupSnapshotClass]
+    memory: Memory
+    options: SnapshotterOptions
+
+    def content(self, name: str) -> VolumeGroupSnapshotContent | None:
+        return self.contents.get(Key("", name))
+
+    def class_of(self, content: VolumeGroupSnapshotContent) -> VolumeGroupSnapshotClass | None:
+        name = content.spec.volume_group_snapshot_class_name
+        return self.classes.get(Key("", name)) if name else None
+
+
+def handle_of(content: VolumeGroupSnapshotContent) -> str:
+    """The driver's name for the group, "" while it is not known."""
+    return (content.status.volume_group_snapshot_handle if content.status else None) or ""
+
+
+def is_ready(content: VolumeGroupSnapshotContent) -> bool:
+    return content.status is not None and content.status.ready_to_use is True
+
+
+def is_open(content: VolumeGroupSnapshotContent) -> bool:
+    """True while the driver may have made a group whose handle nobody knows."""
+    return is_marked(content, GROUP_BEING_CREATED) and not handle_of(content)
+
+
+def is_given_up(content: VolumeGroupSnapshotContent) -> bool:
+    """True for a content that is being deleted because its group snapshot is."""
+    return is_deleting(content) and is_marked(content, GROUP_BEING_DELETED)
+
+
+def is_going(content: VolumeGroupSnapshotContent) -> bool:
+    """True when the driver's side is to act on the deletion. One that was deleted by hand waits for its group snapshot."""
+    unbound = content.spec.source.group_snapshot_handles is not None and not content.spec.volume_group_snapshot_ref.uid
+    if is_deleting(content) and unbound:
+        return True
+    return is_given_up(content) and not is_open(content)
+
+
+def _class_in_need(content: VolumeGroupSnapshotContent) -> Iterable[str]:
+    name = content.spec.volume_group_snapshot_class_name
+    return (name,) if name and not is_ready(content) else ()
+
+
+CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeGroupSnapshotContent], Iterable[str]]]] = {
+    BY_CLASS: _class_in_need,
+    BY_HANDLE: lambda content: filter(None, (handle_of(content),)),
+}
+
+keeps_class = always(slim("driver", "parameters", metadata=slim()))
+
+
+@functools.cache
+def keeps_content(driver_name: str) -> Callable[[VolumeGroupSnapshotContent], Part | None]:
+    """Contents of other drivers are left out."""
+    return lambda content: WHOLE if content.spec.driver == driver_name else None

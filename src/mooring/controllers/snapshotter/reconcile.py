@@ -1,0 +1,233 @@
+"""Carries out the decisions of the snapshotter: calls to the driver, and writes to contents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from mooring.api.core import ObjectReference, SecretReference
+from mooring.api.meta import Key
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshotClass, VolumeSnapshotContent
+from mooring.base.clock import rfc3339
+from mooring.base.errors import MooringError
+from mooring.base.log import logger
+from mooring.base.text import shortened
+from mooring.control.events import EventRecorder
+from mooring.control.result import Stale
+from mooring.control.runtime import Runtime
+from mooring.controllers.snapshotter import decision as d
+from mooring.controllers.snapshotter.decide import CHECK_FAILED, CHECK_TEXT, DELETION_FAILED
+from mooring.controllers.snapshotter.decide_after import (
+    After,
+    after_asked,
+    after_believed,
+    after_created,
+    after_refused,
+    after_unsaved,
+    as_json,
+)
+from mooring.controllers.snapshotter.requests import delete_request, get_request, list_request
+from mooring.controllers.snapshotter.secrets import Secrets
+from mooring.controllers.snapshotter.view import View, is_given_up
+from mooring.controllers.snapshotter.writes import Writes
+from mooring.controllers.snapshotting.told import Told
+from mooring.csi.capabilities import controller_rpcs
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import Call, Driver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.cache.informer import Informer
+from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge
+
+log = logger(__name__)
+
+ERROR_BYTES_MAX: Final = 1024
+_RPC = csi.ControllerServiceCapability.RPC
+
+
+class _Unasked(MooringError):
+    """The driver does not say how far a snapshot is that it makes: the request is sent again, as csi-snapshotter always does."""
+
+
+class Reconciler:
+    """Performs the actions of decisions, for one driver."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        view: View,
+        contents: Informer[VolumeSnapshotContent],
+        classes: Informer[VolumeSnapshotClass],
+        driver: Driver,
+        events: EventRecorder,
+    ) -> None:
+        self._cluster, self._clock = runtime.cluster, runtime.clock
+        self._view, self._memory, self._classes = view, view.memory, classes
+        self._driver, self._events = driver, events
+        self._call = Call(view.options.timeout_s)
+        self._secrets = Secrets(runtime, view.memory, CHECK_FAILED)
+        self._writes = Writes(runtime.cluster, contents)
+        self.told = Told()
+
+    async def carry_out(self, name: str, decision: d.Decision) -> After:
+        """Performs the actions in order; what follows from the last answer of the driver. Raises Failed, Stale, ApiError."""
+        secrets, loaded, after = dict[str, str](), set[SecretReference](), After()
+        try:
+            for action in decision.actions:
+                content = self._writes.find(name, decision.uid)
+                if isinstance(action, d.LoadSecret):
+                    loaded.add(action.ref)
+                    secrets.update(await self._load_secret(action, content))
+                else:
+                    after = await self._perform(action, secrets, content)
+        except _Unasked:
+            self._memory.change(decision.uid, unlisted=True)
+            return After(again=True)
+        except d.Failed:  # perhaps it was the secret: read it anew next time
+            for ref in loaded:
+                self._secrets.invalidate(ref)
+            raise
+        return after
+
+    async def _perform(self, action: d.Action, secrets: Mapping[str, str], content: VolumeSnapshotContent) -> After:
+        match action:
+            case d.LookUpClass(class_name):
+                await self._look_up(class_name)
+            case d.Mark():
+                await self._writes.mark(content)
+                self._memory.change(content.metadata.uid, mark_lost=False)
+            case d.Unmark():
+                await self._unmark(content)
+                return After(again=True)
+            case d.Create():
+                return await self._save(content, await self._create(action, secrets, content))
+            case d.Ask():
+                return await self._save(content, await self._ask(action, secrets, content))
+            case d.Delete(handle):
+                await self._delete(handle, secrets)
+                self._memory.change(content.metadata.uid, deleted_at=self._clock.now())
+                return After(again=True)
+            case d.Tell(reason, message):
+                self._tell(content, reason, message)
+            case d.ClearStatus():
+                await self._writes.clear_status(content)
+            case d.Release():
+                await self._writes.release(content)
+        return After()
+
+    async def _look_up(self, class_name: str) -> None:
+        """One GET before an error is shown, since the watches of different kinds are not in step. Raises Stale."""
+        try:
+            self._classes.wrote(await self._cluster.get(VOLUME_SNAPSHOT_CLASSES, class_name))
+        except ApiError:
+            return
+        if self._classes.store.get(Key("", class_name)) is not None:
+            raise Stale(class_name)
+
+    async def _load_secret(self, load: d.LoadSecret, content: VolumeSnapshotContent) -> Mapping[str, str]:
+        try:
+            return await self._secrets.load(load, content.metadata.uid)
+        except d.Failed as failure:
+            if not load.needed:
+                raise _Unasked(str(failure)) from failure
+            raise
+
+    # -- the driver
+
+    async def _create(self, create: d.Create, secrets: Mapping[str, str], content: VolumeSnapshotContent) -> After:
+        order = create.order
+        try:
+            answer = await self._driver.create_snapshot(order.request(secrets), self._call)
+        except DriverError as error:
+            going = is_given_up(self._writes.find(content.metadata.name, content.metadata.uid))
+            return after_refused(order.volume_handle, error, going=going, without_secret=create.without_secret)
+        now = self._writes.find(content.metadata.name, content.metadata.uid)
+        return after_created(now, order.volume_handle, answer.snapshot, self._now_ns)
+
+    async def _ask(self, ask: d.Ask, secrets: Mapping[str, str], content: VolumeSnapshotContent) -> After:
+        try:
+            way = await self._way(ask)
+            if way is d.Way.NONE:
+                return after_believed(content, ask.handle, self._now_ns)
+            found = await self._found(way, ask.handle, secrets)
+        except DriverError as error:
+            if not ask.learn:
+                raise _Unasked(str(error)) from error
+            text = f"{CHECK_TEXT}failed to list snapshot for content {content.metadata.name}: {error}"
+            return After(failure=d.Failure(CHECK_FAILED, text))
+        if found is None and not ask.learn:  # a snapshot that is being cut need not be listed
+            raise _Unasked(ask.handle)
+        return after_asked(content, ask.handle, found, self._now_ns)
+
+    async def _way(self, ask: d.Ask) -> d.Way:
+        """Raises DriverError."""
+        if not ask.learn:
+            return ask.way
+        able = controller_rpcs(await self._driver.controller_get_capabilities(csi.ControllerGetCapabilitiesRequest(), self._call))
+        return d.Way.LIST if _RPC.LIST_SNAPSHOTS in able else d.Way.GET if _RPC.GET_SNAPSHOT in able else d.Way.NONE
+
+    async def _found(self, way: d.Way, handle: str, secrets: Mapping[str, str]) -> csi.Snapshot | None:
+        """Raises DriverError. Differs from csi-snapshotter: an entry about another snapshot is none."""
+        if way is d.Way.LIST:
+            answer = await self._driver.list_snapshots(list_request(handle, secrets), self._call)
+            return next((entry.snapshot for entry in answer.entries if entry.snapshot.snapshot_id == handle), None)
+        try:
+            got = await self._driver.get_snapshot(get_request(handle, secrets), self._call)
+        except DriverError as error:
+            if error.code == Code.NOT_FOUND:
+                return None
+            raise
+        return got.snapshot if got.snapshot.snapshot_id == handle else None
+
+    async def _delete(self, handle: str, secrets: Mapping[str, str]) -> None:
+        try:
+            await self._driver.delete_snapshot(delete_request(handle, secrets), self._call)
+        except DriverError as error:
+            raise d.Failed(d.Failure(DELETION_FAILED, f"Failed to delete snapshot: {error}", saved=False)) from error
+
+    @property
+    def _now_ns(self) -> int:
+        return int(self._clock.wall_s() * 1e9)
+
+    async def _save(self, content: VolumeSnapshotContent, after: After) -> After:
+        """Writes the consequences of an answer, the status first. Raises Failed."""
+        name, uid = content.metadata.name, content.metadata.uid
+        if after.status is not None:
+            try:
+                await self._writes.save_status(self._writes.find(name, uid), as_json(after.status) or {})
+            except (BadRequest, TooLarge, Invalid) as error:
+                raise d.Failed(after_unsaved(content, str(error))) from error
+        if after.unmarks:
+            await self._unmark(self._writes.find(name, uid))
+        if after.failure is not None:
+            raise d.Failed(after.failure)
+        return after
+
+    async def _unmark(self, content: VolumeSnapshotContent) -> None:
+        try:
+            await self._writes.unmark(content)
+        except ApiError:
+            self._memory.change(content.metadata.uid, mark_lost=True)
+            raise
+
+    # -- what users are told
+
+    async def show(self, name: str, uid: str, failure: d.Failure) -> None:
+        """Tells the failure by an Event and, if it is to be saved, in the status. One that stands there is told once by each process: the
+        one that wrote it may have died before its Event was sent.
+        """
+        content = self._writes.find(name, uid)
+        text = shortened(failure.error, ERROR_BYTES_MAX)
+        if failure.saved:
+            status = as_json(content.status) or {}
+            is_new = (status.get("error") or {}).get("message") != text or status.get("readyToUse") is not False
+            if is_new:
+                error = {"time": rfc3339(self._clock.wall_s()), "message": text}
+                await self._writes.save_status(content, {**status, "error": error, "readyToUse": False})
+            if not self.told.note(uid, text) and not is_new:
+                return
+        self._tell(content, failure.event, text)
+
+    def _tell(self, content: VolumeSnapshotContent, reason: str, message: str) -> None:
+        meta, kind = content.metadata, VOLUME_SNAPSHOT_CONTENTS
+        ref = ObjectReference(kind.api_version, kind.name, "", meta.name, meta.uid, meta.resource_version)
+        self._events.event(ref, "Warning", reason, message)

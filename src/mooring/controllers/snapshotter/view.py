@@ -1,0 +1,105 @@
+"""The objects, fields and indexes that one driver's snapshotter reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from mooring.api.group_snapshot import VolumeGroupSnapshotContent
+from mooring.api.meta import Key, is_deleting
+from mooring.api.snapshot import VolumeSnapshotClass, VolumeSnapshotContent
+from mooring.control.slim import WHOLE, Part, always, slim
+from mooring.controllers.snapshotter.groups import view as groups
+from mooring.controllers.snapshotter.memory import Memory
+from mooring.controllers.snapshotter.options import SnapshotterOptions
+from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, is_marked
+from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.kube.cache.reader import Reader
+from mooring.kube.cache.store import Store
+
+BY_CLASS: Final = "snapshotter/class"
+BY_HANDLE: Final = "snapshotter/handle"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """The caches and the memory, live. contents, group_contents: of this driver alone; the latter empty unless groups are taken care of."""
+
+    driver: DriverCapabilities
+    contents: Reader[VolumeSnapshotContent]
+    classes: Reader[VolumeSnapshotClass]
+    memory: Memory
+    options: SnapshotterOptions
+    group_contents: Reader[VolumeGroupSnapshotContent] = dataclasses.field(default_factory=Store)
+
+    def content(self, name: str) -> VolumeSnapshotContent | None:
+        return self.contents.get(Key("", name))
+
+    def class_of(self, content: VolumeSnapshotContent) -> VolumeSnapshotClass | None:
+        name = content.spec.volume_snapshot_class_name
+        return self.classes.get(Key("", name)) if name else None
+
+    def waits_for_group(self, content: VolumeSnapshotContent) -> bool:
+        """True for a member of a group that is made, and not ready."""
+        handle = content.status.volume_group_snapshot_handle if content.status else None
+        return any(not groups.is_ready(one) for one in self.group_contents.by(groups.BY_HANDLE, handle or ""))
+
+    def other_of(self, content: VolumeSnapshotContent, handle: str) -> str:
+        """The name of another content that stands for this snapshot, and whose own snapshot object is not gone or going; "" for none."""
+        others = (one for one in self.contents.by(BY_HANDLE, handle) if one.metadata.uid != content.metadata.uid)
+        return min((one.metadata.name for one in others if not is_marked(one, BEING_DELETED) and not is_going(one)), default="")
+
+
+def handle_of(content: VolumeSnapshotContent) -> str:
+    """The driver's name for the snapshot, "" while it is not known."""
+    return (content.status.snapshot_handle if content.status else None) or ""
+
+
+def is_ready(content: VolumeSnapshotContent) -> bool:
+    return content.status is not None and content.status.ready_to_use is True
+
+
+def is_open(content: VolumeSnapshotContent) -> bool:
+    """True while the driver may have made a snapshot whose handle nobody knows."""
+    return is_marked(content, BEING_CREATED) and not handle_of(content)
+
+
+def is_given_up(content: VolumeSnapshotContent) -> bool:
+    """True for a content that is being deleted because its snapshot is."""
+    return is_deleting(content) and is_marked(content, BEING_DELETED)
+
+
+def is_going(content: VolumeSnapshotContent) -> bool:
+    """True when the driver's side is to act on the deletion.
+
+    A content that was deleted by hand, while its snapshot lives, waits for the end of that.
+    """
+    unbound = content.spec.source.snapshot_handle is not None and not content.spec.volume_snapshot_ref.uid
+    if is_deleting(content) and unbound:
+        return True
+    return is_given_up(content) and not is_open(content)
+
+
+# -- indexes, and the kept parts of objects
+
+
+def _class_in_need(content: VolumeSnapshotContent) -> Iterable[str]:
+    name = content.spec.volume_snapshot_class_name
+    return (name,) if name and not is_ready(content) else ()
+
+
+def _handles(content: VolumeSnapshotContent) -> Iterable[str]:
+    return {handle for handle in (handle_of(content), content.spec.source.snapshot_handle) if handle}
+
+
+CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {BY_CLASS: _class_in_need, BY_HANDLE: _handles}
+
+keeps_class = always(slim("driver", "parameters", metadata=slim()))
+
+
+@functools.cache
+def keeps_content(driver_name: str) -> Callable[[VolumeSnapshotContent], Part | None]:
+    """Contents of other drivers are left out; of ours all counts, since any change but a few brings it again."""
+    return lambda content: WHOLE if content.spec.driver == driver_name else None

@@ -1,0 +1,76 @@
+"""Writes of both programs: several finalizers in one patch, and whether a refusal says that the object has moved."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from mooring.api.meta import Kind, Object, OwnerReference, finalizers_of, key_of
+from mooring.control.result import Stale
+from mooring.kube.cache.informer import Informer
+from mooring.kube.cluster import Cluster, Patch
+from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound
+from mooring.kube.patch import Operation, add, merge_patch, remove, test
+
+T = TypeVar("T", bound=Object)
+
+_FINALIZERS = "/metadata/finalizers"
+
+
+async def patch_object(cluster: Cluster, cache: Informer[T], kind: Kind[T], obj: T, patch: Patch, subresource: str = "") -> T:
+    """One patch, whose answer enters the cache. Raises Stale where the object has moved or is no more, and ApiError."""
+    key = key_of(obj)
+    with stale_where_moved():
+        return await cache.write(key, cluster.patch(kind, key.name, patch, key.namespace, subresource=subresource))
+
+
+def annotate(obj: Object, name: str, value: str | None) -> Patch:
+    """Sets this annotation, None takes it off; all others stay as they are."""
+    return merge_patch({"metadata": {"uid": obj.metadata.uid, "annotations": {name: value}}})
+
+
+def addition(obj: Object, finalizers: tuple[str, ...]) -> list[Operation]:
+    """Steps that add finalizers to this very object, if its list is still what it was."""
+    held = obj.metadata.finalizers
+    same = test("/metadata/uid", obj.metadata.uid)
+    if not finalizers:
+        return [same]
+    if not held:
+        return [same, test(_FINALIZERS, None if held is None else []), add(_FINALIZERS, list(finalizers))]
+    return [same, test(_FINALIZERS, list(held)), *(add(f"{_FINALIZERS}/-", one) for one in finalizers)]
+
+
+def removal(obj: Object, finalizers: tuple[str, ...]) -> list[Operation]:
+    """Steps that remove finalizers by their places, from the end of the list to its beginning."""
+    steps = [test("/metadata/uid", obj.metadata.uid)]
+    for place, held in reversed(list(enumerate(finalizers_of(obj)))):
+        if held in finalizers:
+            steps += [test(f"{_FINALIZERS}/{place}", held), remove(f"{_FINALIZERS}/{place}")]
+    return steps
+
+
+def owner_json(owner: OwnerReference) -> Mapping[str, Any]:
+    """As the API server takes it, without fields that say nothing."""
+    flags = {"controller": owner.controller, "blockOwnerDeletion": owner.block_owner_deletion}
+    named = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+    return {**named, **{key: value for key, value in flags.items() if value is not None}}
+
+
+@contextlib.contextmanager
+def stale_where_moved() -> Iterator[None]:
+    """Turns refusals of a write into Stale where the object is not as it was: the decision is made anew."""
+    try:
+        yield
+    except (Conflict, NotFound) as error:
+        raise Stale(str(error)) from error
+    except Invalid as error:
+        if not _is_about_identity(error):
+            raise  # the write itself is wrong, and would be for ever
+        raise Stale(str(error)) from error
+
+
+def _is_about_identity(error: ApiError) -> bool:
+    """A test of the patch failed, which names no field, or it is another object of that name."""
+    causes = error.details.get("causes") or ()
+    return all(str(cause.get("field", "")).startswith("metadata.") for cause in causes)

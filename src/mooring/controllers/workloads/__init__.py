@@ -1,0 +1,1 @@
+"""Makes and replaces the pods of Deployments, ReplicaSets, StatefulSets and Jobs."""

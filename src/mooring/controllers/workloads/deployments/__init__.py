@@ -1,0 +1,1 @@
+"""Rolls a Deployment from one ReplicaSet to the next."""

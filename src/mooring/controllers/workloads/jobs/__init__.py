@@ -1,0 +1,1 @@
+"""Runs pods until a Job is complete."""

@@ -1,0 +1,107 @@
+"""Pods as workloads see them: whether they count, since when, which goes first, and new ones from a template. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from mooring.api.meta import Condition, Object, annotation, is_deleting
+from mooring.api.pods import Pod
+from mooring.base.clock import parse_rfc3339
+
+Json = dict[str, Any]
+
+FINISHED: Final = ("Succeeded", "Failed")
+BURST_MAX: Final = 500
+"""Pods made or deleted in one turn."""
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+_PHASES: Final = {"Pending": 0, "Unknown": 1}
+_RUNNING: Final = 2
+
+
+def is_active(pod: Pod, going: Collection[str]) -> bool:
+    """True for a pod that has neither ended nor is to end. going: the uids of those that we have deleted."""
+    return pod.status.phase not in FINISHED and not is_going(pod, going)
+
+
+def is_going(pod: Pod, going: Collection[str]) -> bool:
+    return is_deleting(pod) or pod.metadata.uid in going
+
+
+def is_ready(pod: Pod) -> bool:
+    ready = _ready(pod)
+    return ready is not None and ready.status == "True"
+
+
+def is_running_and_ready(pod: Pod) -> bool:
+    return pod.status.phase == "Running" and is_ready(pod)
+
+
+def available_in_s(pod: Pod, min_ready_s: int, now: float) -> float | None:
+    """Seconds until the pod has been ready for so long, 0 for already, None for a pod that is not ready. now: seconds since the epoch."""
+    return max(0.0, ready_since(pod) + min_ready_s - now) if is_ready(pod) else None
+
+
+def is_available(pod: Pod, min_ready_s: int, now: float) -> bool:
+    return available_in_s(pod, min_ready_s, now) == 0
+
+
+def soonest_s(pods: Iterable[Pod], min_ready_s: int, now: float) -> float | None:
+    """Seconds until the next of them becomes available by time alone; None for never."""
+    waits = [wait for pod in pods if (wait := available_in_s(pod, min_ready_s, now))]
+    return min(waits, default=None)
+
+
+def ready_since(pod: Pod) -> float:
+    """Seconds since the epoch. A condition without a time counts from the pod's creation: node agents may leave it out."""
+    ready = _ready(pod)
+    return _seconds(ready.last_transition_time if ready and ready.last_transition_time else pod.metadata.creation_timestamp)
+
+
+def created_at(obj: Object) -> float:
+    return _seconds(obj.metadata.creation_timestamp)
+
+
+def first_to_go(pods: Iterable[Pod], count: int, beside: Iterable[Pod] = ()) -> tuple[Pod, ...]:
+    """So many of the pods that are missed least: without a node, not ready, cheap, on a crowded node, young.
+
+    beside: other pods that make a node crowded.
+    """
+    all_pods = tuple(pods)
+    crowd = Counter(pod.spec.node_name for pod in (*all_pods, *beside))
+
+    def worth(pod: Pod) -> tuple[Any, ...]:
+        phase = _PHASES.get(pod.status.phase, _RUNNING)
+        ready = is_ready(pod)
+        cost = _whole(annotation(pod, DELETION_COST))
+        since = -ready_since(pod) if ready else 0.0
+        return bool(pod.spec.node_name), phase, ready, cost, -crowd[pod.spec.node_name], since, -created_at(pod), pod.metadata.name
+
+    return tuple(sorted(all_pods, key=worth)[:count])
+
+
+def from_template(template: Mapping[str, Any], owner: Json, *, generate_name: str = "") -> Json:
+    """A new pod's body. owner: the reference to its controller."""
+    meta = template.get("metadata") or {}
+    metadata: Json = {part: copy.copy(meta[part]) for part in ("labels", "annotations", "finalizers") if meta.get(part)}
+    if generate_name:
+        metadata["generateName"] = generate_name
+    metadata["ownerReferences"] = [owner]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy.deepcopy(template.get("spec") or {})}
+
+
+def _ready(pod: Pod) -> Condition | None:
+    return next((one for one in pod.status.conditions or () if one.type == "Ready"), None)
+
+
+def _seconds(timestamp: str | None) -> float:
+    return parse_rfc3339(timestamp) if timestamp else 0.0
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return 0

@@ -1,0 +1,1 @@
+"""Keeps as many pods as a ReplicaSet wishes for."""

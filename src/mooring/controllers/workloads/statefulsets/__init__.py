@@ -1,0 +1,1 @@
+"""Keeps the numbered pods of a StatefulSet, with their claims."""

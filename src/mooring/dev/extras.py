@@ -1,0 +1,49 @@
+"""The parts of a plane that a driver needs for more than volumes that come and go: growth, classes of attributes, snapshots."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+from mooring.controllers.resizer.node_growth import grows_on_nodes
+from mooring.csi.driver_capabilities import capabilities_of
+from mooring.csi.session import Session
+
+_CALL_S_MAX: Final = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Extras:
+    """What the driver can, and whether snapshots are wanted. grows_on_nodes: there alone, without the controller."""
+
+    grows: bool = False
+    grows_on_nodes: bool = False
+    modifies: bool = False
+    makes_snapshots: bool = False
+    wants_snapshots: bool = True
+
+    @property
+    def resizes(self) -> bool:
+        """True where there is work for a resizer."""
+        return self.grows or self.modifies
+
+    @property
+    def snapshots(self) -> bool:
+        return self.makes_snapshots and self.wants_snapshots
+
+    def absent(self) -> Iterator[str]:
+        """A line for each part that is not there."""
+        if not self.resizes:
+            yield "No resizer: the driver neither grows nor modifies volumes."
+        if not self.makes_snapshots:
+            yield "No snapshot controller, no snapshotter: the driver makes no snapshots."
+        elif not self.wants_snapshots:
+            yield "No snapshot controller, no snapshotter: --snapshots=false."
+
+
+async def extras_of(session: Session, *, wants_snapshots: bool) -> Extras:
+    """session: started. Raises DriverError."""
+    driver = capabilities_of(session.info)
+    on_nodes = driver.has_controller and not driver.expands and await grows_on_nodes(session.driver, _CALL_S_MAX)
+    return Extras(driver.expands or on_nodes, on_nodes, driver.modifies, driver.snapshots, wants_snapshots)

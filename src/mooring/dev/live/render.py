@@ -1,0 +1,185 @@
+"""A board as lines of styled text for a terminal of some size. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import textwrap
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.cells import cell_len
+
+from mooring.apiserver.printers.column import short_age
+from mooring.dev.live.board import READY, Board, NodeRow, VolumeRow
+from mooring.dev.live.table import Column, Line, Row, Table, fit
+
+WIDTH_MIN: Final = 40
+HEIGHT_MIN: Final = 16
+"""A smaller terminal gets one line."""
+TEXT_LINES_MAX: Final = 2
+"""Lines of a text that has no room beside its row."""
+_INDENT: Final = 4
+_HEADS: Final = 3
+"""Lines that are no rows: the summary, and the titles of both tables."""
+
+_STYLES: Final = {READY: "green", "NotReady": "bold red", "Unknown": "bold red", "Lost": "bold red", "Failed": "bold red"}
+_ASCII: Final = str.maketrans({"…": "...", "→": "->", "─": "-", "·": "-", "—": "-", "“": '"', "”": '"', "’": "'", "‘": "'"})
+
+
+def render(board: Board, width: int, height: int, *, ascii_only: bool = False) -> list[Line]:
+    """At most half as many lines as the terminal has, each narrower than it. ascii_only: for terminals without Unicode."""
+    if width < WIDTH_MIN or height < HEIGHT_MIN:
+        return [((fit(plain(_summary(board), ascii_only=ascii_only), max(0, width - 1), ""), "bold"),)]
+    rows = tuple(dataclasses.replace(row, text=plain(row.text, ascii_only=ascii_only)) for row in board.volumes)
+    return list(_Page(width - 1, ascii_only).lines(Board(board.nodes, rows), height // 2))
+
+
+def plain(text: str, *, ascii_only: bool) -> str:
+    """Text for one line of a terminal: without control characters, which drivers may put into their errors."""
+    shown = "".join(" " if unicodedata.category(char) in ("Cc", "Zl", "Zp") else char for char in text)
+    return shown.translate(_ASCII).encode("ascii", "replace").decode() if ascii_only else shown
+
+
+def _summary(board: Board) -> str:
+    """`3 nodes, 1 not well · 7 volumes, 2 waiting`."""
+    unwell, waiting = sum(not row.is_well for row in board.nodes), sum(row.waits for row in board.volumes)
+    nodes = f"{_count(len(board.nodes), 'node')}{f', {unwell} not well' if unwell else ''}"
+    return f"{nodes} · {_count(len(board.volumes), 'volume')}{f', {waiting} waiting' if waiting else ''}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _node_columns(width: int) -> Sequence[Column]:
+    return (
+        Column("NODE", min(40, width // 3)),
+        Column("STATE", 8),
+        Column("FOR", 6, right=True),
+        Column("ZONE", 20, leaves=14),
+        Column("VOLUMES", 9, leaves=12, right=True),
+        Column("PODS", 5, leaves=16, right=True),
+        Column("TAINTS"),
+    )
+
+
+def _volume_columns(width: int) -> Sequence[Column]:
+    return (
+        Column("CLAIM", min(40, width // 3)),
+        Column("VOLUME", 40, leaves=44),
+        Column("NODE", 20, leaves=16),
+        Column("STAGE", 12),
+        Column("FOR", 6, right=True),
+        Column("WAITS FOR, OR USED BY"),
+    )
+
+
+def _node_cells(row: NodeRow) -> Row:
+    limit = "" if row.limit is None else f"/{row.limit}"
+    return (
+        (row.name, ""),
+        (row.state, _STYLES.get(row.state, "")),
+        ("" if row.for_s is None else short_age(row.for_s), "yellow"),
+        (row.zone, ""),
+        (f"{row.attached}{limit}", ""),
+        (str(row.pods), ""),
+        (", ".join(row.taints), "yellow"),
+    )
+
+
+def _volume_cells(row: VolumeRow) -> Row:
+    return (
+        (row.claim, ""),
+        (row.volume, "dim"),
+        (row.node, ""),
+        (row.stage, _STYLES.get(row.stage, "yellow" if row.waits else "green")),
+        ("" if row.for_s is None else short_age(row.for_s), "yellow"),
+        (row.text, "yellow" if row.waits else "dim"),
+    )
+
+
+def _urgency(row: VolumeRow) -> float:
+    """Sorts the longest wait first, and rows at rest last."""
+    return 1.0 if row.for_s is None else -row.for_s
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Page:
+    width: int
+    ascii_only: bool
+
+    @property
+    def cut(self) -> str:
+        """Ends text that is cut."""
+        return "..." if self.ascii_only else "…"
+
+    def lines(self, board: Board, room: int) -> Iterator[Line]:
+        """The tables share the room: each has half of it at least, if it needs that."""
+        yield self._rule(plain(_summary(board), ascii_only=self.ascii_only))
+        rows = room - _HEADS
+        wanted = sum(1 + row.waits for row in board.volumes)
+        nodes = list(self._nodes(board.nodes, max(rows // 2, rows - wanted)))
+        yield from nodes
+        if board.volumes:
+            yield from self._volumes(board.volumes, rows + 1 - len(nodes))
+
+    def _rule(self, title: str) -> Line:
+        dash = "-" if self.ascii_only else "─"
+        head = fit(f"{dash * 2} {title} ", self.width, self.cut)
+        return ((head, "bold"), (dash * (self.width - cell_len(head)), "dim"))
+
+    def _nodes(self, rows: Sequence[NodeRow], room: int) -> Iterator[Line]:
+        """room: lines below the titles."""
+        urgent = sorted(rows, key=lambda row: row.is_well)
+        shown = rows if len(rows) <= room else [row for row in rows if row in urgent[: max(0, room - 1)]]
+        yield from self._table(_node_columns(self.width), [_node_cells(row) for row in shown]).lines()
+        if len(rows) > len(shown):
+            hidden = urgent[len(shown) :]
+            yield _more(len(hidden), sum(not row.is_well for row in hidden), "not well")
+
+    def _volumes(self, rows: Sequence[VolumeRow], room: int) -> Iterator[Line]:
+        """room: lines below the titles. Those that wait are shown first, then in the order of the board."""
+        urgent = sorted(range(len(rows)), key=lambda number: _urgency(rows[number]))
+        waiting = sum(row.waits for row in rows)
+        for most in range(TEXT_LINES_MAX, -1, -1):  # shorter texts where some that wait would not be seen otherwise
+            titles, entries = self._entries([rows[number] for number in urgent[:room]], most)
+            count = _fitting(entries, room, is_all=len(entries) == len(rows))
+            if count >= waiting:
+                break
+        lines = dict(zip(urgent[:count], entries, strict=False))
+        yield titles
+        for number in sorted(lines):
+            yield from lines[number]
+        if count < len(rows):
+            yield _more(len(rows) - count, sum(rows[number].waits for number in urgent[count:]), "waiting")
+
+    def _entries(self, rows: Sequence[VolumeRow], most: int) -> tuple[Line, list[list[Line]]]:
+        """The titles, and the lines of each row: a reason that has no room beside its row has so many lines below it at most."""
+        cells = [_volume_cells(row) for row in rows]
+        room = self._table(_volume_columns(self.width), cells).last_width()
+        below = [row.text if most and row.waits and cell_len(row.text) > room else "" for row in rows]
+        bare = [(*given[:-1], ("", "")) if text else given for given, text in zip(cells, below, strict=True)]
+        titles, *lines = self._table(_volume_columns(self.width), bare).lines()
+        return titles, [[line, *self._below(text, most)] for line, text in zip(lines, below, strict=True)]
+
+    def _table(self, columns: Sequence[Column], cells: Sequence[Row]) -> Table:
+        return Table(columns, cells, self.width, self.cut)
+
+    def _below(self, text: str, most: int) -> Iterator[Line]:
+        width = self.width - _INDENT
+        lines = textwrap.wrap(text, width, break_on_hyphens=False, max_lines=most, placeholder=self.cut) if text else []
+        yield from (((" " * _INDENT, ""), (fit(line, width, self.cut), "yellow")) for line in lines)
+
+
+def _fitting(entries: Sequence[Sequence[Line]], room: int, *, is_all: bool) -> int:
+    """How many of the entries have room, with a line for those that don't."""
+    ends = list(itertools.accumulate(map(len, entries)))
+    if is_all and (not ends or ends[-1] <= room):
+        return len(ends)
+    return sum(end <= room - 1 for end in ends)
+
+
+def _more(count: int, urgent: int, word: str) -> Line:
+    return ((f"+ {count} more{f', {urgent} {word}' if urgent else ''}", "bold yellow" if urgent else "dim"),)

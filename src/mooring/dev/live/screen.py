@@ -1,0 +1,135 @@
+"""A story on a terminal, with the view of the plane below it while that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from mooring.base.clock import Clock
+from mooring.base.errors import first_of
+from mooring.base.log import logger
+from mooring.dev.live.board import Board
+from mooring.dev.live.panel import Panel
+from mooring.dev.live.render import plain, render
+from mooring.dev.live.table import Line
+from mooring.dev.screen import LiveScreen, Part, PlainScreen, wrapped
+
+_PAUSE_S: Final = 0.1
+_SHARE_MAX: Final = 0.1
+"""Of one processor that drawing takes: a large plane is drawn less often."""
+_TICK_S: Final = 1.0
+_USUAL: Final = (80, 24)
+"""The size of a terminal that does not tell its own."""
+_log = logger(__name__)
+
+
+class ViewScreen(PlainScreen):
+    """Lines with colours; while `viewing`, the view stands below them. keyboard: as for Panel. when_gone: as for PlainScreen."""
+
+    _OK, _FAILED = LiveScreen._OK, LiveScreen._FAILED
+
+    def __init__(self, stream: TextIO, keyboard: TextIO | None = None, when_gone: Callable[[], None] = lambda: None) -> None:
+        super().__init__(stream, when_gone)
+        self._console = Console(file=stream, highlight=False)
+        self._ascii_only = not (stream.encoding or "utf-8").lower().startswith("utf")
+        self._panel = Panel(self._write, keyboard)
+        self._changed = asyncio.Event()
+        self._lines: list[str] | None = None
+        self._drawn: list[str] = []
+
+    def changed(self) -> None:
+        """The board may be another."""
+        self._changed.set()
+
+    @contextlib.asynccontextmanager
+    async def viewing(self, board: Callable[[], Board], clock: Clock) -> AsyncGenerator[None, None]:
+        """Shows the board as long as the block runs, anew after each `changed`. Only then does it cost anything."""
+        self._lines = []
+        self._panel.open()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGWINCH, self._resized)
+        loop.add_signal_handler(signal.SIGTSTP, self._suspend)
+        try:
+            async with asyncio.TaskGroup() as group:
+                drawing = group.create_task(self._keep_drawing(board, clock), name="dev/view")
+                yield
+                drawing.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_of(errors) from errors
+        finally:
+            loop.remove_signal_handler(signal.SIGWINCH)
+            loop.remove_signal_handler(signal.SIGTSTP)
+            self._close()
+
+    async def _keep_drawing(self, board: Callable[[], Board], clock: Clock) -> None:
+        """An error ends the view alone: lines go on without it."""
+        try:
+            while True:
+                self._changed.clear()
+                began = clock.now()
+                shown = board()
+                self._draw(shown)
+                await clock.sleep(max(_PAUSE_S, (clock.now() - began) / _SHARE_MAX))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_TICK_S if shown.ticks else None):
+                        await self._changed.wait()
+        except Exception as error:
+            self._close()
+            _log.error("the view ends with an error; lines go on", error=error)
+
+    def _draw(self, board: Board) -> None:
+        width, height = self._size()
+        panel = [self._styled(line) for line in render(board, width, height, ascii_only=self._ascii_only)]
+        if self._lines or panel != self._drawn:
+            lines, self._lines, self._drawn = "".join(self._lines or ()), [], panel
+            self._panel.draw(lines, panel)
+
+    def _size(self) -> tuple[int, int]:
+        """Columns and lines of the terminal."""
+        with contextlib.suppress(OSError):
+            width, height = os.get_terminal_size(self._console.file.fileno())
+            return width or _USUAL[0], height or _USUAL[1]
+        return _USUAL
+
+    def _close(self) -> None:
+        """The lines that were not drawn yet are shown."""
+        if self._lines is not None:
+            lines, self._lines, self._drawn = "".join(self._lines), None, []
+            self._panel.close(lines)
+
+    def _resized(self) -> None:
+        self._drawn = []
+        self._changed.set()
+
+    def _suspend(self) -> None:
+        """Ctrl-Z: the shell gets its terminal as it was."""
+        self._panel.close()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._panel.open()
+        self._resized()
+
+    # -- lines
+
+    def _line(self, text: str, style: str, *heads: Part) -> None:
+        """Text behind heads is broken at words; the terminal itself breaks other text, so that it can be copied as one line."""
+        head = "".join(part for part, _ in heads)
+        text = "\n".join(plain(line, ascii_only=self._ascii_only) for line in text.split("\n"))
+        shown = wrapped(head, text, self._size()[0]) if head else text
+        line = self._styled((*((plain(part, ascii_only=self._ascii_only), given) for part, given in heads), (shown, style))) + "\n"
+        if self._lines is None:
+            self._write(line)
+        else:
+            self._lines.append(line)
+            self._changed.set()
+
+    def _styled(self, line: Line) -> str:
+        with self._console.capture() as captured:
+            self._console.print(Text.assemble(*line), end="", soft_wrap=True)
+        return captured.get()

@@ -1,0 +1,57 @@
+"""The view of a plane that runs: caches that follow its API server feed the model, and a screen shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+
+from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.pods import PODS
+from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS
+from mooring.base.errors import first_of
+from mooring.control.caches import Caches
+from mooring.control.runtime import Runtime
+from mooring.dev.live.board import Board, Objects
+from mooring.dev.live.model import Model
+from mooring.dev.live.screen import ViewScreen
+from mooring.kube.cache.store import Store
+
+
+@contextlib.asynccontextmanager
+async def viewed(screen: ViewScreen, model: Model, runtime: Runtime, *, snapshots: bool) -> AsyncGenerator[None, None]:
+    """Shows the plane as long as the block runs. model: fed by the plane's story. runtime: with the plane's cluster. snapshots: it has
+    their kinds.
+    """
+    caches = Caches(runtime, "view")
+    nodes, csi_nodes, pods = caches.of(NODES), caches.of(CSI_NODES), caches.of(PODS)
+    claims, volumes = caches.of(PERSISTENT_VOLUME_CLAIMS), caches.of(PERSISTENT_VOLUMES)
+    attachments, drivers = caches.of(VOLUME_ATTACHMENTS), caches.of(CSI_DRIVERS)
+    photographs: Store[VolumeSnapshot] = caches.of(VOLUME_SNAPSHOTS).store if snapshots else Store()
+    for informer in caches.informers:
+        informer.on_change(lambda _change: screen.changed())
+
+    def board() -> Board:
+        objects = Objects(
+            nodes.store.values(),
+            csi_nodes.store.values(),
+            pods.store.values(),
+            claims.store.values(),
+            volumes.store.values(),
+            attachments.store.values(),
+            drivers.store.values(),
+            photographs.values(),
+        )
+        return model.board(objects, runtime.clock.now())
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            following = caches.start(group)
+            await caches.synced()
+            async with screen.viewing(board, runtime.clock):
+                yield
+            for one in following:
+                one.cancel()
+    except BaseExceptionGroup as errors:
+        raise first_of(errors) from errors

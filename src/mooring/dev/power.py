@@ -1,0 +1,140 @@
+"""The power switch of the nodes: a unix socket in the plane's folder, for `mooring dev kill-node` in another terminal.
+
+`run/power`, for this user alone. A line of JSON each way: {"turn": "off", "node": "n2"}, answered by {"text": "..."}, or {"error": "..."}.
+Not an object of the API, which a cluster would not have either: who cuts a machine's power asks no API server, nor does it need one to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from mooring.base.errors import ConfigError
+from mooring.base.folders import refusal
+
+OFF: Final = "off"
+ON: Final = "on"
+Switch = Callable[[str], Awaitable[str]]
+"""Turns a node, by its name; the text for whoever asked. Raises ConfigError."""
+
+_PLACE: Final = ("run", "power")
+_LINE_MAX: Final = 65536
+_ASK_S_MAX: Final = 60.0
+_READ_S_MAX: Final = 5.0
+
+
+def socket_in(folder: Path) -> Path:
+    return folder.joinpath(*_PLACE)
+
+
+@contextlib.asynccontextmanager
+async def answering(folder: Path, switches: Mapping[str, Switch]) -> AsyncGenerator[None, None]:
+    """Turns nodes for whoever asks, as long as the block runs. switches: by OFF and ON."""
+    path, loop = socket_in(folder), asyncio.get_running_loop()
+    with _bound(path) as listening:
+        try:
+            async with asyncio.TaskGroup() as group:
+                answers: set[asyncio.Task[None]] = set()
+
+                def welcome() -> None:
+                    with contextlib.suppress(OSError):  # whoever it was is gone
+                        client, _ = listening.accept()
+                        task = group.create_task(_serve(client, switches), name="dev/power")
+                        answers.add(task)
+                        task.add_done_callback(answers.discard)
+                        task.add_done_callback(lambda _: client.close())  # also of one that was cancelled before it began
+
+                loop.add_reader(listening, welcome)
+                try:
+                    yield
+                finally:
+                    loop.remove_reader(listening)
+                    for task in answers:
+                        task.cancel()
+        finally:
+            path.unlink(missing_ok=True)
+
+
+async def _serve(client: socket.socket, switches: Mapping[str, Switch]) -> None:
+    client.setblocking(False)
+    with contextlib.suppress(OSError):  # nobody waits for the answer any more
+        answer = await _answer(client, switches)
+        await asyncio.get_running_loop().sock_sendall(client, json.dumps(answer).encode() + b"\n")
+
+
+def _bound(path: Path) -> socket.socket:
+    """In the place of a socket that an earlier process left. The folder is held by this one."""
+    path.unlink(missing_ok=True)
+    bound = socket.socket(socket.AF_UNIX)
+    others = os.umask(0o177)
+    try:
+        bound.bind(str(path))
+        bound.listen()
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        raise refusal(path, error) from None
+    finally:
+        os.umask(others)
+    return bound
+
+
+async def _answer(client: socket.socket, switches: Mapping[str, Switch]) -> dict[str, str]:
+    try:
+        async with asyncio.timeout(_READ_S_MAX):
+            asked = json.loads(await _line(client))
+        turn, node = switches[asked["turn"]], str(asked["node"])
+    except (TimeoutError, ValueError, KeyError, TypeError):
+        return {"error": 'this takes a line of JSON, as {"turn": "off", "node": "n2"}'}
+    try:
+        return {"text": await turn(node)}
+    except ConfigError as error:
+        return {"error": str(error)}
+
+
+async def _line(client: socket.socket) -> bytes:
+    line = b""
+    while not line.endswith(b"\n") and len(line) < _LINE_MAX and (more := await asyncio.get_running_loop().sock_recv(client, _LINE_MAX)):
+        line += more
+    return line
+
+
+def is_answering(folder: Path) -> bool:
+    """Whether a `mooring dev` runs on this folder."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            _connect(client, folder)
+        except OSError:
+            return False
+        return True
+
+
+def ask(folder: Path, turn: str, node: str) -> str:
+    """The answer of the `mooring dev` in this folder. Raises ConfigError."""
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            _connect(client, folder)
+            client.sendall(json.dumps({"turn": turn, "node": node}).encode() + b"\n")
+            with client.makefile("rb") as answer:
+                found = json.loads(answer.readline())
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+        raise ConfigError(f"no mooring dev runs on {str(folder)!r}") from None
+    except TimeoutError:
+        raise ConfigError(f"the mooring dev on {str(folder)!r} has not answered within {_ASK_S_MAX:g} s") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the mooring dev on {str(folder)!r} gives no answer: {error or 'it has ended'}") from None
+    if "error" in found:
+        raise ConfigError(found["error"])
+    return str(found["text"])
+
+
+def _connect(client: socket.socket, folder: Path) -> None:
+    client.settimeout(_ASK_S_MAX)
+    with contextlib.chdir(folder):  # a path relative to it is never too long
+        client.connect(os.path.join(*_PLACE))

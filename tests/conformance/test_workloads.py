@@ -1,0 +1,232 @@
+"""Deployments, ReplicaSets, StatefulSets and Jobs as objects: defaults, refusals, scale, generations, on both servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.builders import APP, Json, a_claim, a_job, a_template, a_workload
+from tests.support.paths import APPS, JOBS
+from tests.support.rest import Rest
+
+INVALID, REQUIRED, FORBIDDEN, UNSUPPORTED = (
+    "FieldValueInvalid",
+    "FieldValueRequired",
+    "FieldValueForbidden",
+    "FieldValueNotSupported",
+)
+PLURALS = {"Deployment": "deployments", "ReplicaSet": "replicasets", "StatefulSet": "statefulsets"}
+CLAIM: Json = {"metadata": {"name": "data"}, "spec": a_claim()["spec"]}
+SIZED = [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}, "ports": [{"containerPort": 80}]}]
+
+
+def path_of(kind: str) -> str:
+    return JOBS if kind == "Job" else f"{APPS}/{PLURALS[kind]}"
+
+
+def body_of(kind: str, name: str, **spec: Any) -> Json:
+    return a_job(name, **spec) if kind == "Job" else a_workload(kind, name, **spec)
+
+
+def rolling(**bounds: Any) -> Json:
+    return {"strategy": {"type": "RollingUpdate", "rollingUpdate": bounds}}
+
+
+REFUSED: dict[str, tuple[str, Json, list[tuple[str, str, str]]]] = {
+    "replicas": ("Deployment", {"replicas": -1}, [(INVALID, "spec.replicas", "must be greater than or equal to 0")]),
+    "no_selector": (
+        "Deployment",
+        {"selector": None},
+        [
+            (REQUIRED, "spec.selector", ""),
+            (INVALID, "spec.template.metadata.labels", "`selector` does not match template `labels`"),
+        ],
+    ),
+    "empty_selector": ("Deployment", {"selector": {}}, [(INVALID, "spec.selector", "empty selector is invalid for deployment")]),
+    "other_labels": (
+        "Deployment",
+        {"selector": {"matchLabels": {"app": "other"}}},
+        [(INVALID, "spec.template.metadata.labels", "`selector` does not match template `labels`")],
+    ),
+    "restart_policy": (
+        "Deployment",
+        {"template": a_template(restartPolicy="Never")},
+        [(UNSUPPORTED, "spec.template.spec.restartPolicy", 'supported values: "Always"')],
+    ),
+    "deadline": (
+        "ReplicaSet",
+        {"template": a_template(activeDeadlineSeconds=5)},
+        [(FORBIDDEN, "spec.template.spec.activeDeadlineSeconds", "activeDeadlineSeconds in ReplicaSet is not Supported")],
+    ),
+    "template": ("Deployment", {"template": a_template(containers=[])}, [(REQUIRED, "spec.template.spec.containers", "")]),
+    "recreate": (
+        "Deployment",
+        {"strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}},
+        [(FORBIDDEN, "spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")],
+    ),
+    "strategy": (
+        "Deployment",
+        {"strategy": {"type": "Odd"}},
+        [(UNSUPPORTED, "spec.strategy", '{"Type":"Odd","RollingUpdate":null}: supported values: "Recreate", "RollingUpdate"')],
+    ),
+    "strategy_with_bounds": (
+        "Deployment",
+        {"strategy": {"type": "Odd", "rollingUpdate": {"maxSurge": "30%"}}},
+        [(UNSUPPORTED, "spec.strategy", '{"Type":"Odd","RollingUpdate":{"MaxUnavailable":0,"MaxSurge":"30%"}}: supported values:')],
+    ),
+    "still": (
+        "Deployment",
+        rolling(maxSurge=0, maxUnavailable=0),
+        [(INVALID, "spec.strategy.rollingUpdate.maxUnavailable", "may not be 0 when `maxSurge` is 0")],
+    ),
+    "percent": (
+        "Deployment",
+        rolling(maxSurge="many"),
+        [(INVALID, "spec.strategy.rollingUpdate.maxSurge", "a valid percent string must be a numeric string")],
+    ),
+    "too_much": (
+        "Deployment",
+        rolling(maxUnavailable="101%"),
+        [(INVALID, "spec.strategy.rollingUpdate.maxUnavailable", "must not be greater than 100%")],
+    ),
+    "progress": (
+        "Deployment",
+        {"progressDeadlineSeconds": 5, "minReadySeconds": 5},
+        [(INVALID, "spec.progressDeadlineSeconds", "must be greater than minReadySeconds")],
+    ),
+    "policy": (
+        "StatefulSet",
+        {"podManagementPolicy": "Odd"},
+        [(INVALID, "spec.podManagementPolicy", "must be 'OrderedReady' or 'Parallel'")],
+    ),
+    "on_delete": (
+        "StatefulSet",
+        {"updateStrategy": {"type": "OnDelete", "rollingUpdate": {"partition": 1}}},
+        [(INVALID, "spec.updateStrategy.rollingUpdate", "only allowed for updateStrategy 'RollingUpdate'")],
+    ),
+    "set_selector": ("StatefulSet", {"selector": {}}, [(INVALID, "spec.selector", "empty selector is invalid for statefulset")]),
+    "retention": (
+        "StatefulSet",
+        {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Odd"}},
+        [(UNSUPPORTED, "spec.persistentVolumeClaimRetentionPolicy.whenDeleted", '"Retain", "Delete"')],
+    ),
+    "job_always": (
+        "Job",
+        {"template": a_template(labels={})},
+        [(REQUIRED, "spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')],
+    ),
+    "job_counts": ("Job", {"completions": -1}, [(INVALID, "spec.completions", "must be greater than or equal to 0")]),
+    "job_indexed": (
+        "Job",
+        {"completionMode": "Indexed", "parallelism": 1},
+        [(REQUIRED, "spec.completions", "when completion mode is Indexed")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_wrong_is_refused(api: Rest, name: str, case: str) -> None:
+    kind, spec, causes = REFUSED[case]
+    api.post(path_of(kind), body_of(kind, name, **spec)).invalid(*causes)
+
+
+@pytest.mark.parametrize("kind", [*PLURALS, "Job"])
+def test_what_is_left_out_is_filled_in(api: Rest, name: str, kind: str) -> None:
+    policy = "Never" if kind == "Job" else "Always"
+    spec: Json = {"template": a_template(labels={} if kind == "Job" else APP, containers=SIZED, restartPolicy=policy)}
+    if kind == "StatefulSet":
+        spec["volumeClaimTemplates"] = [CLAIM]
+    made = api.post(path_of(kind), body_of(kind, name, **spec), dryRun="All").ok(201)
+    assert 1 == made["metadata"]["generation"]
+    assert FILLED[kind] == {key: value for key, value in made["spec"].items() if key not in ("template", "selector")}
+    pod = made["spec"]["template"]["spec"]
+    assert (30, "ClusterFirst", {}) == (pod["terminationGracePeriodSeconds"], pod["dnsPolicy"], pod["securityContext"])
+    assert ("TCP", {"limits": {"cpu": "1"}}) == (pod["containers"][0]["ports"][0]["protocol"], pod["containers"][0]["resources"])
+    assert ("enableServiceLinks" in pod, "tolerations" in pod) == (False, False), "those are the pod's, not the template's"
+
+
+FILLED: dict[str, Json] = {
+    "Deployment": {
+        "replicas": 1,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+    },
+    "ReplicaSet": {"replicas": 1},
+    "StatefulSet": {
+        "replicas": 1,
+        "serviceName": "web",
+        "podManagementPolicy": "OrderedReady",
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+        "revisionHistoryLimit": 10,
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+        "volumeClaimTemplates": [
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "data"},
+                "spec": {**CLAIM["spec"], "volumeMode": "Filesystem"},
+                "status": {"phase": "Pending"},
+            }
+        ],
+    },
+    "Job": {
+        "parallelism": 1,
+        "completions": 1,
+        "backoffLimit": 6,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "manualSelector": False,
+        "podReplacementPolicy": "TerminatingOrFailed",
+    },
+}
+
+
+def test_a_job_gets_its_selector_and_labels(api: Rest, name: str) -> None:
+    made = api.post(JOBS, a_job(name, suspend=True)).ok(201)
+    uid = made["metadata"]["uid"]
+    named = {"controller-uid": uid, "job-name": name}
+    assert {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}} == made["spec"]["selector"]
+    wanted = {**named, **{f"batch.kubernetes.io/{key}": value for key, value in named.items()}}
+    assert wanted == made["spec"]["template"]["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("kind", PLURALS)
+def test_a_scale_is_read_and_written(api: Rest, name: str, kind: str) -> None:
+    path = f"{path_of(kind)}/{name}"
+    api.post(path_of(kind), body_of(kind, name)).ok(201)
+    scale = api.get(f"{path}/scale").ok()
+    assert ("Scale", "autoscaling/v1", {"replicas": 1}) == (scale["kind"], scale["apiVersion"], scale["spec"])
+    assert {"replicas": 0, "selector": "app=web"} == scale["status"]
+    assert {"replicas": 3} == api.put(f"{path}/scale", {**scale, "spec": {"replicas": 3}}).ok()["spec"]
+    api.put(f"{path}/scale", {**scale, "spec": {"replicas": 4}}).refused(409, "Conflict")
+    assert {"replicas": 5} == api.patch(f"{path}/scale", {"spec": {"replicas": 5}}).ok()["spec"]
+    found = api.get(path).ok()
+    assert (5, 3) == (found["spec"]["replicas"], found["metadata"]["generation"])
+    assert 422 == api.patch(f"{path}/scale", {"spec": {"replicas": -1}}).status
+
+
+@pytest.mark.parametrize("kind", PLURALS)
+def test_what_counts_as_a_change(api: Rest, name: str, kind: str) -> None:
+    """The generation counts changes of the spec, of a Deployment also those of its annotations, never those of the status."""
+    path = f"{path_of(kind)}/{name}"
+    api.post(path_of(kind), body_of(kind, name)).ok(201)
+    changes = ({"spec": {"replicas": 2}}, {"metadata": {"labels": {"a": "b"}}}, {"metadata": {"annotations": {"a": "b"}}})
+    found = [api.patch(path, change).ok()["metadata"]["generation"] for change in changes]
+    found.append(api.patch(f"{path}/status", {"status": {"replicas": 1}}).ok()["metadata"]["generation"])
+    assert ([2, 2, 3, 3] if kind == "Deployment" else [2, 2, 2, 2]) == found
+
+
+def test_what_may_not_change(api: Rest, name: str) -> None:
+    other = {"spec": {"selector": {"matchLabels": {"app": None, "b": "c"}}, "template": {"metadata": {"labels": {"b": "c"}}}}}
+    for kind in ("Deployment", "ReplicaSet"):
+        api.post(path_of(kind), body_of(kind, name)).ok(201)
+        api.patch(f"{path_of(kind)}/{name}", other).invalid((INVALID, "spec.selector", "field is immutable"))
+    api.post(path_of("StatefulSet"), body_of("StatefulSet", name)).ok(201)
+    frozen = {"spec": {"podManagementPolicy": "Parallel"}}
+    told = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy'"
+    api.patch(f"{path_of('StatefulSet')}/{name}", frozen).invalid((FORBIDDEN, "spec", told))
+    api.post(JOBS, a_job(name, suspend=True)).ok(201)
+    api.patch(f"{JOBS}/{name}", {"spec": {"completions": 7}}).invalid((INVALID, "spec.completions", "field is immutable"))
+    assert 3 == api.patch(f"{JOBS}/{name}", {"spec": {"parallelism": 3}}).ok()["spec"]["parallelism"]

@@ -1,0 +1,34 @@
+"""The simulation of the whole plane: several controllers at once, on one API server, one storage and a few nodes that die and return.
+
+The attach/detach controller and the attacher are always the real ones, one or two of each. Node health is real where the seed says so, and
+a hand plays it elsewhere. In three lives of ten the nodes run the real agent, on the machines, disks and drivers of `tests/sim/node` and
+under its laws, too; elsewhere kubelets are scripts that keep to the handshake of volumesInUse and volumesAttached. In one of five the real
+scheduler places the pods, and their volumes come from claims; elsewhere pods are made for a node. The storage refuses nothing: that a
+volume for one node is published on one alone is the plane's own duty.
+
+| file                | meaning                                                                                                        |
+|---------------------|----------------------------------------------------------------------------------------------------------------|
+| `plan.py`           | what a seed chooses: volumes, nodes, which programs run really, the share of each fault                         |
+| `agent_plan.py`     | the same for agents, from a randomness of its own                                                              |
+| `placing_plan.py`   | the same for the scheduler                                                                                     |
+| `life.py`           | what each program's life begins with                                                                           |
+| `line.py`           | a program's line to the API server; each write remembers what its program had been shown when it began         |
+| `backend.py`        | the storage behind the driver                                                                                  |
+| `kubelet.py`        | a node: its machine, and the kubelet as a script                                                               |
+| `agent.py`          | a node with the real agent, and the plane's world as the parts of the nodes' simulation look at it             |
+| `placing.py`        | pods that get their node from the scheduler                                                                    |
+| `hands.py`          | the requests of everybody else, and node health where it does not run                                          |
+| `acts.py`           | what users, administrators and accidents do; each act has a randomness of its own, so that it can be left out  |
+| `agent_acts.py`     | what happens to agents and their drivers, and what peace asks of pods for their sake                           |
+| `stands.py`         | what stands in the API server, and since which version                                                         |
+| `laws.py`           | I1 to I6 and I10 to I13, called at every step                                                                  |
+| `checkers.py`       | I7 to I9: what must be true once the faults have ended, and once all pods are gone                             |
+| `agent_checkers.py` | the same of agents: reports, drivers, mounts, disks                                                            |
+| `bugs.py`           | parts of the plane replaced by worse ones, which the simulation must find                                      |
+
+A life: chaos; then the faults end and every pod that can run must come to run; then all pods are deleted, nothing may be left anywhere,
+and nobody may write any more. `python -m tests.sim --part plane --seeds 1000`.
+
+Where two controllers run at once, nothing but a lease keeps them apart, and either acts on what it has been shown: a law then excuses
+what the other one has done since. That a volume is published on one node alone is not excused.
+"""

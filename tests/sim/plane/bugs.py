@@ -1,0 +1,210 @@
+"""Bugs to plant in the plane, each of which the simulation must find: its own parts, replaced by worse ones for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+from unittest import mock
+
+from mooring.base.clock import Instant
+from mooring.control.result import Result
+from mooring.controllers.attachdetach import assemble, decide, decide_report, multi_attach, reconcile, release, reports, view
+from mooring.controllers.attachdetach import decision as d
+from mooring.controllers.attachdetach.facts import Place, Volume
+from mooring.controllers.attachdetach.memory import NodeRecord
+from mooring.controllers.attachdetach.release import Hold, Rules
+from mooring.controllers.attacher.reconcile import Reconciler as AttacherReconciler
+from mooring.controllers.attacher.writes import Failed
+from mooring.controllers.nodehealth.podgc import decide as podgc
+from mooring.controllers.scheduler import event_handlers
+from mooring.csi.codes import NON_FINAL
+from mooring.kube.cache.informer import Informer
+from tests.sim.node import bugs as node_bugs
+from tests.sim.node.bugs import LEFT
+from tests.sim.planting import Bug, failures_are_final
+from tests.sim.provisioning import bugs as claim_bugs
+
+Planted = contextlib.AbstractContextManager[Any]
+
+
+@contextlib.contextmanager
+def _together(*plants: Planted) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for plant in plants:
+            stack.enter_context(plant)
+        yield
+
+
+def _with_places(change: Callable[[Place], Place]) -> Planted:
+    """Decisions are made on other facts than are known."""
+
+    def decided(volume: Volume, rules: Rules, now: Instant) -> d.Decision:
+        places = {node: change(place) for node, place in volume.places.items()}
+        return decide.decide_volume(dataclasses.replace(volume, places=places), rules, now)
+
+    return mock.patch.object(reconcile, "decide_volume", decided)
+
+
+def _mounts_are_not_checked() -> Planted:
+    """A volume that no pod wants is detached, whatever its node has mounted."""
+    return _together(*(mock.patch.object(module, "hold_of", return_value=Hold()) for module in (decide, release)))
+
+
+def _reports_are_not_awaited() -> Planted:
+    """An attachment is deleted while its Node still lists it."""
+    return _with_places(lambda place: dataclasses.replace(place, reported=False, node_record=NodeRecord(place.node_record.checked_at)))
+
+
+def _only_the_attached_block() -> Planted:
+    """A volume goes to another node while an attachment is on its way, or on its way out."""
+
+    def is_held(self: Place) -> bool:
+        return self.attachment is not None and self.attachment.status.attached and not self.is_ending
+
+    return mock.patch.object(Place, "is_held", property(is_held))
+
+
+def _own_writes_are_forgotten() -> Planted:
+    """The caches learn of our own writes from the watch alone."""
+
+    async def write(self: Informer[Any], key: Any, request: Any) -> Any:
+        return await request
+
+    return mock.patch.object(Informer, "write", write)
+
+
+def _uncertain_detaches_are_final() -> Planted:
+    """A call whose driver left open how it ended is taken for done."""
+    unpublish = AttacherReconciler._unpublish
+
+    async def hopeful(self: AttacherReconciler, *args: Any) -> None:
+        try:
+            await unpublish(self, *args)
+        except Failed as failure:
+            if failure.code not in NON_FINAL:
+                raise
+
+    return mock.patch.object(AttacherReconciler, "_unpublish", hopeful)
+
+
+def _force_comes_early() -> Planted:
+    """Half of the time has to do."""
+    wait_s = Rules.wait_s
+    return mock.patch.object(Rules, "wait_s", lambda self, volume: wait_s(self, volume) / 2)
+
+
+def _force_takes_the_living() -> Planted:
+    """Time runs out for nodes that are ready, too."""
+
+    def hold_of(volume: Volume, place: Place, rules: Rules, now: Instant) -> Hold:
+        since = place.record.unwanted_since
+        if place.mounted and since is not None and now - since >= rules.wait_s(volume):
+            return Hold(True, release.TIMEOUT, 0.0)
+        return real(volume, place, rules, now)
+
+    real = release.hold_of
+    return _together(*(mock.patch.object(module, "hold_of", hold_of) for module in (decide, release)))
+
+
+def _recovery_forgets_attachments() -> Planted:
+    """Attachments that no pod wants, and that this process has not known otherwise, are nobody's business."""
+    attachments_of = assemble._attachments_of
+
+    def known(shown: view.View, identity: Any, pvs: Any) -> Iterator[Any]:
+        for one in attachments_of(shown, identity, pvs):
+            if shown.memory.find(identity.unique, one.spec.node_name) is not None:
+                yield one
+
+    return mock.patch.object(assemble, "_attachments_of", known)
+
+
+def _reports_follow_wishes() -> Planted:
+    """A volume is listed as soon as its attachment is there."""
+
+    def is_to_be_reported(volume: Volume, place: Place, rules: Rules, now: Instant) -> bool:
+        return bool(volume.handle) and place.attachment is not None and place.is_wanted
+
+    return _together(*(mock.patch.object(module, "is_to_be_reported", is_to_be_reported) for module in (decide, decide_report)))
+
+
+def _reports_are_stale() -> Planted:
+    """What happens to a node's volumes within a second of a write of its report is forgotten."""
+    reconcile = reports.Reports.reconcile
+
+    async def forgetting(self: reports.Reports, name: str) -> Result:
+        record = self._view.memory.node(name)
+        if self._clock.now() < record.gathers_until + 1.0:
+            record.stale = set()
+        return await reconcile(self, name)
+
+    return mock.patch.object(reports.Reports, "reconcile", forgetting)
+
+
+def _foreign_attachments_are_ours() -> Planted:
+    """Whatever attaches the volume is taken for an attachment of the controller's own."""
+    init = assemble._Attachments.__init__
+
+    def greedy(self: Any, identity: Any, found: Any, nodes: Any) -> None:
+        every = list(found)
+        init(self, identity, every, nodes)
+        self.ours = {**{one.spec.node_name: one for one in every}, **self.ours}
+        self.foreign = {}
+
+    return mock.patch.object(assemble._Attachments, "__init__", greedy)
+
+
+def _taints_are_ignored() -> Planted:
+    """A node that is out of service is one like others."""
+    return mock.patch.object(assemble, "is_out_of_service", return_value=False)
+
+
+def _taints_are_enough() -> Planted:
+    """Pods of a node that is ready are removed by force for its taint."""
+    return mock.patch.object(podgc, "readiness", return_value="Unknown")
+
+
+def _names_are_told() -> Planted:
+    """Whoever waits hears of all pods by name."""
+
+    def used_by(volume: Volume, wish: Any) -> str:
+        others = [other.ref.name for place in volume.places.values() for other in place.wishes if other.ref.uid != wish.ref.uid]
+        return f"Volume is already used by pod(s) {', '.join(sorted(others))}" if others else multi_attach.EXCLUSIVE
+
+    return mock.patch.object(multi_attach, "used_by", used_by)
+
+
+def _reports_run_hot() -> Planted:
+    """A report that stands there is written again each time."""
+    return mock.patch.object(reports, "is_current", return_value=False)
+
+
+def _pods_do_not_hear_of_claims() -> Planted:
+    """A pod that waits for its claims to be bound waits for something else to wake it."""
+    return _together(*(mock.patch.object(event_handlers, name, return_value=()) for name in ("of_claim", "of_volume")))
+
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "mounts-unchecked": Bug(_mounts_are_not_checked, {"I3", "I6"}, first_seed=2),
+    "reports-unawaited": Bug(_reports_are_not_awaited, {"I4"}, first_seed=4),
+    "only-attached-block": Bug(_only_the_attached_block, {"I1", "I2"}, first_seed=5),
+    "own-writes-forgotten": Bug(_own_writes_are_forgotten, {"I1", "I2", "I4", "I10"}, first_seed=4),
+    "intents-in-memory": Bug(claim_bugs.BUGS["intents-in-memory"].plant, {"create-unwritten", "leaked"}, first_seed=5),
+    "uncertain-detaches-final": Bug(_uncertain_detaches_are_final, {"I2", "I6", "I9"}, first_seed=1),
+    "force-early": Bug(_force_comes_early, {"I11"}, first_seed=82),
+    "force-on-living": Bug(_force_takes_the_living, {"I3", "I11"}, first_seed=92),
+    "recovery-forgets": Bug(_recovery_forgets_attachments, {"I1", "I2", "I7", "I8", "I9"}, first_seed=15),
+    "reports-follow-wishes": Bug(_reports_follow_wishes, {"I5"}),
+    "reports-stale": Bug(_reports_are_stale, {"I5", "I7", "I8", "I9", "leaked"}, first_seed=28),
+    "foreign-is-ours": Bug(_foreign_attachments_are_ours, {"others"}, first_seed=46),
+    "taints-ignored": Bug(_taints_are_ignored, {"I7", "I8"}, first_seed=24),
+    "taints-enough": Bug(_taints_are_enough, {"pod-gc"}, first_seed=79),
+    "names-told": Bug(_names_are_told, {"I12"}, first_seed=17),
+    "reports-hot": Bug(_reports_run_hot, {"I10"}),
+    "agent-forgets-mounts": Bug(node_bugs.BUGS["only-pods-reported"].plant, {"not-in-use", "I6"}),
+    "agent-stages-unattached": Bug(node_bugs.BUGS["attachments-unawaited"].plant, {"not-attached", "context-wrong", "I6"}),
+    "agent-finds-nothing": Bug(node_bugs.BUGS["nothing-found"].plant, {"pod-dropped", "not-in-use", "I6", *LEFT}, first_seed=125),
+    "scheduler-deaf": Bug(_pods_do_not_hear_of_claims, {"I7"}, first_seed=27),
+    "failures-final": Bug(failures_are_final, {"I7", "I8", "I9", "pod-left"}, first_seed=1),
+}

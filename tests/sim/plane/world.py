@@ -1,0 +1,62 @@
+"""One world of the whole plane: as the attacher's, with kubelets, and a clock of the programs that jumps."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from mooring.base.clock import LoopClock
+from tests.sim.plane.agent import AgentSide
+from tests.sim.plane.backend import PlaneBackend
+from tests.sim.plane.laws import Laws
+from tests.sim.plane.plan import Plan
+from tests.sim.provisioning.laws import Laws as ClaimLaws
+from tests.sim.world import EPOCH_S, SimWorld
+
+
+class JumpingClock(LoopClock):
+    """offset_s: how far the wall clock of the programs is from the API server's."""
+
+    offset_s = 0.0
+
+    def wall_s(self) -> float:
+        return super().wall_s() + self.offset_s
+
+
+class PlaneWorld(SimWorld):
+    plan: Plan  # type: ignore[assignment]
+    backend: PlaneBackend
+    agents: AgentSide | None = None
+    laws: Laws  # type: ignore[assignment]
+
+    def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[PlaneBackend, Laws]:  # type: ignore[override]
+        self.program_clock = JumpingClock(EPOCH_S)
+        backend = PlaneBackend(plan, self.clock, self.randomness["backend"], self.story, group)
+        backend.laws = laws = Laws(plan, backend, self.clock.now, self.fail)
+        self.claims = ClaimSide(self, ClaimLaws(self.truth, backend, self.fail))
+        if plan.provisions:
+            self.store.on_change(self.claims.laws.changed)
+        if plan.agents.runs:
+            self.agents = AgentSide(self, group)
+            self.agents.begin(laws)
+        return backend, laws
+
+    def heal(self) -> None:
+        super().heal()
+        if self.agents is not None:
+            self.agents.backend.heal()
+
+    def close(self) -> None:
+        """The disks are given back."""
+        if self.agents is not None:
+            self.agents.close()
+
+
+class ClaimSide:
+    """The world as provisioner and binder are simulated in it: with the laws of claims."""
+
+    def __init__(self, world: PlaneWorld, laws: ClaimLaws) -> None:
+        self._world, self.laws = world, laws
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)

@@ -1,0 +1,333 @@
+"""Acts of users and administrators: each is a method, drawn by its weight. They see the truth, and nothing fails them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.controllers.snapshotting import names
+from tests.sim.keeper import Keeper
+from tests.sim.snapshots.hands import Hands
+from tests.sim.snapshots.laws import CLAIMS, CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json
+from tests.sim.snapshots.plan import CLAIMS_MAX, DRIVER, GROUPED, NAMESPACE, SECRET, SNAPSHOTS_MAX, ClassPlan
+from tests.sim.snapshots.world import SnapshotWorld
+
+T = TypeVar("T")
+MISSING_CLASS = "missing-class"
+HOLD = "users.example.com/hold"
+_PREFIX = "csi.storage.k8s.io"
+_CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+
+
+class Acts:
+    def __init__(self, world: SnapshotWorld, keepers: Mapping[str, Sequence[Keeper]]) -> None:
+        self._world, self._controllers, self._snapshotters = world, *keepers.values()
+        self._randomness, self._backend, self._objects = world.randomness["actor"], world.backend, world.laws.objects
+        self._hands, self._count = Hands(world), 0
+
+    async def prepare(self) -> None:
+        await self._world.make_kinds()
+        await self.restore_secret()
+        await self._make_classes()
+        for _ in range(2):
+            await self.make_claim()
+        await self.make_snapshot()
+
+    async def disturb(self) -> None:
+        """One act."""
+        act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._world.plan.acts))
+        await act()
+
+    async def tend(self) -> None:
+        """Kubernetes' own controllers: claims that nobody holds go, with their volumes; so do the objects of groups that are gone."""
+        for claim in self._all(CLAIMS):
+            meta = claim["metadata"]
+            if meta.get("finalizers") == [_CLAIM_PROTECTION] and "deletionTimestamp" in meta:
+                await self._hands.merge(PERSISTENT_VOLUME_CLAIMS, claim, {"metadata": {"finalizers": None}})
+                await self._hands.delete(PERSISTENT_VOLUMES, claim["spec"].get("volumeName", ""))
+        for snapshot in self._all(SNAPSHOTS):
+            owners = {owner["uid"] for owner in snapshot["metadata"].get("ownerReferences") or ()}
+            if owners and not owners & {group["metadata"]["uid"] for group in self._all(GROUPS)} and not _is_going(snapshot):
+                await self._hands.remove(VOLUME_SNAPSHOTS, snapshot)
+
+    async def make_peace(self) -> None:
+        """Everything is back that is needed, and nothing stands in the way any more."""
+        self._count += 1
+        await self.restore_secret()
+        for planned in self._world.plan.classes:
+            await self._hands.delete(VOLUME_SNAPSHOT_CLASSES, planned.name)
+        await self._make_classes()
+        while await self._let_go():
+            pass
+        while await self._end_restore():
+            pass
+
+    async def give_up(self) -> None:
+        """Users delete the snapshots that can't come to be."""
+        for snapshot in self._all(SNAPSHOTS):
+            if not _is_going(snapshot) and not snapshot["metadata"].get("ownerReferences") and self._is_hopeless(snapshot):
+                await self._hands.remove(VOLUME_SNAPSHOTS, snapshot)
+        is_any = any(claim["metadata"].get("labels") == GROUPED and not _is_going(claim) for claim in self._all(CLAIMS))
+        for group in self._all(GROUPS):
+            if not is_any and f"groupsnapcontent-{group['metadata']['uid']}" not in self._objects[GROUP_CONTENTS] and not _is_going(group):
+                await self._hands.remove(GROUP_SNAPSHOTS, group)
+
+    async def delete_all(self) -> None:
+        for group in self._all(GROUPS):
+            await self._hands.remove(GROUP_SNAPSHOTS, group)
+        for snapshot in self._all(SNAPSHOTS):
+            if not snapshot["metadata"].get("ownerReferences"):
+                await self._hands.remove(VOLUME_SNAPSHOTS, snapshot)
+
+    async def delete_contents(self) -> None:
+        """Those that their policy has kept, or that nobody was bound to."""
+        for group in self._all(GROUP_CONTENTS):
+            await self._hands.remove(GROUP_SNAPSHOT_CONTENTS, group)
+        for content in self._all(CONTENTS):
+            await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, content)
+
+    def _is_hopeless(self, snapshot: Json) -> bool:
+        """Its claim is gone, or its content is gone or another's."""
+        source, status = snapshot["spec"]["source"], snapshot.get("status") or {}
+        dynamic = source.get("persistentVolumeClaimName")
+        wanted = f"snapcontent-{snapshot['metadata']['uid']}" if dynamic else source["volumeSnapshotContentName"]
+        content = self._objects[CONTENTS].get(status.get("boundVolumeSnapshotContentName") or wanted)
+        if snapshot["spec"].get("volumeSnapshotClassName") == MISSING_CLASS and not status.get("readyToUse"):
+            return True
+        if content is None:
+            claim = self._objects[CLAIMS].get(dynamic or "")
+            return claim is None or _is_going(claim) or bool(status.get("creationTime"))
+        ref = content["spec"]["volumeSnapshotRef"]
+        if (ref["name"], ref.get("uid")) != (snapshot["metadata"]["name"], snapshot["metadata"]["uid"]):
+            return True
+        handle = (content.get("status") or {}).get("snapshotHandle") or content["spec"]["source"].get("snapshotHandle")
+        return bool(handle) and handle not in self._backend.snapshots
+
+    # -- snapshots
+
+    async def make_snapshot(self) -> None:
+        claims = [claim for claim in self._all(CLAIMS) if "dataSource" not in claim["spec"]]
+        if claims and len(self._own()) < SNAPSHOTS_MAX:
+            named = self._one_of((*(planned.name for planned in self._world.plan.classes), None, MISSING_CLASS))
+            if named == MISSING_CLASS and self._randomness.happens(0.8):
+                named = None
+            source = {"persistentVolumeClaimName": self._one_of(claims)["metadata"]["name"]}
+            await self._make_snapshot({"source": source, **({"volumeSnapshotClassName": named} if named else {})})
+
+    async def _make_snapshot(self, spec: Json, name: str = "") -> None:
+        self._count += 1
+        body = {"metadata": {"name": name or f"s{self._count}"}, "spec": spec}
+        await self._hands.create(VOLUME_SNAPSHOTS, body, NAMESPACE)
+
+    async def drop_snapshot(self) -> None:
+        if own := self._own():
+            await self._hands.remove(VOLUME_SNAPSHOTS, self._one_of(own))
+
+    async def touch(self) -> None:
+        """Others write to them, too."""
+        self._count += 1
+        kind, plural = self._one_of(((VOLUME_SNAPSHOTS, SNAPSHOTS), (VOLUME_SNAPSHOT_CONTENTS, CONTENTS)))
+        if found := self._all(plural):
+            notes = {"users.example.com/count": str(self._count)}
+            await self._hands.merge(kind, self._one_of(found), {"metadata": {"annotations": notes}})
+
+    def _own(self) -> list[Json]:
+        return [one for one in self._all(SNAPSHOTS) if not one["metadata"].get("ownerReferences")]
+
+    # -- contents
+
+    async def import_content(self) -> None:
+        """An administrator has a snapshot in the storage, and a name for its user."""
+        self._count += 1
+        name, handle = f"s{self._count}", self._backend.place("elsewhere")
+        spec = {
+            "driver": DRIVER,
+            "deletionPolicy": self._one_of(("Delete", "Retain")),
+            "source": {"snapshotHandle": handle},
+            "volumeSnapshotRef": {"namespace": NAMESPACE, "name": name},
+        }
+        await self._hands.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": f"import-{name}"}, "spec": spec})
+
+    async def import_snapshot(self) -> None:
+        """The user takes an imported snapshot, or somebody else's."""
+        if found := self._all(CONTENTS):
+            content = self._one_of(found)
+            is_right = self._randomness.happens(0.8)
+            name = content["spec"]["volumeSnapshotRef"]["name"] if is_right else ""
+            if not name or name not in self._objects[SNAPSHOTS]:
+                await self._make_snapshot({"source": {"volumeSnapshotContentName": content["metadata"]["name"]}}, name)
+
+    async def drop_content(self) -> None:
+        if found := self._all(CONTENTS):
+            await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, self._one_of(found))
+
+    async def tear_content(self) -> None:
+        """By force, finalizers and all: whoever does that takes care of the snapshot."""
+        if found := [one for one in self._all(CONTENTS) if names.GROUP_HANDLE not in (one["metadata"].get("annotations") or {})]:
+            content = self._one_of(found)
+            self._world.laws.torn.add(content["metadata"]["name"])
+            await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, content)
+            await self._hands.merge(VOLUME_SNAPSHOT_CONTENTS, content, {"metadata": {"finalizers": None}})
+
+    async def change_policy(self) -> None:
+        if found := self._all(CONTENTS):
+            content = self._one_of(found)
+            policy = "Retain" if content["spec"]["deletionPolicy"] == "Delete" else "Delete"
+            await self._hands.merge(VOLUME_SNAPSHOT_CONTENTS, content, {"spec": {"deletionPolicy": policy}})
+
+    async def hold_content(self) -> None:
+        if found := [one for one in self._all(CONTENTS) if not _is_going(one)]:
+            content = self._one_of(found)
+            held = content["metadata"].get("finalizers") or []
+            await self._hands.hold(VOLUME_SNAPSHOT_CONTENTS, content, [*held, HOLD] if HOLD not in held else held)
+
+    async def let_go(self) -> None:
+        await self._let_go()
+
+    async def _let_go(self) -> bool:
+        for content in self._all(CONTENTS):
+            held = content["metadata"].get("finalizers") or []
+            if HOLD in held:
+                await self._hands.hold(VOLUME_SNAPSHOT_CONTENTS, content, [one for one in held if one != HOLD])
+                return True
+        return False
+
+    # -- claims
+
+    async def make_claim(self) -> None:
+        if len(self._all(CLAIMS)) >= CLAIMS_MAX:
+            return
+        self._count += 1
+        name, pv_name = f"c{self._count}", f"pv{self._count}"
+        common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+        spec = {**common, "volumeName": pv_name, "resources": {"requests": {"storage": "1Gi"}}}
+        labels = GROUPED if self._randomness.happens(0.6) else {}
+        made = await self._hands.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": name, "labels": labels}, "spec": spec}, NAMESPACE)
+        assert made is not None
+        ref = {"kind": "PersistentVolumeClaim", "namespace": NAMESPACE, "name": name, "uid": made["metadata"]["uid"]}
+        source = {"csi": {"driver": DRIVER, "volumeHandle": f"h-{pv_name}"}}
+        volume = {**common, **source, "capacity": {"storage": "1Gi"}, "claimRef": ref, "persistentVolumeReclaimPolicy": "Delete"}
+        await self._hands.create(PERSISTENT_VOLUMES, {"metadata": {"name": pv_name}, "spec": volume})
+        await self._hands.bind(made)
+
+    async def drop_claim(self) -> None:
+        if found := [claim for claim in self._all(CLAIMS) if "dataSource" not in claim["spec"]]:
+            await self._hands.remove(PERSISTENT_VOLUME_CLAIMS, self._one_of(found))
+
+    async def restore(self) -> None:
+        """A claim that is to be filled from a snapshot, and waits for that."""
+        ready = [one for one in self._all(SNAPSHOTS) if (one.get("status") or {}).get("readyToUse") and not _is_going(one)]
+        if ready and len(self._all(CLAIMS)) < CLAIMS_MAX + 1:
+            self._count += 1
+            source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": self._one_of(ready)["metadata"]["name"]}
+            spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
+            body = {"metadata": {"name": f"r{self._count}"}, "spec": {**spec, "dataSource": source}}
+            await self._hands.create(PERSISTENT_VOLUME_CLAIMS, body, NAMESPACE)
+
+    async def end_restore(self) -> None:
+        await self._end_restore()
+
+    async def _end_restore(self) -> bool:
+        """Somebody gives it up."""
+        for claim in self._all(CLAIMS):
+            if "dataSource" in claim["spec"] and not _is_going(claim):
+                await self._hands.remove(PERSISTENT_VOLUME_CLAIMS, claim)
+                await self._hands.merge(PERSISTENT_VOLUME_CLAIMS, claim, {"metadata": {"finalizers": None}})
+                return True
+        return False
+
+    # -- groups
+
+    async def make_group(self) -> None:
+        if len(self._all(GROUPS)) < 2:
+            self._count += 1
+            spec = {"source": {"selector": {"matchLabels": GROUPED}}, "volumeGroupSnapshotClassName": "groups"}
+            await self._hands.create(GROUP_SNAPSHOTS, {"metadata": {"name": f"g{self._count}"}, "spec": spec}, NAMESPACE)
+
+    async def drop_group(self) -> None:
+        if found := self._all(GROUPS):
+            await self._hands.remove(GROUP_SNAPSHOTS, self._one_of(found))
+
+    async def drop_member(self) -> None:
+        """It stays as long as its group does."""
+        if found := [one for one in self._all(SNAPSHOTS) if one["metadata"].get("ownerReferences")]:
+            await self._hands.remove(VOLUME_SNAPSHOTS, self._one_of(found))
+
+    # -- classes and secrets
+
+    async def drop_class(self) -> None:
+        await self._hands.delete(VOLUME_SNAPSHOT_CLASSES, self._one_of(self._world.plan.classes).name)
+
+    async def restore_class(self) -> None:
+        await self._make_class(self._one_of(self._world.plan.classes))
+
+    async def break_class(self) -> None:
+        """It comes back with a parameter that nobody knows."""
+        planned = self._one_of(self._world.plan.classes)
+        await self._hands.delete(VOLUME_SNAPSHOT_CLASSES, planned.name)
+        await self._make_class(planned, {f"{_PREFIX}/unknown": "yes"})
+
+    async def _make_classes(self) -> None:
+        for planned in self._world.plan.classes:
+            await self._make_class(planned)
+        if self._world.plan.groups:
+            policy = self._world.plan.classes[0].policy
+            await self._hands.create(GROUP_SNAPSHOT_CLASSES, {"metadata": {"name": "groups"}, "driver": DRIVER, "deletionPolicy": policy})
+
+    async def _make_class(self, planned: ClassPlan, more: Mapping[str, str] | None = None) -> None:
+        secret = {f"{_PREFIX}/snapshotter-secret-name": SECRET, f"{_PREFIX}/snapshotter-secret-namespace": NAMESPACE, "secret": "yes"}
+        notes = {names.DEFAULT_CLASS: "true"} if planned.default else {}
+        body = {
+            "metadata": {"name": planned.name, "annotations": notes},
+            "driver": DRIVER,
+            "deletionPolicy": planned.policy,
+            "parameters": {"kind": "any", **(secret if planned.secret else {}), **(more or {})},
+        }
+        await self._hands.create(VOLUME_SNAPSHOT_CLASSES, body)
+
+    async def change_secret(self) -> None:
+        """The storage first: until the Secret follows, it refuses."""
+        self._count += 1
+        self._backend.token = f"token{self._count}"
+        self._hands.tell(f"the storage wants {self._backend.token}")
+
+    async def drop_secret(self) -> None:
+        await self._hands.delete(SECRETS, SECRET, NAMESPACE)
+
+    async def restore_secret(self) -> None:
+        data = {"token": base64.b64encode(self._backend.token.encode()).decode()}
+        await self._hands.delete(SECRETS, SECRET, NAMESPACE)
+        await self._hands.create(SECRETS, {"metadata": {"name": SECRET}, "data": data}, NAMESPACE)
+
+    # -- processes
+
+    async def restart_driver(self) -> None:
+        self._backend.restart(self._randomness.uniform(0.0, 2.0))
+
+    async def kill_controller(self) -> None:
+        self._one_of(self._controllers).kill()
+
+    async def kill_snapshotter(self) -> None:
+        self._one_of(self._snapshotters).kill()
+
+    async def roll_controller(self) -> None:
+        await self._one_of(self._controllers).roll()
+
+    async def roll_snapshotter(self) -> None:
+        await self._one_of(self._snapshotters).roll()
+
+    # -- the truth
+
+    def _all(self, plural: str) -> list[Json]:
+        return [found for _, found in sorted(self._objects[plural].items())]
+
+    def _one_of(self, items: Sequence[T]) -> T:
+        return items[self._randomness.below(len(items))]
+
+
+def _is_going(obj: Json) -> bool:
+    return "deletionTimestamp" in obj["metadata"]

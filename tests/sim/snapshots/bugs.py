@@ -1,0 +1,82 @@
+"""Bugs to plant in snapshot controller and snapshotter, each of which the simulation must find."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+from unittest import mock
+
+import msgspec
+
+from mooring.controllers.snapshot_controller import controller
+from mooring.controllers.snapshot_controller.reconcile import Reconciler as ControllerReconciler
+from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
+from mooring.controllers.snapshotter import decide, decide_after, reconcile
+from mooring.controllers.snapshotter.decide_after import after_refused
+from mooring.controllers.snapshotter.writes import Writes
+from mooring.kube.cache.informer import Cause
+from tests.sim.planting import Bug, no_back_off
+
+
+def _creations_are_not_marked() -> contextlib.AbstractContextManager[Any]:
+    """The driver is asked before the content says so."""
+    return mock.patch.object(Writes, "mark", mock.AsyncMock())
+
+
+def _timeouts_are_final() -> contextlib.AbstractContextManager[Any]:
+    """A call that was not answered in time is taken for not done."""
+
+    def refused(volume_handle: str, error: Any, *, going: bool, without_secret: bool) -> Any:
+        found = after_refused(volume_handle, error, going=going, without_secret=without_secret)
+        return dataclasses.replace(found, unmarks=True, again=going, failure=None if going else found.failure)
+
+    return mock.patch.object(reconcile, "after_refused", refused)
+
+
+def _policies_are_not_read() -> contextlib.AbstractContextManager[Any]:
+    """A content that goes takes its snapshot along, whatever its policy says."""
+    decided = decide._decide_deletion
+
+    def deleting(view: Any, content: Any, now: float) -> Any:
+        return decided(view, msgspec.structs.replace(content, spec=msgspec.structs.replace(content.spec, deletion_policy="Delete")), now)
+
+    return mock.patch.object(decide, "_decide_deletion", deleting)
+
+
+def _answers_wake_nobody() -> contextlib.AbstractContextManager[Any]:
+    """What the answer to a write of the controller's own shows of others' changes is not noticed."""
+    return mock.patch.object(controller, "is_news", lambda change, also=None: change.cause is not Cause.OWN_WRITE)
+
+
+def _nothing_is_looked_up() -> contextlib.AbstractContextManager[Any]:
+    """A content that the cache lacks is taken for none, though the process before may have made it a moment ago."""
+    return mock.patch.object(ControllerReconciler, "_look_up", mock.AsyncMock())
+
+
+def _made_is_ready() -> contextlib.AbstractContextManager[Any]:
+    """A snapshot that is made counts as ready, though the driver is still cutting it."""
+    learnt = decide_after._learnt
+
+    def ready(content: Any, snapshot: Any, now_ns: int) -> Any:
+        snapshot.ready_to_use = True
+        return learnt(content, snapshot, now_ns)
+
+    return mock.patch.object(decide_after, "_learnt", ready)
+
+
+def _claims_are_not_released() -> contextlib.AbstractContextManager[Any]:
+    return mock.patch.object(ControllerWrites, "release_claim", mock.AsyncMock())
+
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "creations-unmarked": Bug(_creations_are_not_marked, {"create-unmarked"}),
+    "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}, first_seed=18),
+    "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}),
+    "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=46),
+    "nothing-looked-up": Bug(_nothing_is_looked_up, {"content-left"}, first_seed=34),
+    "made-is-ready": Bug(_made_is_ready, {"ready-lies"}),
+    "claims-held": Bug(_claims_are_not_released, {"claim-held"}),
+    "no-back-off": Bug(no_back_off, {"hot-loop"}),
+}

@@ -1,0 +1,218 @@
+"""What must hold at every step of a life of snapshots, judged on the truth.
+
+| law             | broken when                                                                                            |
+|-----------------|--------------------------------------------------------------------------------------------------------|
+| create-unmarked | a snapshot is created, and its content carries neither the mark of a creation nor a handle: a crash     |
+|                 | leaks it                                                                                               |
+| made-again      | a snapshot is made that was made, and deleted, before                                                  |
+| deleted-wanted  | a snapshot is deleted whose VolumeSnapshot nobody has deleted                                          |
+| deleted-kept    | a snapshot is deleted that the policy of its content keeps, as the snapshotter has been shown           |
+| ready-lies      | an object says ready of a snapshot that is not                                                         |
+| handle-changed  | a content gets another handle than it had                                                              |
+| bound-twice     | a content, or a snapshot, is bound to another than before                                              |
+| left-behind     | a content goes by itself, and the snapshot that was to go with it is still there                        |
+| foreign-touched | a program changes what belongs to others                                                               |
+| overlap         | two calls of one process are in flight for one snapshot                                                |
+| hot-loop        | one thing is done too often                                                                            |
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.table import Change
+from mooring.base.clock import Instant
+from mooring.controllers.snapshotting import names
+from tests.sim.laws import PER_SECOND_MAX, WRITING
+from tests.sim.snapshots.backend import CREATE, CREATE_GROUP, DELETE, SnapshotBackend
+from tests.sim.snapshots.plan import Plan
+
+Json = dict[str, Any]
+KEPT_S: Final = 10.0
+"""How long after a change of its policy a deletion that was decided before may still be on its way: a Secret and a call, both slow."""
+_OURS: Final = "storage.kubernetes.io/"
+SNAPSHOTS, CONTENTS, CLAIMS = "volumesnapshots", "volumesnapshotcontents", "persistentvolumeclaims"
+GROUPS, GROUP_CONTENTS = "volumegroupsnapshots", "volumegroupsnapshotcontents"
+
+
+class Laws:
+    """By plural, the objects as they are stored, by name. lines: by the name of the process, what it has been shown.
+
+    kept: handles of snapshots whose content went while its policy kept them, or by force. torn: names of contents that went by force.
+    retained: names of contents, and since when their policy keeps their snapshot. now: the virtual time.
+    """
+
+    def __init__(self, plan: Plan, backend: SnapshotBackend, now: Callable[[], Instant], fail: Callable[[str, str], None]) -> None:
+        self._plan, self._backend, self._now, self._fail = plan, backend, now, fail
+        self.objects: dict[str, dict[str, Json]] = {plural: {} for plural in (SNAPSHOTS, CONTENTS, CLAIMS, GROUPS, GROUP_CONTENTS)}
+        self.lines: dict[str, Any] = {}
+        self.kept: set[str] = set()
+        self.torn: set[str] = set()
+        self.retained: dict[str, Instant] = {}
+        self.was_retained: set[str] = set()
+        self._in_flight: set[tuple[str, str]] = set()
+        self._recent: dict[tuple[str, str], deque[float]] = defaultdict(deque)
+        self.counts: Counter[str] = Counter()
+
+    @property
+    def is_single(self) -> bool:
+        """True where no two processes of a program are at work at once: two can undo each other's work."""
+        return self._plan.controllers == self._plan.snapshotters == 1
+
+    def done(self, process: object, what: str, at_s: float) -> None:
+        recent = self._recent[str(process), what]
+        recent.append(at_s)
+        while recent[0] < at_s - 1.0:
+            recent.popleft()
+        users = 8 if what.startswith("get ") else 1
+        if len(recent) > PER_SECOND_MAX * users and "events" not in what and not what.startswith("list"):
+            self._fail("hot-loop", f"{what}: {len(recent)} times in a second")
+
+    # -- calls
+
+    def call_begins(self, who: str, verb: str, name: str) -> None:
+        self.counts["calls"] += 1
+        if (who, name) in self._in_flight:
+            self._fail("overlap", f"two calls of {who} for {name} are in flight")
+        self._in_flight.add((who, name))
+        if verb == CREATE:
+            self._check_marked(name, CONTENTS, names.BEING_CREATED, "volumeSnapshotRef", "snapshotHandle")
+        elif verb == CREATE_GROUP:
+            self._check_marked(name, GROUP_CONTENTS, names.GROUP_BEING_CREATED, "volumeGroupSnapshotRef", "volumeGroupSnapshotHandle")
+        elif verb == DELETE:
+            self._check_deletion(who, name)
+
+    def call_ends(self, who: str, name: str) -> None:
+        self._in_flight.discard((who, name))
+
+    def _check_marked(self, name: str, plural: str, mark: str, ref: str, handle: str) -> None:
+        """name: ends in the uid of the snapshot that it is for."""
+        for content in self.objects[plural].values():
+            uid = content["spec"][ref].get("uid", "")
+            if uid and name.endswith(uid):
+                marked = mark in (content["metadata"].get("annotations") or {})
+                if content["metadata"]["name"] in self.torn:
+                    return  # made anew under the name of one that went by force
+                if not marked and not (content.get("status") or {}).get(handle) and self._plan.snapshotters == 1:
+                    self._fail("create-unmarked", f"{name} is created, {content['metadata']['name']} does not say so")
+                return
+        if self.is_single and not self.torn:
+            self._fail("create-unmarked", f"{name} is created, there is no content for it")
+
+    def _check_deletion(self, who: str, handle: str) -> None:
+        for content in self._contents_of(handle):
+            name, ref = content["metadata"]["name"], content["spec"]["volumeSnapshotRef"]
+            known = int(content["metadata"]["resourceVersion"]) <= self.lines[who].shown_before_now(CONTENTS)
+            snapshot = self.objects[SNAPSHOTS].get(ref["name"])
+            alive = snapshot is not None and "deletionTimestamp" not in snapshot["metadata"]
+            if known and alive and snapshot is not None and snapshot["metadata"]["uid"] == ref.get("uid"):
+                self._fail("deleted-wanted", f"{handle} is deleted, {ref['name']} is there, and bound to {name}")
+            since = self.retained.get(name)
+            if known and since is not None and since + KEPT_S < self._now():
+                self._fail("deleted-kept", f"{handle} is deleted, the policy of {name} is to keep it")
+
+    def is_made(self, name: str) -> None:
+        if name in self._backend.over and self.is_single and not self.torn:
+            self._fail("made-again", f"{name} is made, it was made and deleted before")
+
+    def _contents_of(self, handle: str) -> list[Json]:
+        return [content for content in self.objects[CONTENTS].values() if handle in handles_of(content)]
+
+    # -- changes
+
+    def changed(self, resource: Resource, change: Change) -> None:
+        """The store has changed. Told of every change, at once."""
+        table = self.objects.get(resource.plural)
+        if table is None:
+            return
+        old = None if change.old is None else change.old.whole()
+        new = None if change.new is None else change.new.whole()
+        if new is None:
+            assert old is not None
+            table.pop(old["metadata"]["name"], None)
+        else:
+            table[new["metadata"]["name"]] = new
+        if WRITING.get() is not None and old is not None and new is not None:
+            self._check_foreign(resource.plural, old, new)
+        if resource.plural == CONTENTS:
+            self._content_changed(old, new)
+        elif resource.plural == GROUP_CONTENTS and new is None and old is not None:
+            if old["spec"]["deletionPolicy"] != names.DELETE_POLICY:
+                self.kept.update(handles_of_group(old))
+        elif resource.plural == SNAPSHOTS and new is not None:
+            self._snapshot_changed(old, new)
+
+    def _check_foreign(self, plural: str, old: Json, new: Json) -> None:
+        if _foreign(old) != _foreign(new):
+            self._fail("foreign-touched", f"{plural} {new['metadata']['name']}: {_foreign(old)} became {_foreign(new)}")
+
+    def _content_changed(self, old: Json | None, new: Json | None) -> None:
+        if new is None:
+            assert old is not None
+            self._content_gone(old)
+            return
+        name, status = new["metadata"]["name"], new.get("status") or {}
+        if new["spec"]["deletionPolicy"] == names.DELETE_POLICY:
+            self.retained.pop(name, None)
+        else:
+            self.retained.setdefault(name, self._now())
+            self.was_retained.add(name)
+        before = (old or {}).get("status") or {}
+        handles = [said.get("snapshotHandle") for said in (before, status)]
+        if all(handles) and handles[0] != handles[1]:
+            self._fail("handle-changed", f"{name} had {handles[0]}, now {handles[1]}")
+        uids = [(one or new)["spec"]["volumeSnapshotRef"].get("uid") for one in (old, new)]
+        if uids[0] and uids[0] != uids[1]:
+            self._fail("bound-twice", f"{name} was of {uids[0]}, now of {uids[1]}")
+        if status.get("readyToUse") and not before.get("readyToUse") and not self._is_ready(status.get("snapshotHandle")):
+            self._fail("ready-lies", f"{name} is ready, its snapshot {status.get('snapshotHandle')} is not")
+
+    def _content_gone(self, old: Json) -> None:
+        name, status = old["metadata"]["name"], old.get("status") or {}
+        handle = status.get("snapshotHandle")
+        unbound = not old["spec"]["volumeSnapshotRef"].get("uid")  # nothing holds such a one
+        if name in self.retained or name in self.torn:
+            self.kept.update(handles_of(old) & self._backend.staying())  # a deletion that has begun is not taken back
+        elif unbound or not self.is_single:
+            pass
+        elif handle in self._backend.snapshots and not status.get("volumeGroupSnapshotHandle") and name not in self.was_retained:
+            self._fail("left-behind", f"{name} is gone, and its snapshot {handle} is still there")
+        self.retained.pop(name, None)
+
+    def _snapshot_changed(self, old: Json | None, new: Json) -> None:
+        name, status, before = new["metadata"]["name"], new.get("status") or {}, (old or {}).get("status") or {}
+        bound = [said.get("boundVolumeSnapshotContentName") for said in (before, status)]
+        if bound[0] and bound[0] != bound[1]:
+            self._fail("bound-twice", f"{name} was bound to {bound[0]}, now to {bound[1]}")
+        content = self.objects[CONTENTS].get(bound[1] or "")
+        if status.get("readyToUse") and not before.get("readyToUse") and content is not None and self.is_single:
+            handle = (content.get("status") or {}).get("snapshotHandle")
+            if handle and not self._is_ready(handle):
+                self._fail("ready-lies", f"{name} is ready, its snapshot {handle} is not")
+
+    def _is_ready(self, handle: str | None) -> bool:
+        """True also for one that somebody has deleted by other means."""
+        return self._backend.is_ready(handle or "") or (handle or "") not in self._backend.snapshots
+
+
+def handles_of(content: Json) -> set[str]:
+    """The handles that a content names."""
+    status = content.get("status") or {}
+    return {status.get("snapshotHandle"), content["spec"]["source"].get("snapshotHandle")} - {None}
+
+
+def handles_of_group(content: Json) -> set[str]:
+    """The handles of the snapshots of a group content."""
+    return {one["snapshotHandle"] for one in (content.get("status") or {}).get("volumeSnapshotInfoList") or ()}
+
+
+def _foreign(obj: Json) -> tuple[Any, ...]:
+    """What no program may change: finalizers and annotations of others, and the source."""
+    meta = obj["metadata"]
+    finalizers = [one for one in meta.get("finalizers") or () if _OURS not in one]
+    annotations = {key: text for key, text in (meta.get("annotations") or {}).items() if _OURS not in key and key != names.TOUCHED}
+    spec = obj["spec"]
+    return finalizers, annotations, spec.get("source"), spec.get("deletionPolicy"), spec.get("driver"), spec.get("resources")

@@ -1,0 +1,52 @@
+"""What the lives of snapshot controller and snapshotter begin with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mooring.base.randomness import Random
+from mooring.control.runtime import Runtime
+from mooring.controllers.snapshot_controller.controller import SnapshotController
+from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
+from mooring.controllers.snapshotter.controller import Snapshotter
+from mooring.controllers.snapshotter.options import SnapshotterOptions
+from mooring.csi.in_process import InProcessDriver
+from tests.sim.keeper import Made
+from tests.sim.mortal import Mortal
+from tests.sim.snapshots.backend import info_of
+from tests.sim.snapshots.endpoint import Endpoint
+from tests.sim.snapshots.line import OF_CONTENTS, OF_GROUP_CONTENTS, OF_GROUPS, OF_SNAPSHOTS, SnapshotLine
+
+CONTROLLER, SNAPSHOTTER = "snapshot-controller", "snapshotter"
+
+
+def controller(world: Any, mortal: Mortal) -> Made:
+    plan = world.plan
+    line = SnapshotLine(world, mortal, (*OF_SNAPSHOTS, *(OF_GROUPS if plan.groups else ())))
+    options = SnapshotControllerOptions(
+        worker_threads=plan.worker_threads,
+        retry_interval_start_s=plan.retry_start_s,
+        retry_interval_max_s=plan.retry_max_s,
+        resync_s=plan.resync_s,
+        groups=plan.groups,
+    )
+    return SnapshotController(_runtime(world, line, mortal, 6000), options), line
+
+
+def snapshotter(world: Any, mortal: Mortal) -> Made:
+    plan = world.plan
+    line = SnapshotLine(world, mortal, (*OF_CONTENTS, *(OF_GROUP_CONTENTS if plan.groups else ())))
+    options = SnapshotterOptions(
+        timeout_s=plan.timeout_s,
+        worker_threads=plan.worker_threads,
+        retry_interval_start_s=plan.retry_start_s,
+        retry_interval_max_s=plan.retry_max_s,
+        resync_s=plan.resync_s,
+        groups=plan.groups,
+    )
+    driver = InProcessDriver(Endpoint(world, mortal), clock=world.clock)
+    return Snapshotter(_runtime(world, line, mortal, 7000), driver, info_of(plan), options), line
+
+
+def _runtime(world: Any, line: SnapshotLine, mortal: Mortal, factor: int) -> Runtime:
+    return Runtime(line, world.clock, Random(world.plan.seed * factor + mortal.number), world.metrics)

@@ -1,0 +1,41 @@
+"""The programs' lines to the API server: as a provisioner's; the laws are told which changes are theirs, and what they have been shown."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from mooring.kube.cluster import Request, Verb
+from tests.sim.laws import WRITING, Write
+from tests.sim.line import what_of
+from tests.sim.mortal import Mortal
+from tests.sim.provisioning.line import WritingLine
+
+LATENCY_S: Final = 0.05
+"""Of each write, where two processes with different views undo each other's work as long as one's watch is late."""
+OF_CONTENTS: Final = ("volumesnapshotcontents", "volumesnapshotclasses")
+OF_SNAPSHOTS: Final = ("volumesnapshots", "persistentvolumeclaims", "persistentvolumes", *OF_CONTENTS)
+OF_GROUP_CONTENTS: Final = ("volumegroupsnapshotcontents", "volumegroupsnapshotclasses")
+OF_GROUPS: Final = ("volumegroupsnapshots", *OF_GROUP_CONTENTS)
+
+
+class SnapshotLine(WritingLine):
+    """watched: the kinds that the program follows."""
+
+    def __init__(self, world: Any, mortal: Mortal, watched: tuple[str, ...]) -> None:
+        super().__init__(world, mortal)
+        self.watched = watched
+        world.laws.lines[mortal.who] = self
+
+    async def ask(self, request: Request) -> Any:
+        if not request.writes:
+            return await super().ask(request)
+        if request.verb is Verb.PATCH and request.kind.plural != "events":
+            self._tell(f"means to {what_of(request)} {json.dumps(request.body.body)}")
+        token = WRITING.set(Write(self._mortal.number, lambda: self._mortal.alive, what_of(request), request.name, excused=False))
+        try:
+            if not self._world.laws.is_single:
+                await self._world.clock.sleep(LATENCY_S)
+            return await super().ask(request)
+        finally:
+            WRITING.reset(token)

@@ -1,0 +1,146 @@
+"""What a seed chooses before a life of snapshots begins."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from mooring.base.randomness import Random
+from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
+
+DRIVER: Final = "csi.example.com"
+NAMESPACE: Final = "default"
+SECRET: Final = "storage-secret"
+GROUPED: Final = {"group": "yes"}
+"""The labels of claims that group snapshots are of."""
+SNAPSHOTS_MAX: Final = 5
+"""Of users, at once."""
+CLAIMS_MAX: Final = 3
+
+ACTS: Final = {
+    "make_snapshot": 12,
+    "drop_snapshot": 8,
+    "import_content": 3,
+    "import_snapshot": 3,
+    "drop_content": 2,
+    "tear_content": 1,
+    "change_policy": 3,
+    "hold_content": 2,
+    "let_go": 3,
+    "touch": 3,
+    "restore": 3,
+    "end_restore": 4,
+    "make_claim": 3,
+    "drop_claim": 2,
+    "drop_class": 2,
+    "restore_class": 3,
+    "break_class": 1,
+    "drop_secret": 1,
+    "restore_secret": 3,
+    "change_secret": 1,
+    "make_group": 4,
+    "drop_group": 3,
+    "drop_member": 1,
+    "restart_driver": 1,
+    "kill_controller": 2,
+    "kill_snapshotter": 2,
+    "roll_controller": 1,
+    "roll_snapshotter": 1,
+}
+_ALWAYS: Final = (
+    "make_snapshot",
+    "drop_snapshot",
+    "make_claim",
+    "restore_class",
+    "restore_secret",
+    "let_go",
+    "end_restore",
+    "import_snapshot",
+)
+_OF_GROUPS: Final = ("make_group", "drop_group", "drop_member")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClassPlan:
+    name: str
+    policy: str
+    default: bool
+    secret: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """One life. Fields as in the attacher's plan where they have the same names.
+
+    controllers, snapshotters: how many at once. cutting_s: the longest time until a snapshot is ready. lists, gets: how the driver can be
+    asked. lies: probability that an answer says ready of what is not, or names another volume.
+    """
+
+    seed: int
+    classes: tuple[ClassPlan, ...]
+    controllers: int
+    snapshotters: int
+    groups: bool
+    lists: bool
+    gets: bool
+    cutting_s: float
+    chaos_s: float
+    pause_s: float
+    timeout_s: float
+    worker_threads: int
+    retry_start_s: float
+    retry_max_s: float
+    resync_s: float
+    history_max: int
+    list_limit: int
+    crash: float
+    crashes_max: int
+    restart_s: float
+    api: ApiFaults
+    driver: DriverFaults
+    acts: tuple[str, ...]
+    volumes: tuple[VolumePlan, ...] = ()
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan of a seed."""
+    randomness = Random(seed)
+    retry_start_s = randomness.uniform(0.1, 1.0)
+    timeout_s = randomness.uniform(0.5, 3.0)
+    groups = randomness.happens(0.4)
+    return Plan(
+        seed=seed,
+        classes=tuple(_class(randomness, number) for number in range(1 + randomness.below(2))),
+        controllers=2 if randomness.happens(0.15) else 1,
+        snapshotters=2 if randomness.happens(0.15) else 1,
+        groups=groups,
+        lists=randomness.happens(0.5),
+        gets=randomness.happens(0.3),
+        cutting_s=perhaps(randomness, 0.6, 0.5, 20.0),
+        chaos_s=randomness.uniform(5.0, 30.0),
+        pause_s=randomness.uniform(0.05, 0.8),
+        timeout_s=timeout_s,
+        worker_threads=1 + randomness.below(4),
+        retry_start_s=retry_start_s,
+        retry_max_s=retry_start_s * 2 ** randomness.below(5),
+        resync_s=randomness.uniform(5.0, 30.0) if randomness.happens(0.2) else 0.0,
+        history_max=8 + randomness.below(32) if randomness.happens(0.3) else 10_000,
+        list_limit=1 + randomness.below(3) if randomness.happens(0.3) else 0,
+        crash=perhaps(randomness, 0.6, 0.005, 0.1),
+        crashes_max=1 + randomness.below(6),
+        restart_s=randomness.uniform(0.0, 2.0),
+        api=api_faults(randomness),
+        driver=driver_faults(randomness, timeout_s),
+        acts=_acts(randomness, groups=groups),
+    )
+
+
+def _class(randomness: Random, number: int) -> ClassPlan:
+    policy = "Retain" if randomness.happens(0.25) else "Delete"
+    return ClassPlan(f"class{number}", policy, default=number == 0, secret=randomness.happens(0.3))
+
+
+def _acts(randomness: Random, *, groups: bool) -> tuple[str, ...]:
+    known = [act for act in ACTS if groups or act not in _OF_GROUPS]
+    chosen = [act for act in known if act in _ALWAYS or randomness.happens(0.5)]
+    return tuple(act for act in chosen for _ in range(ACTS[act]))

@@ -1,0 +1,30 @@
+"""One world of snapshots: as the attacher's, with snapshots in place of publications."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from mooring.api.meta import Kind
+from tests.sim.snapshots.backend import SnapshotBackend
+from tests.sim.snapshots.laws import Laws
+from tests.sim.snapshots.plan import Plan
+from tests.sim.world import SimWorld
+from tests.support.snapshot_crds import GROUP_CRDS, SNAPSHOT_CRDS
+
+DEFINITIONS: Final[Kind[Any]] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict)
+
+
+class SnapshotWorld(SimWorld):
+    plan: Plan  # type: ignore[assignment]
+    backend: SnapshotBackend
+    laws: Laws  # type: ignore[assignment]
+
+    def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[SnapshotBackend, Laws]:  # type: ignore[override]
+        backend = SnapshotBackend(plan, self.clock, self.randomness["backend"], self.story, group)
+        backend.laws = laws = Laws(plan, backend, self.clock.now, self.fail)
+        return backend, laws
+
+    async def make_kinds(self) -> None:
+        for definition in (*SNAPSHOT_CRDS, *(GROUP_CRDS if self.plan.groups else ())):
+            await self.cluster.create(DEFINITIONS, definition)

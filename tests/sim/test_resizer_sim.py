@@ -1,0 +1,43 @@
+"""The simulation of the resizer, as far as every run of the tests takes it. More seeds: `make sim SEEDS=20000 ARGS="--part resizer"`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.growth.bugs import BUGS
+from tests.sim.growth.run import run_seed
+from tests.sim.planting import assert_found
+from tests.support.seeds import chunks
+
+pytestmark = pytest.mark.slow
+SEEDS = 100
+CHUNK = 20
+BUG_SEEDS_MAX = 2000
+FAILED_BEFORE = (4, 173, 198, 293, 307, 877, 1201)
+"""A size overtook the one that the process before had asked for when it died; a node's part, shown by an answer, was not noticed."""
+
+
+@pytest.mark.parametrize("first", chunks(SEEDS, CHUNK))
+def test_no_invariant_is_broken(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        outcome = run_seed(seed)
+        assert outcome.broken is None, outcome.report()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", FAILED_BEFORE)
+def test_what_failed_before_does_not_fail_again(seed: int) -> None:
+    outcome = run_seed(seed)
+    assert outcome.broken is None, outcome.report()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
+
+
+def test_a_seed_lives_the_same_life_again() -> None:
+    for seed in range(5):
+        first, second = run_seed(seed), run_seed(seed)
+        assert first.story.steps == second.story.steps

@@ -1,0 +1,64 @@
+"""How a failing life is made smaller, on a life that says at once how it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.sim.plan import ApiFaults
+from tests.sim.plane.bugs import BUGS
+from tests.sim.plane.plan import Plan, plan_of
+from tests.sim.plane.run import run_seed
+from tests.sim.shrinking import cut, shrunk
+
+CULPRITS = {5, 9}
+
+
+class FakePart:
+    """Its lives fail when both culprits among the acts happen, and answers are lost."""
+
+    def __init__(self) -> None:
+        self.runs_count = 0
+
+    def plan_of(self, seed: int) -> Plan:
+        faults = ApiFaults(refused=0.1, lost=0.2, slow=0.3, stale=0.1, stale_s=1.0, cut=0.1, gone=0.1)
+        return dataclasses.replace(plan_of(seed), api=faults, chaos_s=20.0, pause_s=1.0, health=True, controllers=2)
+
+    def run_seed(self, seed: int, *, bug: str | None, cuts: tuple[str, ...]) -> Any:
+        self.runs_count += 1
+        plan = cut(self.plan_of(seed), cuts)
+        fails = plan.api.lost > 0 and not CULPRITS & set(plan.skipped)
+        return SimpleNamespace(broken=SimpleNamespace(invariant="I3") if fails else None)
+
+
+def test_what_is_left_is_what_the_failure_needs() -> None:
+    part = FakePart()
+    plan = cut(part.plan_of(1), shrunk(part, 1, None))
+    assert 0.2 == plan.api.lost
+    assert 0.0 == plan.api.refused == plan.api.slow == plan.driver.failed == plan.crash
+    assert 1 == plan.controllers
+    assert not plan.health
+    assert CULPRITS == set(range(1, 41)) - set(plan.skipped)
+
+
+def test_a_cut_of_something_else_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^api\.lots=0 cuts nothing out of this plan$"):
+        cut(plan_of(1), ["api.lots=0"])
+
+
+def test_a_kind_of_act_is_never_drawn_again() -> None:
+    plan = plan_of(1)
+    assert "move_pod" in plan.acts
+    assert "move_pod" not in cut(plan, ["act=move_pod"]).acts
+
+
+@pytest.mark.slow
+def test_a_smaller_life_of_a_planted_bug_breaks_the_same_invariant_and_says_how_to_see_it() -> None:
+    name = "mounts-unchecked"
+    outcome = run_seed(2, bug=name, cuts=("skip=1",))
+    assert outcome.broken is not None
+    assert outcome.broken.invariant in BUGS[name].found_by
+    assert f"replay: .venv/bin/python -m tests.sim --part plane --seed 2 --bug {name} --cut skip=1" == outcome.report().splitlines()[-1]

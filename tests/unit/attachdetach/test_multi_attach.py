@@ -1,0 +1,179 @@
+"""A pod waits for a volume that another node has: it hears who holds it, why, and whether that will end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.api.pods import PODS
+from mooring.control import events
+from tests.support.attachdetaching import AttachDetachWorld, Vol, attaching
+from tests.support.virtual_loop import in_virtual_time
+
+
+def of_a_deployment(name: str, revision: str) -> dict[str, Any]:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{name}-{revision}", "uid": revision, "controller": True}
+    return {"labels": {"pod-template-hash": revision}, "ownerReferences": [owner]}
+
+
+async def blocked(world: AttachDetachWorld, holder: dict[str, Any] | None = None, pod: dict[str, Any] | None = None) -> Any:
+    """A volume with a pod on n-one, and a pod on n-two that waits."""
+    volume = await world.volume()
+    await world.node("n-two")
+    one, first = await world.attached(volume, node=await world.node("n-one"), name="first", **(holder or {}))
+    await world.set_in_use(one, volume)
+    second = await world.pod("n-two", volume, name="second", **(pod or {}))
+    return volume, first, second
+
+
+async def heard(world: AttachDetachWorld, seconds: float = 30) -> str:
+    """The last text for the waiting pod."""
+    await world.settle(seconds)
+    return (await world.told("second"))[-1][2]
+
+
+def begins(volume: Vol, used: str) -> str:
+    return f'Multi-Attach error for volume "{volume.pv}" {used}: '
+
+
+@in_virtual_time
+async def test_a_running_pod() -> None:
+    async with attaching() as world:
+        volume, _, _ = await blocked(world)
+        text = begins(volume, "Volume is already used by pod(s) first") + "pod first runs on node n-one; this ends only when that pod goes"
+        assert text == await heard(world)
+        await world.settle(1800)
+        assert 2 == len(await world.told("second")), "once as upstream, once with the reason"
+
+
+@in_virtual_time
+async def test_a_wait_that_is_over_soon_is_not_explained() -> None:
+    async with attaching() as world:
+        volume, first, _ = await blocked(world)
+        await world.settle(8)
+        await world.set_in_use("n-one")
+        await world.delete_pod(first)
+        await world.attach(volume, "n-two")
+        await world.settle(60)
+        assert b"multi_attach_blocked{" not in world.metrics.render()
+        assert ["FailedAttachVolume", "SuccessfulAttachVolume"] == [reason for _, reason, _ in await world.told("second")]
+
+
+@in_virtual_time
+async def test_a_rolling_update_that_can_not_end() -> None:
+    async with attaching() as world:
+        await blocked(world, of_a_deployment("web", "old"), of_a_deployment("web", "new"))
+        text = await heard(world)
+        assert "is of the same Deployment web, which waits for this pod before it deletes that one; this never ends by itself" in text
+        assert text.endswith("use the update strategy Recreate")
+        assert 1 == world.metrics.registry.get_sample_value("multi_attach_blocked", {"class": "rolling_update"})
+
+
+@in_virtual_time
+async def test_two_deployments_are_no_rolling_update() -> None:
+    async with attaching() as world:
+        await blocked(world, of_a_deployment("web", "old"), of_a_deployment("api", "new"))
+        assert "pod first runs on node n-one" in await heard(world)
+
+
+@in_virtual_time
+async def test_a_pod_that_has_finished_and_is_still_mounted() -> None:
+    async with attaching() as world:
+        _, first, _ = await blocked(world)
+        await world.pod_status(first, "Succeeded")
+        assert "pod first on node n-one has finished, and node n-one still has it mounted" in await heard(world)
+
+
+@in_virtual_time
+async def test_a_pod_that_is_being_deleted() -> None:
+    async with attaching() as world:
+        _, first, _ = await blocked(world)
+        await world.pod_status(first, state="running")
+        await world.terminate_pod(first)
+        assert "pod first on node n-one is being deleted; this ends when its containers have ended" in await heard(world)
+
+
+@in_virtual_time
+async def test_a_dead_node_with_the_time_that_is_left() -> None:
+    async with attaching() as world:
+        _, first, _ = await blocked(world)
+        await world.set_ready("n-one", False)
+        await world.delete_pod(first)
+        text = await heard(world, 15)
+        assert "node n-one, which is not ready, had it mounted when it was last heard of; it is detached by force in 5m50s" in text
+        assert text.endswith("at once if the node is tainted node.kubernetes.io/out-of-service")
+
+
+@in_virtual_time
+async def test_a_dead_node_that_is_not_forced() -> None:
+    async with attaching(forces=False) as world:
+        _, first, _ = await blocked(world)
+        await world.set_ready("n-one", False)
+        await world.delete_pod(first)
+        assert "this ends only when the node returns, or is tainted" in await heard(world)
+
+
+@in_virtual_time
+async def test_a_pod_on_a_dead_node() -> None:
+    async with attaching() as world:
+        await blocked(world)
+        await world.set_ready("n-one", False)
+        assert "pod first is on node n-one, which is not ready" in await heard(world)
+
+
+@in_virtual_time
+async def test_another_holder_is_told_within_two_minutes() -> None:
+    async with attaching() as world:
+        _, first, second = await blocked(world)
+        assert "pod first runs on" in await heard(world)
+        await world.delete_pod(first)
+        await world.settle(60)
+        assert 2 == len(await world.told(second))
+        assert "no pod uses it any more, and node n-one still has it mounted" in await heard(world, 90)
+
+
+@pytest.mark.parametrize("error", [None, "busy"])
+@in_virtual_time
+async def test_a_detach_that_takes_long(error: str | None) -> None:
+    async with attaching() as world:
+        volume = await world.volume()
+        one, first = await world.attached(volume, node=await world.node("n-one"), hold=True)
+        await world.delete_pod(first)
+        await world.wait_deleting(volume, one)
+        await world.pod(await world.node("n-two"), volume, name="second")
+        if error:
+            await world.va_status(volume, one, attached=True, detachError={"message": error})
+        await world.settle(30)
+        texts = [text for _, _, text in await world.told("second") if "Multi-Attach" in text]
+        assert "it is being detached from node n-one" in texts[-1]
+        assert (error is not None) is (f"failed: {error}" in texts[-1])
+
+
+@in_virtual_time
+async def test_a_pod_of_another_namespace_is_not_described() -> None:
+    async with attaching() as world:
+        await world.make_namespace("far")
+        volume, _, _ = await blocked(world)
+        other = await world.volume(volume.handle, namespace="far")
+        await world.pod("n-two", other, name="third", namespace="far")
+        await world.settle(30)
+        texts = [text for _, _, text in await world.told("third")]
+        assert texts
+        assert not [text for text in texts if "first" in text or "second" in text]
+        assert await world.find(PODS, "third", "far")
+
+
+@in_virtual_time
+async def test_events_that_find_no_room_are_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with attaching() as world:
+        volume = await world.volume()
+        await world.attached(volume, name="first")
+        await world.settle()
+        with monkeypatch.context() as patched:
+            patched.setattr(events, "WAITING_MAX", 0)
+            await world.pod(await world.node(), volume, name="second")
+            await world.settle(0.2)
+        assert [] == await world.told("second")
+        await world.settle(2)
+        assert 1 == len(await world.told("second"))

@@ -1,0 +1,99 @@
+"""The judgement on pods of nodes with NoExecute taints, by the ids of docs/behaviours/node-health.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.api.core import Taint
+from mooring.api.matching import tolerates
+from mooring.api.pods import Toleration
+from mooring.controllers.nodehealth.eviction.decide import Decision, decide_eviction
+from tests.support.builders import Json, a_pod, a_ready_node, typed
+
+GONE, HERE = "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"
+NOW = 1000.0
+
+
+def a_tainted_node(*keys: str, effect: str = "NoExecute") -> Any:
+    return typed(a_ready_node(taints=tuple({"key": key, "effect": effect} for key in keys)))
+
+
+def tolerating(**seconds: int | None) -> Any:
+    """By taint, for how long; None for ever."""
+    keys = {"gone": GONE, "here": HERE}
+    tolerations = [
+        {"key": keys[name], "operator": "Exists", "effect": "NoExecute", **({} if limit is None else {"tolerationSeconds": limit})}
+        for name, limit in seconds.items()
+    ]
+    return typed(a_pod(node="n1", tolerations=tolerations))
+
+
+# pod, node, since when its time runs → evict, at, since, cancelled
+ROWS: dict[str, tuple[Any, Any, float | None, tuple[bool, float | None, float | None, bool]]] = {
+    "no-taint": (tolerating(), a_tainted_node(), None, (False, None, None, False)),
+    "no-schedule-alone": (tolerating(), a_tainted_node(GONE, effect="NoSchedule"), None, (False, None, None, False)),
+    "TE1-not-tolerated": (tolerating(here=300), a_tainted_node(GONE), None, (True, NOW, None, False)),
+    "TE1-one-of-two": (tolerating(gone=300), a_tainted_node(GONE, HERE), None, (True, NOW, None, False)),
+    "TE1-not-tolerated-any-more": (tolerating(gone=300), a_tainted_node(GONE, HERE), 900.0, (True, NOW, 900.0, False)),
+    "TE2-for-a-time": (tolerating(gone=300), a_tainted_node(GONE), None, (False, 1300.0, NOW, False)),
+    "TE2-time-runs": (tolerating(gone=300), a_tainted_node(GONE), 800.0, (False, 1100.0, 800.0, False)),
+    "TE2-time-is-up": (tolerating(gone=300), a_tainted_node(GONE), 700.0, (True, 1000.0, 700.0, False)),
+    "TE2-the-shortest-counts": (tolerating(gone=300, here=60), a_tainted_node(GONE, HERE), None, (False, 1060.0, NOW, False)),
+    "TE2-no-time-at-all": (tolerating(gone=0), a_tainted_node(GONE), None, (True, NOW, NOW, False)),
+    "TE2-less-than-none": (tolerating(gone=-5), a_tainted_node(GONE), None, (True, NOW, NOW, False)),
+    "TE3-for-ever": (tolerating(gone=None), a_tainted_node(GONE), None, (False, None, None, False)),
+    "TE3-for-ever-and-for-a-time": (tolerating(gone=None, here=60), a_tainted_node(GONE, HERE), None, (False, 1060.0, NOW, False)),
+    "TE4-taint-gone": (tolerating(gone=300), a_tainted_node(), 900.0, (False, None, None, True)),
+    "TE4-tolerates-for-ever-now": (tolerating(gone=None), a_tainted_node(GONE), 900.0, (False, None, None, True)),
+    "TE5-another-taint-in-its-place": (tolerating(gone=300, here=300), a_tainted_node(HERE), 800.0, (False, 1100.0, 800.0, False)),
+    "TE5-a-shorter-time": (tolerating(gone=60), a_tainted_node(GONE), 970.0, (False, 1030.0, 970.0, False)),
+    "TE5-a-shorter-time-that-is-up": (tolerating(gone=60), a_tainted_node(GONE), 800.0, (True, 860.0, 800.0, False)),
+    "node-gone": (tolerating(gone=300), None, 900.0, (False, None, None, False)),
+    "TE6-deleted": (typed(a_pod(node="n1", deleting=True)), a_tainted_node(GONE), 900.0, (False, None, None, False)),
+}
+
+
+@pytest.mark.parametrize(("pod", "node", "since", "expected"), ROWS.values(), ids=ROWS)
+def test_pods(pod: Any, node: Any, since: float | None, expected: tuple[bool, float | None, float | None, bool]) -> None:
+    decision = decide_eviction(pod, node, since, NOW)
+    assert expected == (decision.evict, decision.at, decision.since, decision.cancelled)
+
+
+def test_TE3_the_first_toleration_that_means_a_taint_counts() -> None:
+    both = [{"operator": "Exists"}, {"key": GONE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]
+    assert decide_eviction(typed(a_pod(node="n1", tolerations=both)), a_tainted_node(GONE), None, NOW).at is None
+    assert 1005.0 == decide_eviction(typed(a_pod(node="n1", tolerations=both[::-1])), a_tainted_node(GONE), None, NOW).at
+
+
+def test_the_reason_says_how_long() -> None:
+    def because(decision: Decision) -> str:
+        return str(decision.because)
+
+    pod = tolerating(gone=300)
+    assert "it tolerates the taints of its node for 300 s, and 100 s are left" == because(
+        decide_eviction(pod, a_tainted_node(GONE), 800.0, NOW)
+    )
+    assert f"it does not tolerate {HERE}:NoExecute" == because(decide_eviction(pod, a_tainted_node(HERE), None, NOW))
+
+
+TAINT = Taint(key="k", value="v", effect="NoExecute")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "k", "operator": "Exists"}, True),
+        ({"key": "other", "operator": "Exists"}, False),
+        ({"key": "k", "value": "v"}, True),
+        ({"key": "k", "operator": "Equal", "value": "w"}, False),
+        ({"key": "k", "value": "v", "effect": "NoSchedule"}, False),
+        ({"key": "k", "value": "v", "operator": "Gt"}, False),
+        ({"key": "k", "value": "v", "operator": "Lt"}, False),
+        ({"value": "v"}, False),
+    ],
+)
+def test_which_toleration_means_a_taint(fields: Json, expected: bool) -> None:
+    assert expected is tolerates(Toleration(**fields), TAINT)

@@ -1,0 +1,56 @@
+"""The size to ask for, as a table: lines of docs/behaviours/resizer.md, and every other case of claim and volume."""
+
+from __future__ import annotations
+
+import pytest
+
+from mooring.controllers.resizer import names
+from mooring.controllers.resizer.expansion.size import size_to_ask
+from mooring.controllers.resizer.view import Sizes, quantity
+
+PENDING, AT_WORK, ON_NODE = names.NODE_PENDING, names.NODE_IN_PROGRESS, names.NODE_INFEASIBLE
+PROGRESS, INFEASIBLE = names.CONTROLLER_IN_PROGRESS, names.CONTROLLER_INFEASIBLE
+FINAL, NODE_ONLY, FS = {"is_final": True}, {"on_controller": False}, {"node_pending": True}
+
+ROWS = [
+    # asked for, allocated, state, volume; what else is so; the size
+    pytest.param(2, None, "", 1, {}, 2, id="R1"),
+    pytest.param(5, 10, INFEASIBLE, 3, {}, 5, id="R8"),
+    pytest.param(5, 10, PROGRESS, 3, {}, 10, id="R9"),
+    pytest.param(5, 10, PROGRESS, 3, FINAL, 5, id="R10"),
+    pytest.param(1, 1, PENDING, 1, {}, None, id="R13"),
+    pytest.param(10, 3, PENDING, 3, {}, None, id="R14-pending"),
+    pytest.param(10, 3, AT_WORK, 3, {}, None, id="R14-in-progress"),
+    pytest.param(2, 2, ON_NODE, 2, {}, 2, id="R15"),
+    pytest.param(5, 10, ON_NODE, 10, NODE_ONLY, 5, id="R16"),
+    pytest.param(1, None, "", 1, FS, None, id="R17"),
+    # the volume is smaller than wanted
+    pytest.param(10, 3, PENDING, 2, {}, 3, id="the-volume-lags-behind-what-the-node-does"),
+    pytest.param(10, None, PENDING, 2, {}, 10, id="pending-without-allocation"),
+    pytest.param(12, 10, ON_NODE, 3, {}, 10, id="infeasible-on-the-node"),
+    pytest.param(12, None, ON_NODE, 3, {}, 12, id="infeasible-on-the-node-without-allocation"),
+    pytest.param(12, None, PROGRESS, 3, {}, 12, id="in-progress-without-allocation"),
+    pytest.param(12, 10, "", 3, {}, 12, id="no-state"),
+    pytest.param(12, 10, "SomethingNew", 3, {}, 12, id="a-state-of-the-future"),
+    pytest.param(5, 10, INFEASIBLE, 3, FINAL, 5, id="infeasible-and-final"),
+    # the volume is as large as wanted, or larger
+    pytest.param(5, 10, ON_NODE, 10, {}, 10, id="infeasible-on-the-node-of-a-driver-with-a-controller"),
+    pytest.param(5, None, ON_NODE, 10, {}, 5, id="the-same-without-allocation"),
+    pytest.param(8, 10, PROGRESS, 10, {}, 10, id="done-and-not-recorded"),
+    pytest.param(8, 10, PROGRESS, 10, FINAL, 10, id="done-and-not-recorded-after-an-error"),
+    pytest.param(8, 10, INFEASIBLE, 10, {}, 10, id="infeasible-and-yet-done"),
+    pytest.param(8, None, PROGRESS, 10, {}, 8, id="in-progress-and-done-without-allocation"),
+    pytest.param(8, 10, "", 10, {}, 10, id="allocated-and-done"),
+    pytest.param(8, 10, "", 10, FS, 10, id="allocated-and-pending"),
+    pytest.param(8, None, "", 10, {}, 8, id="done-by-an-old-resizer"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "allocated", "step", "volume", "more", "size"), ROWS)
+def test_the_size_to_ask_for(wanted, allocated, step, volume, more, size):
+    def of(amount: int | None):
+        return None if amount is None else quantity(f"{amount}Gi")
+
+    sizes = Sizes(of(wanted), quantity("512Mi"), of(volume), of(allocated), step)
+    found = size_to_ask(sizes, **{"is_final": False, "on_controller": True, "node_pending": False, **more})
+    assert (None if size is None else f"{size}Gi") == (None if found is None else str(found))

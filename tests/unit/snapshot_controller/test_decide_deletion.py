@@ -1,0 +1,93 @@
+"""The end of a snapshot as tables. Ids: docs/behaviours/snapshotter.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.controllers.snapshot_controller import reasons as why
+from mooring.controllers.snapshot_controller.decision import Decision, DeleteContent, LookUp, MarkDeleted, Release
+from mooring.controllers.snapshotting.names import AS_SOURCE_FINALIZER, BEING_DELETED, BOUND_FINALIZER, IN_GROUP_FINALIZER
+from tests.support.builders import DELETED, a_claim
+from tests.unit.snapshot_controller.situations import CONTENT, a_snap, decided, its_content, refusal, steps, the
+
+GOING: dict[str, Any] = {"deletionTimestamp": DELETED, "finalizers": [AS_SOURCE_FINALIZER, BOUND_FINALIZER]}
+MARKED = {"annotations": {BEING_DELETED: "yes"}}
+OWNER = {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "name": "group", "uid": "uid-group"}
+GROUP = {"kind": "VolumeGroupSnapshot", "metadata": {"name": "group", "uid": "uid-group"}}
+
+
+def test_S26_the_mark_comes_before_the_deletion_and_one_finalizer_stays():
+    decision = decided(a_snap(**GOING), its_content())
+    assert [MarkDeleted, DeleteContent, Release] == steps(decision)
+    assert (AS_SOURCE_FINALIZER,) == the(decision, Release).finalizers
+
+
+def test_S26_then_it_waits_for_the_end_of_its_content():
+    only_bound = a_snap(deletionTimestamp=DELETED, finalizers=[BOUND_FINALIZER])
+    going = its_content(deletionTimestamp=DELETED, **MARKED)
+    assert () == decided(only_bound, going).actions
+
+
+def test_S27_policy_retain_marks_and_lets_go():
+    decision = decided(a_snap(**GOING), its_content(policy="Retain"))
+    assert [MarkDeleted, Release] == steps(decision)
+    assert {AS_SOURCE_FINALIZER, BOUND_FINALIZER} == set(the(decision, Release).finalizers)
+
+
+def test_S28_without_content_all_finalizers_go():
+    """After a look at the API server: a content that was made a moment ago must not stay behind."""
+    decision = decided(a_snap(**GOING))
+    assert [LookUp, Release] == steps(decision)
+    assert ((CONTENT, True), {AS_SOURCE_FINALIZER, BOUND_FINALIZER}) == (
+        (the(decision, LookUp).key.name, the(decision, LookUp).strictly),
+        set(the(decision, Release).finalizers),
+    )
+    assert [Release] == steps(decided(a_snap(deletionTimestamp=DELETED, finalizers=[BOUND_FINALIZER]))), "its content was seen to go"
+
+
+@pytest.mark.parametrize("ref", [{"name": "another"}, {"namespace": "another"}, {"uid": "another"}])
+def test_S29_the_content_of_another_is_left_alone(ref):
+    content = its_content()
+    content["spec"]["volumeSnapshotRef"].update(ref)
+    assert [Release] == steps(decided(a_snap(**GOING), content))
+
+
+def restoring(phase: str = "Pending", name: str = "snap", kind: str = "VolumeSnapshot") -> Any:
+    source = {"apiGroup": "snapshot.storage.k8s.io", "kind": kind, "name": name}
+    return a_claim("restored", dataSource=source, status={"phase": phase})
+
+
+def test_S30_a_claim_that_restores_from_it_holds_it():
+    decision = decided(a_snap(**GOING), its_content(), claims=[restoring()])
+    assert (("SnapshotDeletePending", "Snapshot is being used to restore a PVC"), ()) == (refusal(decision), decision.actions)
+
+
+@pytest.mark.parametrize("claim", [restoring("Bound"), restoring(name="other"), restoring(kind="PersistentVolumeClaim")])
+def test_S30_other_claims_do_not(claim):
+    assert decided(a_snap(**GOING), its_content(), claims=[claim]).failure is None
+
+
+def test_S32_class_claim_and_volume_may_be_gone():
+    decision = decided(a_snap(**GOING), its_content(), classes=[], claims=[], volumes=[])
+    assert [MarkDeleted, DeleteContent, Release] == steps(decision)
+
+
+def test_S60_a_member_goes_with_its_group_alone():
+    member = a_snap(**{**GOING, "finalizers": [AS_SOURCE_FINALIZER, IN_GROUP_FINALIZER]}, ownerReferences=[OWNER])
+    decision = decided(member, its_content(), groups=[GROUP], has_groups=True)
+    event, text = refusal(decision)
+    assert ("SnapshotDeletePending", True, ()) == (event, "belongs to group snapshot group" in text, decision.actions)
+    free = decided(member, groups=[], has_groups=True)
+    assert {AS_SOURCE_FINALIZER, IN_GROUP_FINALIZER} == set(the(free, Release).finalizers)
+
+
+def test_S60_unknown_counts_as_belonging():
+    """With groups switched off nobody can say whether the group is still there."""
+    member = a_snap(**{**GOING, "finalizers": [IN_GROUP_FINALIZER]})
+    assert "SnapshotDeletePending" == refusal(decided(member))[0]
+
+
+def test_nothing_of_ours_holds_it():
+    assert Decision(why.Released()) == decided(a_snap(deletionTimestamp=DELETED, finalizers=["others"]), its_content())

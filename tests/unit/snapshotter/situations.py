@@ -1,0 +1,52 @@
+"""Views made of objects, for tables of (situation, decision) of one driver's snapshotter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mooring.controllers.snapshotter.decide import decide_content
+from mooring.controllers.snapshotter.decision import Decision
+from mooring.controllers.snapshotter.memory import Memory
+from mooring.controllers.snapshotter.options import SnapshotterOptions
+from mooring.controllers.snapshotter.view import CONTENT_INDEXES, View
+from mooring.controllers.snapshotting.names import CONTENT_FINALIZER
+from mooring.csi.driver_capabilities import DriverCapabilities
+from tests.support.builders import DRIVER, Json, a_new_content, a_snapshot_class, typed
+from tests.support.constant_store import ConstantStore
+
+CREATED_NS = 1_700_000_000 * 10**9
+CUT = {"snapshotHandle": "h", "readyToUse": True, "creationTime": CREATED_NS, "restoreSize": 1 << 30}
+UNREADY = {**CUT, "readyToUse": False}
+
+
+def a_made_content(**more: Any) -> Json:
+    """As the snapshot controller leaves it: with class, finalizer and uid."""
+    return a_new_content(**{"volumeSnapshotClassName": "snapclass", "finalizers": [CONTENT_FINALIZER], "uid": "content-uid", **more})
+
+
+def a_view(*contents: Json, classes: Iterable[Json] | None = None, memory: Memory | None = None, **more: Any) -> View:
+    """more: capabilities of the driver, and options."""
+    capable = {key: more.pop(key) for key in ("lists_snapshots", "gets_snapshots") if key in more}
+    return View(
+        DriverCapabilities(name=DRIVER, snapshots=True, **capable),
+        ConstantStore(map(typed, contents), CONTENT_INDEXES),
+        ConstantStore(map(typed, [a_snapshot_class()] if classes is None else classes)),
+        memory or Memory(),
+        SnapshotterOptions(**more),
+    )
+
+
+def decided(content: Json, *, now: float = 0.0, **view: Any) -> Decision:
+    """The decision for one content."""
+    return decide_content(a_view(content, **view), content["metadata"]["name"], now)
+
+
+def steps(decision: Decision) -> list[type]:
+    return [type(action) for action in decision.actions]
+
+
+def the(decision: Decision, kind: type) -> Any:
+    """The one action of this kind."""
+    [found] = [action for action in decision.actions if isinstance(action, kind)]
+    return found

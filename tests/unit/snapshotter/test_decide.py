@@ -1,0 +1,260 @@
+"""The snapshotter's judgement as tables: one situation, one decision. Ids: docs/behaviours/snapshotter.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.api.core import SecretReference
+from mooring.controllers.snapshotter import reasons as why
+from mooring.controllers.snapshotter.decide import LINGER_S
+from mooring.controllers.snapshotter.decision import (
+    Ask,
+    ClearStatus,
+    Create,
+    Decision,
+    Delete,
+    LoadSecret,
+    LookUpClass,
+    Mark,
+    Release,
+    Unmark,
+    Way,
+)
+from mooring.controllers.snapshotter.memory import SECRET_GRACE_S, Memory
+from mooring.controllers.snapshotter.requests import CreateOrder, snapshot_name
+from mooring.controllers.snapshotting.names import (
+    BEING_CREATED,
+    BEING_DELETED,
+    CONTENT_FINALIZER,
+    GROUP_HANDLE,
+    SECRET_NAME,
+    SECRET_NAMESPACE,
+)
+from tests.support.builders import DELETED, a_snapshot_class
+from tests.unit.snapshotter.situations import CUT, UNREADY, a_made_content, decided, steps, the
+
+SECRET = {SECRET_NAME: "s", SECRET_NAMESPACE: "ns"}
+PREFIX = "csi.storage.k8s.io/"
+ERROR = {"readyToUse": False, "error": {"time": "2026-01-01T00:00:00Z", "message": "no"}}
+
+
+def error_of(decision: Decision) -> tuple[str, str]:
+    assert decision.failure is not None
+    assert not {Mark, Create, Ask, Delete} & set(steps(decision))
+    return decision.failure.event, decision.failure.error
+
+
+# -- creation
+
+
+def test_S33_the_mark_comes_before_the_call():
+    decision = decided(a_made_content(), classes=[a_snapshot_class(parameters={"colour": "red"})])
+    assert (Mark(), Create(CreateOrder("snapshot-uid-snap", "vol", {"colour": "red"}))) == decision.actions
+
+
+def test_S33_a_content_that_was_born_with_the_mark_saves_a_write():
+    assert [Create] == steps(decided(a_made_content(annotations={BEING_CREATED: "yes"})))
+
+
+def test_S33_reserved_parameters_are_kept_back():
+    kinds = ("snapshotter", "snapshotter-list", "group-snapshotter", "group-snapshotter-get")
+    ours = {f"{PREFIX}{kind}-secret-{what}": "x" for kind in kinds for what in ("name", "namespace")}
+    decision = decided(a_made_content(), classes=[a_snapshot_class(parameters={**ours, "colour": "red"})])
+    assert {"colour": "red"} == the(decision, Create).order.parameters
+
+
+def test_S34_a_snapshot_that_is_not_ready_is_asked_for_by_the_same_name():
+    assert [Create] == steps(decided(a_made_content(status=UNREADY)))
+
+
+@pytest.mark.parametrize(
+    ("able", "way"),
+    [(["lists"], Way.LIST), (["gets"], Way.GET), (["gets", "lists"], Way.GET)],
+)
+def test_S34_or_by_a_question_where_the_driver_has_one(able, way):
+    able = {f"{verb}_snapshots": True for verb in able}
+    assert (Ask("h", way),) == decided(a_made_content(status=UNREADY), **able).actions
+    assert [Mark, Create] == steps(decided(a_made_content(status=ERROR), **able)), "without a handle there is nothing to ask for"
+
+
+def test_S34_a_snapshot_that_is_not_in_the_list_is_asked_for_by_its_name_again():
+    memory = Memory()
+    memory.change("content-uid", unlisted=True)
+    assert [Create] == steps(decided(a_made_content(status=UNREADY), lists_snapshots=True, memory=memory))
+
+
+def test_S35_the_secret_is_read_before_the_mark():
+    decision = decided(a_made_content(annotations=SECRET))
+    assert [LoadSecret, Mark, Create] == steps(decision)
+    assert SecretReference(name="s", namespace="ns") == the(decision, LoadSecret).ref
+
+
+@pytest.mark.parametrize("notes", [{SECRET_NAME: "", SECRET_NAMESPACE: "ns"}, {SECRET_NAME: "s", SECRET_NAMESPACE: ""}])
+def test_S35_an_empty_annotation_is_an_error(notes):
+    event, text = error_of(decided(a_made_content(annotations=notes)))
+    assert ("SnapshotCreationFailed", True) == (event, text.startswith("Failed to create snapshot: failed to get input parameters"))
+
+
+def test_S35_one_annotation_alone_names_no_secret():
+    assert [Mark, Create] == steps(decided(a_made_content(annotations={SECRET_NAME: "s"})))
+
+
+def test_a_missing_class_is_looked_up_and_told_without_a_mark():
+    decision = decided(a_made_content(), classes=[])
+    assert [LookUpClass] == steps(decision)
+    assert 'volumesnapshotclass.snapshot.storage.k8s.io "snapclass" not found' in error_of(decision)[1]
+
+
+def test_S44_a_class_of_another_driver():
+    assert why.Foreign("snapclass") == decided(a_made_content(), classes=[a_snapshot_class(driver="other")]).because
+
+
+def test_S48_the_names_of_the_objects_go_to_the_driver_on_request():
+    parameters = the(decided(a_made_content(), extra_create_metadata=True), Create).order.parameters
+    expected = {"volumesnapshot/name": "snap", "volumesnapshot/namespace": "default", "volumesnapshotcontent/name": "content"}
+    assert {f"{PREFIX}{key}": value for key, value in expected.items()} == parameters
+
+
+@pytest.mark.parametrize(("length", "name"), [(-1, "p-01234567-89ab"), (8, "p-01234567"), (10, "p-0123456789"), (99, "p-0123456789ab")])
+def test_S49_the_name_has_as_much_of_the_uid_as_is_wanted(length, name):
+    assert name == snapshot_name("p", length, "01234567-89ab")
+
+
+def test_S52_a_left_over_mark_goes_without_a_call():
+    assert (Unmark(),) == decided(a_made_content(status=CUT, annotations={BEING_CREATED: "yes"})).actions
+    assert () == decided(a_made_content(status=CUT)).actions
+
+
+def test_S59_an_unknown_reserved_key_is_told_without_a_mark():
+    decision = decided(a_made_content(), classes=[a_snapshot_class(parameters={f"{PREFIX}foo": "x"})])
+    assert f'found unknown parameter key "{PREFIX}foo" with reserved namespace {PREFIX}' in error_of(decision)[1]
+    assert () == decision.actions
+
+
+# -- contents that were there before
+
+
+def imported(**more: Any) -> Any:
+    return a_made_content(**{"handle": "h", "volumeSnapshotClassName": None, **more})
+
+
+@pytest.mark.parametrize(("able", "way"), [({}, Way.NONE), ({"lists_snapshots": True}, Way.LIST)])
+def test_S45_S46_an_imported_snapshot_is_asked_for_as_far_as_the_driver_can(able, way):
+    """And its capabilities are read anew each time."""
+    assert (Ask("h", way, learn=True),) == decided(imported(), **able).actions
+
+
+def test_S47_the_list_secret_is_that_of_the_class():
+    named, placed = (f"{PREFIX}snapshotter-list-secret-{what}" for what in ("name", "namespace"))
+    parameters = {named: "${volumesnapshotcontent.name}", placed: "ns"}
+    content = imported(volumeSnapshotClassName="snapclass")
+    decision = decided(content, classes=[a_snapshot_class(parameters=parameters)], lists_snapshots=True)
+    assert SecretReference(name="content", namespace="ns") == the(decision, LoadSecret).ref
+    broken = {**parameters, named: "${volumesnapshot.name}"}
+    event, text = error_of(decided(content, classes=[a_snapshot_class(parameters=broken)], lists_snapshots=True))
+    assert ("SnapshotContentCheckandUpdateFailed", True) == (event, "invalid tokens" in text)
+    assert "failed to get snapshot class" in error_of(decided(content, classes=[], lists_snapshots=True))[1]
+
+
+def test_a_mark_whose_removal_was_not_answered_is_set_again():
+    memory, content = Memory(), a_made_content(annotations={BEING_CREATED: "yes"})
+    assert Mark not in steps(decided(content, memory=memory))
+    memory.change(content["metadata"]["uid"], mark_lost=True)
+    assert [Mark, Create] == steps(decided(content, memory=memory))
+
+
+# -- deletion
+
+
+def going(**more: Any) -> Any:
+    notes = {BEING_DELETED: "yes", **more.pop("annotations", {})}
+    return a_made_content(**{"status": CUT, "annotations": notes, "deletionTimestamp": DELETED, **more})
+
+
+def let_go(content: Any, waited_s: float = LINGER_S) -> Decision:
+    """The decision so long after the driver has deleted the snapshot."""
+    memory = Memory()
+    memory.change("content-uid", deleted_at=100.0)
+    return decided(content, memory=memory, now=100.0 + waited_s)
+
+
+def test_S39_the_snapshot_is_deleted_then_the_finalizer_goes():
+    assert (Delete("h"),) == decided(going()).actions
+    assert (Release(),) == let_go(going()).actions
+    held = let_go(going(finalizers=[CONTENT_FINALIZER, "others"]))
+    assert (ClearStatus(), Release()) == held.actions, "a status that stays must not name what is no more"
+    marked = let_go(going(finalizers=[CONTENT_FINALIZER, "others"], annotations={BEING_CREATED: "yes"}))
+    assert (Unmark(), ClearStatus(), Release()) == marked.actions, "nor a mark that would have it made once more"
+
+
+def test_S31_the_content_stays_a_moment_for_those_who_delete_it_at_each_look():
+    early = let_go(going(), waited_s=LINGER_S / 4)
+    assert ((), pytest.approx(LINGER_S * 3 / 4)) == (early.actions, early.after_s)
+
+
+def test_S39_secret_and_no_class():
+    decision = decided(going(annotations=SECRET), classes=[])
+    assert [LoadSecret, Delete] == steps(decision)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(going(policy="Retain"), id="S40-retain"),
+        pytest.param(going(status=ERROR), id="S40-never-made"),
+        pytest.param(going(status=None, handle="h"), id="S39-status-never-read"),
+        pytest.param(going(status={**CUT, "volumeGroupSnapshotHandle": "g"}, annotations={GROUP_HANDLE: "g"}), id="S57-member"),
+    ],
+)
+def test_S40_S57_no_call_where_the_snapshot_stays(content):
+    assert (Release(),) == decided(content).actions
+
+
+def test_S41_a_secret_that_stays_away_is_done_without_after_a_while():
+    memory = Memory()
+    memory.change("content-uid", secret_gone_at=100.0)
+    content = going(annotations=SECRET)
+    assert LoadSecret in steps(decided(content, memory=memory, now=100.0 + SECRET_GRACE_S - 1))
+    assert (Delete("h"),) == decided(content, memory=memory, now=100.0 + SECRET_GRACE_S).actions
+
+
+def test_S42_an_unbound_import_goes_at_once():
+    content = imported(ref_uid=None, deletionTimestamp=DELETED, finalizers=["others"], status=CUT)
+    assert (Delete("h"),) == decided(content).actions
+    assert (ClearStatus(),) == let_go(content).actions
+
+
+def test_S43_a_content_that_was_deleted_by_hand_waits_for_its_snapshot():
+    assert () == decided(a_made_content(status=CUT, deletionTimestamp=DELETED)).actions
+    assert () == decided(a_made_content(status=CUT, annotations={BEING_DELETED: "yes"})).actions, "and a mark alone deletes nothing"
+
+
+def test_S38_an_open_outcome_is_found_out_before_the_end():
+    content = going(status=None, annotations={BEING_CREATED: "yes"})
+    assert (Create(CreateOrder("snapshot-uid-snap", "vol", {})),) == decided(content).actions
+
+
+def test_S38_class_and_parameters_may_be_gone_by_then():
+    content = going(status=None, annotations={BEING_CREATED: "yes"})
+    assert [Create] == steps(decided(content, classes=[]))
+    broken = a_snapshot_class(parameters={f"{PREFIX}foo": "x", "colour": "red"})
+    assert {"colour": "red"} == the(decided(content, classes=[broken]), Create).order.parameters
+
+
+def test_S38_and_the_secret_after_a_while():
+    memory = Memory()
+    memory.change("content-uid", secret_gone_at=0.0)
+    content = going(status=None, annotations={BEING_CREATED: "yes", **SECRET})
+    assert [LoadSecret, Create] == steps(decided(content, memory=memory, now=1.0))
+    late = decided(content, memory=memory, now=SECRET_GRACE_S)
+    assert ([Create], True) == (steps(late), the(late, Create).without_secret)
+
+
+def test_S43_a_known_handle_needs_no_finding_out():
+    assert (Delete("h"),) == decided(going(annotations={BEING_CREATED: "yes"})).actions
+
+
+def test_a_member_of_a_group_is_never_made_alone():
+    assert why.Member() == decided(a_made_content(annotations={GROUP_HANDLE: "g"})).because

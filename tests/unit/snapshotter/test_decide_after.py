@@ -1,0 +1,152 @@
+"""What follows from the driver's answers, as a table. Ids: docs/behaviours/snapshotter.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.controllers.snapshotter.decide_after import after_asked, after_believed, after_created, after_refused, after_unsaved, as_json
+from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED
+from mooring.csi.codes import NON_FINAL, Code, DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from tests.support.builders import DELETED, typed
+from tests.unit.snapshotter.situations import CREATED_NS, CUT, UNREADY, a_made_content
+
+NOW_NS = 42
+ERROR = {"time": "2026-01-01T00:00:00Z", "message": "no"}
+
+
+def snapshot(**fields: Any) -> csi.Snapshot:
+    made = csi.Snapshot(**{"snapshot_id": "h", "source_volume_id": "vol", "size_bytes": 1 << 30, "ready_to_use": True, **fields})
+    if "creation_time" not in fields:
+        made.creation_time.seconds = CREATED_NS // 10**9
+    return made
+
+
+def created(said: csi.Snapshot, status: Any = None) -> Any:
+    return after_created(typed(a_made_content(status=status)), "vol", said, NOW_NS)
+
+
+def test_S33_a_ready_snapshot_is_told_of_and_unmarked():
+    after = created(snapshot())
+    assert (CUT, True, None) == (as_json(after.status), after.unmarks, after.failure)
+
+
+def test_S34_an_unready_one_is_unmarked_too_and_asked_for_later():
+    after = created(snapshot(ready_to_use=False))
+    assert (UNREADY, True, True, True) == (as_json(after.status), after.unmarks, after.polls, after.news)
+    again = created(snapshot(ready_to_use=False), UNREADY)
+    assert (None, True, False) == (again.status, again.polls, again.news)
+
+
+def test_S38_a_snapshot_that_is_given_up_is_not_waited_for():
+    content = typed(a_made_content(annotations={BEING_CREATED: "yes", BEING_DELETED: "yes"}, deletionTimestamp=DELETED))
+    after = after_created(content, "vol", snapshot(ready_to_use=False), NOW_NS)
+    assert (True, False) == (after.again, after.polls)
+    by_hand = typed(a_made_content(annotations={BEING_CREATED: "yes"}, deletionTimestamp=DELETED))
+    assert after_created(by_hand, "vol", snapshot(ready_to_use=False), NOW_NS).polls
+
+
+def test_S34_time_size_and_handle_are_written_once():
+    later = snapshot(size_bytes=7)
+    later.creation_time.seconds += 5
+    assert CUT == as_json(created(later, UNREADY).status)
+
+
+def test_an_error_goes_with_the_first_good_answer():
+    assert UNREADY == as_json(created(snapshot(ready_to_use=False), {"readyToUse": False, "error": ERROR}).status)
+
+
+@pytest.mark.parametrize(
+    ("said", "changes"),
+    [
+        (snapshot(size_bytes=0), {"restoreSize": None}),
+        (snapshot(size_bytes=-1), {"restoreSize": None}),
+        (snapshot(creation_time=None), {"creationTime": NOW_NS}),
+    ],
+)
+def test_what_the_driver_does_not_say_is_not_made_up(said, changes):
+    """But a time is needed: that of the answer, where 1970 would be read from a missing one."""
+    if "creationTime" in changes:
+        said.ClearField("creation_time")
+    wanted = {key: value for key, value in {**CUT, **changes}.items() if value is not None}
+    assert wanted == as_json(created(said).status)
+
+
+def test_a_time_that_does_not_fit_is_none():
+    said = snapshot()
+    said.creation_time.seconds = 253_402_300_799
+    assert NOW_NS == as_json(created(said).status)["creationTime"]
+
+
+def test_an_answer_without_id_leaves_the_outcome_open():
+    after = created(snapshot(snapshot_id=""))
+    assert (None, False) == (after.status, after.unmarks)
+    assert "without snapshot_id" in after.failure.error
+
+
+def test_a_snapshot_of_another_volume_can_be_deleted_and_is_never_ready():
+    after = created(snapshot(source_volume_id="other"))
+    assert ({"snapshotHandle": "h", "readyToUse": False}, True) == (as_json(after.status), after.unmarks)
+    assert 'a snapshot of volume "other"' in after.failure.error
+
+
+def test_a_second_handle_does_not_take_the_place_of_the_first():
+    after = created(snapshot(snapshot_id="another"), UNREADY)
+    assert (None, True) == (after.status, after.failure is not None)
+
+
+@pytest.mark.parametrize("code", [code for code in Code if code not in NON_FINAL and code is not Code.OK])
+def test_S36_a_final_refusal_ends_the_doubt(code):
+    after = after_refused("vol", DriverError(code, "no"), going=False, without_secret=False)
+    text = f'Failed to create snapshot: failed to take snapshot of the volume vol: "{DriverError(code, "no")}"'
+    assert (True, "SnapshotCreationFailed", text) == (after.unmarks, after.failure.event, after.failure.error)
+
+
+@pytest.mark.parametrize("code", sorted(NON_FINAL))
+def test_S37_an_open_one_keeps_the_mark(code):
+    after = after_refused("vol", DriverError(code, "perhaps"), going=True, without_secret=False)
+    assert (False, False, True) == (after.unmarks, after.again, after.failure is not None)
+
+
+def test_S38_a_final_refusal_lets_a_deleted_content_go():
+    after = after_refused("vol", DriverError(Code.INTERNAL, "no"), going=True, without_secret=False)
+    assert (True, True, None) == (after.unmarks, after.again, after.failure)
+
+
+@pytest.mark.parametrize(
+    ("error", "without"),
+    [(DriverError(Code.UNAUTHENTICATED, "who?"), True), (DriverError(Code.INTERNAL, "unreadable", answered=True), False)],
+)
+def test_S38_a_refusal_that_proves_nothing_keeps_the_mark(error, without):
+    """For want of the Secret, or since the driver said OK in an answer that can't be read."""
+    assert not after_refused("vol", error, going=True, without_secret=without).unmarks
+
+
+def test_S45_a_driver_that_can_not_be_asked_is_believed():
+    after = after_believed(typed(a_made_content(handle="h")), "h", NOW_NS)
+    assert {"snapshotHandle": "h", "readyToUse": True, "creationTime": NOW_NS} == as_json(after.status)
+
+
+def test_S46_a_snapshot_that_the_driver_does_not_know():
+    after = after_asked(typed(a_made_content(handle="h")), "h", None, NOW_NS)
+    assert "Failed to check and update snapshot content: can not find snapshot for snapshotID h" == after.failure.error
+    assert CUT == as_json(after_asked(typed(a_made_content(handle="h")), "h", snapshot(), NOW_NS).status)
+
+
+def test_a_snapshot_of_another_volume_is_not_made_ready_by_a_later_answer():
+    content = typed(a_made_content(status={**UNREADY, "error": {"message": "before"}}))
+    after = after_asked(content, "h", snapshot(source_volume_id="other"), NOW_NS)
+    assert after.status is None
+    assert 'a snapshot of volume "other"' in after.failure.error
+
+
+@pytest.mark.parametrize(
+    ("content", "event"),
+    [(a_made_content(), "SnapshotCreationFailed"), (a_made_content(handle="h"), "SnapshotContentCheckandUpdateFailed")],
+    ids=["S36", "S46"],
+)
+def test_an_answer_that_can_not_be_saved_is_told(content, event):
+    failure = after_unsaved(typed(content), "Request entity too large")
+    assert (event, True) == (failure.event, failure.error.endswith("the API server refused the driver's answer: Request entity too large"))

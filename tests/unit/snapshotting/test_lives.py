@@ -1,0 +1,640 @@
+"""Both programs on one store: from the claim to the storage and back. Ids: docs/behaviours/snapshotter.md."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+
+import pytest
+
+from mooring.api.core import EVENTS, SECRETS
+from mooring.api.meta import Key
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
+from mooring.control.caches import Caches
+from mooring.control.result import Stale
+from mooring.controllers.snapshot_controller.writes import Writes
+from mooring.controllers.snapshotter.writes import Writes as SnapshotterWrites
+from mooring.controllers.snapshotting.names import (
+    AS_SOURCE_FINALIZER,
+    BEING_CREATED,
+    BOUND_FINALIZER,
+    CLAIM_FINALIZER,
+    CONTENT_FINALIZER,
+)
+from mooring.csi.codes import Code
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.errors import ServerError
+from tests.support.builders import a_claim, a_new_content, a_new_snapshot, a_secret, a_snapshot_class
+from tests.support.cluster_world import LateWatch
+from tests.support.scripted_driver import Fail, Lose
+from tests.support.snapshot_driver import CREATE, DELETE, GET, LIST, RPC, SnapshotDriver
+from tests.support.snapshotting import (
+    CREATE_VSC,
+    DELETE_VSC,
+    PATCH_VS,
+    PATCH_VS_STATUS,
+    PATCH_VSC,
+    PATCH_VSC_STATUS,
+    PUT_PVC,
+    PVC,
+    VS,
+    VSC,
+    SnapshotWorld,
+    error_of,
+    finalizers,
+)
+from tests.support.virtual_loop import in_virtual_time
+
+pytestmark = in_virtual_time
+
+SECRET_NAME, SECRET_NAMESPACE = (f"csi.storage.k8s.io/snapshotter-secret-{what}" for what in ("name", "namespace"))
+SECRET_CLASS = {SECRET_NAME: "secret", SECRET_NAMESPACE: "default"}
+
+
+async def nothing_left(world: SnapshotWorld) -> None:
+    """No object and no snapshot in the driver."""
+    assert ([], [], {}) == (await world.list(VS), await world.list(VSC), world.driver.snapshots)
+
+
+# -- what a life costs
+
+
+async def test_S13_a_snapshot_takes_seven_writes_and_five_to_go():
+    world = await SnapshotWorld().base()
+    async with world.both():
+        await world.snap()
+        await world.ready()
+        await world.settle(2.0)
+        made = [PATCH_VS, PUT_PVC, CREATE_VSC, PATCH_VSC_STATUS, PATCH_VSC, PATCH_VS_STATUS, PUT_PVC]
+        assert made == world.written()
+        assert ["CreatingSnapshot", "SnapshotCreated", "SnapshotReady"] == await world.reasons("snap")
+        [content] = await world.list(VSC)
+        assert BEING_CREATED not in (content["metadata"].get("annotations") or {})
+        world.story.clear()
+        await world.remove(VS, "snap")
+        await world.settle(2.0)
+        assert Counter([PATCH_VSC, DELETE_VSC, PATCH_VS, PATCH_VSC, PATCH_VS]) == Counter(world.written())
+        await nothing_left(world)
+
+
+async def test_S13_with_a_secret_it_takes_eight():
+    """There the mark of the creation is a write of its own: docs/decisions/0014."""
+    world = await SnapshotWorld().base(SECRET_CLASS)
+    await world.create(a_secret(data={"user": "dQ=="}))
+    async with world.both():
+        await world.snap()
+        await world.ready()
+        await world.settle(2.0)
+        assert 8 == len(world.written())
+
+
+async def test_S13_twenty_of_one_claim_share_its_finalizer():
+    world = await SnapshotWorld().base()
+    names = [f"s{number}" for number in range(20)]
+    async with world.both():
+        for name in names:
+            await world.snap(name)
+        for name in names:
+            await world.ready(name)
+        await world.settle(2.0)
+        assert 20 == len(world.driver.made(CREATE)) == len(world.driver.snapshots)
+        assert 2 >= world.written().count(PUT_PVC)
+        for name in names:
+            await world.delete(VS, name)
+        for name in names:
+            await world.gone(VS, name)
+        await world.settle(2.0)
+        await nothing_left(world)
+
+
+async def test_a_restart_over_ready_snapshots_writes_nothing():
+    world = await SnapshotWorld().base()
+    async with world.both():
+        await world.snap()
+        await world.ready()
+        await world.settle(2.0)
+    world.story.clear()
+    async with world.both():
+        await world.settle(5.0)
+    assert [] == world.written()
+
+
+# -- the driver takes its time
+
+
+async def test_S34_a_slow_snapshot_is_asked_for_at_steady_intervals_without_a_write():
+    world = await SnapshotWorld().base()
+    world.driver.ready = False
+    async with world.both():
+        await world.snap()
+        await world.shown(VS, "snap", lambda body: (body.get("status") or {}).get("creationTime"))
+        assert CLAIM_FINALIZER in finalizers(await world.get(PVC, "claim"))
+        await world.settle(5.0)
+        world.story.clear()
+        await asyncio.sleep(60.0)
+        assert [] == world.written()
+        before = len(world.driver.made(CREATE))
+        world.driver.ready = True
+        await world.ready(wait_s=16.0)
+        assert before + 1 == len(world.driver.made(CREATE))
+    starts = [call.started_s for call in world.driver.made(CREATE)]
+    assert max(later - earlier for earlier, later in itertools.pairwise(starts)) <= 15.1
+
+
+@pytest.mark.parametrize("took_s", [3.0, 17.0, 40.0, 600.0])
+async def test_S34_a_ready_snapshot_is_seen_after_a_quarter_of_its_time(took_s):
+    """And after fifteen seconds at the most."""
+    world = await SnapshotWorld().base()
+    world.driver.ready = False
+    async with world.both():
+        await world.snap()
+        await asyncio.sleep(took_s)
+        world.driver.ready = True
+        await world.ready(wait_s=min(max(took_s / 3, 1.5), 15.5))
+
+
+@pytest.mark.parametrize(("rpc", "method"), [(RPC.LIST_SNAPSHOTS, LIST), (RPC.GET_SNAPSHOT, GET)])
+async def test_S34_a_driver_that_can_be_asked_makes_it_once(rpc, method):
+    world = await SnapshotWorld(SnapshotDriver(controller=[rpc])).base()
+    world.driver.ready = False
+    async with world.both():
+        await world.snap()
+        await world.until(_made(world, method, 3))
+        world.driver.ready = True
+        await world.ready()
+    assert 1 == len(world.driver.made(CREATE))
+
+
+async def test_S34_a_snapshot_that_is_not_listed_yet_is_asked_for_by_name():
+    world = await SnapshotWorld(SnapshotDriver(controller=[RPC.LIST_SNAPSHOTS])).base()
+    world.driver.ready = False
+    world.driver.answer = csi.Snapshot(snapshot_id="elsewhere", source_volume_id="vol")
+    async with world.both():
+        await world.snap()
+        await world.until(_made(world, CREATE, 3))
+    assert 1 == len(world.driver.made(LIST))
+
+
+def _made(world, method, count):
+    async def check():
+        return len(world.driver.made(method)) >= count
+
+    return check
+
+
+# -- failures
+
+
+async def test_S15_S16_S36_an_error_reaches_the_user_once_and_goes():
+    world = await SnapshotWorld().base()
+    world.driver.always(CREATE, Fail(Code.INTERNAL, "on fire"))
+    async with world.both():
+        await world.snap()
+        assert "on fire" in await world.error()
+        await world.until(_made(world, CREATE, 6))
+        [content] = await world.list(VSC)
+        assert ["SnapshotCreationFailed"] == await world.reasons(content["metadata"]["name"])
+        assert 1 == world.written().count(PATCH_VSC_STATUS)
+        world.driver.forget_scripts()
+        ready = await world.ready()
+        assert "error" not in ready["status"]
+
+
+async def test_a_failure_whose_event_was_lost_with_its_process_is_told_by_the_next_one():
+    world = await SnapshotWorld().base()
+    world.driver.always(CREATE, Fail(Code.INTERNAL, "on fire"))
+    for _ in range(2):
+        async with world.both():
+            if await world.find(VS, "snap") is None:
+                await world.snap()
+                await world.snap("nobodys", claim="missing")
+            await world.error()
+            await world.error("nobodys")
+            [content] = await world.list(VSC)
+            assert ["SnapshotCreationFailed"] == await world.reasons(content["metadata"]["name"])
+            assert ["SnapshotContentCreationFailed"] == await world.reasons("nobodys")
+            await world.annotate(VS, "nobodys", touched="yes")
+            assert ["SnapshotContentCreationFailed"] == await world.reasons("nobodys")
+        for event in await world.list(EVENTS):
+            await world.delete(EVENTS, event["metadata"]["name"], event["metadata"]["namespace"])
+        world.story.clear()
+    assert [] == [step for step in world.written() if "/status" in step]
+
+
+async def test_S36_the_mark_goes_with_a_final_error_and_comes_back_before_each_call():
+    world = await SnapshotWorld().base()
+    world.driver.script(CREATE, Fail(Code.INTERNAL, "no"))
+    async with world.both(retry_interval_start_s=60.0):
+        await world.snap()
+        await world.error()
+        await world.settle(5.0)
+        [content] = await world.list(VSC)
+        assert BEING_CREATED not in (content["metadata"].get("annotations") or {})
+        gate = world.driver.gate(CREATE)
+        await world.until(_made(world, CREATE, 2))
+        [content] = await world.list(VSC)
+        assert "yes" == content["metadata"]["annotations"][BEING_CREATED]
+        gate.set()
+        await world.ready()
+
+
+@pytest.mark.parametrize("code", [Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE])
+async def test_S37_S38_a_lost_answer_is_found_out_before_the_content_goes(code):
+    world = await SnapshotWorld().base()
+    world.driver.always(CREATE, Lose(code, "perhaps"))
+    async with world.both():
+        await world.snap()
+        await world.error(text="perhaps")
+        [content] = await world.list(VSC)
+        assert "yes" == content["metadata"]["annotations"][BEING_CREATED]
+        await world.delete(VS, "snap")
+        await world.settle(30.0)
+        assert ([], 1) == (world.driver.made(DELETE), len(world.driver.snapshots))
+        world.driver.forget_scripts()
+        await world.gone(VS, "snap")
+        await world.settle(2.0)
+        await nothing_left(world)
+
+
+async def test_S38_nothing_was_made_so_nothing_is_deleted():
+    world = await SnapshotWorld().base()
+    world.driver.always(CREATE, Fail(Code.DEADLINE_EXCEEDED, "perhaps"))
+    async with world.both():
+        await world.snap()
+        await world.error(text="perhaps")
+        await world.delete(VS, "snap")
+        world.driver.forget_scripts()
+        world.driver.always(CREATE, Fail(Code.INVALID_ARGUMENT, "no"))
+        await world.gone(VS, "snap")
+        await world.settle(2.0)
+        assert [] == world.driver.made(DELETE)
+        await nothing_left(world)
+
+
+async def test_S43_a_content_deleted_by_hand_waits_for_its_back_off_as_others_do():
+    world = await SnapshotWorld().base()
+    world.driver.script(CREATE, *[Fail(Code.INTERNAL)] * 200)
+    async with world.both():
+        await world.snap()
+        content = await world.content()
+        await world.error(text="Internal")
+        await world.delete(VSC, content["metadata"]["name"])
+        await world.settle(10.0)
+        assert 6 > len(world.driver.made(CREATE))
+
+
+async def test_S38_deleted_while_the_driver_works():
+    world = await SnapshotWorld().base()
+    gate = world.driver.gate(CREATE)
+    async with world.both():
+        await world.snap()
+        await world.until(_made(world, CREATE, 1))
+        assert {AS_SOURCE_FINALIZER, BOUND_FINALIZER} == set(finalizers(await world.get(VS, "snap")))
+        await world.delete(VS, "snap")
+        await world.content(lambda body: body["metadata"].get("deletionTimestamp"))
+        await world.settle(10.0)
+        assert [] == world.driver.made(DELETE)
+        gate.set()
+        await world.gone(VS, "snap", wait_s=5.0)
+        await world.settle(2.0)
+        assert 1 == len(world.driver.made(DELETE))
+        await nothing_left(world)
+
+
+async def test_S38_a_secret_and_a_class_that_vanish_do_not_stop_a_deletion():
+    world = await SnapshotWorld().base(SECRET_CLASS)
+    await world.create(a_secret(data={"user": "dQ=="}))
+    world.driver.always(CREATE, Lose(Code.DEADLINE_EXCEEDED, "perhaps"))
+    async with world.both():
+        await world.snap()
+        await world.error(text="perhaps")
+        await world.users.delete(SECRETS, "secret", "default")
+        await world.users.delete(VOLUME_SNAPSHOT_CLASSES, "snapclass")
+        await world.delete(VS, "snap")
+        world.driver.forget_scripts()
+        await world.settle(30.0)
+        assert 1 == len(await world.list(VSC)), "the Secret may come back"
+        await world.gone(VS, "snap")
+        await world.settle(2.0)
+        assert {} == dict(world.driver.made(DELETE)[-1].request.secrets)
+        await nothing_left(world)
+
+
+async def test_S38_a_found_snapshot_that_is_not_ready_is_deleted_at_once():
+    world = await SnapshotWorld().base()
+    world.driver.ready = False
+    world.driver.always(CREATE, Lose(Code.DEADLINE_EXCEEDED, "perhaps"))
+    async with world.both():
+        await world.snap()
+        await world.error(text="perhaps")
+        await world.delete(VS, "snap")
+        world.driver.forget_scripts()
+        await world.gone(VS, "snap", wait_s=20.0)
+        await world.settle(2.0)
+        await nothing_left(world)
+
+
+async def test_a_content_whose_creation_had_no_answer_goes_with_its_snapshot():
+    """The watch of contents is late, too."""
+    world = await SnapshotWorld(faults=LateWatch("volumesnapshotcontents", seconds=5.0)).base()
+    world.cluster.refuse(CREATE_VSC, times=1, error=ServerError("no"), after=True)
+    async with world.controlling(), world.snapshotting():
+        await world.snap()
+        await world.error(text="Failed to create snapshot content")
+        await world.delete(VS, "snap")
+        await world.gone(VS, "snap")
+        await world.settle(20.0)
+        await nothing_left(world)
+
+
+async def test_S26_an_unready_snapshot_can_be_deleted():
+    world = await SnapshotWorld().base()
+    world.driver.ready = False
+    async with world.both():
+        await world.snap()
+        await world.shown(VS, "snap", lambda body: (body.get("status") or {}).get("creationTime"))
+        await world.delete(VS, "snap")
+        await world.gone(VS, "snap", wait_s=5.0)
+        await world.settle(2.0)
+        await nothing_left(world)
+        assert CLAIM_FINALIZER not in finalizers(await world.get(PVC, "claim"))
+
+
+async def test_S35_a_secret_that_comes_late():
+    world = await SnapshotWorld().base(SECRET_CLASS)
+    async with world.both():
+        await world.snap()
+        text = await world.error()
+        assert text.startswith("Failed to create snapshot: failed to get input parameters to create snapshot")
+        [content] = await world.list(VSC)
+        assert ([], False) == (world.driver.made(CREATE), BEING_CREATED in content["metadata"]["annotations"])
+        await world.create(a_secret(data={"user": "dQ=="}))
+        await world.ready()
+        assert {"user": "u"} == dict(world.driver.made(CREATE)[0].request.secrets)
+
+
+async def test_S35_a_snapshot_without_its_secret_can_be_deleted():
+    world = await SnapshotWorld().base(SECRET_CLASS)
+    async with world.both():
+        await world.snap()
+        await world.error()
+        await world.delete(VS, "snap")
+        await world.gone(VS, "snap", wait_s=5.0)
+        await world.settle(2.0)
+        assert [] == world.driver.calls
+        await nothing_left(world)
+
+
+async def test_S41_a_deletion_that_fails_is_told_and_tried_again():
+    world = await SnapshotWorld().base()
+    world.driver.script(DELETE, Fail(Code.INTERNAL, "no"), Fail(Code.NOT_FOUND, "no"))
+    async with world.both():
+        await world.snap()
+        await world.ready()
+        [content] = await world.list(VSC)
+        await world.delete(VS, "snap")
+        assert (await world.told(content["metadata"]["name"], "SnapshotDeleteError")).startswith("Failed to delete snapshot")
+        await world.gone(VS, "snap")
+        assert 3 == len(world.driver.made(DELETE))
+        await world.settle(2.0)
+        await nothing_left(world)
+
+
+async def test_S31_the_api_server_refuses_the_deletion_of_the_content():
+    world = await SnapshotWorld().base()
+    async with world.both():
+        await world.snap()
+        await world.ready()
+        await world.settle(2.0)
+        world.cluster.refuse(DELETE_VSC, times=2, error=ServerError("no"))
+        await world.delete(VS, "snap")
+        await world.told("snap", "SnapshotContentObjectDeleteError")
+        assert {AS_SOURCE_FINALIZER, BOUND_FINALIZER} == set(finalizers(await world.get(VS, "snap")))
+        await world.gone(VS, "snap")
+        await world.settle(2.0)
+        await nothing_left(world)
+
+
+# -- crashes
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("short", [PATCH_VS, PUT_PVC, CREATE_VSC, PATCH_VSC_STATUS, PATCH_VSC, PATCH_VS_STATUS])
+async def test_every_write_of_a_creation_may_fail(short, lost):
+    """Each of them twice: nothing is made twice, and nothing is left."""
+    world = await SnapshotWorld().base()
+    world.cluster.refuse(short, times=2, error=ServerError("no"), after=lost)
+    async with world.both():
+        await world.snap()
+        await world.ready()
+        await world.shown(PVC, "claim", lambda body: CLAIM_FINALIZER not in finalizers(body))
+        assert (1, 1) == (len(world.driver.snapshots), len({call.request.name for call in world.driver.made(CREATE)}))
+        await world.content(lambda body: BEING_CREATED not in (body["metadata"].get("annotations") or {}))
+        await world.remove(VS, "snap")
+        await world.settle(2.0)
+        await nothing_left(world)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("short", [PATCH_VSC, DELETE_VSC, PATCH_VS])
+async def test_every_write_of_a_deletion_may_fail(short, lost):
+    world = await SnapshotWorld().base()
+    async with world.both():
+        await world.snap()
+        await world.ready()
+        await world.settle(2.0)
+        world.cluster.refuse(short, times=2, error=ServerError("no"), after=lost)
+        await world.remove(VS, "snap")
+        await world.settle(5.0)
+        await nothing_left(world)
+
+
+@pytest.mark.parametrize("moment", range(1, 13))
+async def test_both_killed_after_each_step(moment):
+    """kill -9 after so many steps of the story, in the life and in the end: one snapshot, then none."""
+    world = await SnapshotWorld().base()
+    world.look_s = 0.001
+
+    async def grown():
+        return len(world.story) >= moment
+
+    async with world.both():
+        await world.snap()
+        await world.until(grown)
+    async with world.both():
+        await world.ready()
+        await world.settle(2.0)
+        assert 1 == len(world.driver.snapshots)
+        world.story.clear()
+        await world.delete(VS, "snap")
+        await world.until(_either(grown, world))
+    async with world.both():
+        await world.gone(VS, "snap")
+        await world.settle(2.0)
+        await nothing_left(world)
+
+
+def _either(grown, world):
+    async def check():
+        return await grown() or await world.find(VS, "snap") is None
+
+    return check
+
+
+# -- policies, imports, restores
+
+
+async def test_S27_kept_on_the_storage_then_brought_back():
+    world = await SnapshotWorld().base(policy="Retain")
+    async with world.both():
+        await world.snap()
+        await world.ready()
+        [handle] = world.driver.snapshots
+        await world.remove(VS, "snap")
+        await world.settle(2.0)
+        assert ([handle], []) == (list(world.driver.snapshots), world.driver.made(DELETE))
+        await world.create(a_new_content("imported", snapshot="again", handle=handle, ref_uid=None))
+        await world.snap("again", content="imported")
+        again = await world.ready("again")
+        assert again["metadata"]["uid"] == (await world.get(VSC, "imported"))["spec"]["volumeSnapshotRef"]["uid"]
+        await world.remove(VS, "again")
+        await world.settle(2.0)
+        assert {} == world.driver.snapshots
+
+
+async def test_S30_a_restore_holds_the_snapshot_until_its_claim_is_bound():
+    world = await SnapshotWorld().base()
+    async with world.both():
+        await world.snap()
+        await world.ready()
+        source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"}
+        await world.create(a_claim("restored", dataSource=source))
+        await world.settle(2.0)
+        await world.delete(VS, "snap")
+        assert "Snapshot is being used to restore a PVC" == await world.told("snap", "SnapshotDeletePending")
+        assert [] == world.driver.made(DELETE)
+        await world.patch(PVC, "restored", {"status": {"phase": "Bound"}}, subresource="status")
+        await world.gone(VS, "snap", wait_s=5.0)
+
+
+async def test_S1_S24_finalizers_of_others_stay():
+    """On snapshot, claim and content, when ours come and when they go."""
+    world = await SnapshotWorld().base()
+    await world.set_finalizers(PVC, "claim", "test/claim")
+    async with world.both():
+        await world.snap(finalizers=["test/snap"])
+        await world.ready()
+        await world.shown(PVC, "claim", lambda body: finalizers(body) == ["test/claim"])
+        assert ["test/snap", AS_SOURCE_FINALIZER, BOUND_FINALIZER] == finalizers(await world.get(VS, "snap"))
+        [content] = await world.list(VSC)
+        name = content["metadata"]["name"]
+        await world.set_finalizers(VSC, name, "test/content", CONTENT_FINALIZER)
+        await world.delete(VS, "snap")
+        left = await world.shown(VSC, name, lambda body: finalizers(body) == ["test/content"])
+        assert "snapshotHandle" not in (left.get("status") or {})
+        await world.set_finalizers(VSC, name)
+        await world.shown(VS, "snap", lambda body: finalizers(body) == ["test/snap"])
+
+
+async def test_S14_a_claim_that_is_needed_by_now_is_not_released():
+    """The question is asked again at the last moment."""
+    world = await SnapshotWorld().base()
+    await world.set_finalizers(PVC, "claim", CLAIM_FINALIZER)
+    caches = Caches(world.runtime)
+    claims = caches.of(PVC)
+    writes = Writes(world.cluster, caches.of(VS), caches.of(VSC), claims)
+    async with world.running(claims.run()):
+        await claims.synced()
+        await writes.release_claim(Key("default", "claim"), lambda: True)
+        assert [] == world.written()
+        await writes.release_claim(Key("default", "claim"), lambda: False)
+        assert [PUT_PVC] == world.written()
+
+
+async def test_S40_a_content_is_let_go_only_under_the_policy_that_was_judged():
+    """Else its snapshot would stay behind: by now it is to be deleted with it."""
+    world = await SnapshotWorld().base()
+    content = a_new_content("kept", policy="Retain", finalizers=[CONTENT_FINALIZER])
+    await world.create(content)
+    contents = Caches(world.runtime).of(VSC)
+    async with world.running(contents.run()):
+        await contents.synced()
+        old = contents.store.get(Key("", "kept"))
+        await world.patch(VSC, "kept", {"spec": {"deletionPolicy": "Delete"}})
+        with pytest.raises(Stale):
+            await SnapshotterWrites(world.cluster, contents).release(old)
+        assert [CONTENT_FINALIZER] == finalizers(await world.get(VSC, "kept"))
+
+
+async def test_S17_a_snapshot_is_not_made_again_with_other_data():
+    world = await SnapshotWorld().base()
+    async with world.both():
+        await world.snap()
+        await world.ready()
+        [content] = await world.list(VSC)
+        await world.tear_away(VSC, content["metadata"]["name"])
+        assert "VolumeSnapshotContent is missing" == await world.error()
+        await world.annotate(VS, "snap", touched="1")
+        await world.settle(60.0)
+        assert ([], 1) == (await world.list(VSC), len(world.driver.made(CREATE)))
+        assert "VolumeSnapshotContent is missing" == error_of(await world.get(VS, "snap"))
+
+
+async def test_S20_a_content_that_comes_late_is_bound():
+    world = await SnapshotWorld().base()
+    world.driver.add("h")
+    async with world.both():
+        await world.create(a_new_snapshot(content="late"))
+        assert "VolumeSnapshotContent is missing" == await world.error()
+        await world.create(a_new_content("late", handle="h", ref_uid=None))
+        await world.ready()
+        assert CONTENT_FINALIZER in finalizers(await world.get(VSC, "late"))
+
+
+async def test_S4_S8_what_comes_late_wakes_the_snapshot_at_once():
+    world = await SnapshotWorld().kinds()
+    async with world.both():
+        await world.snap()
+        assert "not found" in await world.error()
+        await world.create(a_snapshot_class())
+        assert "cannot get claim" in await world.error(text="cannot get claim")
+        await world.claim()
+        await world.ready(wait_s=5.0)
+
+
+async def test_a_snapshot_deleted_before_its_content_was_bound_is_deleted_with_it():
+    """An import whose status was never written: found by the name that the snapshot wants."""
+    world = await SnapshotWorld().base()
+    world.driver.add("h")
+    await world.create(a_new_content("imported", handle="h", ref_uid=None))
+    world.cluster.refuse(PATCH_VS_STATUS, times=None, error=ServerError("no"))
+    async with world.both():
+        await world.create(a_new_snapshot(content="imported"))
+        await world.shown(VSC, "imported", lambda body: body["spec"]["volumeSnapshotRef"].get("uid"))
+        await world.delete(VS, "snap")
+        await world.gone(VS, "snap")
+        await world.settle(2.0)
+        await nothing_left(world)
+
+
+async def test_S14_a_claim_that_can_not_be_let_go_is_told():
+    world = await SnapshotWorld().base()
+    gate = world.driver.gate(CREATE)
+    async with world.both():
+        await world.snap()
+        await world.until(_made(world, CREATE, 1))
+        world.cluster.refuse(PUT_PVC, times=2, error=ServerError("no"))
+        gate.set()
+        await world.told("snap", "ErrorPVCFinalizer")
+        await world.shown(PVC, "claim", lambda body: CLAIM_FINALIZER not in finalizers(body))
+
+
+async def test_S8_a_content_that_the_api_server_refuses_is_told():
+    world = await SnapshotWorld().base()
+    world.cluster.refuse(CREATE_VSC, times=1, error=ServerError("no"))
+    async with world.both():
+        await world.snap()
+        assert (await world.told("snap", "SnapshotContentCreationFailed")).startswith("Failed to create snapshot content with error ")
+        assert (await world.told("snap", "CreateSnapshotContentFailed")).startswith("Error creating volume snapshot content object")
+        await world.ready()

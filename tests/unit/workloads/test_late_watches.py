@@ -1,0 +1,49 @@
+"""Watches that come late: what was made or deleted once is not made or deleted again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mooring.api.pods import PODS
+from mooring.api.workloads import DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
+from tests.support.builders import a_job, a_template, a_workload
+from tests.support.cluster_world import LateWatch
+from tests.support.virtual_loop import in_virtual_time
+from tests.support.workload_world import WorkloadWorld, condition
+
+pytestmark = in_virtual_time
+LATE_S = 3.0
+
+
+def a_late_world() -> WorkloadWorld:
+    return WorkloadWorld(LateWatch("pods", "replicasets", "deployments", "statefulsets", "controllerrevisions", "jobs", seconds=LATE_S))
+
+
+def made(world: WorkloadWorld, plural: str, verb: str = "create") -> int:
+    return world.story.count(f"{verb} {plural}")
+
+
+async def test_no_pod_is_made_or_deleted_twice() -> None:
+    async with (world := a_late_world()).living():
+        await world.create(a_workload("Deployment", replicas=5))
+        await world.rolled_out(DEPLOYMENTS)
+        assert (1, 5, 0) == (made(world, "replicasets"), made(world, "pods"), made(world, "pods", "delete"))
+        await world.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 2}})
+        await world.rolled_out(DEPLOYMENTS)
+        await asyncio.sleep(5 * LATE_S)
+        assert (2, 5, 3) == (len(await world.names()), made(world, "pods"), made(world, "pods", "delete"))
+        await world.patch(DEPLOYMENTS, "web", {"spec": {"template": a_template(image="example.com/image:2")}})
+        await world.rolled_out(DEPLOYMENTS)
+        assert (2, 2) == (len(await world.names()), len(await world.list(REPLICA_SETS)))
+
+
+async def test_a_set_and_a_job_come_out_right() -> None:
+    async with (world := a_late_world()).living():
+        await world.create(a_workload("StatefulSet", replicas=3))
+        await world.rolled_out(STATEFUL_SETS)
+        assert (3, 1) == (made(world, "pods"), made(world, "controllerrevisions"))
+        world.node.ends = {"sum": "Succeeded"}
+        await world.create(a_job(completions=4, parallelism=2))
+        job = await world.shown(JOBS, "sum", lambda one: condition(one, "Complete")[0] == "True")
+        assert (4, 0) == (job["status"]["succeeded"], job["status"].get("failed", 0))
+        assert 4 == len([pod for pod in await world.list(PODS) if pod["metadata"]["name"].startswith("sum")])
