@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from mooring.api.core import SECRETS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
+from mooring.api.meta import Kind
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
+from mooring.apiserver.local import Faults
 from mooring.controllers.snapshotting.names import BEING_CREATED, CLAIM_FINALIZER, MANAGED_BY, TOUCHED
 from mooring.controllers.snapshotting.names import SECRET_NAME as DELETION_SECRET_NAME
 from mooring.controllers.snapshotting.names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
@@ -309,3 +313,49 @@ async def test_S38_one_that_is_awake_is_not():
         await world.gone(VS, "snap")
         await world.settle(5.0)
         assert [PATCH_VSC_STATUS, PATCH_VSC, PATCH_VSC, PATCH_VS] == world.written()[before:]
+
+
+class _SlowClasses(Faults):
+    """Holds up each GET of a class until `gate` is set."""
+
+    def __init__(self) -> None:
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if verb == "get" and kind is VOLUME_SNAPSHOT_CLASSES:
+            self.asked.set()
+            await self.gate.wait()
+
+
+async def test_S43_an_error_that_was_judged_before_a_content_turned_ready_is_not_shown():
+    slow = _SlowClasses()
+    world = await SnapshotWorld(faults=slow).kinds()
+    async with world.snapshotting():
+        await world.create(a_new_content("orphan", volumeSnapshotClassName="missing"))
+        await slow.asked.wait()
+        await world.cut("orphan")
+        await world.settle(1.0)
+        slow.gate.set()
+        await world.settle(5.0)
+        status = (await world.get(VSC, "orphan"))["status"]
+        assert (True, None) == (status["readyToUse"], status.get("error"))
+
+
+async def test_S43_an_error_of_the_driver_that_comes_after_a_group_turned_ready_is_not_shown():
+    world = await SnapshotWorld(SnapshotDriver(groups=True)).kinds()
+    await world.make_snapshot_kinds(GROUP_CRDS)
+    gate = world.driver.gate(CREATE_GROUP)
+    world.driver.always(CREATE_GROUP, Fail(Code.INTERNAL, "too late"))
+    await world.create(a_group_class(), a_group_content())
+
+    async def is_asked() -> bool:
+        return bool(world.driver.made(CREATE_GROUP))
+
+    async with world.snapshotting(**ON):
+        await world.until(is_asked)
+        ready = {"readyToUse": True, "volumeGroupSnapshotHandle": "g", "creationTime": "2026-01-01T00:00:00Z"}
+        await world.patch(VGSC, "groupcontent", {"status": ready}, subresource="status")
+        gate.set()
+        await world.settle(5.0)
+        status = (await world.get(VGSC, "groupcontent"))["status"]
+        assert (True, None) == (status["readyToUse"], status.get("error"))

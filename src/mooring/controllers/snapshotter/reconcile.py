@@ -28,7 +28,7 @@ from mooring.controllers.snapshotter.decide_after import (
 )
 from mooring.controllers.snapshotter.requests import delete_request, get_request, list_request
 from mooring.controllers.snapshotter.secrets import Secrets
-from mooring.controllers.snapshotter.view import View, is_given_up
+from mooring.controllers.snapshotter.view import View, is_given_up, is_going, is_ready
 from mooring.controllers.snapshotter.writes import Writes
 from mooring.controllers.snapshotting.told import Told
 from mooring.csi.capabilities import controller_rpcs
@@ -213,9 +213,11 @@ class Reconciler:
 
     async def show(self, name: str, uid: str, failure: d.Failure) -> None:
         """Tells the failure by an Event and, if it is to be saved, in the status. One that stands there is told once by each process: the
-        one that wrote it may have died before its Event was sent.
+        one that wrote it may have died before its Event was sent. Raises Stale where the snapshot has turned ready since it was judged.
         """
         content = self._writes.find(name, uid)
+        if is_ready(content) and not is_going(content):
+            raise Stale(name)
         text = shortened(failure.error, ERROR_BYTES_MAX)
         if failure.saved:
             status = as_json(content.status) or {}

@@ -18,7 +18,7 @@ from mooring.controllers.snapshotter.groups import decision as d
 from mooring.controllers.snapshotter.groups.decide import CHECK_FAILED, CHECK_TEXT, DELETION_FAILED
 from mooring.controllers.snapshotter.groups.decide_after import After, after_answered, after_refused, as_json
 from mooring.controllers.snapshotter.groups.requests import GroupHandles
-from mooring.controllers.snapshotter.groups.view import View, is_given_up
+from mooring.controllers.snapshotter.groups.view import View, is_given_up, is_going, is_ready
 from mooring.controllers.snapshotter.reconcile import ERROR_BYTES_MAX
 from mooring.controllers.snapshotter.secrets import Secrets
 from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, YES, is_marked
@@ -152,8 +152,13 @@ class Reconciler:
     # -- what users are told
 
     async def show(self, name: str, uid: str, failure: Failure) -> None:
-        """Tells the failure by an Event and, if it is to be saved, in the status. One that stands there is told once by each process."""
+        """Tells the failure by an Event and, if it is to be saved, in the status. One that stands there is told once by each process.
+
+        Raises Stale where the group has turned ready since it was judged.
+        """
         content = self._find(name, uid)
+        if is_ready(content) and not is_going(content):
+            raise Stale(name)
         text = shortened(failure.error, ERROR_BYTES_MAX)
         if failure.saved:
             status = as_json(content.status) or {}
