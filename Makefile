@@ -71,6 +71,10 @@ sim: .venv/ready ## Many seeds of the simulation: make sim SEEDS=20000
 soak: .venv/ready ## MINUTES (30) of load on mooring apiserver: what grows?
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
+.PHONY: soak-wires
+soak-wires: .venv/ready real-parts ## MINUTES (30) of volumes while connections are cut
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.soak.cut_wires --minutes $(MINUTES) $(ARGS)
+
 .PHONY: kills
 kills: .venv/ready ## mooring apiserver killed KILLS times (300) under load
 	@$(BIN)/python -m tests.kill_apiserver --kills $(KILLS) $(ARGS)

@@ -56,13 +56,13 @@ def take(pid: int, folder: Path, at_s: float, latencies_s: Sequence[float], over
     return Sample(at_s, rss / 2**20, disk / 2**20, files, p50, p99, len(latencies_s) / over_s)
 
 
-def grown(samples: Sequence[Sample]) -> list[str]:
+def grown(samples: Sequence[Sample], limits: Sequence[Limit] = LIMITS) -> list[str]:
     """What grew from the middle of the run to its end, in words. samples: ten at least."""
     assert len(samples) >= 10, "too few to tell growth from noise"
     fifth = len(samples) // 5
     middle, end = samples[2 * fifth : 3 * fifth], samples[-fifth:]
     found = []
-    for limit in LIMITS:
+    for limit in limits:
         before, after = (statistics.median(map(limit.of, part)) for part in (middle, end))
         if after > before * GROWTH_MAX + limit.slack:
             found.append(f"{limit.what} grew from {before:.1f} to {after:.1f}")
