@@ -38,10 +38,23 @@ class Receiver(Protocol):
 class TlsTransport(asyncio.BufferedProtocol):
     """One connection. It runs on a transport of the loop or, for TLS within TLS, on another one of its kind by `data_received`.
 
-    failure: what TLS failed at, which `lost` follows; None while it has not, and where the other side merely went away.
+    failure: what TLS or the socket failed at, which `lost` follows; None while it has not, and where the other side merely went away.
+    has_farewell: the other side said that nothing more comes. Without that the connection may have been cut.
     """
 
-    __slots__ = ("_buffer", "_incoming", "_is_client", "_is_closing", "_outgoing", "_receiver", "_tcp", "_tls", "failure", "is_secured")
+    __slots__ = (
+        "_buffer",
+        "_incoming",
+        "_is_client",
+        "_is_closing",
+        "_outgoing",
+        "_receiver",
+        "_tcp",
+        "_tls",
+        "failure",
+        "has_farewell",
+        "is_secured",
+    )
 
     def __init__(
         self, context: ssl.SSLContext, receiver: Receiver, buffer: memoryview, *, is_client: bool = False, server_name: str | None = None
@@ -57,7 +70,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._tcp: Any = None  # an asyncio.Transport, or a TlsTransport
         self._is_client = is_client
         self.failure: Exception | None = None
-        self.is_secured = self._is_closing = False
+        self.is_secured = self.has_farewell = self._is_closing = False
 
     def certificate(self) -> dict[str, Any] | None:
         """The other side's certificate, which the CA has signed, as `ssl` shows it; None if it gave none."""
@@ -65,7 +78,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return found or None
 
     def write(self, data: bytes) -> None:
-        """Sends, or keeps until it can be sent: `Receiver.writable` says when that is too much. Nothing before `secured` or after close()."""
+        """Sends, or keeps until it can be sent: `Receiver.writable` says when that is too much. Once it is secured; nothing after close()."""
         if self._is_closing or self._tcp is None:
             return
         try:
@@ -114,7 +127,13 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._tcp.resume_reading()
 
     def is_closing(self) -> bool:
-        return self._is_closing
+        """True from when nothing can be sent any more; the other side's end of the stream counts."""
+        return self._is_closing or self._tcp is None or self._tcp.is_closing()
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait to be sent."""
+        size: int = 0 if self._tcp is None else self._tcp.get_write_buffer_size()
+        return size
 
     def set_write_buffer_limits(self, high: int) -> None:
         if self._tcp is not None:
@@ -131,6 +150,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._tcp, self._is_closing = None, True
+        self.failure = self.failure or error
         self._receiver.lost()
 
     def pause_writing(self) -> None:
@@ -167,6 +187,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             except ssl.SSLError as error:
                 self.failure, data = error, b""
             if not data:  # the other side's farewell, or nonsense
+                self.has_farewell = self.failure is None
                 self.close()
                 return
             self._receiver.received(data)
