@@ -78,7 +78,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return found or None
 
     def write(self, data: bytes) -> None:
-        """Sends, or keeps until it can be sent: `Receiver.writable` says when that is too much. Once it is secured; nothing after close()."""
+        """Sends, or keeps until it can be sent: `Receiver.writable` says when that is too much. Once secured; nothing after close()."""
         if self._is_closing or self._tcp is None:
             return
         try:
