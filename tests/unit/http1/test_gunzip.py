@@ -42,9 +42,10 @@ def test_changed_bytes_are_refused_or_harmless(content: bytes, at: int, new: byt
     assert results[0] in (content, b"malformed", b""), "the checksum holds"
 
 
-@pytest.mark.parametrize("length", range(1, 30))
+@pytest.mark.parametrize("length", range(1, 29))
 def test_what_breaks_off_is_refused(length: int) -> None:
     raw = gzip.compress(b"some text")
+    assert length < len(raw)
     with pytest.raises(Malformed, match="breaks off"):
         unpacked(raw[:length])
     with pytest.raises(Malformed):
