@@ -62,6 +62,7 @@ def test_a_head_is_a_status_a_reason_and_headers() -> None:
         (b"HTTP/1.1 200", 200, ""),
         (b"HTTP/1.1 404 ", 404, ""),
         (b"HTTP/1.0 503 Service  Unavailable", 503, "Service  Unavailable"),
+        (b"HTTP/1.1 503 \t No \t", 503, "No"),
         (b"HTTP/1.1 999 \xe9\tx", 999, "é\tx"),
         (b"HTTP/1.2 299 " + b"r" * 2000, 299, "r" * 2000),
     ],
@@ -94,7 +95,9 @@ MALFORMED: dict[str, bytes] = {
     "a space before the colon": OK + b"Content-Length : 0\r\n\r\n",
     "a folded header": OK + b"A: b\r\n c\r\n\r\n",
     "a folded first header": OK + b" A: b\r\n\r\n",
-    "no colon": OK + b"Content-Length\r\n\r\n",
+    "another protocol behind an interim answer": b"HTTP/1.1 100 Continue\r\n\r\nSSH-2.0-OpenSSH_9.6\r\n",
+    "no colon": OK + b"Date\r\n\r\n",
+    "a length and no colon": OK + b"Content-Length\r\n\r\n",
     "no name": OK + b": b\r\n\r\n",
     "a name of two words": OK + b"A b: c\r\n\r\n",
     "a name beyond ASCII": OK + b"\xc4: c\r\n\r\n",
@@ -165,6 +168,8 @@ def test_a_head_may_be_as_long_as_its_bound_and_no_longer() -> None:
             assert HEAD_BYTES_MAX + more == len(raw)
             with pytest.raises(Malformed, match="too long") if more else contextlib.nullcontext():
                 assert read(*cut(raw, step)).head is not None
+    with pytest.raises(Malformed, match="too long"):
+        read(OK + b"X: " + b"y" * (HEAD_BYTES_MAX - len(OK) - 3))  # nobody waits for what can't follow
 
 
 def test_interim_answers_are_skipped() -> None:
@@ -207,7 +212,13 @@ def test_a_body_may_be_taken_while_it_comes() -> None:
 
 
 @pytest.mark.parametrize(
-    "wire", [b'3;a="b"\r\nabc\r\n0 ; x\r\nTrailer: y\r\nB:\r\n\r\n', b"0003\r\nabc\r\n000\r\n\r\n", b"3 \t;\r\nabc\r\n0\r\n\r\n"]
+    "wire",
+    [
+        b'3;a="b"\r\nabc\r\n0 ; x\r\nTrailer: y\r\nB:\r\n\r\n',
+        b"0003\r\nabc\r\n000\r\n\r\n",
+        b"3 \t;\r\nabc\r\n0\r\n\r\n",
+        b"3\r\nabc\r\n0\r\n1\r\n\r\n",
+    ],
 )
 def test_extensions_and_trailers_are_read_and_dropped(wire: bytes) -> None:
     for step in (1, 3, 1000):
@@ -260,7 +271,9 @@ def test_a_refusal_of_connect_has_a_body() -> None:
 def test_connections_stay_as_each_version_says(head: bytes, stays: bool) -> None:
     assert stays == read(head + b"Content-Length: 1\r\n\r\na").keep_alive
     assert not read(head + b"Content-Length: 1\r\n\r\n").keep_alive, "the body is not there yet"
-    assert not read(head + b"\r\n", end=True).keep_alive, "the end of the connection was the body's"
+    until_close = read(head + b"\r\n", end=True)
+    assert until_close.head is not None
+    assert (False, False) == (until_close.keep_alive, until_close.head.is_persistent), "the end of the connection was the body's"
 
 
 @pytest.mark.parametrize(
