@@ -1,9 +1,8 @@
 """A tiny HTTP server for /metrics and the health probes.
 
-Not aiohttp: every sidecar has this server, aiohttp's server part would cost it several MiB of its memory budget, and aiohttp has its
-door elsewhere (the client in `kube/client/http.py`). Kubelet and Prometheus need no more than GET and HEAD of a fixed list of paths.
-Everything is bounded, since the address is often open to the whole cluster: one request a connection, 8 KiB of request line and
-headers, ten seconds a connection, 64 connections.
+No library's server: every sidecar has this one, and aiohttp's would cost several MiB of its memory budget (decision 0003). Kubelet and
+Prometheus need no more than GET and HEAD of a fixed list of paths. Everything is bounded, since the address is often open to the whole
+cluster: one request a connection, 8 KiB of request line and headers, ten seconds a connection, 64 connections.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import pytest
 from mooring.api.meta import Key
 from mooring.apiserver.codecs.codec import DEPTH_MAX, VALUES_MAX, check_bounds
 from mooring.apiserver.rules import SECRETS
-from mooring.apiserver.web.http1 import rendered
 from mooring.apiserver.web.messages import Reply
 from mooring.apiserver.web.negotiation import as_yaml
+from mooring.apiserver.web.reply_bytes import rendered
 from mooring.kube.errors import BadRequest, NotAcceptable, TooLarge
 from tests.unit.apiserver.objects import a_store, create, patch
 from tests.unit.apiserver.test_service import Client

@@ -21,7 +21,6 @@ from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
 from mooring.apiserver.watch_buffer import WatchItem
 from mooring.apiserver.web.connection import Limits
-from mooring.apiserver.web.http1 import BODY_BYTES_MAX
 from mooring.apiserver.web.server import ApiServer
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import _Lines
@@ -29,6 +28,7 @@ from mooring.base import log
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
+from mooring.http1.bodies import BODY_BYTES_MAX
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import EventType, Patch, PatchType

@@ -145,7 +145,7 @@ def test_CDR1_sigint_deletes_the_object_and_sigterm_keeps_it(folder: Path, numbe
         assert stays == ("CSIDriver object deleted" not in running.output())
 
 
-HEAVY = {"_ssl", "aiohttp", "msgspec", "yaml", "rich", "prometheus_client", "http.client", "email", "mooring.kube", "mooring.api"}
+HEAVY = {"_ssl", "mooring.http1", "msgspec", "yaml", "rich", "prometheus_client", "http.client", "email", "mooring.kube", "mooring.api"}
 
 
 @pytest.mark.slow

@@ -25,6 +25,8 @@ from tests.unit.kube.certificates import server_context
 from tests.unit.kube.clients import VA, a_client, events_of
 from tests.unit.kube.instant_clock import InstantClock
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 # -- verbs
 
 

@@ -10,6 +10,7 @@ import json
 import ssl
 import traceback
 from collections.abc import Awaitable, Callable
+from types import ModuleType
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -17,7 +18,6 @@ from prometheus_client import CollectorRegistry
 from mooring.api.core import SECRETS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.kube import errors
-from mooring.kube.client import http
 from mooring.kube.client.config import ClusterConfig, Pem, Tls, User
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.retrying import ClientMetrics
@@ -27,6 +27,8 @@ from tests.unit.kube.certificates import authority_pem, other_authority, server_
 from tests.unit.kube.clients import VA, a_client, events_of
 from tests.unit.kube.instant_clock import InstantClock
 from tests.unit.kube.kubeconfigs import SECRET
+
+pytestmark = pytest.mark.usefixtures("both_transports")
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 HTML = b"<html><head><title>502 Bad Gateway</title></head><body>" + b"x" * 10_000
@@ -305,8 +307,8 @@ async def test_waiting_for_a_place_does_not_count_as_the_server_s_silence() -> N
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_a_body_beyond_the_bound_is_refused(packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "BODY_BYTES_MAX", 1000)
+async def test_a_body_beyond_the_bound_is_refused(packed: bool, both_transports: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(both_transports, "BODY_BYTES_MAX", 1000)
     async with bad_server() as server, a_client(server.config()) as cluster:
         body = b" " * 1_000_000
         server.plan(answer(200, gzip.compress(body), Content_Encoding="gzip") if packed else answer(200, body))

@@ -22,6 +22,8 @@ from tests.unit.kube.clients import VA, a_client, events_of
 from tests.unit.kube.instant_clock import InstantClock
 from tests.unit.kube.kubeconfigs import a_program
 
+pytestmark = pytest.mark.usefixtures("both_transports")
+
 UNAUTHORIZED = refusal(401, "Unauthorized", "Unauthorized")
 
 

@@ -15,9 +15,12 @@ import enum
 import math
 from typing import Any, Final, Protocol
 
-from mooring.apiserver.web.http1 import HEAD_BYTES_MAX, Body, Head, Malformed, parse_head, rendered, status_line
 from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request
-from mooring.apiserver.web.tls_transport import TlsTransport
+from mooring.apiserver.web.reply_bytes import rendered, status_line
+from mooring.http1.bodies import Body
+from mooring.http1.requests import Head, parse_head
+from mooring.http1.syntax import HEAD_BYTES_MAX, Malformed
+from mooring.http1.tls_transport import TlsTransport
 
 _AHEAD_BYTES_MAX: Final = 64 * 1024
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"

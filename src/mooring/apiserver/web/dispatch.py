@@ -14,7 +14,6 @@ from mooring.apiserver.identity.tls import user_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.connection import Connection, Limits
 from mooring.apiserver.web.health import is_health
-from mooring.apiserver.web.http1 import BODY_BYTES_MAX, Head
 from mooring.apiserver.web.messages import Reply, Request, WatchReply, error_reply
 from mooring.apiserver.web.metrics import CONTENT_TYPE, Asked, ServerMetrics, asked
 from mooring.apiserver.web.queries import Route, route_of
@@ -22,6 +21,8 @@ from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Stream, Streams
 from mooring.base.clock import Clock
 from mooring.base.log import logger
+from mooring.http1.bodies import BODY_BYTES_MAX
+from mooring.http1.requests import Head
 from mooring.kube.errors import ServerError
 
 _log = logger(__name__)

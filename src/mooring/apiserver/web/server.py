@@ -28,10 +28,10 @@ from mooring.apiserver.web.dispatch import Dispatcher
 from mooring.apiserver.web.metrics import ServerMetrics
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Streams
-from mooring.apiserver.web.tls_transport import READ_BYTES, TlsTransport
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
+from mooring.http1.tls_transport import READ_BYTES, TlsTransport
 
 _CLOSING_S_MAX: Final = 5.0
 _SWEEP_S: Final = 10.0

@@ -97,7 +97,7 @@ def tls_reason(error: BaseException) -> str:
     for _ in range(8):
         if cause is None:
             break
-        if isinstance(cause, ssl.SSLError) and type(cause).__module__ == "ssl":  # not aiohttp's, which are SSLErrors without a reason
+        if isinstance(cause, ssl.SSLError) and type(cause).__module__ == "ssl":  # (an HTTP library's own may be SSLErrors without a reason)
             return _explained(cause)
         cause = getattr(cause, "os_error", None) or cause.__cause__ or cause.__context__
     return ""

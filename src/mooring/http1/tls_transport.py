@@ -1,7 +1,7 @@
-"""TLS over a plain socket of the loop.
+"""TLS over a plain socket of the loop, for both ends.
 
 asyncio's own TLS keeps a buffer of 256 KiB per connection, most of the memory of a thousand idle watches. Here all connections of a
-server read into one buffer, and an idle connection costs only OpenSSL's own state.
+loop read into one buffer, and an idle connection costs only OpenSSL's own state.
 """
 
 from __future__ import annotations
@@ -36,24 +36,49 @@ class Receiver(Protocol):
 
 
 class TlsTransport(asyncio.BufferedProtocol):
-    """One client's connection. buffer: shared by all links of a loop, since each is done with it before the next turn."""
+    """One connection. It runs on a transport of the loop or, for TLS within TLS, on another one of its kind by `data_received`.
 
-    __slots__ = ("_buffer", "_incoming", "_is_closing", "_outgoing", "_receiver", "_tcp", "_tls", "is_secured")
+    failure: what TLS or the socket failed at, which `lost` follows; None while it has not, and where the other side merely went away.
+    has_farewell: the other side said that nothing more comes. Without that the connection may have been cut.
+    """
 
-    def __init__(self, context: ssl.SSLContext, receiver: Receiver, buffer: memoryview) -> None:
+    __slots__ = (
+        "_buffer",
+        "_incoming",
+        "_is_client",
+        "_is_closing",
+        "_outgoing",
+        "_receiver",
+        "_tcp",
+        "_tls",
+        "failure",
+        "has_farewell",
+        "is_secured",
+    )
+
+    def __init__(
+        self, context: ssl.SSLContext, receiver: Receiver, buffer: memoryview, *, is_client: bool = False, server_name: str | None = None
+    ) -> None:
+        """buffer: shared by all links of a loop, since each is done with it before the next turn.
+
+        is_client: begins the handshake. server_name: which name or address the server's certificate must be for; "" has no meaning to TLS.
+        Raises ValueError for a server_name that can't be one.
+        """
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=not is_client, server_hostname=server_name)
         self._receiver, self._buffer = receiver, buffer
-        self._tcp: asyncio.Transport | None = None
-        self.is_secured = self._is_closing = False
+        self._tcp: Any = None  # an asyncio.Transport, or a TlsTransport
+        self._is_client = is_client
+        self.failure: Exception | None = None
+        self.is_secured = self.has_farewell = self._is_closing = False
 
     def certificate(self) -> dict[str, Any] | None:
-        """The client's certificate, which the CA has signed, as `ssl` shows it; None if it gave none."""
+        """The other side's certificate, which the CA has signed, as `ssl` shows it; None if it gave none."""
         found: dict[str, Any] | None = self._tls.getpeercert()
         return found or None
 
     def write(self, data: bytes) -> None:
-        """Sends, or keeps until it can be sent: `Receiver.writable` says when that is too much. Nothing after close()."""
+        """Sends, or keeps until it can be sent: `Receiver.writable` says when that is too much. Once secured; nothing after close()."""
         if self._is_closing or self._tcp is None:
             return
         try:
@@ -63,7 +88,8 @@ class TlsTransport(asyncio.BufferedProtocol):
                 view = memoryview(data)
                 while view:
                     view = view[self._tls.write(view[: 4 * _RECORD]) :]
-        except ssl.SSLError:
+        except ssl.SSLError as error:
+            self.failure = error
             self.abort()
             return
         self._tcp.write(self._outgoing.read())
@@ -75,7 +101,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._tcp.close()
 
     def end_writing(self) -> None:
-        """Sends the end of the stream; the client's further bytes are read and dropped."""
+        """Sends the end of the stream; further bytes of the other side are read and dropped."""
         if self._is_closing or self._tcp is None:
             return
         self._is_closing = True
@@ -83,7 +109,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             try:
                 self._tls.unwrap()
             except ssl.SSLError:
-                pass  # (it waits for the client's farewell, which nobody needs)
+                pass  # (it waits for the other side's farewell, which nobody needs)
             self._flush()
 
     def abort(self) -> None:
@@ -100,15 +126,31 @@ class TlsTransport(asyncio.BufferedProtocol):
         if self._tcp is not None and not self._tcp.is_closing():
             self._tcp.resume_reading()
 
+    def is_closing(self) -> bool:
+        """True from when nothing can be sent any more; the other side's end of the stream counts."""
+        return self._is_closing or self._tcp is None or self._tcp.is_closing()
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait to be sent."""
+        size: int = 0 if self._tcp is None else self._tcp.get_write_buffer_size()
+        return size
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        if self._tcp is not None:
+            self._tcp.set_write_buffer_limits(high)
+
     # what the loop calls
 
     def connection_made(self, transport: Any) -> None:
         self._tcp = transport
         transport.set_write_buffer_limits(WRITE_BYTES_HIGH)
         self._receiver.connected(self)
+        if self._is_client and not self._is_closing:
+            self._shake_hands()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._tcp, self._is_closing = None, True
+        self.failure = self.failure or error
         self._receiver.lost()
 
     def pause_writing(self) -> None:
@@ -124,9 +166,17 @@ class TlsTransport(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, count: int) -> None:
-        if self._is_closing:
-            return  # (read and dropped)
-        self._incoming.write(self._buffer[:count])
+        if not self._is_closing:  # (else read and dropped)
+            self._incoming.write(self._buffer[:count])
+            self._advance()
+
+    def data_received(self, data: bytes) -> None:
+        """What a transport brings that does not read into the buffer."""
+        if not self._is_closing:
+            self._incoming.write(data)
+            self._advance()
+
+    def _advance(self) -> None:
         if not self.is_secured and not self._shake_hands():
             return
         while (self._incoming.pending or self._tls.pending()) and not self._is_closing:
@@ -134,9 +184,10 @@ class TlsTransport(asyncio.BufferedProtocol):
                 data = self._tls.read(READ_BYTES)
             except ssl.SSLWantReadError:
                 break
-            except ssl.SSLError:
-                data = b""
-            if not data:  # the client's farewell, or nonsense
+            except ssl.SSLError as error:
+                self.failure, data = error, b""
+            if not data:  # the other side's farewell, or nonsense
+                self.has_farewell = self.failure is None
                 self.close()
                 return
             self._receiver.received(data)
@@ -149,7 +200,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         except ssl.SSLWantReadError:
             self._flush()
             return False
-        except (ssl.SSLError, ValueError):
+        except (ssl.SSLError, ValueError) as error:
+            self.failure = error
             self._flush()  # says why
             self.close()
             return False

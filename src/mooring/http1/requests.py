@@ -1,0 +1,140 @@
+"""Requests as bytes: the client writes them, the server reads them. Pure, and stricter than necessary.
+
+Ambiguous requests are refused: both a length and chunks, a length twice, and what `syntax.py` names. Too large a body is read and dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from mooring.http1.syntax import NAME, TOKEN, Malformed, Unsendable, content_length, header_fields
+
+_REQUEST_LINE: Final = re.compile(rb"(%b{1,32}) ([\x21-\x7e\x80-\xff]+) HTTP/([0-9])\.([0-9])" % TOKEN.encode())
+_ENCODED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_AUTHORITY: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+
+
+class Head:
+    """A request without its body. headers: names in lower case. length: None for a body in chunks."""
+
+    __slots__ = ("expects_continue", "headers", "is_chunkable", "is_persistent", "length", "method", "target")
+
+    def __init__(self, method: str, target: str, headers: Mapping[str, str], version: int) -> None:
+        self.method, self.target, self.headers = method, target, headers
+        self.is_chunkable = version >= 1
+        words = headers.get("connection", "").lower()
+        self.is_persistent = "close" not in words if version >= 1 else "keep-alive" in words
+        self.length = _length(headers, version)
+        self.expects_continue = version >= 1 and headers.get("expect", "").lower() == "100-continue"
+
+    def path(self) -> tuple[str, ...]:
+        """Split at its slashes once it is decoded, as the real server does: `%2F` is a slash."""
+        path = self.target.partition("?")[0]
+        if "%" in path:
+            path = unquote(path)
+        return tuple(path.removeprefix("/").removesuffix("/").split("/"))
+
+    def query(self) -> dict[str, str]:
+        """The first value of each parameter."""
+        text = self.target.partition("?")[2]
+        return dict(reversed(parse_qsl(text, keep_blank_values=True))) if text else {}
+
+
+def parse_head(raw: bytes) -> Head:
+    """raw: from the request line to the last header, without the empty line. Raises Malformed."""
+    line, _, rest = raw.partition(b"\r\n")
+    match = _REQUEST_LINE.fullmatch(line)
+    if match is None:
+        raise Malformed("the request line is malformed")
+    method, target, major, minor = match.groups()
+    if major != b"1":
+        raise Malformed("only HTTP/1.0 and HTTP/1.1 are spoken here", 505)
+    headers = _headers(rest)
+    if "host" not in headers and minor != b"0":
+        raise Malformed("missing required Host header")
+    return Head(method.decode("ascii"), _target(target), headers, int(minor))
+
+
+def _headers(raw: bytes) -> dict[str, str]:
+    headers, repeated = header_fields(raw)
+    for name, values in repeated.items():
+        if name in _ONCE:
+            raise Malformed(f"the header {name} is there twice")
+        headers[name] = ", ".join(values)
+    return headers
+
+
+_ONCE: Final = ("host", "content-length", "transfer-encoding", "content-type", "authorization")
+
+
+def _target(raw: bytes) -> str:
+    target = raw.decode("utf-8", "replace")
+    if not target.startswith("/"):
+        match = _AUTHORITY.match(target)
+        if match is None and target != "*":
+            raise Malformed("the request names no path")
+        target = target[match.end() :] if match is not None else target
+        if not target.startswith(("/", "*")):
+            target = f"/{target}"
+    path = target.partition("?")[0]
+    if "%" in path and _ENCODED.search(path):
+        raise Malformed("the path holds a percent sign without two hexadecimal digits")
+    return target
+
+
+def _length(headers: Mapping[str, str], version: int) -> int | None:
+    coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+    if coding is not None:
+        if length is not None:
+            raise Malformed("both a Content-Length and a Transfer-Encoding")
+        if version < 1 or coding.lower() != "chunked":
+            raise Malformed(f"unsupported transfer encoding: {coding[:32]!r}", 501)
+        return None
+    return 0 if length is None else content_length(length)
+
+
+# -- the client's half
+
+_METHOD: Final = re.compile(f"{TOKEN}{{1,32}}")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_FRAMING: Final = ("content-length", "transfer-encoding")
+_WITH_BODY: Final = ("PATCH", "POST", "PUT")
+
+
+def header_lines(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """Headers as they are sent, each with its line end: made once, for many requests. Raises Unsendable.
+
+    No Content-Length and no Transfer-Encoding may be among them: `request_bytes` says the length.
+    """
+    lines = []
+    for name, value in pairs:
+        if NAME.fullmatch(name) is None:
+            raise Unsendable(f"{name[:64]!r} is no name of a header")
+        if name.lower() in _FRAMING:
+            raise Unsendable(f"the header {name} can't be chosen")
+        if _CONTROL.search(value):
+            raise Unsendable(f"the header {name} holds a line break, or another control character")
+        lines.append(f"{name}: {value}\r\n")
+    try:
+        return "".join(lines).encode()
+    except UnicodeEncodeError:  # half of a pair of surrogates
+        raise Unsendable("a header holds what is no text") from None
+
+
+def request_bytes(method: str, target: str, lines: bytes, body: bytes | None = None) -> bytes:
+    """A whole request in one piece. Raises Unsendable.
+
+    target: escaped already; a path with its query, or what a proxy is asked (`http://host/path`, `host:443`).
+    lines: of `header_lines`, `Host` among them. body: None for none; then PATCH, POST and PUT say that its length is 0.
+    """
+    if _METHOD.fullmatch(method) is None:
+        raise Unsendable(f"{method[:64]!r} is no method")
+    if not (target.isascii() and target.isprintable()) or " " in target or not target:
+        raise Unsendable("the path is not escaped")
+    line = f"{method} {target} HTTP/1.1\r\n".encode("ascii")
+    if body is not None:
+        return b"%b%bContent-Length: %d\r\n\r\n%b" % (line, lines, len(body), body)
+    return b"%b%b%b\r\n" % (line, lines, b"Content-Length: 0\r\n" if method in _WITH_BODY else b"")

@@ -1,0 +1,410 @@
+"""Answers as bytes: what is an answer, where it ends, and what is refused; the same however the bytes are cut."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.http1.responses import INTERIM_MAX, ResponseReader
+from mooring.http1.syntax import HEAD_BYTES_MAX, BrokenOff, Malformed
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+def read(*parts: bytes, method: str = "GET", end: bool = False) -> ResponseReader:
+    reader = ResponseReader(method)
+    for part in parts:
+        reader.feed(part)
+    if end:
+        reader.end()
+    return reader
+
+
+def cut(raw: bytes, step: int) -> list[bytes]:
+    return [raw[at : at + step] for at in range(0, len(raw), step)]
+
+
+def with_chunks(*chunks: bytes, trailer: bytes = b"") -> bytes:
+    return (
+        OK
+        + b"Transfer-Encoding: chunked\r\n\r\n"
+        + b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in chunks)
+        + b"0\r\n%b\r\n" % trailer
+    )
+
+
+# -- heads
+
+
+def test_a_head_is_a_status_a_reason_and_headers() -> None:
+    reader = read(OK + b"Content-Type: application/json\r\nwarning: a\r\nX:\t b c \t\r\nWARNING:b\r\nContent-Length: 2\r\n\r\n{}")
+    head = reader.head
+    assert head is not None
+    assert (200, "OK", 2, True) == (head.status, head.reason, head.length, head.is_persistent)
+    assert ("application/json", "b c", "a") == tuple(head.headers.get(name, "") for name in ("CONTENT-type", "x", "Warning"))
+    assert (["a", "b"], ("b c",), ("none",)) == (
+        list(head.headers.getall("Warning", ())),
+        tuple(head.headers.getall("X", ())),
+        head.headers.getall("Y", ("none",)),
+    )
+    assert ("X" in head.headers, "y" in head.headers, 5 in head.headers) == (True, False, False)
+    assert (b"{}", True, True) == (reader.take(), reader.is_done, reader.keep_alive)
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "reason"),
+    [
+        (b"HTTP/1.1 200", 200, ""),
+        (b"HTTP/1.1 404 ", 404, ""),
+        (b"HTTP/1.0 503 Service  Unavailable", 503, "Service  Unavailable"),
+        (b"HTTP/1.1 503 \t No \t", 503, "No"),
+        (b"HTTP/1.1 999 \xe9\tx", 999, "é\tx"),
+        (b"HTTP/1.2 299 " + b"r" * 2000, 299, "r" * 2000),
+    ],
+)
+def test_status_lines(line: bytes, status: int, reason: str) -> None:
+    head = read(line + b"\r\nContent-Length: 0\r\n\r\n").head
+    assert head is not None
+    assert (status, reason) == (head.status, head.reason)
+
+
+MALFORMED: dict[str, bytes] = {
+    "another protocol": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "zeros": bytes(100),
+    "TLS": b"\x15\x03\x03\x00\x02\x02\x28",
+    "an empty line first": b"\r\n" + OK + b"\r\n",
+    "HTTP/2": b"HTTP/2.0 200 OK\r\n\r\n",
+    "HTTP/0.9": b"<html>",
+    "no status": b"HTTP/1.1 OK\r\n\r\n",
+    "a status of two digits": b"HTTP/1.1 20 OK\r\n\r\n",
+    "a status of four digits": b"HTTP/1.1 2000 OK\r\n\r\n",
+    "status 0": b"HTTP/1.1 000 OK\r\n\r\n",
+    "two spaces": b"HTTP/1.1  200 OK\r\n\r\n",
+    "a small http": b"http/1.1 200 OK\r\n\r\n",
+    "a bare line feed behind the status": b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+    "a bare line feed in a header": OK + b"A: b\nC: d\r\n\r\n",
+    "a bare carriage return in a header": OK + b"A: b\rC: d\r\n\r\n",
+    "a line end the wrong way round": OK + b"A: b\n\rC: d\r\n\r\n",
+    "a zero in a header": OK + b"A: b\0c\r\n\r\n",
+    "a zero in the reason": b"HTTP/1.1 200 O\0K\r\n\r\n",
+    "a space before the colon": OK + b"Content-Length : 0\r\n\r\n",
+    "a folded header": OK + b"A: b\r\n c\r\n\r\n",
+    "a folded first header": OK + b" A: b\r\n\r\n",
+    "another protocol behind an interim answer": b"HTTP/1.1 100 Continue\r\n\r\nSSH-2.0-OpenSSH_9.6\r\n",
+    "no colon": OK + b"Date\r\n\r\n",
+    "a length and no colon": OK + b"Content-Length\r\n\r\n",
+    "no name": OK + b": b\r\n\r\n",
+    "a name of two words": OK + b"A b: c\r\n\r\n",
+    "a name beyond ASCII": OK + b"\xc4: c\r\n\r\n",
+    "two lengths": OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    "a length twice": OK + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\n",
+    "a list of lengths": OK + b"Content-Length: 1, 1\r\n\r\n",
+    "an empty length": OK + b"Content-Length:\r\n\r\n",
+    "a length with a sign": OK + b"Content-Length: +1\r\n\r\n",
+    "a negative length": OK + b"Content-Length: -1\r\n\r\n",
+    "a hexadecimal length": OK + b"Content-Length: 0x1\r\n\r\n",
+    "a length with an underscore": OK + b"Content-Length: 1_0\r\n\r\n",
+    "a length in other digits": OK + b"Content-Length: \xb2\r\n\r\n",
+    "a length beyond all bounds": OK + b"Content-Length: " + b"9" * 16 + b"\r\n\r\n",
+    "length and chunks": OK + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "chunks and length": OK + b"Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
+    "chunks twice": OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "chunks in chunks": OK + b"Transfer-Encoding: chunked, chunked\r\n\r\n",
+    "packed chunks": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
+    "identity": OK + b"Transfer-Encoding: identity\r\n\r\n",
+    "a coding with a tab": OK + b"Transfer-Encoding: \x0bchunked\r\n\r\n",
+    "chunks in HTTP/1.0": b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "two content types": OK + b"Content-Type: a/b\r\nContent-Type: c/d\r\n\r\n",
+    "two content encodings": OK + b"Content-Encoding: gzip\r\nContent-Encoding: gzip\r\n\r\n",
+    "another protocol agreed on": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n",
+    "interim answers without end": b"HTTP/1.1 100 Continue\r\n\r\n" * (INTERIM_MAX + 1),
+    "a body behind an interim answer": b"HTTP/1.1 100 Continue\r\nContent-Length: 2\r\n\r\n{}" + OK + b"\r\n",
+    "a status line without end": b"HTTP/1.1 200 " + b"x" * HEAD_BYTES_MAX,
+    "a head without end": OK + b"X: " + b"y" * HEAD_BYTES_MAX,
+    "many headers": OK + b"A: b\r\n" * (HEAD_BYTES_MAX // 6),
+    "a chunk size without a number": OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "an empty chunk size": OK + b"Transfer-Encoding: chunked\r\n\r\n\r\n",
+    "a chunk size with a sign": OK + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n",
+    "a chunk size beyond all bounds": OK + b"Transfer-Encoding: chunked\r\n\r\n123456789\r\n",
+    "a space before the chunk size": OK + b"Transfer-Encoding: chunked\r\n\r\n 1\r\n",
+    "a bare line feed behind a chunk size": OK + b"Transfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n",
+    "a chunk that is longer": OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
+    "a chunk that ends in a bare line feed": OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\n0\r\n\r\n",
+    "an extension without end": OK + b"Transfer-Encoding: chunked\r\n\r\n1;" + b"x" * 300,
+    "a trailer without end": with_chunks(b"a", trailer=b"A: bcdefgh\r\n" * 1000),
+    "a trailer line without end": with_chunks(b"a", trailer=b"A: " + b"b" * 300),
+}
+
+
+@pytest.mark.parametrize("step", [1, 5, 10**6])
+@pytest.mark.parametrize("how", MALFORMED)
+def test_what_is_no_answer_or_could_be_read_in_two_ways_is_refused_however_it_is_cut(how: str, step: int) -> None:
+    """At once, without waiting for the end of the connection; and it stays refused."""
+    reader = ResponseReader("GET")
+
+    def feed() -> None:
+        for part in cut(MALFORMED[how], step):
+            reader.feed(part)
+
+    with pytest.raises(Malformed) as first:
+        feed()
+    assert not reader.is_done
+    assert not reader.keep_alive
+    for again in (lambda: reader.feed(b"x"), reader.end):
+        with pytest.raises(Malformed) as second:
+            again()
+        assert first.value is second.value
+
+
+def test_a_head_may_be_as_long_as_its_bound_and_no_longer() -> None:
+    for step in (10**6, 1000):
+        for more in (0, 1):
+            raw = OK + b"X: %b\r\n\r\n" % (b"y" * (HEAD_BYTES_MAX - len(OK) - 7 + more))
+            assert HEAD_BYTES_MAX + more == len(raw)
+            with pytest.raises(Malformed, match="too long") if more else contextlib.nullcontext():
+                assert read(*cut(raw, step)).head is not None
+    with pytest.raises(Malformed, match="too long"):
+        read(OK + b"X: " + b"y" * (HEAD_BYTES_MAX - len(OK) - 3))  # nobody waits for what can't follow
+
+
+def test_interim_answers_are_skipped() -> None:
+    raw = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK + b"Content-Length: 1\r\n\r\na"
+    for step in (1, 7, 1000):
+        reader = read(*cut(raw, step))
+        assert reader.head is not None
+        assert (200, "", b"a", True) == (reader.head.status, reader.head.headers.get("Link"), reader.take(), reader.keep_alive)
+    assert read(b"HTTP/1.1 100 Continue\r\n\r\n" * INTERIM_MAX + OK + b"Content-Length: 0\r\n\r\n").is_done
+
+
+# -- bodies
+
+
+@given(st.lists(st.binary(min_size=1, max_size=600), max_size=6), st.integers(1, 900), st.sampled_from(["length", "chunks", "close"]))
+def test_an_answer_is_the_same_however_it_is_cut(chunks: list[bytes], step: int, framing: str) -> None:
+    content = b"".join(chunks)
+    if framing == "chunks":
+        raw = with_chunks(*chunks, trailer=b"A: b\r\n")
+    elif framing == "length":
+        raw = OK + b"Content-Length: %d\r\n\r\n" % len(content) + content
+    else:
+        raw = OK + b"\r\n" + content
+    reader = read(*cut(raw, step))
+    assert len(content) == reader.unread
+    assert (framing != "close") == reader.is_done == reader.keep_alive
+    reader.end()
+    assert (content, 0, True, False) == (reader.take(), reader.unread, reader.is_done, reader.keep_alive)
+    assert b"" == reader.take()
+
+
+def test_a_body_may_be_taken_while_it_comes() -> None:
+    reader, taken = ResponseReader("GET"), []
+    for part in cut(with_chunks(b"abc", b"d" * 1000), 90):
+        reader.feed(part)
+        taken.append(reader.take())
+    assert b"abc" + b"d" * 1000 == b"".join(taken)
+    assert len(taken) > 5
+    assert reader.is_done
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b'3;a="b"\r\nabc\r\n0 ; x\r\nTrailer: y\r\nB:\r\n\r\n',
+        b"0003\r\nabc\r\n000\r\n\r\n",
+        b"3 \t;\r\nabc\r\n0\r\n\r\n",
+        b"3\r\nabc\r\n0\r\n1\r\n\r\n",
+    ],
+)
+def test_extensions_and_trailers_are_read_and_dropped(wire: bytes) -> None:
+    for step in (1, 3, 1000):
+        reader = read(*cut(OK + b"Transfer-Encoding: CHUNKED\r\n\r\n" + wire, step))
+        assert reader.head is not None
+        assert (b"abc", True, None, "") == (reader.take(), reader.keep_alive, reader.head.length, reader.head.headers.get("Trailer"))
+
+
+def test_a_large_body_is_not_copied() -> None:
+    part = bytes(100_000)
+    reader = read(OK + b"Content-Length: 100000\r\n\r\n", part)
+    assert reader.take() is part
+
+
+@pytest.mark.parametrize(
+    ("method", "line"),
+    [
+        ("HEAD", b"HTTP/1.1 200 OK"),
+        ("GET", b"HTTP/1.1 204 No Content"),
+        ("GET", b"HTTP/1.1 304 Not Modified"),
+        ("CONNECT", b"HTTP/1.1 200 OK"),
+    ],
+)
+@pytest.mark.parametrize("framing", [b"", b"Content-Length: 100\r\n", b"Transfer-Encoding: chunked\r\n"])
+def test_what_has_no_body_ends_with_its_head(method: str, line: bytes, framing: bytes) -> None:
+    reader = read(line + b"\r\n" + framing + b"\r\n", method=method)
+    assert (True, True, b"") == (reader.is_done, reader.keep_alive, reader.take())
+
+
+def test_a_refusal_of_connect_has_a_body() -> None:
+    reader = read(b"HTTP/1.1 407 No\r\nContent-Length: 2\r\n\r\n", method="CONNECT")
+    assert not reader.is_done
+
+
+# -- ends
+
+
+@pytest.mark.parametrize(
+    ("head", "stays"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", True),
+        (b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n", True),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n", False),
+        (b"HTTP/1.1 200 OK\r\nConnection: a\r\nconnection: CLOSE\r\n", False),
+        (b"HTTP/1.0 200 OK\r\n", False),
+        (b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n", True),
+        (b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive, close\r\n", False),
+    ],
+)
+def test_connections_stay_as_each_version_says(head: bytes, stays: bool) -> None:
+    assert stays == read(head + b"Content-Length: 1\r\n\r\na").keep_alive
+    assert not read(head + b"Content-Length: 1\r\n\r\n").keep_alive, "the body is not there yet"
+    until_close = read(head + b"\r\n", end=True)
+    assert until_close.head is not None
+    assert (False, False) == (until_close.keep_alive, until_close.head.is_persistent), "the end of the connection was the body's"
+
+
+@pytest.mark.parametrize(
+    "raw", [OK + b"Content-Length: 1\r\n\r\na", OK + b"Content-Length: 0\r\n\r\n", with_chunks(b"a"), b"HTTP/1.1 204 x\r\n\r\n"]
+)
+def test_a_connection_with_bytes_behind_the_answer_is_not_used_again(raw: bytes) -> None:
+    assert read(raw).keep_alive
+    for behind in (b"H", b"\r\n", OK):
+        assert not read(raw + behind).keep_alive
+        assert not read(raw, behind).keep_alive
+        assert read(raw + behind).take() == read(raw).take(), "what comes behind is no part of the body"
+    assert not read(raw, end=True).keep_alive
+
+
+@pytest.mark.parametrize(
+    "raw", [OK + b"Content-Length: 3\r\n\r\nabc", with_chunks(b"abc", trailer=b"A: b\r\n"), b"HTTP/1.1 100 x\r\n\r\n" + OK + b"\r\nabc"]
+)
+def test_an_end_before_the_answer_s_end_says_how_far_it_came(raw: bytes) -> None:
+    for length in range(len(raw)):
+        reader = read(raw[:length])
+        head_ends = raw.index(b"\r\n\r\n", raw.index(b"200")) + 4
+        if length >= head_ends and b"Length" not in raw and b"chunked" not in raw:
+            reader.end()
+            assert reader.is_done
+            continue
+        with pytest.raises(BrokenOff) as error:
+            reader.end()
+        assert (length > 0, length >= head_ends) == (error.value.has_begun, error.value.has_head)
+        assert reader.has_begun == (length > 0)
+
+
+# -- hostile bytes
+
+WHOLE = [
+    OK + b"Content-Type: application/json\r\nContent-Length: 5\r\nConnection: close\r\n\r\n[1,2]",
+    with_chunks(b'{"a":', b"1}", trailer=b"T: x\r\n"),
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 404 Not Found\r\nKeep: a\r\n\r\nnothing here",
+]
+
+
+def outcome(raw: bytes, step: int, method: str = "GET") -> object:
+    """What reading comes to: an answer, or the class of its error."""
+    reader = ResponseReader(method)
+    try:
+        for part in cut(raw, step):
+            reader.feed(part)
+        keeps = reader.keep_alive
+        reader.end()
+    except (Malformed, BrokenOff) as error:
+        return type(error)
+    assert reader.head is not None
+    return reader.head.status, reader.head.reason, reader.head.length, reader.take(), keeps
+
+
+@given(
+    st.sampled_from(WHOLE),
+    st.lists(st.tuples(st.integers(0, 150), st.binary(max_size=4), st.integers(0, 4)), max_size=3),
+    st.integers(1, 40),
+)
+def test_changed_bytes_give_an_answer_or_an_error_and_the_same_one_however_they_are_cut(
+    raw: bytes, changes: list[tuple[int, bytes, int]], step: int
+) -> None:
+    for at, new, dropped in changes:
+        raw = raw[:at] + new + raw[at + dropped :]
+    assert outcome(raw, 10**6) == outcome(raw, step) == outcome(raw, 1)
+
+
+@given(st.binary(max_size=300), st.integers(1, 40))
+def test_no_bytes_do_more_than_be_refused(raw: bytes, step: int) -> None:
+    for data in (raw, OK + raw, OK + b"\r\n" + raw, OK + b"Transfer-Encoding: chunked\r\n\r\n" + raw):
+        for method in ("GET", "HEAD", "CONNECT"):
+            assert outcome(data, 10**6, method) == outcome(data, step, method)
+
+
+def held(raw: bytes, step: int) -> int:
+    """Bytes of memory at most while raw is read, its input apart."""
+    view, reader = memoryview(raw), ResponseReader("GET")
+    tracemalloc.start()
+    try:
+        for at in range(0, len(raw), step):
+            with contextlib.suppress(Malformed):
+                reader.feed(bytes(view[at : at + step]))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [1, 1000])
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_body_takes_little_more_memory_than_its_size(size: int, step: int) -> None:
+    count = 40_000 // (size + 5)
+    assert held(with_chunks(*[b"x" * size] * count), step) < 3 * count * size + 64 * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "raw",
+    [
+        MALFORMED["a head without end"],
+        b"HTTP/1.1 100 Continue\r\nA: %b\r\n\r\n" % (b"x" * 60_000) * 16,
+        with_chunks(trailer=b"A: b\r\n" * 1000),
+    ],
+)
+def test_heads_and_trailers_are_held_once_at_most(raw: bytes) -> None:
+    assert held(raw, 100) < 8 * HEAD_BYTES_MAX
+
+
+def steps_of(raw: bytes, step: int) -> int:
+    """How many lines of Python reading takes: a measure without a clock."""
+    count = 0
+
+    def trace(frame: object, event: str, argument: object) -> object:
+        nonlocal count
+        count += 1
+        return trace
+
+    reader = ResponseReader("GET")
+    parts = cut(raw, step)
+    sys.settrace(trace)  # type: ignore[arg-type]
+    try:
+        for part in parts:
+            reader.feed(part)
+    finally:
+        sys.settrace(None)
+    return count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [1, 50, 10**6])
+def test_the_work_grows_with_the_length_alone(step: int) -> None:
+    """Whatever is small many times: chunks, headers, trailers. (What C does for a line is bounded by the bytes of that call.)"""
+    small, large = with_chunks(*[b"x"] * 500, trailer=b"A: b\r\n" * 100), with_chunks(*[b"x"] * 1000, trailer=b"A: b\r\n" * 200)
+    assert steps_of(large, step) < 2.1 * steps_of(small, step)
