@@ -14,8 +14,9 @@ from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
-from mooring.csi.grpc import OPTIONS, RECEIVE_BYTES_MAX, GrpcDriver
+from mooring.csi.grpc import OPTIONS, GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.socket_driver import RECEIVE_BYTES_MAX
 from tests.unit.csi import raw_server as raw
 from tests.unit.csi.servers import CALL, Plugin, answering, connected, hanging, serving
 
@@ -336,6 +337,7 @@ from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.socket_driver import RECEIVE_BYTES_MAX
 from tests.unit.csi import raw_server as raw
 
 async def main():

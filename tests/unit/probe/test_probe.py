@@ -15,8 +15,9 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.grpc import LOST_TEXT, GrpcDriver
+from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.socket_driver import LOST_TEXT
 from mooring.driver.server import serving
 from mooring.probe.probe import NOT_READY, Prober
 from tests.unit.node.plugin_world import real_time
