@@ -34,7 +34,7 @@ OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.use_local_subchannel_pool", 1),  # or a back-off is shared with every other channel to this path
     ("grpc.client_idle_timeout_ms", 2**31 - 1),
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
-    ("grpc.max_metadata_size", ERROR_BYTES_MAX),  # beyond gRPC's 16 KiB any error would come as ResourceExhausted
+    ("grpc.max_metadata_size", ERROR_BYTES_MAX),
     ("grpc.absolute_max_metadata_size", ERROR_BYTES_MAX),
     ("grpc.enable_retries", 0),  # or a call that one driver refuses goes on to its successor, which was not identified yet
     # No keepalive: the kernel tells when a peer on a unix socket dies, and Go servers cut clients that ping too often.

@@ -55,7 +55,7 @@ class WireDriver(SocketDriver):
         for link in [self._link, self._attempt, *self._leaving]:
             if link is not None:
                 link.close()
-        self._tell()
+        self._changed()
 
     @property
     def is_connected(self) -> bool:
@@ -162,7 +162,7 @@ class WireDriver(SocketDriver):
         self._failure = why
         assert self._loop is not None
         self._timer = self._loop.call_at(max(self._next_attempt_at, self._loop.time()), self._dial)
-        self._tell()
+        self._changed()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -178,25 +178,25 @@ class WireDriver(SocketDriver):
         assert self._loop is not None
         self._backoff_s = FIRST_BACKOFF_S
         self._next_attempt_at = self._loop.time() + self._backoff_s  # a driver that hangs up at once is not called in a hot loop
-        self._tell()
+        self._changed()
 
     def link_leaving(self, link: Link) -> None:
         if link is self._link:
             self._link = None
             self._leaving.add(link)
-            self._tell()
+            self._changed()
 
     def link_gone(self, link: Link, text: str) -> None:
         self._leaving.discard(link)
         if link is self._link:
             self._link = None
-            self._tell()
+            self._changed()
         elif link is self._attempt:
             self._attempt = None
             if not self._closed:
                 self._failed(_preface_text(text.removeprefix("error reading from server: ")))
 
-    def _tell(self) -> None:
+    def _changed(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
