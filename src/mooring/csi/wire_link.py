@@ -43,7 +43,7 @@ class Link:
     def __init__(self, peer: socket.socket, owner: LinkOwner) -> None:
         self._socket, self._owner = peer, owner
         self._loop = asyncio.get_running_loop()
-        self._connection = Connection()
+        self._connection = Connection(now=self._loop.time)
         self._calls: dict[int, asyncio.Future[Answered]] = {}
         self._rest = memoryview(b"")
         self._flushing: asyncio.Handle | None = None
