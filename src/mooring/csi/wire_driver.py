@@ -18,13 +18,21 @@ from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.socket_driver import ATTEMPT_S_MAX, BACKOFF_S_MAX, FIRST_BACKOFF_S, SocketDriver, closing, dial_text, read_answer
 from mooring.csi.wire.events import Answered
+from mooring.csi.wire.frames import ErrorCode
+from mooring.csi.wire.status import text_of_reset
 from mooring.csi.wire_link import Link
 
 _DEADLINE_SLACK_S: Final = 0.05
 """A driver's own timer may end a call that much before ours: it was told a rounded time, and no later one."""
 
-_DEADLINE_TEXTS: Final = frozenset({"Deadline Exceeded", DEADLINE_TEXT})
-"""Of servers that end a late call by themselves: gRPC's core, and Go's."""
+_ENDS_OF_LATE_CALLS: Final = frozenset(
+    {
+        (Code.DEADLINE_EXCEEDED, "Deadline Exceeded"),
+        (Code.DEADLINE_EXCEEDED, DEADLINE_TEXT),
+        (Code.CANCELED, text_of_reset(ErrorCode.CANCEL)),
+    }
+)
+"""By servers themselves: gRPC's core, Go's, and any that breaks a call off. Go's client takes the last for a deadline, too."""
 
 
 class WireDriver(SocketDriver):
@@ -108,8 +116,8 @@ class WireDriver(SocketDriver):
         """The link, unless it has used up its calls: then there will be another."""
         link = self._link
         if link is not None and not link.is_open:
+            link.over.set()
             self.link_leaving(link)
-            link.retire()
             return None
         return link
 
@@ -207,7 +215,7 @@ def _preface_text(why: str) -> str:
 
 
 def _error(answered: Answered, *, is_late: bool) -> DriverError:
-    """is_late: the call's time is over, or nearly: a driver's own timer says so in its server's words."""
-    if is_late and answered.code == Code.DEADLINE_EXCEEDED and answered.text in _DEADLINE_TEXTS:
+    """is_late: the call's time is over, or nearly: a driver's own timer says so in its server's words, or by breaking the call off."""
+    if is_late and (answered.code, answered.text) in _ENDS_OF_LATE_CALLS:
         return DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT)
     return DriverError(answered.code, answered.text, answered=answered.answered)

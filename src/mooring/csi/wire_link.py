@@ -49,7 +49,7 @@ class Link:
         self._flushing: asyncio.Handle | None = None
         self._gone = False
         self.over = asyncio.Event()
-        """Set when no more calls may begin."""
+        """Set when no more calls may begin, as far as the owner was told."""
 
     def start(self) -> None:
         """Says the first words, and listens from now on. The owner hears the answer."""
@@ -78,12 +78,6 @@ class Link:
             if self._calls.pop(stream_id, None) is not None:
                 self._carry_out(self._connection.cancel(stream_id))
                 self._flush_soon()
-
-    def retire(self) -> None:
-        """Takes no more calls, and closes once those under way are over."""
-        self.over.set()
-        if not self._connection.in_flight:
-            self.close()
 
     def close(self) -> None:
         """Ends the connection, and every call on it as Canceled."""
@@ -166,8 +160,6 @@ class Link:
                 self._leave()
             elif isinstance(event, Settled):
                 self._owner.link_settled(self)
-        if self.over.is_set() and not self._gone and not self._connection.in_flight:
-            self._carry_out(self._connection.close())
 
     def _answered(self, event: Answered) -> None:
         answer = self._calls.pop(event.stream_id, None)
