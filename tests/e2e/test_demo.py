@@ -25,8 +25,8 @@ from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.csi.driver import Call
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.wire_driver import WireDriver
 from mooring.dev.polling import until
 from mooring.dev.seed_objects import claim
 from mooring.driver.statefile import read_state
@@ -272,7 +272,7 @@ def examples(*flags: str) -> list[dict[str, Any]]:
 
 async def published(socket: Path) -> dict[str, list[str]]:
     """Volume handles to the nodes that the driver names."""
-    driver = GrpcDriver(str(socket), clock=LoopClock())
+    driver = WireDriver(str(socket), clock=LoopClock())
     await driver.connect(5)
     listed = await driver.list_volumes(csi.ListVolumesRequest(), Call(5.0))
     await driver.close()

@@ -21,7 +21,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
-from mooring.csi.grpc import GrpcDriver
+from mooring.csi.wire_driver import WireDriver
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.node.csinode.reconcile import NodeObjects
@@ -78,7 +78,7 @@ def registering(plane: ControlPlane, node: str, registry: Path) -> Iterator[None
                 drivers,
                 NodeObjects(cluster, node, clock=clock),
                 lambda socket: watcher.generation(socket),
-                lambda _, endpoint: GrpcDriver(endpoint, clock=clock),
+                lambda _, endpoint: WireDriver(endpoint, clock=clock),
             )
             watcher = SocketWatcher(registry, plugins.changed, clock=clock)
             async with asyncio.TaskGroup() as group:

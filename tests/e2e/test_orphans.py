@@ -16,8 +16,8 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.csi.driver import Call
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.wire_driver import WireDriver
 from mooring.driver.hostpath import DRIVER_NAME
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
@@ -74,7 +74,7 @@ def prepare(kubeconfig: Path, socket: Path, *names: str) -> dict[str, str]:
     """Volumes by name; the first has its PersistentVolume."""
 
     async def made() -> dict[str, str]:
-        driver = GrpcDriver(str(socket), clock=LoopClock())
+        driver = WireDriver(str(socket), clock=LoopClock())
         await driver.connect(10)
         handles: dict[str, str] = {}
         for name in names:

@@ -13,8 +13,8 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.wire_driver import WireDriver
 from mooring.driver.statefile import read_state
 from tests.support import folder_driver
 from tests.support.builders import a_claim
@@ -62,7 +62,7 @@ class Node:
         return lambda request: asyncio.run(self._called(name, request))
 
     async def _called(self, name: str, request: Any) -> Any:
-        client = GrpcDriver(str(self._socket), clock=LoopClock())
+        client = WireDriver(str(self._socket), clock=LoopClock())
         await client.connect()
         try:
             return await getattr(client, name)(request, Call(timeout_s=20.0))

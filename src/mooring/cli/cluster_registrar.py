@@ -18,6 +18,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
+from mooring.cli.grpc_client import grpc_client
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
 from mooring.csi.address import socket_path
@@ -93,9 +94,7 @@ async def _live(flags: ClusterRegistrarFlags, machine: Machine) -> int:
     stopped_by: asyncio.Future[signal.Signals] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stopped_by, number)
-    if not await _ended(
-        introduced := asyncio.create_task(_introduced(flags.csi_address, clock), name="cluster-registrar/driver"), stopped_by
-    ):
+    if not await _ended(introduced := asyncio.create_task(_introduced(flags, clock), name="cluster-registrar/driver"), stopped_by):
         return int(stopped_by.result() == signal.SIGINT)
     name, attaches = introduced.result()
     _log.info(0, "CSI driver name", driver=name)
@@ -133,13 +132,12 @@ async def _removed(registration: ClusterRegistration) -> int:
     return 1
 
 
-async def _introduced(address: str, clock: Clock) -> tuple[str, bool]:
+async def _introduced(flags: ClusterRegistrarFlags, clock: Clock) -> tuple[str, bool]:
     """The driver's name, and whether it attaches. Raises ConfigError and DriverError."""
     from mooring.csi.driver import Call
-    from mooring.csi.grpc import GrpcDriver
     from mooring.csi.proto import csi_pb2 as csi
 
-    driver = GrpcDriver(address, clock=clock)
+    driver = grpc_client(flags.grpc_client)(flags.csi_address, clock=clock)
     await driver.connect(CONNECT_S_MAX)
     try:
         began = clock.now()

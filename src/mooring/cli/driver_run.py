@@ -136,11 +136,11 @@ async def _beside(flags: RunFlags, plugin: Plugin, socket: Path) -> None:
 
 async def _answer_probes(flags: RunFlags, socket: Path, registration: _Registration) -> None:
     """The probe asks over the socket, as the kubelet's calls come: it tells of a server that answers no more, too."""
-    from mooring.csi.grpc import GrpcDriver
+    from mooring.csi.wire_driver import WireDriver
     from mooring.probe.probe import Prober
 
     clock = LoopClock()
-    prober = Prober(str(socket), lambda: GrpcDriver(str(socket), clock=clock), clock=clock, timeout_s=flags.probe_timeout_s)
+    prober = Prober(str(socket), lambda: WireDriver(str(socket), clock=clock), clock=clock, timeout_s=flags.probe_timeout_s)
 
     async def live() -> Reply:
         return Reply(*await prober.health())

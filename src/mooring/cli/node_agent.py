@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import DURATION, GATES, STRING, UINT, Gate, Stage, gates_help
 from mooring.base.flags import Parsed, flag
+from mooring.cli.grpc_client import grpc_client
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
-from mooring.cli.tables import ManagerFlags
+from mooring.cli.tables import GrpcClientFlags, ManagerFlags
 
 if TYPE_CHECKING:
     from mooring.control.manager import Work
@@ -28,7 +29,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NodeAgentFlags(ManagerFlags):
+class NodeAgentFlags(ManagerFlags, GrpcClientFlags):
     kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: those of $KUBECONFIG, else the pod's own.")
     feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
     node_name: str = flag("node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name.")
@@ -72,7 +73,7 @@ def _serve(setup: Setup[NodeAgentFlags], machine: Machine) -> int:
 
 
 def _agent(runtime: Runtime, name: str, setup: Setup[NodeAgentFlags]) -> Work:
-    from mooring.node.agent import AgentOptions, NodeAgent
+    from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
 
     flags, gates = setup.flags, setup.gates
     options = AgentOptions(
@@ -83,4 +84,4 @@ def _agent(runtime: Runtime, name: str, setup: Setup[NodeAgentFlags]) -> Work:
         grace_s=flags.grace_s,
         mounts_max=flags.mounts_max,
     )
-    return NodeAgent(runtime, options)
+    return NodeAgent(runtime, options, sockets=AgentSockets(driver=grpc_client(flags.grpc_client)))

@@ -21,9 +21,10 @@ from mooring.base.errors import ConfigError, MooringError
 from mooring.base.flagkinds import BOOL, DURATION, STRING
 from mooring.base.flags import Parsed, flag
 from mooring.base.units import format_duration
+from mooring.cli.grpc_client import grpc_client
 from mooring.cli.people import run_for_people
 from mooring.cli.process import Command, Machine
-from mooring.cli.tables import ProcessFlags
+from mooring.cli.tables import GrpcClientFlags, ProcessFlags
 
 if TYPE_CHECKING:
     from mooring.base.clock import Clock
@@ -43,7 +44,7 @@ answered with no.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OrphansFlags(ProcessFlags):
+class OrphansFlags(ProcessFlags, GrpcClientFlags):
     kubeconfig: str = flag("kubeconfig", STRING, "", "The cluster; without it $KUBECONFIG, or the pod's own.")
     csi_address: str = flag("csi-address", STRING, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket.")
     timeout_s: float = flag("timeout", DURATION, 60.0, "Timeout of each call to the driver.")
@@ -124,11 +125,10 @@ async def _on_the_network(flags: OrphansFlags, machine: Machine) -> int:
     from mooring.base.randomness import Random
     from mooring.cli.clusters import client, load_config_as_kubectl
     from mooring.cli.settings import RequestLimit
-    from mooring.csi.grpc import GrpcDriver
 
     clock, randomness, metrics = LoopClock(), Random(), Metrics()
     config = load_config_as_kubectl(flags.kubeconfig, machine)
-    driver = GrpcDriver(flags.csi_address, clock=clock)
+    driver = grpc_client(flags.grpc_client)(flags.csi_address, clock=clock)
     await driver.connect(CONNECT_S_MAX)
     try:
         async with client("mooring-orphans", config, RequestLimit(None, 0), clock=clock, randomness=randomness, metrics=metrics) as cluster:

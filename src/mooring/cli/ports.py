@@ -11,11 +11,11 @@ from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.cli.clusters import client, load_config, load_config_as_kubectl
+from mooring.cli.grpc_client import grpc_client
 from mooring.cli.process import Machine, Setup
 from mooring.cli.settings import request_limit
 from mooring.cli.tables import SidecarFlags
 from mooring.csi.client import Client
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.metrics import CallMetrics
 from mooring.kube.client.config import ClusterConfig
 from mooring.kube.cluster import Cluster
@@ -72,7 +72,8 @@ class NetworkPorts:
 
     @contextlib.asynccontextmanager
     async def driver(self, metrics: CallMetrics) -> AsyncIterator[Client]:
-        driver = GrpcDriver(self._flags.csi_address, clock=self._clock, metrics=metrics, log_length_max=self._log_length_max)
+        kind = grpc_client(self._flags.grpc_client)
+        driver = kind(self._flags.csi_address, clock=self._clock, metrics=metrics, log_length_max=self._log_length_max)
         await driver.connect(CONNECT_S_MAX)
         try:
             yield driver

@@ -18,6 +18,7 @@ from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
 from mooring.base.stopping import unless_stopped
+from mooring.cli.grpc_client import grpc_client
 from mooring.cli.limits import check_positive
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.stacks import stack_routes
@@ -134,10 +135,9 @@ async def _live(flags: RegistrarFlags, machine: Machine) -> None:
 async def _driver_name(flags: RegistrarFlags) -> str:
     """The driver's name; the connection is of no use afterwards. Raises ConfigError and DriverError."""
     from mooring.csi.driver import Call
-    from mooring.csi.grpc import GrpcDriver
     from mooring.csi.proto import csi_pb2 as csi
 
-    driver = GrpcDriver(flags.csi_address, clock=LoopClock())
+    driver = grpc_client(flags.grpc_client)(flags.csi_address, clock=LoopClock())
     await driver.connect(CONNECT_S_MAX)
     try:
         name = (await driver.get_plugin_info(csi.GetPluginInfoRequest(), Call(flags.timeout_s))).name

@@ -10,6 +10,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, FlagKind
 from mooring.base.flags import Section, flag
 from mooring.base.log import parse_vmodule
+from mooring.cli.grpc_client import GRPC_CLIENT, HELP, MOORING
 
 
 def _read_vmodule(text: str) -> str:
@@ -64,7 +65,12 @@ class GateFlags:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AddressFlags:
+class GrpcClientFlags:
+    grpc_client: str = flag("grpc-client", GRPC_CLIENT, MOORING, HELP)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AddressFlags(GrpcClientFlags):
     csi_address: str = flag("csi-address", STRING, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket.")
 
 

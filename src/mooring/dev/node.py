@@ -18,7 +18,8 @@ from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
 from mooring.control.runtime import Runtime
 from mooring.csi.client import CallObserver
-from mooring.csi.grpc import GrpcDriver
+from mooring.csi.socket_driver import SocketDriver
+from mooring.csi.wire_driver import WireDriver
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.folder import unmount_all
 from mooring.dev.traced_cluster import TracedCluster
@@ -121,12 +122,12 @@ class Node:
         runtime = Runtime(traced, starter.clock, starter.randomness, shared.metrics, explained)
         return NodeAgent(runtime, options, sockets=AgentSockets(driver=self._connector()))
 
-    def _connector(self) -> Callable[..., GrpcDriver]:
+    def _connector(self) -> Callable[..., SocketDriver]:
         """Makes the client of a driver; one that does not tell of its calls itself is traced."""
 
-        def connect(endpoint: str, *, clock: Clock, metrics: CallObserver) -> GrpcDriver:
+        def connect(endpoint: str, *, clock: Clock, metrics: CallObserver) -> SocketDriver:
             if self._shared.sockets.tells:
-                return GrpcDriver(endpoint, clock=clock, metrics=metrics)
+                return WireDriver(endpoint, clock=clock, metrics=metrics)
             return TracedDriver(endpoint, self.name, self._shared.starter.story, clock=clock, metrics=metrics)
 
         return connect

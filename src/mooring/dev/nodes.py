@@ -11,8 +11,8 @@ from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError, first_of
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.wire_driver import WireDriver
 from mooring.dev.drivers import Sockets
 from mooring.dev.node import Node, Shared
 
@@ -112,7 +112,7 @@ async def node_ids(sockets: Sockets, clock: Clock) -> Mapping[str, str]:
 
 
 async def _node_id(node: str, path: Path, sockets: Sockets, clock: Clock) -> str | None:
-    client = GrpcDriver(str(path), clock=clock)
+    client = WireDriver(str(path), clock=clock)
     await client.connect(sockets.patience_s, sockets.advice)
     try:
         answer = await client.node_get_info(csi.NodeGetInfoRequest(), Call(INFO_S))

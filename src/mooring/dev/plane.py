@@ -38,8 +38,8 @@ from mooring.base.randomness import Random
 from mooring.csi.address import PATH_BYTES_MAX
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import DriverError
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.session import DriverChanged, Session
+from mooring.csi.wire_driver import WireDriver
 from mooring.dev.controllers import Controllers, Patience
 from mooring.dev.driver_form import Form, Reference
 from mooring.dev.drivers import Sockets, Starter
@@ -159,7 +159,7 @@ class _Build:
     async def session(self, stack: AsyncExitStack, group: asyncio.TaskGroup, sockets: Sockets) -> tuple[Session, list[asyncio.Task[None]]]:
         """The driver, connected and identified, and the tasks that end with it. Raises ConfigError."""
         path = str(sockets.controller)
-        client = GrpcDriver(path, clock=self._clock) if sockets.tells else TracedDriver(path, "driver", self._story, clock=self._clock)
+        client = WireDriver(path, clock=self._clock) if sockets.tells else TracedDriver(path, "driver", self._story, clock=self._clock)
         await client.connect(sockets.patience_s, sockets.advice)
         stack.push_async_callback(client.close)
         session = Session(client, clock=self._clock)

@@ -18,7 +18,8 @@ from mooring.base.errors import ConfigError, MooringError
 from mooring.base.randomness import Random
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
-from mooring.csi.grpc import GrpcDriver
+from mooring.csi.socket_driver import SocketDriver
+from mooring.csi.wire_driver import WireDriver
 from mooring.dev.controllers import Patience
 from mooring.dev.demo.demo import Demo
 from mooring.dev.demo.file_systems import growing_type
@@ -202,11 +203,11 @@ async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, ran
 
 
 @contextlib.asynccontextmanager
-async def _clients(plane: Plane, clock: Clock, randomness: Random) -> AsyncGenerator[tuple[HttpCluster, GrpcDriver], None]:
+async def _clients(plane: Plane, clock: Clock, randomness: Random) -> AsyncGenerator[tuple[HttpCluster, SocketDriver], None]:
     """Clients that only need the kubeconfig and the socket."""
     config = kubeconfig.load(str(plane.kubeconfig), {})
     async with HttpCluster(config, clock=clock, randomness=randomness, user_agent="mooring") as cluster:
-        driver = GrpcDriver(str(plane.socket), clock=clock)
+        driver = WireDriver(str(plane.socket), clock=clock)
         await driver.connect(_CONNECT_S_MAX)
         try:
             yield cluster, driver

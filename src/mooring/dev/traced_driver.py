@@ -9,8 +9,8 @@ from mooring.base.clock import Clock
 from mooring.csi.client import CallObserver
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Q, Rpc
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.redact import redacted
+from mooring.csi.wire_driver import WireDriver
 from mooring.dev.story import Story
 from mooring.driver.guard import CallRecord
 
@@ -18,7 +18,7 @@ ROUTINE: Final = "NodeGetVolumeStats"
 """Asked once a minute for each volume of each pod: told when it fails."""
 
 
-class TracedDriver(GrpcDriver):
+class TracedDriver(WireDriver):
     """who: the called part, in the story."""
 
     def __init__(self, address: str, who: str, story: Story, *, clock: Clock, metrics: CallObserver | None = None) -> None:

@@ -18,8 +18,9 @@ from mooring.control.events import EventRecorder
 from mooring.control.manager import Loop, Manager
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.registration import Registration
+from mooring.csi.socket_driver import SocketDriver
+from mooring.csi.wire_driver import WireDriver
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.mounts.system import missing_tools
@@ -77,7 +78,7 @@ class AgentSockets:
 
     watch: Callable[..., SocketWatcher] = SocketWatcher
     plugin: Callable[[Path], Registration] = Registration
-    driver: Callable[..., GrpcDriver] = GrpcDriver
+    driver: Callable[..., SocketDriver] = WireDriver
 
 
 class NodeAgent(Manager):

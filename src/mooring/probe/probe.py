@@ -15,8 +15,8 @@ from mooring.csi.address import socket_path, trouble
 from mooring.csi.client import DEADLINE_TEXT
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
-from mooring.csi.grpc import LOST_TEXT, GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.socket_driver import LOST_TEXT, SocketDriver
 
 _log = logger(__name__)
 
@@ -26,10 +26,10 @@ NOT_READY: str = "driver responded but is not ready"
 class Prober:
     """One driver's health. connect: a driver that is not connected yet. timeout_s: of one question, the connection included."""
 
-    def __init__(self, address: str, connect: Callable[[], GrpcDriver], *, clock: Clock, timeout_s: float) -> None:
+    def __init__(self, address: str, connect: Callable[[], SocketDriver], *, clock: Clock, timeout_s: float) -> None:
         self._path, self._new_driver = socket_path(address), connect
         self._clock, self._timeout_s = clock, timeout_s
-        self._driver: GrpcDriver | None = None
+        self._driver: SocketDriver | None = None
         self._connecting = asyncio.Lock()
 
     @property
@@ -85,7 +85,7 @@ class Prober:
         if self._driver is not None:
             await self._driver.close()
 
-    async def _connected(self, timeout_s: float | None) -> GrpcDriver:
+    async def _connected(self, timeout_s: float | None) -> SocketDriver:
         """The driver, connected. timeout_s: None waits without end. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s), self._connecting:
             if self._driver is None or not self._driver.is_connected:

@@ -56,7 +56,7 @@ DEFAULTS = {
 }
 
 
-OURS = {"exit-on-lost-connection": False}
+OURS = {"exit-on-lost-connection": False, "grpc-client": "mooring"}
 
 
 def test_flags_and_defaults_are_upstreams():

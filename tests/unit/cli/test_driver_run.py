@@ -18,9 +18,9 @@ from mooring.base.clock import LoopClock
 from mooring.cli.driver import run
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.registration import Registration
+from mooring.csi.wire_driver import WireDriver
 from tests.support.programs import Program, free_ports
 from tests.support.waiting import eventually
 from tests.unit.driver.calls import a_capability
@@ -168,8 +168,8 @@ async def test_a_refused_driver_goes_on_and_is_registered_anew(tmp_path: Path) -
 
 
 @asynccontextmanager
-async def a_client(socket: Path) -> AsyncIterator[GrpcDriver]:
-    driver = GrpcDriver(str(socket), clock=LoopClock())
+async def a_client(socket: Path) -> AsyncIterator[WireDriver]:
+    driver = WireDriver(str(socket), clock=LoopClock())
     await driver.connect(10)
     yield driver
     await driver.close()

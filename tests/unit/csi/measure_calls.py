@@ -3,7 +3,7 @@
     .venv/bin/python -m tests.unit.csi.measure_calls [calls]
 
 Prints calls per second and CPU (user and system, of the client's process) per call, at 32 calls in flight and at one: through
-`GrpcDriver` with metrics, and through grpcio alone. Not a test: numbers are worth something only on a quiet machine.
+`WireDriver` and `GrpcDriver` with metrics, and through grpcio alone. Not a test: numbers are worth something only on a quiet machine.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from mooring.csi.driver import Call, Driver
 from mooring.csi.grpc import OPTIONS, GrpcDriver, grpc
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.wire_driver import WireDriver
 
 CALL = Call(15.0)
 
@@ -56,17 +57,19 @@ async def measure(what: str, publish: Callable[[int], Awaitable[Any]], in_flight
         for number in range(in_flight):
             group.create_task(worker(), name=f"worker/{number}")
     wall, cpu = time.monotonic() - wall, cpu_s() - cpu
-    print(f"{what:8} {in_flight:3} in flight: {count / wall:7.0f} calls/s, {cpu / count * 1e6:6.1f} us CPU per call")
+    print(f"{what:12} {in_flight:3} in flight: {count / wall:7.0f} calls/s, {cpu / count * 1e6:6.1f} us CPU per call")
 
 
 async def main(path: Path, count: int) -> None:
-    driver = GrpcDriver(str(path), clock=LoopClock(), metrics=CallMetrics())
+    wire, driver = (kind(str(path), clock=LoopClock(), metrics=CallMetrics()) for kind in (WireDriver, GrpcDriver))
+    await wire.connect(10)
     await driver.connect(10)
     async with grpc.aio.insecure_channel(f"unix://{path}", options=OPTIONS) as channel:
         rpc = Driver.controller_publish_volume
         bare = channel.unary_unary(rpc.path, rpc.request_type.SerializeToString, rpc.response_type.FromString)
         roads: dict[str, Callable[[int], Awaitable[Any]]] = {
-            "mooring": lambda number: driver.controller_publish_volume(a_request(number), CALL),
+            "WireDriver": lambda number: wire.controller_publish_volume(a_request(number), CALL),
+            "GrpcDriver": lambda number: driver.controller_publish_volume(a_request(number), CALL),
             "grpcio": lambda number: bare(a_request(number), timeout=CALL.timeout_s),
         }
         for what, publish in roads.items():
@@ -74,6 +77,7 @@ async def main(path: Path, count: int) -> None:
         for in_flight, calls in ((32, count), (1, count // 5)):
             for what, publish in roads.items():
                 await measure(what, publish, in_flight, calls)
+    await wire.close()
     await driver.close()
 
 

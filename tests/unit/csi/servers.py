@@ -18,6 +18,8 @@ from mooring.csi.grpc import GrpcDriver
 from mooring.csi.grpc_logging import quiet_core
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.socket_driver import SocketDriver
+from mooring.csi.wire_driver import WireDriver
 
 with quiet_core():
     import grpc
@@ -25,6 +27,8 @@ with quiet_core():
 
 STATUS = {status.value[0]: status for status in grpc.StatusCode}
 CALL = Call(5.0)
+CLIENTS: dict[str, type[SocketDriver]] = {"grpcio": GrpcDriver, "wire": WireDriver}
+"""Every client of a driver's socket: what is said of one in a test that asks for `client` holds for each."""
 
 
 class Plugin:
@@ -132,9 +136,9 @@ async def serving(path: Path, plugin: object) -> AsyncIterator[list[float]]:
 
 
 @asynccontextmanager
-async def connected(path: Path, **options: Any) -> AsyncIterator[GrpcDriver]:
+async def connected(path: Path, kind: type[SocketDriver] = WireDriver, **options: Any) -> AsyncIterator[SocketDriver]:
     """A client of a server that is there."""
-    driver = GrpcDriver(str(path), clock=LoopClock(), **options)
+    driver = kind(str(path), clock=LoopClock(), **options)
     await driver.connect(5.0)
     try:
         yield driver
@@ -159,9 +163,16 @@ class Log:
 
 
 @asynccontextmanager
-async def over_grpc(path: Path, plugin: object, **options: Any) -> AsyncIterator[Client]:
-    """A client of the plugin, with a socket between."""
-    async with serving(path, plugin), connected(path, **options) as driver:
+async def over_grpcio(path: Path, plugin: object, **options: Any) -> AsyncIterator[Client]:
+    """A client of the plugin on grpcio, with a socket between."""
+    async with serving(path, plugin), connected(path, GrpcDriver, **options) as driver:
+        yield driver
+
+
+@asynccontextmanager
+async def over_wire(path: Path, plugin: object, **options: Any) -> AsyncIterator[Client]:
+    """A client of the plugin without a library, with a socket between."""
+    async with serving(path, plugin), connected(path, WireDriver, **options) as driver:
         yield driver
 
 

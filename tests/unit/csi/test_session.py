@@ -11,7 +11,6 @@ from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
@@ -311,9 +310,9 @@ def test_whatever_the_order_of_losses_only_the_identified_driver_gets_calls(seed
 
 @pytest.mark.slow
 @pytest.mark.parametrize("same", [True, False], ids=["same-driver", "other-driver"])
-async def test_CO04_W19_a_driver_restart_is_seen_without_a_call(socket, same):
+async def test_CO04_W19_a_driver_restart_is_seen_without_a_call(client, socket, same):
     clock, back = LoopClock(), asyncio.Event()
-    driver = GrpcDriver(str(socket), clock=clock)
+    driver = client(str(socket), clock=clock)
     session = Session(driver, clock=clock)
     session.on_return(back.set)
     async with serving(socket, Plugin()):

@@ -9,9 +9,9 @@ from mooring.base.clock import LoopClock
 from mooring.csi.codes import Code
 from mooring.csi.deadlines import time_left_s
 from mooring.csi.driver import Call
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.wire_driver import WireDriver
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving
 from tests.unit.driver.calls import a_creation, refused
@@ -50,7 +50,7 @@ async def test_a_call_knows_when_its_caller_gives_up() -> None:
 async def test_the_deadline_comes_over_the_socket(tmp_path: Path) -> None:
     plugin = Asking()
     async with serving(plugin, str(tmp_path / "csi.sock")) as path:
-        driver = GrpcDriver(str(path), clock=LoopClock())
+        driver = WireDriver(str(path), clock=LoopClock())
         await driver.connect(10)
         await driver.create_volume(a_creation(), Call(timeout_s=50))
         await driver.close()

@@ -15,8 +15,8 @@ import yaml
 from mooring.base.clock import LoopClock
 from mooring.csi.codes import Code
 from mooring.csi.driver import Call
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.wire_driver import WireDriver
 from mooring.driver.capabilities import Capability
 from mooring.kube.client import kubeconfig
 from tests.support.pages import blocks
@@ -124,7 +124,7 @@ def the_example(folder: Path) -> Iterator[Path]:
 @pytest.mark.slow
 async def test_it_runs_as_a_program(tmp_path: Path) -> None:
     with the_example(tmp_path) as socket:
-        driver = GrpcDriver(str(socket), clock=LoopClock())
+        driver = WireDriver(str(socket), clock=LoopClock())
         await driver.connect(10)
         answer = await driver.create_volume(a_creation(NAME), Call(timeout_s=10))
         assert NAME == answer.volume.volume_id

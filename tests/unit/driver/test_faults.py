@@ -16,8 +16,8 @@ from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.wire_driver import WireDriver
 from mooring.driver.faults import Deed, Faults
 from mooring.driver.observed import Observation, cut_connections
 from mooring.driver.server import serving_at
@@ -36,14 +36,14 @@ def write(path: Path, *rules: Any) -> None:
 
 
 @asynccontextmanager
-async def served(folder: Path, **options: Any) -> AsyncIterator[GrpcDriver]:
+async def served(folder: Path, **options: Any) -> AsyncIterator[WireDriver]:
     """A client of a driver whose calls are observed."""
     async with AsyncExitStack() as stack:
         driver = stack.enter_context(a_driver(folder / "state"))
         observation = await stack.enter_async_context(Observation(**options))
         endpoint = str(folder / "csi.sock")
         await stack.enter_async_context(serving_at(observation.of(driver, endpoint), endpoint))
-        client = GrpcDriver(endpoint, clock=LoopClock())
+        client = WireDriver(endpoint, clock=LoopClock())
         stack.push_async_callback(client.close)
         await client.connect()
         yield client

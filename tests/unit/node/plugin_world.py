@@ -12,11 +12,11 @@ from typing import Any
 
 from mooring.api.storage import CSI_NODES
 from mooring.control.runtime import Runtime
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import handler
 from mooring.csi.unix_server import listening
+from mooring.csi.wire_driver import WireDriver
 from mooring.driver.server import serving
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.plugins.controller import Plugins
@@ -77,7 +77,7 @@ class RegistryWorld(ClusterWorld):
             self.drivers,
             NodeObjects(self.cluster, "n", clock=self.clock),
             lambda socket: self.watcher.generation(socket),
-            lambda _, endpoint: GrpcDriver(endpoint, clock=self.clock),
+            lambda _, endpoint: WireDriver(endpoint, clock=self.clock),
         )
         self.watcher = SocketWatcher(self.registry, self.plugins.changed, clock=self.clock)
         self.stack = AsyncExitStack()

@@ -13,8 +13,8 @@ from mooring.api.storage import CSI_DRIVERS, CSI_NODES
 from mooring.control.caches import Caches
 from mooring.control.manager import Manager
 from mooring.control.runtime import Runtime
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.in_process import InProcessDriver
+from mooring.csi.wire_driver import WireDriver
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.plugins.controller import told_by
@@ -45,7 +45,7 @@ class AllocatableWorld(ClusterWorld):
         self.manager = Manager(caches, self.allocatable.controller)
 
     async def register(self) -> None:
-        client = cast(GrpcDriver, RegisteredDriver(self.plugin, clock=self.clock))
+        client = cast(WireDriver, RegisteredDriver(self.plugin, clock=self.clock))
         await self.drivers.put(NodeDriver("d1", Path("/s"), "/e", (1, 0, 0), client))
         await self.objects.enter(told_by("d1", await self.plugin.node_get_info(None)))
 

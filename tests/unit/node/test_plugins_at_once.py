@@ -12,9 +12,9 @@ import pytest
 
 from mooring.api.storage import CSI_NODES
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN, Registration
+from mooring.csi.wire_driver import WireDriver
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.plugins.controller import DIAL_S, INFO_S, Plugins
 from mooring.node.plugins.drivers import Drivers
@@ -47,7 +47,7 @@ class AtOnce(ClusterWorld):
             self.drivers,
             NodeObjects(self.cluster, "n", clock=self.clock),
             lambda socket: self.generation if socket in self.sockets else None,
-            lambda name, endpoint: cast(GrpcDriver, _Connection(self.service, clock=self.clock)),
+            lambda name, endpoint: cast(WireDriver, _Connection(self.service, clock=self.clock)),
             plugin_at=lambda socket: cast(Registration, _Plugin(self, socket)),
             grace_s=grace_s,
         )

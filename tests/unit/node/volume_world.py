@@ -20,8 +20,8 @@ from mooring.api.volume_names import attachment_name, unique_name
 from mooring.control.caches import Caches
 from mooring.control.manager import Loop, Manager
 from mooring.control.slim import always
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.in_process import InProcessDriver
+from mooring.csi.wire_driver import WireDriver
 from mooring.node import records
 from mooring.node.layout import Layout
 from mooring.node.plugins import drivers as plugin_drivers
@@ -115,7 +115,7 @@ class VolumesWorld(ClusterWorld):
 
     async def register(self, driver: NodeDriver | None = None) -> None:
         driver = driver or self.driver
-        client = cast(GrpcDriver, RegisteredDriver(driver, clock=self.clock))
+        client = cast(WireDriver, RegisteredDriver(driver, clock=self.clock))
         await self.drivers.put(plugin_drivers.NodeDriver(driver.name, Path("/s"), "/e", (1, 0, 0), client))
 
     # -- what users and controllers do

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.grpc import LOST_TEXT, GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.socket_driver import LOST_TEXT
 from mooring.driver.server import serving
 from mooring.probe.probe import NOT_READY, Prober
+from tests.unit.csi.servers import CLIENTS
 from tests.unit.node.plugin_world import real_time
 
 
@@ -40,15 +41,24 @@ class ProbedDriver:
         return answer
 
 
-@asynccontextmanager
-async def a_prober(timeout_s: float = 2.0) -> AsyncIterator[tuple[Path, Prober]]:
-    with tempfile.TemporaryDirectory(prefix="liv-") as folder:
-        path, clock = Path(folder) / "csi.sock", LoopClock()
-        prober = Prober(str(path), lambda: GrpcDriver(str(path), clock=clock), clock=clock, timeout_s=timeout_s)
-        try:
-            yield path, prober
-        finally:
-            await prober.close()
+Opens = Callable[..., AbstractAsyncContextManager[tuple[Path, Prober]]]
+
+
+@pytest.fixture(params=CLIENTS.values(), ids=CLIENTS.keys())
+def a_prober(request: pytest.FixtureRequest) -> Opens:
+    """Opens a prober and a place for its driver's socket, with either client: a_prober(timeout_s=2.0)."""
+
+    @asynccontextmanager
+    async def opened(timeout_s: float = 2.0) -> AsyncIterator[tuple[Path, Prober]]:
+        with tempfile.TemporaryDirectory(prefix="liv-") as folder:
+            path, clock = Path(folder) / "csi.sock", LoopClock()
+            prober = Prober(str(path), lambda: request.param(str(path), clock=clock), clock=clock, timeout_s=timeout_s)
+            try:
+                yield path, prober
+            finally:
+                await prober.close()
+
+    return opened
 
 
 @pytest.mark.parametrize(
@@ -61,14 +71,14 @@ async def a_prober(timeout_s: float = 2.0) -> AsyncIterator[tuple[Path, Prober]]
     ],
 )
 @real_time
-async def test_LIV1_the_answer_is_the_drivers(answer: Any, code: int, text: str) -> None:
+async def test_LIV1_the_answer_is_the_drivers(a_prober: Opens, answer: Any, code: int, text: str) -> None:
     async with a_prober() as (path, prober), serving(ProbedDriver(answer), str(path), grace_s=0.0):
         found = await prober.health()
         assert (code, True) == (found[0], text in found[1])
 
 
 @real_time
-async def test_LIV1_a_driver_that_hangs_is_told_within_the_time_limit() -> None:
+async def test_LIV1_a_driver_that_hangs_is_told_within_the_time_limit(a_prober: Opens) -> None:
     async with a_prober(0.2) as (path, prober), serving(ProbedDriver("hangs"), str(path), grace_s=0.0):
         began = time.monotonic()
         assert 500 == (await prober.health())[0]
@@ -77,7 +87,7 @@ async def test_LIV1_a_driver_that_hangs_is_told_within_the_time_limit() -> None:
 
 @pytest.mark.parametrize(("text", "asked", "code"), [(LOST_TEXT, 2, 200), ("I am not well", 1, 500)])
 @real_time
-async def test_a_driver_is_asked_once_more_only_when_the_connection_was_broken(text: str, asked: int, code: int) -> None:
+async def test_a_driver_is_asked_once_more_only_when_the_connection_was_broken(a_prober: Opens, text: str, asked: int, code: int) -> None:
     class Unavailable(ProbedDriver):
         asked = 0
 
@@ -93,7 +103,7 @@ async def test_a_driver_is_asked_once_more_only_when_the_connection_was_broken(t
 
 
 @real_time
-async def test_LIV1_a_driver_that_is_away_is_told_with_its_socket_and_found_again() -> None:
+async def test_LIV1_a_driver_that_is_away_is_told_with_its_socket_and_found_again(a_prober: Opens) -> None:
     async with a_prober(0.2) as (path, prober):
         code, text = await prober.health()
         assert (500, True) == (code, str(path) in text)
@@ -106,7 +116,7 @@ async def test_LIV1_a_driver_that_is_away_is_told_with_its_socket_and_found_agai
 
 
 @real_time
-async def test_LIV2_a_driver_is_waited_for() -> None:
+async def test_LIV2_a_driver_is_waited_for(a_prober: Opens) -> None:
     async with a_prober() as (path, prober), asyncio.TaskGroup() as group:
         name = group.create_task(prober.introduce(), name="introduce")
         await asyncio.sleep(0.1)
@@ -116,7 +126,7 @@ async def test_LIV2_a_driver_is_waited_for() -> None:
 
 
 @real_time
-async def test_a_driver_without_a_name_is_refused() -> None:
+async def test_a_driver_without_a_name_is_refused(a_prober: Opens) -> None:
     driver = ProbedDriver()
     driver.name = ""
     async with a_prober() as (path, prober), serving(driver, str(path), grace_s=0.0):

@@ -21,10 +21,10 @@ from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN, Registration
+from mooring.csi.socket_driver import SocketDriver
 from mooring.kube.errors import ApiError
 from mooring.node.csinode.decision import DriverOnNode, Refused
 from mooring.node.csinode.reconcile import NodeObjects
@@ -62,7 +62,7 @@ class Plugins:
         drivers: Drivers,
         objects: NodeObjects,
         generation: Callable[[Path], int | None],
-        connect: Callable[[str, str], GrpcDriver],
+        connect: Callable[[str, str], SocketDriver],
         registered: Callable[[DriverOnNode], None] = lambda _: None,
         plugin_at: Callable[[Path], Registration] = Registration,
         *,
@@ -166,7 +166,7 @@ class Plugins:
             )
         return version
 
-    def _client(self, name: str, endpoint: str) -> GrpcDriver:
+    def _client(self, name: str, endpoint: str) -> SocketDriver:
         """Raises _Refusal for an endpoint that is no socket's."""
         try:
             return self._connect(name, endpoint)

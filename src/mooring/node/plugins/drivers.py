@@ -10,8 +10,8 @@ from typing import Final
 
 from mooring.base.errors import MooringError
 from mooring.csi.driver import Call, Driver
-from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.socket_driver import SocketDriver
 from mooring.node.plugins.versions import Version
 
 CALL_S: Final = 120.0
@@ -33,7 +33,7 @@ class NodeDriver:
     socket: Path
     endpoint: str
     version: Version
-    client: GrpcDriver
+    client: SocketDriver
     known_capabilities: frozenset[int] = frozenset()
     _capabilities: frozenset[int] | None = None
 

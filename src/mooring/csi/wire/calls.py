@@ -1,0 +1,184 @@
+"""The calls of one connection: those that are under way, each on its stream, and those that the server has no room for yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mooring.csi.codes import Code
+from mooring.csi.wire.answer_headers import AnswerHeaders
+from mooring.csi.wire.events import Answered, Event
+from mooring.csi.wire.frames import BrokenConnection, ErrorCode, rst_stream, window_update
+from mooring.csi.wire.request_headers import RequestHeaders
+from mooring.csi.wire.sending import Sending
+from mooring.csi.wire.settings import ServerSettings
+from mooring.csi.wire.status import code_of_reset, text_of_reset
+from mooring.csi.wire.stream import MESSAGE_BYTES_MAX, Stream, Verdict
+
+HELD_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
+"""Of answers of one connection that are not complete yet."""
+
+WINDOW_BYTES: Final = 4 * 1024 * 1024
+"""What the server may send on one stream, and on the connection, before it hears that we have read some."""
+
+
+class Calls:
+    """What happens to streams. Each call ends in one Answered, put into `events`, or by `cancel`.
+
+    events: shared with the connection, whose own come between. now: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, sending: Sending, headers: RequestHeaders, events: list[Event], now: Callable[[], float]) -> None:
+        self._sending, self._headers, self._events, self._now = sending, headers, events, now
+        self._streams: dict[int, Stream] = {}
+        self._waiting: dict[int, tuple[str, bytes, float]] = {}  # path, message with prefix, deadline
+        self._received = 0
+        self._held = 0
+        self.next_id = 1
+
+    def __len__(self) -> int:
+        return len(self._streams) + len(self._waiting)
+
+    def begin(self, path: str, message: bytes, timeout_s: float) -> int:
+        """Sends a call, or lets it wait for MAX_CONCURRENT_STREAMS; its stream id."""
+        stream_id = self.next_id
+        self.next_id += 2
+        prefixed = b"\x00%b%b" % (len(message).to_bytes(4), message)
+        if self._waiting or len(self._streams) >= self._sending.settings.streams_max:
+            self._waiting[stream_id] = (path, prefixed, self._now() + timeout_s)
+        else:
+            self._send(stream_id, path, prefixed, timeout_s)
+        return stream_id
+
+    def cancel(self, stream_id: int) -> None:
+        """Ends a call without Answered; the server hears of it. Does nothing when it is over."""
+        if self._waiting.pop(stream_id, None) is None and stream_id in self._streams:
+            self._sending.put(rst_stream(stream_id, ErrorCode.CANCEL))
+            self._close(stream_id)
+
+    def end_above(self, last_id: int, text: str) -> None:
+        """The server looks at no stream after this one: whatever began later is Unavailable, and surely has not happened."""
+        unseen = [*(one for one in self._streams if one > last_id), *self._waiting]
+        self._waiting.clear()
+        for stream_id in unseen:
+            self._events.append(Answered(stream_id, Code.UNAVAILABLE, text, unsent=True))
+            if stream_id in self._streams:
+                self._close(stream_id)
+
+    def end_all(self, code: Code, text: str) -> None:
+        """The connection is over. What was sent may have happened."""
+        self._events += [Answered(stream_id, code, text) for stream_id in self._streams]
+        self._events += [Answered(stream_id, code, text, unsent=True) for stream_id in self._waiting]
+        self._streams.clear()
+        self._waiting.clear()
+
+    # -- what the server sends
+
+    def settings_came(self, settings: ServerSettings) -> None:
+        """Other windows, and maybe room for calls that wait."""
+        self._sending.settings_came(settings, self._streams)
+        self._send_waiting()
+
+    def headers_came(self, stream_id: int, headers: AnswerHeaders, ended: bool) -> None:
+        """Headers or trailers of an answer."""
+        stream = self._stream(stream_id, "HEADERS")
+        if stream is not None and (verdict := stream.headers_came(headers, ended)) is not None:
+            self._answer(stream, verdict)
+
+    def data_came(self, stream_id: int, data: bytes, size: int, ended: bool) -> None:
+        """A piece of an answer. size: what it takes of the windows, with its padding."""
+        stream = self._stream(stream_id, "DATA")
+        self._count(size)
+        if stream is None:
+            return
+        self._held -= len(stream.body)
+        verdict = stream.data_came(data, ended)
+        self._held += len(stream.body)
+        if verdict is None:
+            verdict = self._count_on(stream, size)
+        if verdict is not None:
+            self._answer(stream, verdict)
+
+    def reset_came(self, stream_id: int, error_code: int) -> None:
+        """The server ended a stream. Only of REFUSED_STREAM HTTP/2 says that nothing was done."""
+        stream = self._stream(stream_id, "RST_STREAM")
+        if stream is not None:
+            unsent = error_code == ErrorCode.REFUSED_STREAM
+            self._events.append(
+                Answered(stream_id, code_of_reset(error_code), text_of_reset(error_code), answered=not unsent, unsent=unsent)
+            )
+            self._close(stream_id)
+
+    def window_came(self, stream_id: int, increment: int) -> None:
+        """The server takes more, of one stream or (0) of all."""
+        if not stream_id:
+            self._sending.window_opened(increment)
+            return
+        stream = self._stream(stream_id, "WINDOW_UPDATE")
+        if stream is not None and not self._sending.stream_window_opened(stream, increment):
+            reset = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
+            text = f"the driver's WINDOW_UPDATE adds {increment}, which HTTP/2 does not allow"
+            self._answer(stream, Verdict(Code.INTERNAL, text, answered=True, reset=reset))
+
+    # -- streams
+
+    def _stream(self, stream_id: int, name: str) -> Stream | None:
+        """The stream of a frame; None for one that is over: frames may have been on their way. Raises BrokenConnection for no stream."""
+        found = self._streams.get(stream_id)
+        if found is None and (stream_id % 2 == 0 or stream_id >= self.next_id or stream_id in self._waiting):
+            raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, f"a {name} frame for stream {stream_id}, which nobody began")
+        return found
+
+    def _send(self, stream_id: int, path: str, prefixed: bytes, timeout_s: float) -> None:
+        stream = self._streams[stream_id] = Stream(stream_id, self._sending.settings.window, prefixed)
+        self._sending.request(stream, self._headers.block(path, timeout_s))
+
+    def _send_waiting(self) -> None:
+        """The server has room for more: those that have waited longest are sent, with the time that is left to them."""
+        while self._waiting and len(self._streams) < self._sending.settings.streams_max:
+            stream_id, (path, prefixed, deadline) = next(iter(self._waiting.items()))
+            del self._waiting[stream_id]
+            if (left_s := deadline - self._now()) > 0:
+                self._send(stream_id, path, prefixed, left_s)
+            else:
+                self._events.append(Answered(stream_id, Code.DEADLINE_EXCEEDED, "context deadline exceeded", unsent=True))
+
+    def _answer(self, stream: Stream, verdict: Verdict) -> None:
+        """A call is over. A server that has not taken in all of its request hears that no more will come."""
+        code, text, payload, answered, reset = verdict
+        if reset is not None or stream.unsent:
+            self._sending.put(rst_stream(stream.id, ErrorCode.NO_ERROR if reset is None else reset))
+        self._events.append(Answered(stream.id, code, text, payload, answered))
+        self._close(stream.id)
+
+    def _close(self, stream_id: int) -> None:
+        stream = self._streams.pop(stream_id)
+        self._held -= len(stream.body)
+        if stream.unsent:
+            self._sending.forget(stream_id)
+        if self._waiting:
+            self._send_waiting()
+
+    # -- our windows
+
+    def _count(self, size: int) -> None:
+        """Gives the connection's window back when half of it is used, whatever becomes of the stream."""
+        self._received += size
+        if self._received > WINDOW_BYTES:
+            raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection's window")
+        if self._received > WINDOW_BYTES // 2:
+            self._sending.put(window_update(0, self._received))
+            self._received = 0
+
+    def _count_on(self, stream: Stream, size: int) -> Verdict | None:
+        """Gives a stream's window back in the same way; returns the end of a call whose answer goes beyond it, or beyond our memory."""
+        stream.received += size
+        if stream.received > WINDOW_BYTES:
+            return Verdict(Code.INTERNAL, "more DATA than the stream's window", answered=True, reset=ErrorCode.FLOW_CONTROL_ERROR)
+        if self._held > HELD_BYTES_MAX:
+            text = f"more than {HELD_BYTES_MAX} bytes of answers at once"
+            return Verdict(Code.RESOURCE_EXHAUSTED, text, answered=True, reset=ErrorCode.CANCEL)
+        if stream.received > WINDOW_BYTES // 2:
+            self._sending.put(window_update(stream.id, stream.received))
+            stream.received = 0
+        return None

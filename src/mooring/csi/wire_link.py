@@ -1,0 +1,198 @@
+"""One connection to a driver: a socket, the HTTP/2 connection that is spoken on it, and who waits for which answer.
+
+The socket is read and written by callbacks of the event loop, without a transport or a task: connecting to a unix socket never waits, and
+what calls of one turn of the loop have to say goes out in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from mooring.base.log import logger
+from mooring.csi.client import DEADLINE_TEXT
+from mooring.csi.codes import Code
+from mooring.csi.wire.connection import Connection
+from mooring.csi.wire.events import Answered, Event, Gone, Leaving, Settled
+
+_log = logger(__name__)
+
+READ_BYTES: Final = 64 * 1024
+_LAST_READS_MAX: Final = 64
+"""Of what a peer had sent before it stopped to listen: far more than a unix socket holds."""
+
+
+class LinkOwner(Protocol):
+    """Who hears what becomes of a link."""
+
+    def link_settled(self, link: Link) -> None:
+        """The peer speaks HTTP/2: calls may begin. Once."""
+
+    def link_leaving(self, link: Link) -> None:
+        """No more calls may begin; those that did go on. At most once."""
+
+    def link_gone(self, link: Link, text: str) -> None:
+        """All calls are over, and the socket is closed. Once, and the last word. text: why."""
+
+
+class Link:
+    """peer: a connected socket that does not block; the link's from now on. Ends with `close`, or when the peer ends it."""
+
+    def __init__(self, peer: socket.socket, owner: LinkOwner) -> None:
+        self._socket, self._owner = peer, owner
+        self._loop = asyncio.get_running_loop()
+        self._connection = Connection(now=self._loop.time)
+        self._calls: dict[int, asyncio.Future[Answered]] = {}
+        self._rest = memoryview(b"")
+        self._flushing: asyncio.Handle | None = None
+        self._gone = False
+        self.over = asyncio.Event()
+        """Set when no more calls may begin, as far as the owner was told."""
+
+    def start(self) -> None:
+        """Says the first words, and listens from now on. The owner hears the answer."""
+        self._loop.add_reader(self._socket, self._read)
+        self._write(self._connection.start())
+
+    @property
+    def is_open(self) -> bool:
+        """True while calls may begin."""
+        return self._connection.is_open
+
+    async def call(self, path: str, message: bytes, timeout_s: float) -> Answered:
+        """The answer of one call, or what ended it: DeadlineExceeded in Go's words when the time is over. Only while `is_open`.
+
+        A caller who is cancelled, or late, cancels the call at the driver.
+        """
+        stream_id = self._connection.begin(path, message, timeout_s)
+        answer: asyncio.Future[Answered] = self._loop.create_future()
+        self._calls[stream_id] = answer
+        timer = self._loop.call_later(timeout_s, _late, stream_id, answer)
+        self._flush_soon()
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+            if self._calls.pop(stream_id, None) is not None:
+                self._carry_out(self._connection.cancel(stream_id))
+                self._flush_soon()
+
+    def close(self) -> None:
+        """Ends the connection, and every call on it as Canceled."""
+        self._carry_out(self._connection.close())
+
+    # -- the socket
+
+    def _read(self) -> None:
+        """What has come; called when there is something."""
+        data = self._received()
+        if data is not None:
+            self._carry_out(self._connection.receive(data) if data else self._connection.lost())
+            self._flush()
+
+    def _received(self) -> bytes | None:
+        """None when there is nothing yet, b"" when nothing will come any more."""
+        try:
+            return self._socket.recv(READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError:
+            return b""
+
+    def _flush_soon(self) -> None:
+        """In the next turn of the loop, so that calls which begin in this one go out together."""
+        if self._flushing is None:
+            self._flushing = self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Writes what there is to say, unless the peer has yet to take what was said before."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        if not self._gone and not self._rest and self._connection.has_to_send:
+            self._write(self._connection.to_send())
+
+    def _write(self, data: bytes) -> None:
+        sent = self._sent(data)
+        if sent is not None and sent < len(data):
+            self._rest = memoryview(data)[sent:]
+            self._loop.add_writer(self._socket, self._write_rest)
+
+    def _write_rest(self) -> None:
+        sent = self._sent(self._rest)
+        if sent is None:
+            return
+        self._rest = self._rest[sent:]
+        if not self._rest:
+            self._loop.remove_writer(self._socket)
+            self._flush()
+
+    def _sent(self, data: bytes | memoryview) -> int | None:
+        """How many bytes the system has taken; None when the peer listens no more, and the link is over."""
+        try:
+            return self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError:
+            self._hear_the_end()
+            return None
+
+    def _hear_the_end(self) -> None:
+        """Takes in what the peer had sent before it stopped to listen: maybe answers."""
+        for _ in range(_LAST_READS_MAX):
+            data = self._received()
+            if not data or self._gone:
+                break
+            self._carry_out(self._connection.receive(data))
+        self._carry_out(self._connection.lost())
+
+    # -- what the connection says
+
+    def _carry_out(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if type(event) is Answered:
+                self._answered(event)
+            elif isinstance(event, Gone):
+                self._end(event)
+            elif isinstance(event, Leaving):
+                self._leave()
+            elif isinstance(event, Settled):
+                self._owner.link_settled(self)
+
+    def _answered(self, event: Answered) -> None:
+        answer = self._calls.pop(event.stream_id, None)
+        if answer is not None and not answer.done():
+            answer.set_result(event)
+
+    def _leave(self) -> None:
+        self.over.set()
+        self._owner.link_leaving(self)
+
+    def _end(self, event: Gone) -> None:
+        assert not self._calls, "calls without an answer"
+        if event.broken:
+            _log.warning("What the CSI driver sends is no HTTP/2, or too much: ending the connection", reason=event.text)
+        self._gone = True
+        self._say_goodbye()
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        if self._flushing is not None:
+            self._flushing.cancel()
+        self._socket.close()
+        self.over.set()
+        self._owner.link_gone(self, event.text)
+
+    def _say_goodbye(self) -> None:
+        """One try to send what is left, GOAWAY: the peer may not listen any more, and is not waited for."""
+        try:
+            if not self._rest:
+                self._socket.send(self._connection.to_send())
+        except OSError:
+            pass
+
+
+def _late(stream_id: int, answer: asyncio.Future[Answered]) -> None:
+    if not answer.done():
+        answer.set_result(Answered(stream_id, Code.DEADLINE_EXCEEDED, DEADLINE_TEXT))
