@@ -100,9 +100,14 @@ class Connection:
         return self._reader is None and self._link is not None and not self._link.is_closing()
 
     async def secure(self) -> None:
-        """Waits until the link's handshake is done. Raises OSError (an ssl.SSLError is one), ValueError, Closed."""
+        """Waits until the link's handshake is done. Raises OSError (an ssl.SSLError is one), ValueError, Closed.
+
+        A server that takes its leave with the handshake's last bytes has made no connection either.
+        """
         if not self._is_secured:
             await self._wait()
+        if not self.is_usable:
+            raise self._failure or (self._link and self._link.failure) or ConnectionResetError()
 
     # an exchange
 
@@ -153,6 +158,9 @@ class Connection:
         if not reader.keep_alive or link.is_closing() or link.get_write_buffer_size():
             link.abort()
             return False
+        if self._is_paused:
+            self._is_paused = False
+            link.resume_reading()
         self._reader = None
         self.is_reused = True
         return True
@@ -207,7 +215,8 @@ class Connection:
         assert link is not None
         reader = self._reader
         if reader is None:
-            self._fail(link.failure or ConnectionResetError())
+            if not self._is_secured:
+                self._fail(link.failure or ConnectionResetError())
         elif not reader.is_done:
             self._end(reader, link)
 

@@ -65,7 +65,13 @@ class Pool(Owner):
         return None
 
     async def get(self, *, needs_new: bool = False) -> Connection:
-        """A connection, as soon as there is one. Raises DialError and Closed."""
+        """A connection, as soon as there is one: in this very turn it is usable. Raises DialError and Closed."""
+        while True:
+            connection = await self._next(needs_new)
+            if connection.is_usable:  # (its end may have come in the turn in which it was handed over)
+                return connection
+
+    async def _next(self, needs_new: bool) -> Connection:
         if self._is_closed:
             raise Closed("the client is closed")
         waiter = _Waiter(asyncio.get_running_loop().create_future(), needs_new)
@@ -181,6 +187,6 @@ class Pool(Owner):
             return
         if connection.generation != self._generation:
             connection.abort()
-        elif connection.is_usable:
+        else:
             self._connections.add(connection)
             self._serve(connection)
