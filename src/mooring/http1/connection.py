@@ -69,6 +69,7 @@ class Connection:
 
     __slots__ = (
         "_bytes_max",
+        "_end_of_link",
         "_failure",
         "_is_paused",
         "_is_secured",
@@ -90,6 +91,7 @@ class Connection:
         self._reader: ResponseReader | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
+        self._end_of_link: Exception | None = None
         self._need, self._bytes_max = _Need.WHOLE, 0
         self._is_paused = self._is_secured = False
         self.generation, self.idle_since, self.is_reused = generation, 0.0, False
@@ -124,7 +126,7 @@ class Connection:
         assert self._reader is None
         reader = self._reader = ResponseReader(method)
         if self._link is None or self._link.is_closing():
-            self._break(None)
+            self._break(self._end_of_link if self._link is None else self._link.failure)
         else:
             self._link.write(data)
         return reader
@@ -213,6 +215,7 @@ class Connection:
         link, self._link = self._link, None
         self._owner.lost(self)
         assert link is not None
+        self._end_of_link = link.failure
         reader = self._reader
         if reader is None:
             if not self._is_secured:

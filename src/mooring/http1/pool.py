@@ -65,10 +65,14 @@ class Pool(Owner):
         return None
 
     async def get(self, *, needs_new: bool = False) -> Connection:
-        """A connection, as soon as there is one: in this very turn it is usable. Raises DialError and Closed."""
+        """A connection, as soon as there is one. Raises DialError and Closed.
+
+        One of before whose end came in the turn in which it was handed over is nobody's. A new one is given even so, and the request on it
+        fails: a server that leaves whenever it is reached would be connected to without end.
+        """
         while True:
             connection = await self._next(needs_new)
-            if connection.is_usable:  # (its end may have come in the turn in which it was handed over)
+            if connection.is_usable or not connection.is_reused:
                 return connection
 
     async def _next(self, needs_new: bool) -> Connection:
