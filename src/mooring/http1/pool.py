@@ -67,8 +67,8 @@ class Pool(Owner):
     async def get(self, *, needs_new: bool = False) -> Connection:
         """A connection, as soon as there is one. Raises DialError and Closed.
 
-        One of before whose end came in the turn in which it was handed over is nobody's. A new one is given even so, and the request on it
-        fails: a server that leaves whenever it is reached would be connected to without end.
+        One of before whose end came in the turn in which it was handed over is nobody's. A new one is given even so, for the request on it
+        to fail, since a server that leaves whenever it is reached would be connected to without end.
         """
         while True:
             connection = await self._next(needs_new)
