@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
+import struct
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -84,6 +86,8 @@ class Wire:
             pass
 
     def reset(self) -> None:
+        """Breaks the connection, so that the client hears of a reset and of no end."""
+        self.raw_writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.raw_writer.transport.abort()
 
     async def _more(self) -> None:

@@ -10,6 +10,7 @@ import ssl
 
 import pytest
 
+from mooring.kube.client import transport as transport_module
 from mooring.kube.client.responses import Response
 from mooring.kube.client.transport import HttpTransport
 from mooring.kube.errors import Unreachable
@@ -83,6 +84,7 @@ async def test_a_server_that_closes_at_any_point_is_told_and_no_write_is_sent_tw
                 before = len(server.requests)
                 told = str(await ask(transport, method))
                 assert "broke off" in told or "broke before the answer was there" in told
+                assert (resets and "broke before" in told) == told.endswith("Connection reset by peer")
                 assert 1 == len(server.requests) - before
         await lives_on(server, transport)
 
@@ -127,6 +129,43 @@ async def test_a_read_is_sent_twice_at_most() -> None:
         server.otherwise = says()
         assert "broke before the answer was there" in str(await ask(transport))
         assert [2, 1] == [len(wire.requests) for wire in server.wires]
+
+
+async def test_a_read_whose_connection_was_closed_goes_to_a_new_one_and_not_to_another_of_before() -> None:
+    """After a restart of the server all kept connections are dead."""
+
+    async def dies(wire: Wire) -> None:
+        await wire.request()
+        await server.has_connections(4)
+        await wire.send(GOOD)
+        await wire.request()
+
+    async with hostile_server() as server, a_transport(server) as transport:
+        server.otherwise = dies
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(ask(transport), name="ask")
+        server.otherwise = behave
+        assert isinstance(await ask(transport), Response)
+        assert 4 + 2 == len(server.requests)
+        assert 4 + 1 == len(server.wires)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_a_body_without_end_is_refused_at_its_bound(tls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "BODY_BYTES_MAX", 2**20)
+
+    async def act(wire: Wire) -> None:
+        await wire.request()
+        await wire.send(OK + b"Transfer-Encoding: chunked\r\n\r\n")
+        while True:
+            await wire.send(b"10000\r\n" + bytes(0x10000) + b"\r\n")
+
+    async with hostile_server(server_context() if tls else None) as server, a_transport(server) as transport:
+        server.otherwise = act
+        for method in ("GET", "PATCH"):
+            assert "the answer is larger than 1048576 bytes" in str(await ask(transport, method))
+        await lives_on(server, transport)
 
 
 @pytest.mark.parametrize("unasked", [GOOD, b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n", b"\r\n"])
