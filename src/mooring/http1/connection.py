@@ -69,6 +69,7 @@ class Connection:
 
     __slots__ = (
         "_bytes_max",
+        "_end_of_link",
         "_failure",
         "_is_paused",
         "_is_secured",
@@ -90,6 +91,7 @@ class Connection:
         self._reader: ResponseReader | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
+        self._end_of_link: Exception | None = None
         self._need, self._bytes_max = _Need.WHOLE, 0
         self._is_paused = self._is_secured = False
         self.generation, self.idle_since, self.is_reused = generation, 0.0, False
@@ -100,9 +102,14 @@ class Connection:
         return self._reader is None and self._link is not None and not self._link.is_closing()
 
     async def secure(self) -> None:
-        """Waits until the link's handshake is done. Raises OSError (an ssl.SSLError is one), ValueError, Closed."""
+        """Waits until the link's handshake is done. Raises OSError (an ssl.SSLError is one), ValueError, Closed.
+
+        A server that takes its leave with the handshake's last bytes has made no connection either.
+        """
         if not self._is_secured:
             await self._wait()
+        if not self.is_usable:
+            raise self._failure or (self._link and self._link.failure) or ConnectionResetError()
 
     # an exchange
 
@@ -119,7 +126,7 @@ class Connection:
         assert self._reader is None
         reader = self._reader = ResponseReader(method)
         if self._link is None or self._link.is_closing():
-            self._break(None)
+            self._break(self._end_of_link if self._link is None else self._link.failure)
         else:
             self._link.write(data)
         return reader
@@ -153,6 +160,9 @@ class Connection:
         if not reader.keep_alive or link.is_closing() or link.get_write_buffer_size():
             link.abort()
             return False
+        if self._is_paused:
+            self._is_paused = False
+            link.resume_reading()
         self._reader = None
         self.is_reused = True
         return True
@@ -205,9 +215,11 @@ class Connection:
         link, self._link = self._link, None
         self._owner.lost(self)
         assert link is not None
+        self._end_of_link = link.failure
         reader = self._reader
         if reader is None:
-            self._fail(link.failure or ConnectionResetError())
+            if not self._is_secured:
+                self._fail(link.failure or ConnectionResetError())
         elif not reader.is_done:
             self._end(reader, link)
 

@@ -16,6 +16,9 @@ class PlainReceiver(Protocol):
 
     def received(self, data: bytes) -> None: ...
 
+    def writable(self, yes: bool) -> None:
+        """Too much waits to be sent, or no longer so."""
+
     def lost(self) -> None:
         """The connection has gone. Always the last call."""
 
@@ -30,12 +33,6 @@ class PlainTransport(asyncio.BufferedProtocol):
         self._tcp: asyncio.Transport | None = None
         self.failure: Exception | None = None
         self.has_farewell = False
-
-    def detach(self) -> asyncio.Transport:
-        """The loop's transport, for another protocol. The receiver hears nothing more."""
-        assert self._tcp is not None
-        tcp, self._tcp = self._tcp, None
-        return tcp
 
     def write(self, data: bytes) -> None:
         if self._tcp is not None:
@@ -60,6 +57,10 @@ class PlainTransport(asyncio.BufferedProtocol):
     def is_closing(self) -> bool:
         return self._tcp is None or self._tcp.is_closing()
 
+    def set_write_buffer_limits(self, high: int) -> None:
+        if self._tcp is not None:
+            self._tcp.set_write_buffer_limits(high)
+
     def get_write_buffer_size(self) -> int:
         return 0 if self._tcp is None else self._tcp.get_write_buffer_size()
 
@@ -73,6 +74,12 @@ class PlainTransport(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._tcp, self.failure = None, error
         self._receiver.lost()
+
+    def pause_writing(self) -> None:
+        self._receiver.writable(False)
+
+    def resume_writing(self) -> None:
+        self._receiver.writable(True)
 
     def eof_received(self) -> None:
         """(The loop then closes the socket.)"""

@@ -65,7 +65,17 @@ class Pool(Owner):
         return None
 
     async def get(self, *, needs_new: bool = False) -> Connection:
-        """A connection, as soon as there is one. Raises DialError and Closed."""
+        """A connection, as soon as there is one. Raises DialError and Closed.
+
+        One of before whose end came in the turn in which it was handed over is nobody's. A new one is given even so, for the request on it
+        to fail, since a server that leaves whenever it is reached would be connected to without end.
+        """
+        while True:
+            connection = await self._next(needs_new)
+            if connection.is_usable or not connection.is_reused:
+                return connection
+
+    async def _next(self, needs_new: bool) -> Connection:
         if self._is_closed:
             raise Closed("the client is closed")
         waiter = _Waiter(asyncio.get_running_loop().create_future(), needs_new)
@@ -181,6 +191,6 @@ class Pool(Owner):
             return
         if connection.generation != self._generation:
             connection.abort()
-        elif connection.is_usable:
+        else:
             self._connections.add(connection)
             self._serve(connection)
