@@ -11,7 +11,7 @@ from mooring.csi.wire.events import Answered, Event
 from mooring.csi.wire.frames import BrokenConnection, ErrorCode, rst_stream, window_update
 from mooring.csi.wire.request_headers import RequestHeaders
 from mooring.csi.wire.sending import Sending
-from mooring.csi.wire.settings import ServerSettings
+from mooring.csi.wire.settings import PeerSettings
 from mooring.csi.wire.status import code_of_reset, text_of_reset
 from mooring.csi.wire.stream import MESSAGE_BYTES_MAX, Stream, Verdict
 
@@ -74,7 +74,7 @@ class Calls:
 
     # -- what the server sends
 
-    def settings_came(self, settings: ServerSettings) -> None:
+    def settings_came(self, settings: PeerSettings) -> None:
         """Other windows, and maybe room for calls that wait."""
         self._sending.settings_came(settings, self._streams)
         self._send_waiting()
@@ -131,7 +131,7 @@ class Calls:
 
     def _send(self, stream_id: int, path: str, prefixed: bytes, timeout_s: float) -> None:
         stream = self._streams[stream_id] = Stream(stream_id, self._sending.settings.window, prefixed)
-        self._sending.request(stream, self._headers.block(path, timeout_s))
+        self._sending.begin(stream, self._headers.block(path, timeout_s))
 
     def _send_waiting(self) -> None:
         """The server has room for more: those that have waited longest are sent, with the time that is left to them."""

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 from mooring.csi.wire import frames
-from mooring.csi.wire.answer_headers import AnswerHeaders, AnswerHeadersDecoder
 from mooring.csi.wire.frames import BrokenConnection, ErrorCode
 from mooring.csi.wire.header_block import HeaderBlock
 
+F = TypeVar("F")
 
-class FrameReader:
+
+class FrameReader(Generic[F]):
     """The incoming half of a connection. Each frame goes to the function that is named after it, in order; PRIORITY and others to none.
 
-    headers: (stream id, fields, ended), once for a block, however many frames it had. data: (stream id, data without padding, bytes that
-    count for the windows, ended). reset: (stream id, error code). settings: (payload). ping: (payload). goaway: (last stream id, error
-    code, debug data). window: (stream id or 0, increment). ACKs are checked, and told to nobody.
+    decode: a header block into what it says. headers: (stream id, that, ended), once for a block, however many frames it had.
+    data: (stream id, data without padding, bytes that count for the windows, ended). reset: (stream id, error code). settings: (payload).
+    ping: (payload). goaway: (last stream id, error code, debug data). window: (stream id or 0, increment). ACKs are checked, and told to
+    nobody.
     """
 
     def __init__(
         self,
         *,
         header_bytes_max: int,
-        headers: Callable[[int, AnswerHeaders, bool], None],
+        decode: Callable[[bytes], F],
+        headers: Callable[[int, F, bool], None],
         data: Callable[[int, bytes, int, bool], None],
         reset: Callable[[int, int], None],
         settings: Callable[[bytes], None],
@@ -34,7 +37,7 @@ class FrameReader:
         self._tell_headers, self._tell_data, self._tell_reset = headers, data, reset
         self._tell_settings, self._tell_ping, self._tell_goaway, self._tell_window = settings, ping, goaway, window
         self._header_bytes_max = header_bytes_max
-        self._decoder = AnswerHeadersDecoder(header_bytes_max)
+        self._decode = decode
         self._begun = False
         self._rest = b""
         self._block: HeaderBlock | None = None
@@ -79,7 +82,7 @@ class FrameReader:
             payload = frames.without_priority(flags, frames.unpadded(flags, payload))
         ended = bool(flags & frames.END_STREAM)
         if flags & frames.END_HEADERS:
-            self._tell_headers(stream_id, self._decoder.decode(payload), ended)
+            self._tell_headers(stream_id, self._decode(payload), ended)
         else:
             self._block = HeaderBlock(stream_id, payload, ended, self._header_bytes_max)
 
@@ -89,7 +92,7 @@ class FrameReader:
         self._block.add(payload)
         if flags & frames.END_HEADERS:
             block, self._block = self._block, None
-            self._tell_headers(stream_id, self._decoder.decode(bytes(block.bytes)), block.ended)
+            self._tell_headers(stream_id, self._decode(bytes(block.bytes)), block.ended)
 
     def _priority(self, flags: int, stream_id: int, payload: bytes) -> None:
         _of_a_stream("PRIORITY", stream_id)
@@ -108,7 +111,7 @@ class FrameReader:
             self._tell_settings(payload)
 
     def _push_promise(self, flags: int, stream_id: int, payload: bytes) -> None:
-        raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, "the server pushes an answer, which it was told not to")
+        raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, "a PUSH_PROMISE frame, which nobody may send here")
 
     def _ping(self, flags: int, stream_id: int, payload: bytes) -> None:
         _of_the_connection("PING", stream_id)
@@ -142,7 +145,7 @@ def _long(name: str, payload: bytes, size: int) -> None:
         raise BrokenConnection(ErrorCode.FRAME_SIZE_ERROR, f"a {name} frame of {len(payload)} bytes, not {size}")
 
 
-_READERS: Final[tuple[Callable[[FrameReader, int, int, bytes], None], ...]] = (
+_READERS: Final[tuple[Callable[[FrameReader[Any], int, int, bytes], None], ...]] = (
     FrameReader._data,
     FrameReader._headers,
     FrameReader._priority,
