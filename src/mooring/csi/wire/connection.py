@@ -44,7 +44,7 @@ class Connection:
         self._calls = Calls(self._sending, self._headers, self._events, now)
         self._reader = FrameReader(
             header_bytes_max=HEADER_BYTES_MAX,
-            decode=AnswerHeadersDecoder(HEADER_BYTES_MAX).decode,
+            decoder=AnswerHeadersDecoder(HEADER_BYTES_MAX),
             headers=self._calls.headers_came,
             data=self._calls.data_came,
             reset=self._calls.reset_came,

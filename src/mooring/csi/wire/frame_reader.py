@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 from mooring.csi.wire import frames
 from mooring.csi.wire.frames import BrokenConnection, ErrorCode
 from mooring.csi.wire.header_block import HeaderBlock
+from mooring.csi.wire.header_decoder import HeaderDecoder
 
 F = TypeVar("F")
 
@@ -15,7 +16,7 @@ F = TypeVar("F")
 class FrameReader(Generic[F]):
     """The incoming half of a connection. Each frame goes to the function that is named after it, in order; PRIORITY and others to none.
 
-    decode: a header block into what it says. headers: (stream id, that, ended), once for a block, however many frames it had.
+    decoder: of header blocks. headers: (stream id, what a block says, ended), once for it, however many frames it had.
     data: (stream id, data without padding, bytes that count for the windows, ended). reset: (stream id, error code). settings: (payload).
     ping: (payload). goaway: (last stream id, error code, debug data). window: (stream id or 0, increment). ACKs are checked, and told to
     nobody.
@@ -25,7 +26,7 @@ class FrameReader(Generic[F]):
         self,
         *,
         header_bytes_max: int,
-        decode: Callable[[bytes], F],
+        decoder: HeaderDecoder[F],
         headers: Callable[[int, F, bool], None],
         data: Callable[[int, bytes, int, bool], None],
         reset: Callable[[int, int], None],
@@ -37,7 +38,7 @@ class FrameReader(Generic[F]):
         self._tell_headers, self._tell_data, self._tell_reset = headers, data, reset
         self._tell_settings, self._tell_ping, self._tell_goaway, self._tell_window = settings, ping, goaway, window
         self._header_bytes_max = header_bytes_max
-        self._decode = decode
+        self._decoder = decoder
         self._begun = False
         self._rest = b""
         self._block: HeaderBlock | None = None
@@ -82,7 +83,7 @@ class FrameReader(Generic[F]):
             payload = frames.without_priority(flags, frames.unpadded(flags, payload))
         ended = bool(flags & frames.END_STREAM)
         if flags & frames.END_HEADERS:
-            self._tell_headers(stream_id, self._decode(payload), ended)
+            self._tell_headers(stream_id, self._decoder.decode(payload), ended)
         else:
             self._block = HeaderBlock(stream_id, payload, ended, self._header_bytes_max)
 
@@ -92,7 +93,7 @@ class FrameReader(Generic[F]):
         self._block.add(payload)
         if flags & frames.END_HEADERS:
             block, self._block = self._block, None
-            self._tell_headers(stream_id, self._decode(bytes(block.bytes)), block.ended)
+            self._tell_headers(stream_id, self._decoder.decode(bytes(block.bytes)), block.ended)
 
     def _priority(self, flags: int, stream_id: int, payload: bytes) -> None:
         _of_a_stream("PRIORITY", stream_id)
