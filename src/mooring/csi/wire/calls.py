@@ -159,22 +159,18 @@ class Calls:
         if self._waiting:
             self._send_waiting()
 
-    # -- our windows
+    # -- our windows: given back when half of one is used, at once, so that only what is held needs a bound
 
     def _count(self, size: int) -> None:
-        """Gives the connection's window back when half of it is used, whatever becomes of the stream."""
+        """The connection's window, whatever becomes of the stream."""
         self._received += size
-        if self._received > WINDOW_BYTES:
-            raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection's window")
         if self._received > WINDOW_BYTES // 2:
             self._sending.put(window_update(0, self._received))
             self._received = 0
 
     def _count_on(self, stream: Stream, size: int) -> Verdict | None:
-        """Gives a stream's window back in the same way; returns the end of a call whose answer goes beyond it, or beyond our memory."""
+        """A stream's window. Returns the end of a call whose answer is too much beside the others."""
         stream.received += size
-        if stream.received > WINDOW_BYTES:
-            return Verdict(Code.INTERNAL, "more DATA than the stream's window", answered=True, reset=ErrorCode.FLOW_CONTROL_ERROR)
         if self._held > HELD_BYTES_MAX:
             text = f"more than {HELD_BYTES_MAX} bytes of answers at once"
             return Verdict(Code.RESOURCE_EXHAUSTED, text, answered=True, reset=ErrorCode.CANCEL)
