@@ -30,9 +30,10 @@ _ENDS_OF_LATE_CALLS: Final = frozenset(
         (Code.DEADLINE_EXCEEDED, "Deadline Exceeded"),
         (Code.DEADLINE_EXCEEDED, DEADLINE_TEXT),
         (Code.CANCELED, text_of_reset(ErrorCode.CANCEL)),
+        (Code.CANCELED, "Timeout expired"),
     }
 )
-"""By servers themselves: gRPC's core, Go's, and any that breaks a call off. Go's client takes the last for a deadline, too."""
+"""By servers themselves: gRPC's core, Go's, any that breaks a call off (which Go's client takes for a deadline, too), and Rust's tonic."""
 
 
 class WireDriver(SocketDriver):
