@@ -114,13 +114,13 @@ class WireDriver(SocketDriver):
             raise DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT) from None
 
     def _usable(self) -> Link | None:
-        """The link, unless it has used up its calls: then there will be another."""
+        """The link, unless it has used up its calls (then there will be another), or its driver does not read."""
         link = self._link
         if link is not None and not link.is_open:
             link.over.set()
             self.link_leaving(link)
             return None
-        return link
+        return None if link is not None and link.is_crowded else link
 
     def _check_open(self) -> None:
         """Raises DriverError (Canceled) when the client was closed."""
@@ -194,6 +194,9 @@ class WireDriver(SocketDriver):
             self._link = None
             self._leaving.add(link)
             self._changed()
+
+    def link_drained(self, link: Link) -> None:
+        self._changed()
 
     def link_gone(self, link: Link, text: str) -> None:
         self._leaving.discard(link)
