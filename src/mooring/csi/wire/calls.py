@@ -44,7 +44,7 @@ class Calls:
         stream_id = self.next_id
         self.next_id += 2
         prefixed = b"\x00%b%b" % (len(message).to_bytes(4), message)
-        if self._waiting or len(self._streams) >= self._sending.settings.streams_max:
+        if len(self._streams) >= self._sending.settings.streams_max:  # always so while others wait
             self._waiting[stream_id] = (path, prefixed, self._now() + timeout_s)
         else:
             self._send(stream_id, path, prefixed, timeout_s)

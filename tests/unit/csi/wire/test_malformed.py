@@ -93,6 +93,17 @@ def test_it_ends_the_connection(what):
     assert connection.receive(talk.answer(OPEN)) == []
 
 
+@pytest.mark.parametrize("received", [talk.data(3, b"x"), talk.headers(3, talk.OK_HEADERS), talk.reset(3, talk.CANCEL), talk.window(3, 1)])
+def test_a_frame_for_a_call_that_was_not_sent_yet_ends_the_connection(received):
+    connection = a_connection({talk.MAX_CONCURRENT_STREAMS: 1})
+    a_call(connection)
+    assert a_call(connection) == 3
+    *_, gone = connection.receive(received)
+    assert gone.broken
+    assert "stream 3, which nobody began" in gone.text
+    assert talk.goodbye_in(connection.to_send()) == talk.PROTOCOL_ERROR
+
+
 STREAM_ERRORS = {
     "DATA before HEADERS": (talk.data(OPEN, b"x"), talk.PROTOCOL_ERROR, "DATA before its HEADERS"),
     "HEADERS in the middle": (BEGUN + BEGUN, talk.PROTOCOL_ERROR, "in the middle of a stream"),

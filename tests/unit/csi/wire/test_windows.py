@@ -131,6 +131,15 @@ def test_the_rest_of_a_request_is_not_sent_when_its_call_is_over(end):
     assert connection.to_send() == talk.frame(talk.SETTINGS, talk.ACK)
 
 
+@pytest.mark.parametrize("stream", [0, 1])
+def test_a_window_may_be_as_large_as_HTTP2_allows_and_what_was_sent_counts(stream):
+    connection = a_connection()
+    a_call(connection, bytes(95))
+    assert connection.receive(talk.window(stream, 2**31 - 1 - DEFAULT + 100)) == []
+    assert connection.to_send() == b""
+    assert len(connection.receive(talk.window(stream, 1))) == (1 if stream else 2), "the call's end, or the connection's too"
+
+
 def test_small_requests_use_the_connections_window_up():
     connection = a_connection()
     sent = b""
