@@ -34,7 +34,6 @@ class ServedCalls:
     def __init__(self, sending: Sending, events: list[Event], now: Callable[[], float]) -> None:
         self._sending, self._events, self._now = sending, events, now
         self._streams: dict[int, Request] = {}
-        self._answered: dict[int, Request] = {}  # those of them whose answers wait for a window
         self._dropped: set[int] = set()  # asked, and ended by the client
         self._received = 0
         self._held = 0
@@ -51,10 +50,7 @@ class ServedCalls:
             stream.unsent = b"\x00%b%b" % (len(message).to_bytes(4), message)
             stream.trailers = header_frames(stream_id, TRAILERS_OK, self._frame_bytes_max, END_STREAM)
             self._sending.begin(stream, self._block(HEADERS))
-            if stream.unsent:
-                self._answered[stream_id] = stream
-            else:
-                self._close(stream)
+            self._close_sent()
 
     def refuse(self, stream_id: int, code: int, text: str) -> None:
         """Ends a call with an error. text: of any length; some clients take 8 KiB."""
@@ -64,7 +60,7 @@ class ServedCalls:
     def end_all(self, text: str) -> None:
         """Nobody waits any more for what is being carried out; who still listens hears that."""
         for stream in list(self._streams.values()):
-            if stream.asked and stream.id not in self._answered:
+            if stream.is_carried_out:
                 self._events.append(Dropped(stream.id))
                 self._end(stream, error_headers(Code.UNAVAILABLE, text))
         self._streams.clear()
@@ -134,7 +130,7 @@ class ServedCalls:
         """The stream of a call that is over for us; None when the client, or the connection, was faster."""
         self._dropped.discard(stream_id)
         stream = self._streams.get(stream_id)
-        assert stream is None or (stream.asked and stream_id not in self._answered), "one answer for each call"
+        assert stream is None or stream.is_carried_out, "one answer for each call"
         return stream
 
     def _go_on(self, stream: Request, wrong: Wrong | None) -> None:
@@ -164,21 +160,20 @@ class ServedCalls:
 
     def _drop(self, stream: Request) -> None:
         """Ends a stream whose answer nobody takes."""
-        if stream.asked and stream.id not in self._answered:
+        if stream.is_carried_out:
             self._events.append(Dropped(stream.id))
             self._dropped.add(stream.id)
         self._close(stream)
 
     def _close(self, stream: Request) -> None:
         del self._streams[stream.id]
-        self._answered.pop(stream.id, None)
         self._held -= len(stream.body)
         if stream.unsent:
             self._sending.forget(stream.id)
 
     def _close_sent(self) -> None:
-        """Windows have opened: some answers may be all on their way."""
-        for stream in [one for one in self._answered.values() if not one.unsent]:
+        """Ends the streams whose answers are all on their way."""
+        for stream in [one for one in self._streams.values() if one.trailers and not one.unsent]:
             self._close(stream)
 
     def _block(self, block: bytes) -> bytes:

@@ -34,11 +34,11 @@ Wrong: TypeAlias = Refusal | ErrorCode
 class Request(Outgoing):
     """A stream that a client has begun.
 
-    ended: the client has said all. asked: the call is being carried out. deadline: by the connection's clock; None: for ever. received:
+    ended: the client has said all. asked: the call has begun. deadline: by the connection's clock; None: for ever. received:
     bytes of flow control that the client has not got back yet.
     """
 
-    __slots__ = ("_encoding", "asked", "body", "deadline", "ended", "idle_frames", "path", "received")
+    __slots__ = ("asked", "body", "deadline", "ended", "idle_frames", "path", "received")
 
     def __init__(self, stream_id: int, window: int) -> None:
         super().__init__(stream_id, window, b"")
@@ -47,7 +47,11 @@ class Request(Outgoing):
         self.deadline: float | None = None
         self.ended = self.asked = False
         self.received = self.idle_frames = 0
-        self._encoding = b""
+
+    @property
+    def is_carried_out(self) -> bool:
+        """True from the call's begin until its answer."""
+        return self.asked and not self.trailers
 
     def headers_came(self, headers: CallHeaders, ended: bool, now: float) -> Wrong | None:
         """Takes in what a request begins with."""
@@ -58,13 +62,15 @@ class Request(Outgoing):
             return Refusal(Code.INTERNAL, f"the method {decoded(headers.method[:100])!r} of HTTP is not gRPC's: POST", 405)
         if not headers.is_grpc:
             kind = decoded((headers.content_type or b"")[:200])
-            return Refusal(Code.UNKNOWN, f"invalid gRPC request content-type {kind!r}", 415)
+            return Refusal(Code.INVALID_ARGUMENT, f"invalid gRPC request content-type {kind!r}", 415)
         if headers.timeout is not None:
             seconds = timeout_s(headers.timeout)
             if seconds is None:
                 return Refusal(Code.INTERNAL, f"malformed grpc-timeout: {decoded(headers.timeout[:100])!r}", 400)
             self.deadline = now + seconds
-        self.path, self._encoding = headers.path.decode("latin-1"), headers.encoding
+        if headers.encoding not in (b"", b"identity"):
+            return Refusal(Code.UNIMPLEMENTED, f"grpc: Decompressor is not installed for grpc-encoding {decoded(headers.encoding[:100])!r}")
+        self.path = headers.path.decode("latin-1")
         return None
 
     def trailers_came(self, headers: CallHeaders, ended: bool) -> Wrong | None:
@@ -97,15 +103,10 @@ class Request(Outgoing):
         body = self.body
         if not body:
             return Refusal(Code.INTERNAL, "cardinality violation: received no request for a unary method")
-        if len(body) < _PREFIX_BYTES or len(body) < _PREFIX_BYTES + int.from_bytes(body[1:_PREFIX_BYTES]):
+        if len(body) < _PREFIX_BYTES + int.from_bytes(body[1:_PREFIX_BYTES]):
             return Refusal(Code.INTERNAL, "unexpected EOF: the request ends within its message")
         if body[0] == 1:
-            return self._compressed()
+            return Refusal(Code.INTERNAL, "grpc: compressed flag set with identity or empty encoding")
         if body[0]:
             return Refusal(Code.INTERNAL, f"grpc: received unexpected payload format {body[0]}")
         return bytes(memoryview(body)[_PREFIX_BYTES:])
-
-    def _compressed(self) -> Refusal:
-        if self._encoding in (b"", b"identity"):
-            return Refusal(Code.INTERNAL, "grpc: compressed flag set with identity or empty encoding")
-        return Refusal(Code.UNIMPLEMENTED, f"grpc: Decompressor is not installed for grpc-encoding {decoded(self._encoding[:100])!r}")

@@ -26,7 +26,9 @@ def without(name: str, *more: tuple[str, str]) -> list[tuple[str, str]]:
 
 def request(stream: int = 1, payload: bytes = b"", fields: list[tuple[str, str]] = FIELDS) -> bytes:
     """A whole call."""
-    return talk.headers(stream, fields) + talk.data(stream, talk.message(payload), end=True)
+    body = talk.message(payload)
+    pieces = range(0, len(body), 16_384)
+    return talk.headers(stream, fields) + b"".join(talk.data(stream, body[at : at + 16_384], end=at == pieces[-1]) for at in pieces)
 
 
 def a_server(said: dict[int, int] | None = None, now: float = 100.0) -> ServerConnection:

@@ -126,12 +126,12 @@ def test_frames_are_as_long_as_the_client_takes() -> None:
 
 
 def test_an_answer_that_waits_is_forgotten_with_its_stream() -> None:
-    server = a_server({talk.INITIAL_WINDOW_SIZE: 10})
+    server = a_server({talk.INITIAL_WINDOW_SIZE: 100_000})
     asked(server)
-    server.answer(1, b"x" * 95)
+    server.answer(1, b"x" * 90_000)
     server.to_send()
     assert [] == server.receive(talk.reset(1, talk.CANCEL)), "the call is over: nobody is to be stopped"
-    server.receive(talk.settings({talk.INITIAL_WINDOW_SIZE: 1000}) + talk.window(0, 1000) + talk.window(1, 100))
+    server.receive(talk.settings({talk.INITIAL_WINDOW_SIZE: 200_000}) + talk.window(0, 100_000) + talk.window(1, 100))
     assert [talk.SETTINGS] == [one.kind for one in talk.frames_in(server.to_send())]
 
 
@@ -231,6 +231,19 @@ def test_requests_hold_no_more_than_their_bound() -> None:
             fields, _ = answer_in(b"".join(_raw(one) for one in talk.frames_in(server.to_send()) if one.kind == talk.HEADERS))
             refused += fields.get("grpc-status") == "8"
     assert 4 == refused
+    server.receive(b"".join(talk.reset(stream, talk.CANCEL) for stream in streams(4)))
+    asked(server, 99, b"x" * 4_000_000)
+    server.answer(99, b"")
+    asked(server, 101, b"x" * 4_000_000)
+    server.refuse(101, Code.ABORTED, "")
+    assert 5 == sum(asked(server, stream, b"x" * 3_000_000).stream_id > 0 for stream in streams(5, 103)), "all has been let go"
+
+
+def test_data_that_nobody_waits_for_takes_nothing_of_the_connections_window() -> None:
+    server = a_server()
+    server.receive(talk.headers(1, FIELDS) + talk.reset(1, talk.CANCEL))
+    server.receive(talk.data(1, bytes(16_384)) * 3)
+    assert talk.window(0, 32_768) == server.to_send()
 
 
 def _raw(one: talk.Sent) -> bytes:

@@ -129,7 +129,9 @@ def test_what_is_no_http_ends_the_connection_with_its_reason(name: str) -> None:
     assert isinstance(gone, Gone)
     assert gone.broken
     assert {Asked, Dropped} >= {type(one) for one in others}
-    assert code == talk.goodbye_in(server.to_send())
+    sent = server.to_send()
+    assert code == talk.goodbye_in(sent)
+    assert ("a stream below" == name) * 3 == (last_in(sent) if "a stream below" == name else 0)
     assert [] == server.receive(request(99)), "nothing is read any more"
 
 

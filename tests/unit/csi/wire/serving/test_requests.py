@@ -96,9 +96,9 @@ def test_the_kinds_of_grpc(kind: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "code", "text"),
     [
-        (without("content-type", ("content-type", "application/json")), "415", Code.UNKNOWN, "application/json"),
-        (without("content-type", ("content-type", "application/grpc-web")), "415", Code.UNKNOWN, "application/grpc-web"),
-        (without("content-type"), "415", Code.UNKNOWN, "content-type ''"),
+        (without("content-type", ("content-type", "application/json")), "415", Code.INVALID_ARGUMENT, "application/json"),
+        (without("content-type", ("content-type", "application/grpc-web")), "415", Code.INVALID_ARGUMENT, "application/grpc-web"),
+        (without("content-type"), "415", Code.INVALID_ARGUMENT, "content-type ''"),
         (without(":method", (":method", "GET")), "405", Code.INTERNAL, "'GET'"),
     ],
 )
@@ -162,8 +162,10 @@ def test_a_body_that_is_not_one_message_is_refused(fields: list[tuple[str, str]]
     assert asked(server, 3)
 
 
-def test_a_message_that_could_be_compressed_and_is_not_is_read() -> None:
-    assert b"abc" == asked(a_server(), payload=b"abc", fields=GZIP).message
+def test_who_speaks_of_compression_is_refused_even_if_nothing_is_compressed() -> None:
+    server = a_server()
+    assert [] == server.receive(request(payload=b"abc", fields=GZIP))
+    assert "12" == answer_in(server.to_send())[0]["grpc-status"]
 
 
 def test_headers_alone_are_a_call_without_a_request() -> None:
