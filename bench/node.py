@@ -34,7 +34,7 @@ from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.csi import registration
 from mooring.csi.proto import pluginregistration_pb2
-from mooring.csi.unix_server import listening
+from mooring.csi.wire_server import listening
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
 from mooring.node.layout import Layout
@@ -294,7 +294,7 @@ async def _registering(socket: Path, name: str, driver: LoadDriver) -> AsyncIter
         if not status.plugin_registered:
             print(f"registration: {status.error}", file=sys.stderr)
 
-    async with listening([registration.handler(lambda: info, notified)], socket, grace_s=0):
+    async with listening(registration.methods(lambda: info, notified), socket, grace_s=0):
         yield
 
 

@@ -16,10 +16,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import grpc
-import grpc.aio
-
-from mooring.csi.unix_server import listening, make_room
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.socket_file import make_room
+from mooring.csi.wire_server import Method, listening
 from tests.support.programs import Program
 from tests.support.protobuf import chunk
 from tests.support.protobuf import number as digits
@@ -105,15 +104,11 @@ class ContainerRuntime:
     def _id(self) -> bytes:
         return f"{next(self._ids):064x}".encode()
 
-    def handlers(self) -> list[grpc.GenericRpcHandler]:
+    def methods(self) -> dict[str, Method]:
         """For a server."""
         own = {name: getattr(self, name) for name in dir(self) if name[0].isupper()}
-        return [
-            grpc.method_handlers_generic_handler(
-                f"runtime.v1.{service}", {name: grpc.unary_unary_rpc_method_handler(_handler(answer)) for name, answer in own.items()}
-            )
-            for service in ("RuntimeService", "ImageService")
-        ]
+        services = ("RuntimeService", "ImageService")
+        return {f"/runtime.v1.{service}/{name}": _method(answer) for service in services for name, answer in own.items()}
 
     # -- the runtime
 
@@ -252,14 +247,14 @@ def _fits(one: Sandbox, wanted: Fields, labels_at: int) -> bool:
     return all(label in one.labels for label in wanted.get(labels_at, []))
 
 
-def _handler(answer: Callable[[Fields], bytes]) -> Callable[[bytes, grpc.aio.ServicerContext[bytes, bytes]], object]:
-    async def handle(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+def _method(answer: Callable[[Fields], bytes]) -> Method:
+    async def method(request: bytes) -> bytes:
         try:
             return answer(parse(request))
         except KeyError as missing:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no {missing}")
+            raise DriverError(Code.NOT_FOUND, f"no {missing}") from None
 
-    return handle
+    return method
 
 
 # -- the program
@@ -267,7 +262,7 @@ def _handler(answer: Callable[[Fields], bytes]) -> Callable[[bytes, grpc.aio.Ser
 
 async def _serve(socket: Path, folder: Path) -> None:
     make_room(socket)
-    async with listening(ContainerRuntime(folder).handlers(), socket, grace_s=0):
+    async with listening(ContainerRuntime(folder).methods(), socket, grace_s=0):
         await asyncio.get_running_loop().create_future()
 
 

@@ -32,7 +32,8 @@ from mooring.csi import registration
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.proto import pluginregistration_pb2
-from mooring.csi.unix_server import listening, make_room
+from mooring.csi.socket_file import make_room
+from mooring.csi.wire_server import listening
 from mooring.driver.server import serving
 from mooring.node.volumes.files import read_mount_table
 
@@ -296,7 +297,7 @@ async def _serve(folder: Path, name: str, node: str, socket: Path, plugin: Path 
                 print(f"the plugin is {text}", file=sys.stderr, flush=True)
 
             make_room(plugin)
-            await stack.enter_async_context(listening([registration.handler(lambda: info, notified)], plugin, grace_s=0))
+            await stack.enter_async_context(listening(registration.methods(lambda: info, notified), plugin, grace_s=0))
         await asyncio.get_running_loop().create_future()
 
 

@@ -1,24 +1,23 @@
 """The kubelet's registration service (package `pluginregistration`): its two calls, for the plugin that serves and for who asks.
 
-Source: kubernetes/kubelet, pkg/apis/pluginregistration/v1. The plugin is the server; the kubelet finds its socket and calls.
+Source: kubernetes/kubelet, pkg/apis/pluginregistration/v1. The plugin is the server; the kubelet finds its socket and calls. Both sides
+speak gRPC without a library, which a registrar would carry for two calls a day.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from mooring.csi.address import target
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.grpc_logging import quiet_core
 from mooring.csi.proto import pluginregistration_pb2 as registration
-
-with quiet_core():
-    import grpc
-    import grpc.aio
+from mooring.csi.wire_dial import dial
+from mooring.csi.wire_link import Link
+from mooring.csi.wire_server import Method
 
 SERVICE: Final = "pluginregistration.Registration"
 CSI_PLUGIN: Final = "CSIPlugin"
@@ -27,43 +26,36 @@ CSI_PLUGIN: Final = "CSIPlugin"
 GetInfo = Callable[[], registration.PluginInfo]
 Notify = Callable[[registration.RegistrationStatus], Awaitable[None]]
 
+M = TypeVar("M", bound=Message)
 
-def handler(get_info: GetInfo, notify: Notify) -> grpc.GenericRpcHandler:
+
+def methods(get_info: GetInfo, notify: Notify) -> Mapping[str, Method]:
     """The service, for a server. notify: what NotifyRegistrationStatus is handed to."""
 
-    async def info(_request: registration.InfoRequest, _context: Any) -> registration.PluginInfo:
-        return get_info()
+    async def info(body: bytes) -> bytes:
+        _read(registration.InfoRequest, body, "the request")
+        return get_info().SerializeToString()
 
-    async def status(request: registration.RegistrationStatus, _context: Any) -> registration.RegistrationStatusResponse:
-        await notify(request)
-        return registration.RegistrationStatusResponse()
+    async def status(body: bytes) -> bytes:
+        await notify(_read(registration.RegistrationStatus, body, "the request"))
+        return registration.RegistrationStatusResponse().SerializeToString()
 
-    return grpc.method_handlers_generic_handler(
-        SERVICE,
-        {
-            "GetInfo": _method(info, registration.InfoRequest),
-            "NotifyRegistrationStatus": _method(status, registration.RegistrationStatus),
-        },
-    )
-
-
-def _method(answer: Callable[[Any, Any], Awaitable[Message]], request_type: type[Message]) -> grpc.RpcMethodHandler[Any, Message]:
-    return grpc.unary_unary_rpc_method_handler(answer, request_type.FromString, lambda message: message.SerializeToString())
+    return {f"/{SERVICE}/GetInfo": info, f"/{SERVICE}/NotifyRegistrationStatus": status}
 
 
 class Registration:
-    """A plugin's registration socket, as the kubelet sees it: one connection, made at the first call.
+    """A plugin's registration socket, as the kubelet sees it: one connection, made at the first call, and anew when it was lost.
 
-    Every method raises DriverError; a call past its deadline raises DeadlineExceeded.
+    Every method raises DriverError; a call past its deadline raises DeadlineExceeded. One call after the other.
     """
 
     def __init__(self, path: Path) -> None:
-        self._channel = grpc.aio.insecure_channel(target(str(path)), options=_OPTIONS)
+        self._path = str(path)
+        self._link: Link | None = None
 
     async def get_info(self, timeout_s: float) -> registration.PluginInfo:
         """What the plugin says about itself. timeout_s: for the connection and the answer together."""
-        answer: registration.PluginInfo = await self._call("GetInfo", registration.InfoRequest(), registration.PluginInfo, timeout_s)
-        return answer
+        return await self._call("GetInfo", registration.InfoRequest(), registration.PluginInfo, timeout_s)
 
     async def notify(self, *, registered: bool, error: str = "", timeout_s: float) -> None:
         """Tells the plugin whether it was registered, and why not."""
@@ -72,17 +64,24 @@ class Registration:
 
     async def close(self) -> None:
         """Ends the connection."""
-        await self._channel.close(None)
+        if self._link is not None:
+            self._link.close()
 
-    async def _call(self, name: str, request: Message, response_type: Any, timeout_s: float) -> Any:
-        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(f"/{SERVICE}/{name}", None, None)
-        try:
-            answer = await call(request.SerializeToString(), timeout=timeout_s)
-            return response_type.FromString(answer)
-        except grpc.aio.AioRpcError as error:
-            raise DriverError(int(error.code().value[0]), error.details() or "") from None
-        except DecodeError:
-            raise DriverError(Code.INTERNAL, f"the answer to {name} is no {response_type.DESCRIPTOR.full_name}") from None
+    async def _call(self, name: str, request: Message, response_type: type[M], timeout_s: float) -> M:
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + timeout_s
+        if self._link is None or not self._link.is_open:
+            self._link = await dial(self._path, timeout_s)
+        left_s = max(ends_at - loop.time(), 0.001)
+        answer = await self._link.call(f"/{SERVICE}/{name}", request.SerializeToString(), left_s)
+        if answer.code != Code.OK:
+            raise DriverError(answer.code, answer.text, answered=answer.answered)
+        return _read(response_type, answer.payload or b"", f"the answer to {name}")
 
 
-_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
+def _read(kind: type[M], body: bytes, what: str) -> M:
+    """Raises DriverError (Internal)."""
+    try:
+        return kind.FromString(body)
+    except DecodeError:
+        raise DriverError(Code.INTERNAL, f"{what} is no {kind.DESCRIPTOR.full_name}") from None

@@ -30,9 +30,10 @@ _ENDS_OF_LATE_CALLS: Final = frozenset(
         (Code.DEADLINE_EXCEEDED, "Deadline Exceeded"),
         (Code.DEADLINE_EXCEEDED, DEADLINE_TEXT),
         (Code.CANCELED, text_of_reset(ErrorCode.CANCEL)),
+        (Code.CANCELED, "Timeout expired"),
     }
 )
-"""By servers themselves: gRPC's core, Go's, and any that breaks a call off. Go's client takes the last for a deadline, too."""
+"""By servers themselves: gRPC's core, Go's, any that breaks a call off (which Go's client takes for a deadline, too), and Rust's tonic."""
 
 
 class WireDriver(SocketDriver):
@@ -113,13 +114,13 @@ class WireDriver(SocketDriver):
             raise DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT) from None
 
     def _usable(self) -> Link | None:
-        """The link, unless it has used up its calls: then there will be another."""
+        """The link, unless it has used up its calls (then there will be another), or its driver does not read."""
         link = self._link
         if link is not None and not link.is_open:
             link.over.set()
             self.link_leaving(link)
             return None
-        return link
+        return None if link is not None and link.is_crowded else link
 
     def _check_open(self) -> None:
         """Raises DriverError (Canceled) when the client was closed."""
@@ -193,6 +194,9 @@ class WireDriver(SocketDriver):
             self._link = None
             self._leaving.add(link)
             self._changed()
+
+    def link_drained(self, link: Link) -> None:
+        self._changed()
 
     def link_gone(self, link: Link, text: str) -> None:
         self._leaving.discard(link)

@@ -20,6 +20,10 @@ from mooring.csi.wire.events import Answered, Event, Gone, Leaving, Settled
 _log = logger(__name__)
 
 READ_BYTES: Final = 64 * 1024
+CROWDED_BYTES: Final = 8 * 1024 * 1024
+"""Of requests that lie here since the peer has taken in all before them: from then on no call begins until it has taken them, too."""
+_CALL_BYTES: Final = 256
+"""About what a call takes beside its message."""
 _LAST_READS_MAX: Final = 64
 """Of what a peer had sent before it stopped to listen: far more than a unix socket holds."""
 
@@ -32,6 +36,9 @@ class LinkOwner(Protocol):
 
     def link_leaving(self, link: Link) -> None:
         """No more calls may begin; those that did go on. At most once."""
+
+    def link_drained(self, link: Link) -> None:
+        """The peer has taken in all that was waiting, of a link that was crowded."""
 
     def link_gone(self, link: Link, text: str) -> None:
         """All calls are over, and the socket is closed. Once, and the last word. text: why."""
@@ -46,6 +53,7 @@ class Link:
         self._connection = Connection(now=self._loop.time)
         self._calls: dict[int, asyncio.Future[Answered]] = {}
         self._rest = memoryview(b"")
+        self._begun_bytes = 0  # of calls, since all was written
         self._flushing: asyncio.Handle | None = None
         self._gone = False
         self.over = asyncio.Event()
@@ -61,6 +69,11 @@ class Link:
         """True while calls may begin."""
         return self._connection.is_open
 
+    @property
+    def is_crowded(self) -> bool:
+        """True when the peer has to read before another call may begin."""
+        return self._begun_bytes > CROWDED_BYTES
+
     async def call(self, path: str, message: bytes, timeout_s: float) -> Answered:
         """The answer of one call, or what ended it: DeadlineExceeded in Go's words when the time is over. Only while `is_open`.
 
@@ -69,6 +82,7 @@ class Link:
         stream_id = self._connection.begin(path, message, timeout_s)
         answer: asyncio.Future[Answered] = self._loop.create_future()
         self._calls[stream_id] = answer
+        self._begun_bytes += len(message) + _CALL_BYTES
         timer = self._loop.call_later(timeout_s, _late, stream_id, answer)
         self._flush_soon()
         try:
@@ -113,6 +127,8 @@ class Link:
             self._flushing = None
         if not self._gone and not self._rest and self._connection.has_to_send:
             self._write(self._connection.to_send())
+            if not self._rest:
+                self._drained()
 
     def _write(self, data: bytes) -> None:
         sent = self._sent(data)
@@ -127,7 +143,14 @@ class Link:
         self._rest = self._rest[sent:]
         if not self._rest:
             self._loop.remove_writer(self._socket)
+            self._drained()
             self._flush()
+
+    def _drained(self) -> None:
+        """The system has taken in all that was written."""
+        was_crowded, self._begun_bytes = self.is_crowded, 0
+        if was_crowded:
+            self._owner.link_drained(self)
 
     def _sent(self, data: bytes | memoryview) -> int | None:
         """How many bytes the system has taken; None when the peer listens no more, and the link is over."""

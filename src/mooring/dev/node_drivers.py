@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Protocol
 
-from mooring.csi.unix_server import make_room
+from mooring.csi.socket_file import make_room
 from mooring.dev.driver_program import DriverProgram
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving

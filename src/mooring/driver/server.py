@@ -16,7 +16,8 @@ from mooring.csi.codes import DriverError
 from mooring.csi.deadlines import ending_in
 from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.grpc_logging import quiet_core
-from mooring.csi.unix_server import check_length, listening, listening_on_tcp, make_room
+from mooring.csi.socket_file import check_length, make_room
+from mooring.driver.grpc_server import listening, listening_on_tcp
 from mooring.driver.sdk import Plugin
 
 with quiet_core():

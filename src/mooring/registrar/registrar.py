@@ -16,8 +16,9 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.csi.codes import DriverError
 from mooring.csi.proto import pluginregistration_pb2 as registration
-from mooring.csi.registration import CSI_PLUGIN, Registration, handler
-from mooring.csi.unix_server import check_length, listening, make_room
+from mooring.csi.registration import CSI_PLUGIN, Registration, methods
+from mooring.csi.socket_file import check_length, make_room
+from mooring.csi.wire_server import listening
 from mooring.registrar.causes import likely_cause
 
 _log = logger(__name__)
@@ -55,7 +56,7 @@ class Registrar:
         """Serves until cancelled; then the socket is removed. Raises ConfigError when it can't be made."""
         check_length(self.socket)
         make_room(self.socket, even_alive=True)
-        async with listening([handler(self._info, self._notified)], self.socket, mode=0o700, grace_s=0.0):
+        async with listening(methods(self._info, self._notified), self.socket, mode=0o700, grace_s=0.0):
             _log.info(0, "Registration socket is there", path=str(self.socket))
             await self._mind_the_silence()
 

@@ -14,9 +14,9 @@ from mooring.api.storage import CSI_NODES
 from mooring.control.runtime import Runtime
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.proto import pluginregistration_pb2 as registration
-from mooring.csi.registration import handler
-from mooring.csi.unix_server import listening
+from mooring.csi.registration import methods
 from mooring.csi.wire_driver import WireDriver
+from mooring.csi.wire_server import listening
 from mooring.driver.server import serving
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.plugins.controller import Plugins
@@ -60,7 +60,7 @@ class PluginServer:
 
     @asynccontextmanager
     async def on(self, socket: Path) -> AsyncIterator[PluginServer]:
-        async with listening([handler(self._info, self._notified)], socket, grace_s=0.0):
+        async with listening(methods(self._info, self._notified), socket, grace_s=0.0):
             yield self
 
 

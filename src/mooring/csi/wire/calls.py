@@ -11,7 +11,7 @@ from mooring.csi.wire.events import Answered, Event
 from mooring.csi.wire.frames import BrokenConnection, ErrorCode, rst_stream, window_update
 from mooring.csi.wire.request_headers import RequestHeaders
 from mooring.csi.wire.sending import Sending
-from mooring.csi.wire.settings import ServerSettings
+from mooring.csi.wire.settings import PeerSettings
 from mooring.csi.wire.status import code_of_reset, text_of_reset
 from mooring.csi.wire.stream import MESSAGE_BYTES_MAX, Stream, Verdict
 
@@ -44,7 +44,7 @@ class Calls:
         stream_id = self.next_id
         self.next_id += 2
         prefixed = b"\x00%b%b" % (len(message).to_bytes(4), message)
-        if self._waiting or len(self._streams) >= self._sending.settings.streams_max:
+        if len(self._streams) >= self._sending.settings.streams_max:  # always so while others wait
             self._waiting[stream_id] = (path, prefixed, self._now() + timeout_s)
         else:
             self._send(stream_id, path, prefixed, timeout_s)
@@ -74,7 +74,7 @@ class Calls:
 
     # -- what the server sends
 
-    def settings_came(self, settings: ServerSettings) -> None:
+    def settings_came(self, settings: PeerSettings) -> None:
         """Other windows, and maybe room for calls that wait."""
         self._sending.settings_came(settings, self._streams)
         self._send_waiting()
@@ -131,7 +131,7 @@ class Calls:
 
     def _send(self, stream_id: int, path: str, prefixed: bytes, timeout_s: float) -> None:
         stream = self._streams[stream_id] = Stream(stream_id, self._sending.settings.window, prefixed)
-        self._sending.request(stream, self._headers.block(path, timeout_s))
+        self._sending.begin(stream, self._headers.block(path, timeout_s))
 
     def _send_waiting(self) -> None:
         """The server has room for more: those that have waited longest are sent, with the time that is left to them."""
@@ -159,22 +159,18 @@ class Calls:
         if self._waiting:
             self._send_waiting()
 
-    # -- our windows
+    # -- our windows: given back when half of one is used, at once, so that only what is held needs a bound
 
     def _count(self, size: int) -> None:
-        """Gives the connection's window back when half of it is used, whatever becomes of the stream."""
+        """The connection's window, whatever becomes of the stream."""
         self._received += size
-        if self._received > WINDOW_BYTES:
-            raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection's window")
         if self._received > WINDOW_BYTES // 2:
             self._sending.put(window_update(0, self._received))
             self._received = 0
 
     def _count_on(self, stream: Stream, size: int) -> Verdict | None:
-        """Gives a stream's window back in the same way; returns the end of a call whose answer goes beyond it, or beyond our memory."""
+        """A stream's window. Returns the end of a call whose answer is too much beside the others."""
         stream.received += size
-        if stream.received > WINDOW_BYTES:
-            return Verdict(Code.INTERNAL, "more DATA than the stream's window", answered=True, reset=ErrorCode.FLOW_CONTROL_ERROR)
         if self._held > HELD_BYTES_MAX:
             text = f"more than {HELD_BYTES_MAX} bytes of answers at once"
             return Verdict(Code.RESOURCE_EXHAUSTED, text, answered=True, reset=ErrorCode.CANCEL)

@@ -7,6 +7,7 @@ from typing import Final
 
 from mooring.csi.codes import Code
 from mooring.csi.wire import frames
+from mooring.csi.wire.answer_headers import AnswerHeadersDecoder
 from mooring.csi.wire.calls import WINDOW_BYTES, Calls
 from mooring.csi.wire.events import Event, Gone, Leaving, Settled
 from mooring.csi.wire.frame_reader import FrameReader
@@ -43,6 +44,7 @@ class Connection:
         self._calls = Calls(self._sending, self._headers, self._events, now)
         self._reader = FrameReader(
             header_bytes_max=HEADER_BYTES_MAX,
+            decoder=AnswerHeadersDecoder(HEADER_BYTES_MAX),
             headers=self._calls.headers_came,
             data=self._calls.data_came,
             reset=self._calls.reset_came,

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 from mooring.csi.wire import frames
-from mooring.csi.wire.answer_headers import AnswerHeaders, AnswerHeadersDecoder
 from mooring.csi.wire.frames import BrokenConnection, ErrorCode
 from mooring.csi.wire.header_block import HeaderBlock
+from mooring.csi.wire.header_decoder import HeaderDecoder
+
+F = TypeVar("F")
 
 
-class FrameReader:
+class FrameReader(Generic[F]):
     """The incoming half of a connection. Each frame goes to the function that is named after it, in order; PRIORITY and others to none.
 
-    headers: (stream id, fields, ended), once for a block, however many frames it had. data: (stream id, data without padding, bytes that
-    count for the windows, ended). reset: (stream id, error code). settings: (payload). ping: (payload). goaway: (last stream id, error
-    code, debug data). window: (stream id or 0, increment). ACKs are checked, and told to nobody.
+    decoder: of header blocks. headers: (stream id, what a block says, ended), once for it, however many frames it had.
+    data: (stream id, data without padding, bytes that count for the windows, ended). reset: (stream id, error code). settings: (payload).
+    ping: (payload). goaway: (last stream id, error code, debug data). window: (stream id or 0, increment). ACKs are checked, and told to
+    nobody.
     """
 
     def __init__(
         self,
         *,
         header_bytes_max: int,
-        headers: Callable[[int, AnswerHeaders, bool], None],
+        decoder: HeaderDecoder[F],
+        headers: Callable[[int, F, bool], None],
         data: Callable[[int, bytes, int, bool], None],
         reset: Callable[[int, int], None],
         settings: Callable[[bytes], None],
@@ -34,7 +38,7 @@ class FrameReader:
         self._tell_headers, self._tell_data, self._tell_reset = headers, data, reset
         self._tell_settings, self._tell_ping, self._tell_goaway, self._tell_window = settings, ping, goaway, window
         self._header_bytes_max = header_bytes_max
-        self._decoder = AnswerHeadersDecoder(header_bytes_max)
+        self._decoder = decoder
         self._begun = False
         self._rest = b""
         self._block: HeaderBlock | None = None
@@ -108,7 +112,7 @@ class FrameReader:
             self._tell_settings(payload)
 
     def _push_promise(self, flags: int, stream_id: int, payload: bytes) -> None:
-        raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, "the server pushes an answer, which it was told not to")
+        raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, "a PUSH_PROMISE frame, which nobody may send here")
 
     def _ping(self, flags: int, stream_id: int, payload: bytes) -> None:
         _of_the_connection("PING", stream_id)
@@ -142,7 +146,7 @@ def _long(name: str, payload: bytes, size: int) -> None:
         raise BrokenConnection(ErrorCode.FRAME_SIZE_ERROR, f"a {name} frame of {len(payload)} bytes, not {size}")
 
 
-_READERS: Final[tuple[Callable[[FrameReader, int, int, bytes], None], ...]] = (
+_READERS: Final[tuple[Callable[[FrameReader[Any], int, int, bytes], None], ...]] = (
     FrameReader._data,
     FrameReader._headers,
     FrameReader._priority,

@@ -54,7 +54,7 @@ def error_name(code: int) -> str:
 
 
 class BrokenConnection(MooringError):
-    """The server sent what no HTTP/2 connection survives: a connection error. code: what our GOAWAY says. str(): what was wrong."""
+    """The peer sent what no HTTP/2 connection survives: a connection error. code: what our GOAWAY says. str(): what was wrong."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(text)
@@ -62,17 +62,17 @@ class BrokenConnection(MooringError):
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
-    """One frame. payload: at most as long as the server takes."""
+    """One frame. payload: at most as long as the peer takes."""
     return HEAD.pack(len(payload) >> 8, len(payload) & 0xFF, kind, flags, stream_id) + payload
 
 
-def header_frames(stream_id: int, block: bytes, frame_bytes_max: int) -> bytes:
-    """HEADERS without END_STREAM, and CONTINUATION for what is longer than one frame."""
+def header_frames(stream_id: int, block: bytes, frame_bytes_max: int, first_flags: int = 0) -> bytes:
+    """HEADERS, and CONTINUATION for what is longer than one frame. first_flags: END_STREAM for trailers."""
     if len(block) <= frame_bytes_max:
-        return HEAD.pack(len(block) >> 8, len(block) & 0xFF, HEADERS, END_HEADERS, stream_id) + block
+        return HEAD.pack(len(block) >> 8, len(block) & 0xFF, HEADERS, first_flags | END_HEADERS, stream_id) + block
     parts = [block[at : at + frame_bytes_max] for at in range(0, len(block), frame_bytes_max)]
     kinds = [HEADERS] + [CONTINUATION] * (len(parts) - 1)
-    flags = [0] * (len(parts) - 1) + [END_HEADERS]
+    flags = [first_flags, *[0] * (len(parts) - 2), END_HEADERS]
     return b"".join(frame(kind, flag, stream_id, part) for kind, flag, part in zip(kinds, flags, parts, strict=True))
 
 
@@ -81,13 +81,13 @@ def rst_stream(stream_id: int, code: ErrorCode) -> bytes:
     return frame(RST_STREAM, 0, stream_id, struct.pack(">I", code))
 
 
-def goaway(code: ErrorCode, text: str) -> bytes:
-    """Ends the connection; the server never opened a stream, so the last one of its own is 0. text: cut to 1,000 bytes."""
-    return frame(GOAWAY, 0, 0, struct.pack(">II", 0, code) + text.encode(errors="replace")[:1000])
+def goaway(code: ErrorCode, text: str, last_id: int = 0) -> bytes:
+    """Ends the connection. text: cut to 1,000 bytes. last_id: of the streams that the peer began and we have looked at."""
+    return frame(GOAWAY, 0, 0, struct.pack(">II", last_id, code) + text.encode(errors="replace")[:1000])
 
 
 def window_update(stream_id: int, increment: int) -> bytes:
-    """Lets the server send so many bytes more. increment: 1 to 2**31 - 1."""
+    """Lets the peer send so many bytes more. increment: 1 to 2**31 - 1."""
     assert 0 < increment <= STREAM_ID_MAX
     return frame(WINDOW_UPDATE, 0, stream_id, struct.pack(">I", increment))
 

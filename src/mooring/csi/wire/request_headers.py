@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from mooring.csi.wire.literals import TABLE_EMPTIED, literal, named
+
 _KEPT_MAX: Final = 256
 _DIGITS_8: Final = 99_999_999
 _UNITS: Final = ((b"n", 1_000_000_000), (b"u", 1_000_000), (b"m", 1_000), (b"S", 1))
-_TABLE_EMPTIED: Final = b"\x20"
 
 # Where the static table has the name (RFC 7541, appendix A).
 _METHOD_POST, _SCHEME_HTTP = b"\x83", b"\x86"
@@ -26,10 +27,10 @@ class RequestHeaders:
         self._kept: dict[tuple[str, float], bytes] = {}
         self._table_reduced = False
         self._fixed = (
-            _named(_AUTHORITY, authority.encode())
-            + _named(_CONTENT_TYPE, b"application/grpc")
-            + _named(_USER_AGENT, user_agent.encode())
-            + _literal(b"te", b"trailers")
+            named(_AUTHORITY, authority.encode())
+            + named(_CONTENT_TYPE, b"application/grpc")
+            + named(_USER_AGENT, user_agent.encode())
+            + literal(b"te", b"trailers")
         )
 
     def table_reduced(self) -> None:
@@ -46,11 +47,11 @@ class RequestHeaders:
             self._kept[path, timeout_s] = found
         if self._table_reduced:
             self._table_reduced = False
-            return _TABLE_EMPTIED + found
+            return TABLE_EMPTIED + found
         return found
 
     def _encoded(self, path: str, timeout_s: float) -> bytes:
-        return _METHOD_POST + _SCHEME_HTTP + _named(_PATH, path.encode()) + self._fixed + _literal(b"grpc-timeout", grpc_timeout(timeout_s))
+        return _METHOD_POST + _SCHEME_HTTP + named(_PATH, path.encode()) + self._fixed + literal(b"grpc-timeout", grpc_timeout(timeout_s))
 
 
 def grpc_timeout(timeout_s: float) -> bytes:
@@ -61,26 +62,3 @@ def grpc_timeout(timeout_s: float) -> bytes:
             return b"%d%s" % (max(1, math.floor(count)), unit)
     hours = timeout_s / 3600  # 99,999,999 s are three years: minutes would say no more
     return b"%dH" % min(_DIGITS_8, math.floor(min(hours, _DIGITS_8)))
-
-
-def _named(index: int, value: bytes) -> bytes:
-    """A field whose name is in the static table, not to be indexed."""
-    return _integer(0x00, 4, index) + _integer(0x00, 7, len(value)) + value
-
-
-def _literal(name: bytes, value: bytes) -> bytes:
-    return b"\x00" + _integer(0x00, 7, len(name)) + name + _integer(0x00, 7, len(value)) + value
-
-
-def _integer(first: int, bits: int, number: int) -> bytes:
-    """RFC 7541, section 5.1."""
-    limit = (1 << bits) - 1
-    if number < limit:
-        return bytes((first | number,))
-    out = bytearray((first | limit,))
-    number -= limit
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

@@ -1,26 +1,27 @@
-"""What is to be written on a connection: requests as far as the server's windows go, and the answers to its frames."""
+"""What is to be written on a connection: messages as far as the peer's windows go, and the answers to its frames."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from mooring.csi.wire.frames import DATA, END_STREAM, HEAD, BrokenConnection, ErrorCode, header_frames
-from mooring.csi.wire.settings import WINDOW_DEFAULT, WINDOW_MAX, ServerSettings
-from mooring.csi.wire.stream import Stream
+from mooring.csi.wire.outgoing import Outgoing
+from mooring.csi.wire.settings import WINDOW_DEFAULT, WINDOW_MAX, PeerSettings
 
 REPLIES_MAX: Final = 10_000
-"""Of PING and SETTINGS that were not written yet: a server that floods us with them, or does not read."""
+"""Of PING and SETTINGS that were not written yet: a peer that floods us with them, or does not read."""
 
 
 class Sending:
     """The outgoing half. Holds what `take` returns next, and the streams that wait for a window."""
 
     def __init__(self) -> None:
-        self.settings = ServerSettings()
+        self.settings = PeerSettings()
         self._window = WINDOW_DEFAULT
         self._out: list[bytes | memoryview] = []
         self._replies = 0
-        self._blocked: dict[int, Stream] = {}
+        self._blocked: dict[int, Outgoing] = {}
 
     def __bool__(self) -> bool:
         return bool(self._out)
@@ -37,41 +38,41 @@ class Sending:
         self._out.append(frames)
 
     def reply(self, frames: bytes) -> None:
-        """An answer to a frame of the server's. Raises BrokenConnection when too many wait."""
+        """An answer to a frame of the peer's. Raises BrokenConnection when too many wait."""
         self._replies += 1
         if self._replies > REPLIES_MAX:
-            raise BrokenConnection(ErrorCode.ENHANCE_YOUR_CALM, f"the server sent more than {REPLIES_MAX} PING or SETTINGS at once")
+            raise BrokenConnection(ErrorCode.ENHANCE_YOUR_CALM, f"more than {REPLIES_MAX} PING or SETTINGS at once")
         self._out.append(frames)
 
-    def request(self, stream: Stream, block: bytes) -> None:
-        """Sends a call's headers, and of its message what the windows let through."""
+    def begin(self, stream: Outgoing, block: bytes) -> None:
+        """Sends a stream's headers, and of its message what the windows let through."""
         self._out.append(header_frames(stream.id, block, self.settings.frame_bytes_max))
         if not self._send(stream):
             self._blocked[stream.id] = stream
 
     def forget(self, stream_id: int) -> None:
-        """The rest of this request is not sent any more."""
+        """The rest of this message is not sent any more."""
         self._blocked.pop(stream_id, None)
 
     def window_opened(self, increment: int) -> None:
-        """The server takes more on the whole connection. Raises BrokenConnection when that is more than HTTP/2 allows."""
+        """The peer takes more on the whole connection. Raises BrokenConnection when that is more than HTTP/2 allows."""
         if not increment:
-            raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, "the server's WINDOW_UPDATE adds nothing")
+            raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, "a WINDOW_UPDATE frame adds nothing")
         self._window += increment
         if self._window > WINDOW_MAX:
-            raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "the server made the connection's window larger than HTTP/2 allows")
+            raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "a WINDOW_UPDATE frame makes the window larger than HTTP/2 allows")
         self._go_on()
 
-    def stream_window_opened(self, stream: Stream, increment: int) -> bool:
-        """The server takes more on one stream. False when that is nothing, or more than HTTP/2 allows."""
+    def stream_window_opened(self, stream: Outgoing, increment: int) -> bool:
+        """The peer takes more on one stream. False when that is nothing, or more than HTTP/2 allows."""
         stream.window += increment
         if not increment or stream.window > WINDOW_MAX:
             return False
         self._go_on()
         return True
 
-    def settings_came(self, settings: ServerSettings, streams: dict[int, Stream]) -> None:
-        """The server's settings; a new window holds for open streams, too. Raises BrokenConnection where that makes one too large."""
+    def settings_came(self, settings: PeerSettings, streams: Mapping[int, Outgoing]) -> None:
+        """The peer's settings; a new window holds for open streams, too. Raises BrokenConnection where that makes one too large."""
         more = settings.window - self.settings.window
         self.settings = settings
         if not more:
@@ -79,7 +80,7 @@ class Sending:
         for stream in streams.values():
             stream.window += more
             if stream.window > WINDOW_MAX:
-                raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "the server made a stream's window larger than HTTP/2 allows")
+                raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "a SETTINGS frame makes a stream's window larger than HTTP/2 allows")
         self._go_on()
 
     def _go_on(self) -> None:
@@ -89,27 +90,31 @@ class Sending:
             if self._send(stream):
                 del self._blocked[stream.id]
 
-    def _send(self, stream: Stream) -> bool:
-        """True when all of the request is on its way."""
+    def _send(self, stream: Outgoing) -> bool:
+        """True when all of the stream is on its way."""
         unsent, frame_max = stream.unsent, self.settings.frame_bytes_max
         size = len(unsent)
         if size <= self._window and size <= stream.window and size <= frame_max:
-            self._out.append(HEAD.pack(size >> 8, size & 0xFF, DATA, END_STREAM, stream.id) + unsent)
+            flags = 0 if stream.trailers else END_STREAM
+            self._out.append(HEAD.pack(size >> 8, size & 0xFF, DATA, flags, stream.id) + unsent + stream.trailers)
             self._window -= size
             stream.window -= size
             stream.unsent = b""
             return True
         return self._send_in_pieces(stream)
 
-    def _send_in_pieces(self, stream: Stream) -> bool:
+    def _send_in_pieces(self, stream: Outgoing) -> bool:
         view, frame_max = memoryview(stream.unsent), self.settings.frame_bytes_max
         sendable = max(0, min(self._window, stream.window, len(view)))
         for at in range(0, sendable, frame_max):
             piece = view[at : min(at + frame_max, sendable)]
             last = at + len(piece) == len(view)
-            self._out.append(HEAD.pack(len(piece) >> 8, len(piece) & 0xFF, DATA, END_STREAM if last else 0, stream.id))
-            self._out.append(piece)
+            flags = END_STREAM if last and not stream.trailers else 0
+            self._out += (HEAD.pack(len(piece) >> 8, len(piece) & 0xFF, DATA, flags, stream.id), piece)
         self._window -= sendable
         stream.window -= sendable
         stream.unsent = view[sendable:]
-        return not stream.unsent
+        if stream.unsent:
+            return False
+        self._out.append(stream.trailers)
+        return True

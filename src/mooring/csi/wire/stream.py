@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from mooring.csi.codes import Code
 from mooring.csi.wire.answer_headers import AnswerHeaders
 from mooring.csi.wire.frames import ErrorCode
+from mooring.csi.wire.outgoing import Outgoing
 from mooring.csi.wire.status import code_of_http, decoded, text_of_http
 
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -34,19 +35,16 @@ class Verdict(NamedTuple):
     reset: ErrorCode | None = None
 
 
-class Stream:
+class Stream(Outgoing):
     """A call whose headers were sent.
 
-    window: bytes that the server takes on this stream now, below 0 when it took its word back. unsent: of the request, with gRPC's prefix.
     received: bytes of flow control that the server has not got back yet.
     """
 
-    __slots__ = ("body", "headers", "id", "idle_frames", "received", "unsent", "window")
+    __slots__ = ("body", "headers", "idle_frames", "received")
 
     def __init__(self, stream_id: int, window: int, unsent: bytes | memoryview) -> None:
-        self.id = stream_id
-        self.window = window
-        self.unsent = unsent
+        super().__init__(stream_id, window, unsent)
         self.received = 0
         self.headers: AnswerHeaders | None = None
         self.body: bytes | bytearray = b""

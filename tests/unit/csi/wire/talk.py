@@ -1,4 +1,4 @@
-"""The other end of `Connection`, as bytes: frames as a server writes them, and what the client wrote, taken apart by hpack's own decoder."""
+"""The other end of `Connection`, as bytes: frames as a server writes them, and what the client wrote, read by hpack's own decoder."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ CONNECTION_ERRORS = {
     "DATA for no stream": (frame(talk.DATA, 0, 0, b"x"), talk.PROTOCOL_ERROR),
     "DATA for an idle stream": (frame(talk.DATA, 0, IDLE, b"x"), talk.PROTOCOL_ERROR),
     "DATA for a stream of the server's": (frame(talk.DATA, 0, PUSHED, b"x"), talk.PROTOCOL_ERROR),
-    "DATA with more padding than payload": (frame(talk.DATA, talk.PADDED, OPEN, b"\x02xx"[:2]), talk.PROTOCOL_ERROR),
+    "DATA with more padding than payload": (frame(talk.DATA, talk.PADDED, OPEN, b"\x02x"), talk.PROTOCOL_ERROR),
     "DATA with as much padding as payload": (frame(talk.DATA, talk.PADDED, OPEN, b"\x03xx"), talk.PROTOCOL_ERROR),
     "padded DATA without payload": (frame(talk.DATA, talk.PADDED, OPEN), talk.PROTOCOL_ERROR),
     "HEADERS for no stream": (talk.headers(0, talk.OK_HEADERS), talk.PROTOCOL_ERROR),
@@ -93,6 +93,17 @@ def test_it_ends_the_connection(what):
     assert connection.receive(talk.answer(OPEN)) == []
 
 
+@pytest.mark.parametrize("received", [talk.data(3, b"x"), talk.headers(3, talk.OK_HEADERS), talk.reset(3, talk.CANCEL), talk.window(3, 1)])
+def test_a_frame_for_a_call_that_was_not_sent_yet_ends_the_connection(received):
+    connection = a_connection({talk.MAX_CONCURRENT_STREAMS: 1})
+    a_call(connection)
+    assert a_call(connection) == 3
+    *_, gone = connection.receive(received)
+    assert gone.broken
+    assert "stream 3, which nobody began" in gone.text
+    assert talk.goodbye_in(connection.to_send()) == talk.PROTOCOL_ERROR
+
+
 STREAM_ERRORS = {
     "DATA before HEADERS": (talk.data(OPEN, b"x"), talk.PROTOCOL_ERROR, "DATA before its HEADERS"),
     "HEADERS in the middle": (BEGUN + BEGUN, talk.PROTOCOL_ERROR, "in the middle of a stream"),
@@ -133,7 +144,7 @@ IGNORED = {
     "WINDOW_UPDATE for a stream that is over": talk.window(OVER, 5),
     "WINDOW_UPDATE of nothing for a stream that is over": talk.window(OVER, 0),
     "an ACK of our settings": frame(talk.SETTINGS, talk.ACK),
-    "the reserved bit of a stream's id": (lambda ping: ping[:5] + b"\x80\0\0\0" + ping[9:])(frame(talk.PING, talk.ACK, 0, bytes(8))),
+    "the reserved bit of a stream's id": frame(talk.PING, talk.ACK, 2**31, bytes(8)),
     "flags that mean nothing": frame(talk.PING, talk.ACK | 0xF0, 0, bytes(8)),
     "a few empty frames": talk.headers(OPEN, [(":status", "103")]) * 10,
 }

@@ -1,0 +1,199 @@
+"""The calls of one connection, as a server has them: those that are coming, those that are carried out, those whose answers wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mooring.csi.codes import Code
+from mooring.csi.wire.frames import END_STREAM, BrokenConnection, ErrorCode, header_frames, rst_stream, window_update
+from mooring.csi.wire.literals import TABLE_EMPTIED
+from mooring.csi.wire.sending import Sending
+from mooring.csi.wire.serving.answers import HEADERS, TRAILERS_OK, error_headers
+from mooring.csi.wire.serving.call_headers import CallHeaders
+from mooring.csi.wire.serving.events import Asked, Dropped, Event
+from mooring.csi.wire.serving.request import MESSAGE_BYTES_MAX, Refusal, Request, Wrong
+from mooring.csi.wire.settings import WINDOW_DEFAULT, PeerSettings
+
+STREAMS_MAX: Final = 100
+"""Calls at once. One that the client has dropped counts until whoever carries it out has ended."""
+
+HELD_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
+"""Of requests of one connection, until each is answered."""
+
+WINDOW_BYTES: Final = WINDOW_DEFAULT
+"""What the client may send on one stream, and on the connection, before it hears that we have read some."""
+
+
+class ServedCalls:
+    """What happens to streams. Each call that was asked ends by `answer` or `refuse`.
+
+    events: shared with the connection, whose own come between. now: a clock for deadlines, in seconds.
+    """
+
+    def __init__(self, sending: Sending, events: list[Event], now: Callable[[], float]) -> None:
+        self._sending, self._events, self._now = sending, events, now
+        self._streams: dict[int, Request] = {}
+        self._dropped: set[int] = set()  # asked, and ended by the client
+        self._received = 0
+        self._held = 0
+        self._begin_with = b""
+        self.last_id = 0
+        self.is_leaving = False
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def answer(self, stream_id: int, message: bytes) -> None:
+        """Ends a call with its message, and OK."""
+        if (stream := self._asked(stream_id)) is not None:
+            stream.unsent = b"\x00%b%b" % (len(message).to_bytes(4), message)
+            stream.trailers = header_frames(stream_id, TRAILERS_OK, self._frame_bytes_max, END_STREAM)
+            self._sending.begin(stream, self._block(HEADERS))
+            self._close_sent()
+
+    def refuse(self, stream_id: int, code: int, text: str) -> None:
+        """Ends a call with an error. text: of any length; some clients take 8 KiB."""
+        if (stream := self._asked(stream_id)) is not None:
+            self._end(stream, error_headers(code, text))
+
+    def end_all(self, text: str) -> None:
+        """Nobody waits any more for what is being carried out; who still listens hears that."""
+        for stream in list(self._streams.values()):
+            if stream.is_carried_out:
+                self._events.append(Dropped(stream.id))
+                self._end(stream, error_headers(Code.UNAVAILABLE, text))
+        self._streams.clear()
+
+    # -- what the client sends
+
+    def settings_came(self, settings: PeerSettings) -> None:
+        """Other windows; a smaller table, which our next block has to speak of."""
+        if settings.header_table_bytes < self._sending.settings.header_table_bytes:
+            self._begin_with = TABLE_EMPTIED
+        self._sending.settings_came(settings, self._streams)
+        self._close_sent()
+
+    def headers_came(self, stream_id: int, headers: CallHeaders, ended: bool) -> None:
+        """A request begins; or ends, with trailers."""
+        stream = self._streams.get(stream_id)
+        if stream is not None:
+            self._go_on(stream, stream.trailers_came(headers, ended))
+            return
+        if stream_id % 2 == 0 or stream_id <= self.last_id:
+            raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, f"a HEADERS frame for stream {stream_id}, which no client begins now")
+        self.last_id = stream_id
+        if len(self._streams) + len(self._dropped) >= STREAMS_MAX or self.is_leaving:
+            self._sending.put(rst_stream(stream_id, ErrorCode.REFUSED_STREAM))
+            return
+        stream = self._streams[stream_id] = Request(stream_id, self._sending.settings.window)
+        self._go_on(stream, stream.headers_came(headers, ended, self._now()))
+
+    def data_came(self, stream_id: int, data: bytes, size: int, ended: bool) -> None:
+        """A piece of a request. size: what it takes of the windows, with its padding."""
+        stream = self._stream(stream_id, "DATA")
+        self._count(size)
+        if stream is None:
+            return
+        self._held -= len(stream.body)
+        wrong = stream.data_came(data, ended)
+        self._held += len(stream.body)
+        if wrong is None and self._held > HELD_BYTES_MAX:
+            wrong = Refusal(Code.RESOURCE_EXHAUSTED, f"more than {HELD_BYTES_MAX} bytes of requests at once")
+        if wrong is None and not ended:
+            self._count_on(stream, size)
+        self._go_on(stream, wrong)
+
+    def reset_came(self, stream_id: int, error_code: int) -> None:
+        """The client does not wait any more."""
+        if (stream := self._stream(stream_id, "RST_STREAM")) is not None:
+            self._drop(stream)
+
+    def window_came(self, stream_id: int, increment: int) -> None:
+        """The client takes more, of one stream or (0) of all."""
+        if not stream_id:
+            self._sending.window_opened(increment)
+        elif (stream := self._stream(stream_id, "WINDOW_UPDATE")) is not None and not self._sending.stream_window_opened(stream, increment):
+            self._reset(stream, ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR)
+        self._close_sent()
+
+    # -- streams
+
+    def _stream(self, stream_id: int, name: str) -> Request | None:
+        """The stream of a frame; None for one that is over: frames may have been on their way. Raises BrokenConnection for no stream."""
+        found = self._streams.get(stream_id)
+        if found is None and (stream_id % 2 == 0 or stream_id > self.last_id):
+            raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, f"a {name} frame for stream {stream_id}, which nobody began")
+        return found
+
+    def _asked(self, stream_id: int) -> Request | None:
+        """The stream of a call that is over for us; None when the client, or the connection, was faster."""
+        self._dropped.discard(stream_id)
+        stream = self._streams.get(stream_id)
+        assert stream is None or stream.is_carried_out, "one answer for each call"
+        return stream
+
+    def _go_on(self, stream: Request, wrong: Wrong | None) -> None:
+        """What follows from a frame: nothing yet, a call, or the end of what is none."""
+        if wrong is None and stream.ended:
+            message = stream.message()
+            if isinstance(message, bytes):
+                stream.asked = True
+                self._events.append(Asked(stream.id, stream.path, message, stream.deadline))
+            else:
+                wrong = message
+        if isinstance(wrong, ErrorCode):
+            self._reset(stream, wrong)
+        elif wrong is not None:
+            self._end(stream, error_headers(wrong.code, wrong.text, wrong.http_status))
+
+    def _end(self, stream: Request, block: bytes) -> None:
+        """Ends a stream with an answer that is headers alone. A client that has more to say hears that nobody listens."""
+        self._sending.put(header_frames(stream.id, self._block(block), self._frame_bytes_max, END_STREAM))
+        if not stream.ended:
+            self._sending.put(rst_stream(stream.id, ErrorCode.NO_ERROR))
+        self._close(stream)
+
+    def _reset(self, stream: Request, code: ErrorCode) -> None:
+        self._sending.put(rst_stream(stream.id, code))
+        self._drop(stream)
+
+    def _drop(self, stream: Request) -> None:
+        """Ends a stream whose answer nobody takes."""
+        if stream.is_carried_out:
+            self._events.append(Dropped(stream.id))
+            self._dropped.add(stream.id)
+        self._close(stream)
+
+    def _close(self, stream: Request) -> None:
+        del self._streams[stream.id]
+        self._held -= len(stream.body)
+        if stream.unsent:
+            self._sending.forget(stream.id)
+
+    def _close_sent(self) -> None:
+        """Ends the streams whose answers are all on their way."""
+        for stream in [one for one in self._streams.values() if one.trailers and not one.unsent]:
+            self._close(stream)
+
+    def _block(self, block: bytes) -> bytes:
+        begin_with, self._begin_with = self._begin_with, b""
+        return begin_with + block
+
+    @property
+    def _frame_bytes_max(self) -> int:
+        return self._sending.settings.frame_bytes_max
+
+    # -- our windows: given back when half of one is used, at once, so that only what is held needs a bound
+
+    def _count(self, size: int) -> None:
+        self._received += size
+        if self._received > WINDOW_BYTES // 2:
+            self._sending.put(window_update(0, self._received))
+            self._received = 0
+
+    def _count_on(self, stream: Request, size: int) -> None:
+        stream.received += size
+        if stream.received > WINDOW_BYTES // 2:
+            self._sending.put(window_update(stream.id, stream.received))
+            stream.received = 0

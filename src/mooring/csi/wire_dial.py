@@ -1,0 +1,57 @@
+"""A connection to a gRPC server on a unix socket for a few calls: one try, and no other after it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+from mooring.csi.client import DEADLINE_TEXT
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.socket_driver import dial_text
+from mooring.csi.wire_link import Link
+
+
+async def dial(path: str, timeout_s: float) -> Link:
+    """A link that calls may begin on. Raises DriverError: Unavailable for a server that is not there, DeadlineExceeded for a silent one."""
+    loop = asyncio.get_running_loop()
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    peer.setblocking(False)
+    try:
+        peer.connect(path)  # done at once on a unix socket, or never
+    except OSError as error:
+        peer.close()
+        raise DriverError(Code.UNAVAILABLE, dial_text(path, os.strerror(error.errno or 0))) from None
+    waiting = _Waiting(loop.create_future())
+    link = Link(peer, waiting)
+    link.start()
+    try:
+        async with asyncio.timeout(timeout_s) as limit:
+            await waiting.settled
+    except BaseException as error:
+        link.close()
+        if isinstance(error, TimeoutError) and limit.expired():
+            raise DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT) from None
+        raise
+    return link
+
+
+class _Waiting:
+    """Hears of the link. settled: done when its calls may begin."""
+
+    def __init__(self, settled: asyncio.Future[None]) -> None:
+        self.settled = settled
+
+    def link_settled(self, link: Link) -> None:
+        if not self.settled.done():
+            self.settled.set_result(None)
+
+    def link_leaving(self, link: Link) -> None:
+        """Who calls asks `Link.is_open`."""
+
+    def link_drained(self, link: Link) -> None:
+        """Who calls has one call at a time."""
+
+    def link_gone(self, link: Link, text: str) -> None:
+        if not self.settled.done():
+            self.settled.set_exception(DriverError(Code.UNAVAILABLE, f'connection error: desc = "error reading server preface: {text}"'))

@@ -1,0 +1,229 @@
+"""A gRPC server of our own on a unix socket, for unary methods, in tens of kilobytes: the kubelet's side of a plugin.
+
+Each connection is a protocol of asyncio's over `wire/serving/`, each call a task. While a client does not read, nothing more is read from
+it, so that what waits for it stays small.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mooring.base.log import logger
+from mooring.csi.client import DEADLINE_TEXT
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.socket_file import cannot_bind, permissions, removed_at_the_end
+from mooring.csi.wire.events import Gone
+from mooring.csi.wire.serving.connection import ServerConnection
+from mooring.csi.wire.serving.events import Asked, Event
+
+_log = logger(__name__)
+
+CONNECTIONS_MAX: Final = 64
+SETTLED_S_MAX: Final = 10.0
+"""From a connection's begin until its client has shown that it speaks HTTP/2; and from our last word until it has been read."""
+
+_BACKLOG: Final = 128
+
+Method = Callable[[bytes], Awaitable[bytes]]
+"""A request's bytes to an answer's. Raises DriverError; is cancelled when the caller waits no longer."""
+
+
+@asynccontextmanager
+async def listening(methods: Mapping[str, Method], path: Path, *, mode: int = 0o600, grace_s: float = 5.0) -> AsyncGenerator[None, None]:
+    """The methods answer on the socket as long as the block runs. The place must be free (`make_room`).
+
+    methods: by path, as in `/csi.v1.Identity/Probe`. mode: of the socket file. grace_s: how long calls in flight may take to end
+    afterwards; what is left then is cancelled. The socket file is removed at the end, unless another has taken its place. Raises
+    ConfigError when the socket can't be bound.
+    """
+    listener = _bound(path, mode)
+    with removed_at_the_end(path):
+        clients = _Clients(methods)
+        server = await asyncio.get_running_loop().create_unix_server(lambda: _Client(clients), sock=listener, backlog=_BACKLOG)
+        try:
+            yield
+        finally:
+            server.close()
+            await clients.end(grace_s)
+
+
+def _bound(path: Path, mode: int) -> socket.socket:
+    """Raises ConfigError."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with permissions(mode):
+            listener.bind(str(path))
+    except OSError as error:
+        listener.close()
+        raise cannot_bind(path, error.strerror or error) from None
+    return listener
+
+
+class _Clients:
+    """All connections of a server."""
+
+    def __init__(self, methods: Mapping[str, Method]) -> None:
+        self.methods = methods
+        self._open: set[_Client] = set()
+        self._all_gone = asyncio.Event()
+        self._all_gone.set()
+
+    def takes(self, client: _Client) -> bool:
+        """False for one too many."""
+        if len(self._open) >= CONNECTIONS_MAX:
+            _log.info(0, "Too many connections, one was cut", limit=CONNECTIONS_MAX)
+            return False
+        self._open.add(client)
+        self._all_gone.clear()
+        return True
+
+    def gone(self, client: _Client) -> None:
+        """Its socket is closed."""
+        self._open.discard(client)
+        if not self._open:
+            self._all_gone.set()
+
+    async def end(self, grace_s: float) -> None:
+        """Lets calls in flight end, for so long; then cancels them. Nobody connects any more."""
+        for client in list(self._open):
+            client.leave()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._all_gone.wait()
+        except TimeoutError:
+            pass
+        finally:
+            calls = [call for client in list(self._open) for call in client.close()]
+            await asyncio.gather(self._all_gone.wait(), *calls, return_exceptions=True)
+
+
+class _Client(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, clients: _Clients) -> None:
+        self._clients = clients
+        self._loop = asyncio.get_running_loop()
+        self._connection = ServerConnection(now=self._loop.time)
+        self._calls: dict[int, asyncio.Task[_Answer]] = {}
+        self._is_paused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._timer = self._loop.call_later(SETTLED_S_MAX, self._too_late)
+        if self._clients.takes(self):
+            transport.write(self._connection.start())
+        else:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._carry_out(self._connection.receive(data))
+        self._flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._timer.cancel()
+        self._carry_out(self._connection.lost())
+        self._clients.gone(self)
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._flush()
+
+    def leave(self) -> None:
+        """Takes no more calls."""
+        self._carry_out(self._connection.leave())
+        self._flush()
+
+    def close(self) -> Iterable[asyncio.Task[_Answer]]:
+        """Breaks the connection off; gives the calls that have to end yet."""
+        calls = list(self._calls.values())
+        self._carry_out(self._connection.close())
+        self._transport.abort()
+        return calls
+
+    def _too_late(self) -> None:
+        if not self._connection.is_settled or self._transport.is_closing():
+            self._transport.abort()
+
+    def _flush(self) -> None:
+        if not self._is_paused and not self._transport.is_closing() and self._connection.has_to_send:
+            self._transport.write(self._connection.to_send())
+
+    # -- what the connection says
+
+    def _carry_out(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, Asked):
+                self._begin(event)
+            elif isinstance(event, Gone):
+                self._end(event)
+            elif (call := self._calls.get(event.stream_id)) is not None:
+                call.cancel()
+
+    def _begin(self, asked: Asked) -> None:
+        method = self._clients.methods.get(asked.path)
+        if method is None:
+            self._carry_out(self._connection.refuse(asked.stream_id, Code.UNIMPLEMENTED, self._unknown(asked.path)))
+        elif asked.deadline is not None and asked.deadline <= self._loop.time():
+            self._carry_out(self._connection.refuse(asked.stream_id, Code.DEADLINE_EXCEEDED, DEADLINE_TEXT))
+        else:
+            call = self._loop.create_task(_answer(method, asked), name=f"served{asked.path}")
+            self._calls[asked.stream_id] = call
+            call.add_done_callback(lambda _: self._ended(asked.stream_id, call))
+
+    def _ended(self, stream_id: int, call: asyncio.Task[_Answer]) -> None:
+        """A call is over; one that was cancelled may not even have begun."""
+        del self._calls[stream_id]
+        answer = _Answer(Code.CANCELED, "the call was cancelled") if call.cancelled() else call.result()
+        if answer.code == Code.OK:
+            self._carry_out(self._connection.answer(stream_id, answer.message))
+        else:
+            self._carry_out(self._connection.refuse(stream_id, answer.code, answer.text))
+        self._flush()
+
+    def _unknown(self, path: str) -> str:
+        service, _, name = path.removeprefix("/").rpartition("/")
+        if any(one.startswith(f"/{service}/") for one in self._clients.methods):
+            return f"unknown method {name} for service {service}"
+        return f"unknown service {service}"
+
+    def _end(self, event: Gone) -> None:
+        if event.broken:
+            _log.warning("What a client sends is no HTTP/2, or too much: ending the connection", reason=event.text)
+        if self._transport.is_closing():
+            return
+        self._transport.write(self._connection.to_send())
+        self._transport.close()
+        self._timer.cancel()
+        self._timer = self._loop.call_later(SETTLED_S_MAX, self._too_late)
+
+
+class _Answer(NamedTuple):
+    code: int
+    text: str = ""
+    message: bytes = b""
+
+
+async def _answer(method: Method, asked: Asked) -> _Answer:
+    """What the caller hears, whatever the method does."""
+    try:
+        async with asyncio.timeout_at(asked.deadline) as limit:
+            return _Answer(Code.OK, message=await method(asked.message))
+    except DriverError as error:
+        return _Answer(error.code, error.message)
+    except Exception as error:  # the top of a call's work
+        if isinstance(error, TimeoutError) and limit.expired():
+            return _Answer(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT)
+        _log.error("A call failed", error=error, method=asked.path)
+        return _Answer(Code.UNKNOWN, f"unexpected {type(error).__name__}: {error}")
