@@ -136,7 +136,7 @@ class Pool(Owner):
             waiter.connection.set_result(connection)
             return
         loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
+        connection.idle_since, connection.is_reused = loop.time(), True
         self._idle.append(connection)
         if self._sweep is None:
             self._sweep = loop.call_later(IDLE_S, self._drop_idle)

@@ -248,6 +248,22 @@ async def test_who_needs_a_new_connection_gets_no_used_one() -> None:
     await pool.ended()
 
 
+async def test_a_connection_that_has_waited_is_no_new_one() -> None:
+    """An API server closes one that has asked for nothing after half a minute, sooner than one that has."""
+    dials = FakeDials()
+    pool = Pool(dials.dial)
+    asked = asyncio.gather(ask(pool), ask(pool))
+    await turns()
+    dials.succeed(0)
+    await asked
+    dials.succeed(1)
+    await turns()
+    waited = dials.link(1).connection
+    assert [] == dials.link(1).sent
+    assert waited is pool.take()
+    assert waited.is_reused
+
+
 async def test_what_is_made_with_changed_certificates_is_used_alone() -> None:
     dials = FakeDials()
     pool = Pool(dials.dial)
