@@ -61,7 +61,9 @@ class _Need(enum.Enum):
 
 
 class Connection:
-    """generation: of the pool when it was begun. idle_since: loop time. is_reused: it has carried an answer before.
+    """generation: of the pool when it was begun. idle_since: loop time.
+
+    is_reused: it has carried an answer, or has waited for a request: the server may have closed it meanwhile.
 
     Methods that wait raise BrokenOff (its cause says why, if anything is known), Malformed, Closed, and TimeoutError after `give_up`.
     One that is cancelled leaves the exchange unfinished: `abort` then.

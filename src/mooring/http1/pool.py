@@ -92,7 +92,7 @@ class Pool(Owner):
         """The exchange on it is over, or was given up."""
         if not connection.finish():
             return
-        if connection.generation == self._generation and not self._is_closed:
+        if connection.generation == self._generation:
             self._serve(connection)
         else:
             connection.abort()
@@ -136,7 +136,7 @@ class Pool(Owner):
             waiter.connection.set_result(connection)
             return
         loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
+        connection.idle_since, connection.is_reused = loop.time(), True
         self._idle.append(connection)
         if self._sweep is None:
             self._sweep = loop.call_later(IDLE_S, self._drop_idle)
@@ -175,7 +175,7 @@ class Pool(Owner):
 
     def _dial_ended(self, task: asyncio.Task[None]) -> None:
         del self._dials[task]
-        if len(self._dials) < min(DIALS_MAX, len(self._waiters)):
+        if len(self._dials) < len(self._waiters):
             self._begin_dial()
 
     async def _dial_one(self) -> None:

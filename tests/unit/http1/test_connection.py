@@ -63,6 +63,13 @@ async def test_a_connection_whose_answer_says_so_is_broken(answer: bytes) -> Non
     assert link.is_aborted
 
 
+async def test_a_server_that_leaves_with_its_answer_is_not_asked_again() -> None:
+    connection, link = a_connection(ANSWER)
+    await connection.ask("GET", b"x", 1000)
+    link.leave()
+    assert not connection.finish()
+
+
 async def test_an_answer_that_comes_before_the_request_is_sent_breaks_the_connection() -> None:
     """The rest of the request would be read as the beginning of the next one."""
     connection, link = a_connection(ANSWER)
@@ -87,7 +94,12 @@ async def test_a_stream_that_nobody_reads_rests_and_goes_on_when_it_is_read() ->
     link.tell(chunk(b"d" * UNREAD_BYTES_MAX) + chunk(b"e") + b"0\r\n\r\n")
     assert link.is_paused
     assert UNREAD_BYTES_MAX + 1 == len(await connection.some())
-    assert (b"", True, False) == (await connection.some(), connection.finish(), link.is_paused)
+    assert (b"", True) == (await connection.some(), connection.finish())
+    connection.begin("GET", b"x")
+    link.tell(STREAM + chunk(b"f" * UNREAD_BYTES_MAX) + chunk(b"g") + b"0\r\n\r\n")
+    assert link.is_paused
+    assert connection.finish(), "nobody wants to read it, and it is there to its end"
+    assert not link.is_paused
 
 
 async def test_a_body_that_is_asked_for_whole_never_rests() -> None:
@@ -118,14 +130,16 @@ async def test_a_body_beyond_its_bound_is_read_no_further() -> None:
 
 async def test_a_body_without_a_length_ends_with_a_farewell_alone() -> None:
     """A connection that was cut would look the same."""
-    for failure in (None, ConnectionResetError()):
+    reset = ConnectionResetError()
+    for failure, has_farewell in ((None, True), (None, False), (reset, False), (reset, True)):
         connection, link = a_connection()
         connection.begin("GET", b"x")
         link.tell(UNTIL_CLOSE + b"half")
         link.leave(failure)
+        link.has_farewell = has_farewell
         await turns()
         assert b"half" == await connection.some()
-        if failure is None:
+        if has_farewell and failure is None:
             assert b"" == await connection.some()
         else:
             with pytest.raises(BrokenOff) as caught:
@@ -153,9 +167,10 @@ async def test_what_came_before_a_fault_is_read_and_then_the_fault_each_time() -
     link.tell(b"zz\r\n")
     assert link.is_aborted
     assert b"good" == await connection.some()
-    for _ in range(2):
+    for _ in range(3):
         with pytest.raises(Malformed):
             await connection.some()
+        await turns()  # (the connection's end is a consequence)
 
 
 async def test_who_waits_is_told_when_the_time_is_over_or_the_client_closed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
 
 import pytest
@@ -35,6 +36,11 @@ async def idle_connections(pool: Pool, count: int) -> list[Connection]:
     for connection in made:
         pool.give_back(connection)
     return made
+
+
+def live_connections() -> int:
+    gc.collect()
+    return sum(isinstance(one, Connection) for one in gc.get_objects())
 
 
 async def test_the_connection_that_was_used_last_is_used_next() -> None:
@@ -186,6 +192,40 @@ async def test_a_connection_that_comes_as_its_waiter_gives_up_is_the_next_one_s(
     await pool.ended()
 
 
+async def test_a_used_connection_that_ends_as_it_is_handed_over_is_nobody_s() -> None:
+    """Nothing was sent on it, so a write needs not fail for it."""
+    dials = FakeDials()
+    pool = Pool(dials.dial)
+    asked = asyncio.gather(ask(pool))
+    await turns()
+    dials.succeed(0)
+    await asked
+    busy = pool.take()
+    assert busy is not None
+    asked = asyncio.gather(ask(pool, "POST"))
+    await turns()
+    await busy.ask("GET", b"x", 1000)
+    pool.give_back(busy)
+    dials.link(0).leave()
+    dials.succeed(1)
+    (connection,) = await asked
+    assert dials.link(1).connection is connection
+    pool.close()
+    await pool.ended()
+
+
+async def test_an_idle_connection_that_ends_takes_no_memory() -> None:
+    dials = FakeDials(at_once=True)
+    pool = Pool(dials.dial)
+    before = live_connections()
+    await ask(pool)
+    assert before + 1 == live_connections()
+    dials.link(0).leave()
+    await turns()
+    dials.links.clear()
+    assert before == live_connections()
+
+
 async def test_who_needs_a_new_connection_gets_no_used_one() -> None:
     dials = FakeDials()
     pool = Pool(dials.dial)
@@ -206,6 +246,22 @@ async def test_who_needs_a_new_connection_gets_no_used_one() -> None:
     assert not connection.is_reused
     pool.close()
     await pool.ended()
+
+
+async def test_a_connection_that_has_waited_is_no_new_one() -> None:
+    """An API server closes one that has asked for nothing after half a minute, sooner than one that has."""
+    dials = FakeDials()
+    pool = Pool(dials.dial)
+    asked = asyncio.gather(ask(pool), ask(pool))
+    await turns()
+    dials.succeed(0)
+    await asked
+    dials.succeed(1)
+    await turns()
+    waited = dials.link(1).connection
+    assert [] == dials.link(1).sent
+    assert waited is pool.take()
+    assert waited.is_reused
 
 
 async def test_what_is_made_with_changed_certificates_is_used_alone() -> None:

@@ -102,6 +102,22 @@ async def test_the_next_address_is_tried_beside_one_that_says_nothing(monkeypatc
     assert {asyncio.current_task()} == asyncio.all_tasks()
 
 
+async def test_of_two_that_connect_at_once_one_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "SECOND_TRY_S", 0.001)
+    connect, both = asyncio.get_running_loop().sock_connect, asyncio.Barrier(2)
+
+    async def together(made: socket.socket, place: Any) -> None:
+        await connect(made, place)
+        await both.wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", together)
+    with listening("127.0.0.1") as port:
+        resolved(monkeypatch, "127.0.0.1", "127.0.0.1")
+        before = open_files()
+        with await open_socket("server.example", port):
+            assert before + 1 == open_files()
+
+
 async def test_who_gives_up_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "SECOND_TRY_S", 0.001)
     with listening("127.0.0.2", full=True) as port:
