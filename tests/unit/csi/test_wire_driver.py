@@ -183,7 +183,7 @@ async def test_a_connection_whose_calls_are_used_up_is_left_for_another(socket, 
     assert sorted(streams[7:]) == [1, 1, 3, 3, 5, 5]
 
 
-async def test_a_peer_that_sends_no_HTTP2_ends_its_calls_and_not_the_client(socket, log):
+async def test_a_peer_that_does_not_speak_http_ends_its_calls_and_not_the_client(socket, log):
     kept = log()
     async with a_peer(socket) as (driver, peer, opened, group):
         call = probing(group, driver)
