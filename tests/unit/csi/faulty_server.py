@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket as sockets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -96,6 +97,10 @@ class Door:
         peer = await self.take_in()
         await peer.settle()
         return peer
+
+    def has_guest(self) -> bool:
+        """True when somebody has connected who was not taken in."""
+        return bool(select.select([self._listener], [], [], 0)[0])
 
     def close(self) -> None:
         self._listener.close()

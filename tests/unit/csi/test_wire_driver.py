@@ -6,6 +6,7 @@ import functools
 import os
 import random
 
+import hpack
 import pytest
 
 from mooring.base.clock import LoopClock
@@ -124,9 +125,10 @@ async def test_an_answer_that_came_before_the_break_is_heard(socket):
     async with a_peer(socket) as (driver, peer, _, group):
         call = probing(group, driver)
         stream = await peer.hear_call()
+        late = probing(group, driver)
+        await asyncio.sleep(0)  # it is written in the next turn, before anything is read
         await peer.say(raw.answer(stream))
         peer.close()
-        late = probing(group, driver)  # writes before the loop has read
         await goes_well(call)
         assert (await error_of(late)).code == Code.UNAVAILABLE
 
@@ -174,11 +176,14 @@ async def test_a_connection_whose_calls_are_used_up_is_left_for_another(socket, 
         await driver.connect(5)
         for _ in range(7):
             await driver.probe(PROBE, CALL)
+        assert streams == [1, 3, 5, 1, 3, 5, 1]
+        async with asyncio.timeout(5):
+            await asyncio.gather(*(driver.probe(PROBE, CALL) for _ in range(6)))
         await driver.close()
-    assert streams == [1, 3, 5, 1, 3, 5, 1]
+    assert sorted(streams[7:]) == [1, 1, 3, 3, 5, 5]
 
 
-async def test_a_peer_that_sends_no_HTTP2_ends_its_calls_and_not_the_client(socket, log):
+async def test_a_peer_that_does_not_speak_http_ends_its_calls_and_not_the_client(socket, log):
     kept = log()
     async with a_peer(socket) as (driver, peer, opened, group):
         call = probing(group, driver)
@@ -207,9 +212,40 @@ async def test_a_peer_that_hangs_up_before_it_has_spoken_is_told_in_Gos_words(so
         await asyncio.sleep(0.05)
         error = await error_of(outcome(driver.probe(PROBE, CALL)))
         assert error.message == 'connection error: desc = "error reading server preface: EOF"'
+        peer = await opened.settled()
+        await connected
+        peer.close()
+        await driver.lost()
+        waits = probing(group, driver)  # nothing has failed since
+        peer = await opened.settled()
+        await peer.say(raw.answer(await peer.hear_call()))
+        await goes_well(waits)
+        await driver.close()
+
+
+@pytest.mark.slow
+async def test_a_peer_that_says_nothing_is_called_anew_after_a_second(socket):
+    async with door(socket) as opened, connecting(socket) as (driver, connected, group):
+        silent = await opened.take_in()
+        call = probing(group, driver)
+        await silent.hear_the_end()
+        assert (await error_of(call)).message == 'connection error: desc = "error reading server preface: i/o timeout"'
         await opened.settled()
         await connected
-        await driver.close()
+
+
+async def test_a_driver_hears_only_of_the_time_that_is_left_once_there_is_a_connection(socket):
+    async with door(socket) as opened, connecting(socket) as (driver, connected, group):
+        peer = await opened.take_in()
+        call = probing(group, driver, Call(10.0))
+        await asyncio.sleep(0.3)
+        await peer.settle()
+        await connected
+        headers = dict(hpack.Decoder().decode((await peer.hear_until(raw.HEADERS))[3]))
+        value, unit = int(headers["grpc-timeout"][:-1]), headers["grpc-timeout"][-1]
+        assert value * {"S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}[unit] <= 9.7
+        await peer.say(raw.answer(await peer.hear_call()))
+        await goes_well(call)
 
 
 async def test_a_peer_that_hangs_up_all_the_time_is_called_with_a_growing_pause(socket):
@@ -295,6 +331,20 @@ async def test_who_waits_for_a_connection_hears_that_the_client_is_closed(socket
         assert (error.code, error.message) == (Code.CANCELED, "grpc: the client connection is closing")
         if not settles:
             assert (await error_of(connected)).code == Code.CANCELED
+        await peer.hear_the_end()
+        await asyncio.sleep(0.15)
+        assert not opened.has_guest(), "a client that is closed connects no more"
+
+
+async def test_closing_ends_calls_on_a_connection_that_is_being_left(socket):
+    async with a_peer(socket) as (driver, peer, _, group):
+        call = probing(group, driver)
+        stream = await peer.hear_call()
+        await peer.say(raw.frame(raw.GOAWAY, 0, 0, stream.to_bytes(4) + bytes(4)))
+        await driver.lost()
+        await driver.close()
+        assert (await error_of(call)).code == Code.CANCELED
+        await peer.hear_the_end()
 
 
 # -- a driver that does not read

@@ -334,9 +334,6 @@ ALIKE = {
     "a path without a slash": (saying(":path", "x"), "status 12, alive"),
     "a compressed message of nobody's form": (HEADERS + talk.data(1, talk.message(b"x", 1), end=True), "status 13, alive"),
     "a reset, then a message": (HEADERS + talk.reset(1, talk.CANCEL) + MESSAGE, "nothing, alive"),
-    "push of 2": (talk.settings({talk.ENABLE_PUSH: 2}), "nothing, ended 1"),
-    "a window of 2**31": (talk.settings({talk.INITIAL_WINDOW_SIZE: 2**31}), "nothing, ended 3"),
-    "frames of one byte": (talk.settings({talk.MAX_FRAME_SIZE: 1}), "nothing, ended 1"),
 }
 
 
@@ -357,6 +354,9 @@ BROKEN = {
     "a frame of 16,385 bytes": talk.frame(talk.DATA, 0, 1, bytes(16_385)),
     "a continuation of nothing": talk.frame(talk.CONTINUATION, talk.END_HEADERS, 1),
     "a short goaway": talk.frame(talk.GOAWAY, payload=b"123"),
+    "push of 2": talk.settings({talk.ENABLE_PUSH: 2}),
+    "a window of 2**31": talk.settings({talk.INITIAL_WINDOW_SIZE: 2**31}),
+    "frames of one byte": talk.settings({talk.MAX_FRAME_SIZE: 1}),
 }
 
 
