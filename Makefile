@@ -124,6 +124,10 @@ bench-controller: $(BENCH)/ready real-parts ## One process for several controlle
 bench-apiserver: $(BENCH)/ready real-parts ## The embedded API server beside the real one and etcd
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.apiserver $(ARGS)
 
+.PHONY: bench-apiclient
+bench-apiclient: $(BENCH)/ready ## A request's cost to the client, beside aiohttp
+	@$(BENCH)/bin/python -m bench.apiclient $(ARGS)
+
 .PHONY: bench-node
 bench-node: $(BENCH)/ready real-parts ## Mooring's node agent beside the kubelet; as root
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" unshare --mount $(BENCH)/bin/python -m bench.node $(ARGS)

@@ -1,4 +1,4 @@
-"""What a request costs the API client: `python -m bench.apiclient`, on its own HTTP and on aiohttp in turns.
+"""What a request costs the API client: `make bench-apiclient`, on its own HTTP and on aiohttp in turns.
 
 The server is a process of its own that answers each request with the same bytes over TLS 1.3, as soon as its end has come; only the
 client's processor time is counted. One line for each transport and load: µs of processor time for a request, µs until its answer (median
