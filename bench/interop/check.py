@@ -129,7 +129,7 @@ async def deadlines(driver: SocketDriver, server: Server) -> None:
         assert timeout_s * 900 - 400 < answer.capacity_bytes <= timeout_s * 1000, (timeout_s, answer.capacity_bytes)
     before = await given_up(driver)
     for _ in range(5):
-        error = await error_of(driver.controller_unpublish_volume(csi.ControllerUnpublishVolumeRequest(), Call(0.2)))
+        error = await error_of(driver.controller_unpublish_volume(csi.ControllerUnpublishVolumeRequest(), Call(0.5)))
         assert str(error) == "rpc error: code = DeadlineExceeded desc = context deadline exceeded", str(error)
     await until_given_up(driver, before + 5)
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 PREFACE_LENGTH = 24
 DATA, HEADERS, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0x0, 0x1, 0x4, 0x6, 0x7, 0x8
@@ -64,9 +65,8 @@ class _Connection(asyncio.Protocol):
         self._skip = PREFACE_LENGTH
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._server.connections.add(transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._server.connections.add(self._transport)
         settings = struct.pack(">HIHI", 3, 1000, 4, MANY)  # streams at once, and how much each may send
         transport.write(frame(SETTINGS, 0, 0, settings) + frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", MANY)))
 

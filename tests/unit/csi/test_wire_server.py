@@ -135,6 +135,18 @@ async def test_a_deadline_that_has_passed_begins_nothing(socket: Path) -> None:
         assert 0 == echo.began
 
 
+@ANY_SERVER
+async def test_a_client_that_dies_ends_its_calls(server: Any, socket: Path) -> None:
+    echo = Echo()
+    async with server(echo.methods(), socket):
+        _, writer = await asyncio.open_unix_connection(socket)
+        hang = talk.headers(1, [(name, value if name != ":path" else f"/{SERVICE}/Hang") for name, value in SAY])
+        writer.write(BEGIN + hang + talk.data(1, talk.message(b""), end=True))
+        await until(lambda: echo.began == 1)
+        writer.transport.abort()
+        await until(lambda: echo.cancelled == 1)
+
+
 # -- the end
 
 
