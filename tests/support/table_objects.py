@@ -75,7 +75,7 @@ READY = [{"type": "Ready", "status": "True"}]
 SIDECAR = {"initContainers": [a_container("s", restartPolicy="Always"), a_container("i")]}
 
 PODS_BY_NAME: dict[str, tuple[Json, Json]] = {
-    "new": ({}, {}),
+    "new": ({"schedulerName": "nobody"}, {}),  # (another test may run a scheduler on the same server)
     "scheduled": ({"nodeName": "n1"}, {"phase": "Running", "podIPs": [{"ip": "10.0.0.5"}], "podIP": "10.0.0.5"}),
     "reason": ({}, {"phase": "Failed", "reason": "Evicted"}),
     "gated": ({"schedulingGates": [{"name": "example.com/g"}]}, {}),
