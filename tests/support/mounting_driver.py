@@ -36,6 +36,7 @@ from mooring.csi.socket_file import make_room
 from mooring.csi.wire_server import listening
 from mooring.driver.server import serving
 from mooring.node.volumes.files import read_mount_table
+from tests.support.waiting import eventually
 
 _RPC = csi.ControllerServiceCapability.RPC
 _NODE_RPC = csi.NodeServiceCapability.RPC
@@ -174,7 +175,7 @@ class MountingDriver:
             else:
                 self._mount(self._data(request.volume_id) if is_inline else Path(request.staging_target_path), target)
             if request.volume_id.startswith("fuse-stops-"):
-                os.kill(self.backend.fuse_pid(request.volume_id), signal.SIGSTOP)
+                _stop(self.backend.fuse_pid(request.volume_id))
 
         await self._call("NodePublishVolume", request, publish)
         return csi.NodePublishVolumeResponse()
@@ -255,6 +256,13 @@ def unmount_all(point: Path) -> None:
     for _ in [mount for mount in read_mount_table() if mount.point == str(point)]:
         if ctypes.CDLL(None, use_errno=True).umount2(os.fsencode(point), _MNT_DETACH) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(point))
+
+
+def _stop(pid: int) -> None:
+    """Stops a server of files before it reads another request: from one that was read the kernel sets nobody free, not even by SIGKILL."""
+    os.kill(pid, signal.SIGSTOP)
+    state = Path(f"/proc/{pid}/stat")
+    eventually(lambda: state.read_text().rpartition(") ")[2].startswith("T"), 10, "the server of files is stopped", 0.01)
 
 
 def _loop_over(image: Path) -> Path:
