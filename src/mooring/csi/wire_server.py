@@ -11,7 +11,7 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from mooring.base.log import logger
 from mooring.csi.client import DEADLINE_TEXT
@@ -113,13 +113,12 @@ class _Client(asyncio.Protocol):
         self._is_paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
         self._timer = self._loop.call_later(SETTLED_S_MAX, self._too_late)
         if self._clients.takes(self):
-            transport.write(self._connection.start())
+            self._transport.write(self._connection.start())
         else:
-            transport.abort()
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._carry_out(self._connection.receive(data))

@@ -124,7 +124,7 @@ async def test_a_deadline_that_has_passed_begins_nothing(socket: Path) -> None:
     echo = Echo()
     async with listening(echo.methods(), socket):
         reader, writer = await asyncio.open_unix_connection(socket)
-        fields = [*((name, value if name != ":path" else f"/{SERVICE}/Hang") for name, value in SAY), ("grpc-timeout", "1n")]
+        fields = [*((name, value if name != ":path" else f"/{SERVICE}/Hang") for name, value in SAY), ("grpc-timeout", "0n")]
         writer.write(BEGIN + talk.headers(1, fields) + talk.data(1, talk.message(b""), end=True))
         got = b""
         while b"context deadline exceeded" not in got:
