@@ -132,11 +132,7 @@ def test_the_rest_of_a_request_is_not_sent_when_its_call_is_over(end):
 
 
 @pytest.mark.parametrize("stream", [0, 1])
-<<<<<<< HEAD
-def test_a_window_may_be_as_large_as_the_protocol_allows_and_what_was_sent_counts(stream):
-=======
 def test_a_window_may_be_as_large_as_http_allows_and_what_was_sent_counts(stream):
->>>>>>> wire-grpc
     connection = a_connection()
     a_call(connection, bytes(95))
     assert connection.receive(talk.window(stream, 2**31 - 1 - DEFAULT + 100)) == []
