@@ -344,7 +344,6 @@ ALIKE = {
     "trailers": (HEADERS + talk.data(1, talk.message(b"x")) + talk.headers(1, [("x", "y")], end=True), "status 0, alive"),
     "an unknown path": (saying(":path", "/x/y"), "status 12, alive"),
     "a path without a slash": (saying(":path", "x"), "status 12, alive"),
-    "a compressed message of nobody's form": (HEADERS + talk.data(1, talk.message(b"x", 1), end=True), "status 13, alive"),
     "a reset, then a message": (HEADERS + talk.reset(1, talk.CANCEL) + MESSAGE, "nothing, alive"),
 }
 
@@ -393,6 +392,8 @@ STRICTER = {
     "an answer's status": (saying(":status", "200"), "reset 1, alive", ""),
     "a timeout of no unit": (saying("grpc-timeout", "1x"), "http 400 status 13, alive", ""),
     "a timeout of nine digits": (saying("grpc-timeout", "123456789S"), "http 400 status 13, alive", ""),
+    # (The oldest grpcio that we allow; a newer one refuses it, too.)
+    "a compressed message of nobody's form": (HEADERS + talk.data(1, talk.message(b"x", 1), end=True), "status 13, alive", ""),
     "no message": (HEADERS + talk.data(1, b"", end=True), "status 13, alive", "Unknown"),
     "half a message": (HEADERS + talk.data(1, talk.message(b"xyz")[:-1], end=True), "status 13, alive", "Unknown"),
     "two messages": (HEADERS + talk.data(1, talk.message(b"x") * 2, end=True), "status 13, alive", "the first is carried out"),
