@@ -195,7 +195,8 @@ def test_a_bookmark_comes_before_the_time_out(server: Server, name: str) -> None
     api = server.api
     version = api.get(SECRETS).ok()["metadata"]["resourceVersion"]
     wait_s = 12 if server.is_real else 1
-    with api.watch(SECRETS, resourceVersion=version, allowWatchBookmarks="true", timeoutSeconds=wait_s) as watch:
+    query = {"labelSelector": f"set={name}", "resourceVersion": version, "allowWatchBookmarks": "true"}
+    with api.watch(SECRETS, **query, timeoutSeconds=wait_s) as watch:
         (made,) = secrets(api, name, 1)
         events = watch.rest()
     mark = events[-1]
