@@ -9,9 +9,11 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from typing import Any
 
 from mooring.api.core import NODES
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
+from mooring.api.meta import Kind
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.base.clock import LoopClock
@@ -22,6 +24,7 @@ from mooring.dev.snapshot_kinds import install
 from mooring.driver.server import serving
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
+from mooring.kube.errors import Gone
 from tests.support.binding import POD, PV, PVC, Tenant
 from tests.support.builders import Json, a_claim, a_csi_node, a_new_content, a_snapshot_class, an_attributes_class
 from tests.support.fault_proxy import FaultProxy
@@ -93,6 +96,21 @@ class ControllerWorld(Tenant):
     async def serve_snapshots(self) -> None:
         await install(self.users)
         await self.until(lambda: self.users.serves(CONTENTS), what="the kinds of snapshots are served")
+        await self.until(self._can_be_watched, what="what was listed of the snapshots' kinds can be watched")
+
+    async def _can_be_watched(self) -> bool:
+        """A server begins to remember the changes of a new kind a moment later: a watch from a list of before is told to list again."""
+
+        async def goes_on(kind: Kind[Any]) -> bool:
+            version = (await self.users.list(kind)).resource_version
+            try:
+                async for _ in self.users.watch(kind, resource_version=version, timeout_s=1):
+                    pass
+            except Gone:
+                return False
+            return True
+
+        return all(await asyncio.gather(goes_on(VOLUME_SNAPSHOTS), goes_on(VOLUME_SNAPSHOT_CLASSES), goes_on(CONTENTS)))
 
     async def photographed(self, pv: str) -> None:
         """What the snapshot controller writes for a snapshot of the volume: it is made, and deleted."""
