@@ -126,6 +126,13 @@ def test_a_client_can_end_the_record(sc: Applying, empty: list[object]) -> None:
     assert {} == owners(sc.api.patch(sc.path, {"metadata": {"labels": {"a": "b"}}}).ok())
 
 
+def test_a_client_can_end_the_record_by_a_put_each_time(sc: Applying) -> None:
+    made = sc.apply("one", {**CLASS, "mountOptions": ["a"]}).ok(201)
+    for label in ("b", "c"):
+        made = sc.api.put(sc.path, {**made, "metadata": {**made["metadata"], "labels": {"a": label}, "managedFields": [{}]}}).ok()
+        assert {} == owners(made)
+
+
 def test_a_client_that_does_not_know_of_the_record_does_not_lose_it(sc: Applying) -> None:
     made = sc.apply("one", CLASS).ok(201)
     del made["metadata"]["managedFields"]

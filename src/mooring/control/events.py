@@ -30,6 +30,8 @@ MESSAGE_BYTES_MAX: Final = 1024
 TRIES_MAX: Final = 12
 RETRY_S: Final = 10.0
 REQUEST_S: Final = 60.0
+LINGER_S: Final = 0.02
+"""Between two events nothing is waited for. The first waits so long: writes that somebody waits for go before it."""
 
 _log = logger(__name__)
 
@@ -78,6 +80,7 @@ class EventRecorder:
             self._idle.set()
             self._some.clear()
             await self._some.wait()
+            await self._clock.sleep(LINGER_S)
 
     async def drain(self, timeout_s: float) -> None:
         """Waits until all that was recorded is sent, but not longer than this."""

@@ -13,8 +13,8 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.base.text import shortened
 from mooring.control.event_correlation import BURST, COMBINED_PREFIX, Correlator, Occurrence, Recent
-from mooring.control.events import MESSAGE_BYTES_MAX, WAITING_MAX, EventRecorder
-from mooring.kube.cluster import PatchType
+from mooring.control.events import LINGER_S, MESSAGE_BYTES_MAX, WAITING_MAX, EventRecorder
+from mooring.kube.cluster import PatchType, Request
 from mooring.kube.errors import Forbidden, ServerError
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
@@ -46,7 +46,7 @@ async def test_an_event_has_all_that_clients_show():
         await recorder.drain(5)
     ((_, namespace, name), event) = next(iter(cluster.objects.items()))
     assert namespace == "ns"
-    assert name == f"web-0.{(EPOCH_S + 60) * 10**9:x}"
+    assert name == f"web-0.{int((EPOCH_S + 60 + LINGER_S) * 1e9):x}"
     del event["metadata"]
     assert event == {
         "apiVersion": "v1",
@@ -62,6 +62,27 @@ async def test_an_event_has_all_that_clients_show():
         "lastTimestamp": "2027-01-15T08:01:00Z",
         "count": 1,
     }
+
+
+async def test_an_event_waits_a_moment_and_those_behind_it_no_longer():
+    """What made it happen is often about to be written, and somebody waits for that."""
+    sent_s = []
+
+    class Timed(FakeCluster):
+        async def ask(self, request: Request) -> Any:
+            sent_s.append(asyncio.get_running_loop().time())
+            return await super().ask(request)
+
+    async with recording(cluster=Timed()) as (_, recorder):
+        await asyncio.sleep(1)
+        recorder.event(POD, "Normal", "Provisioning", "asked")
+        await asyncio.sleep(LINGER_S / 2)
+        recorder.event(POD, "Normal", "Provisioned", "there")
+        recorder.event(PV, "Normal", "Bound", "to it")
+        await recorder.drain(5)
+        recorder.event(PV, "Normal", "Released", "by it")
+        await recorder.drain(5)
+    assert [pytest.approx(1 + late_s) for late_s in (LINGER_S, LINGER_S, LINGER_S, 2 * LINGER_S)] == sent_s
 
 
 class Reviewing(FakeCluster):

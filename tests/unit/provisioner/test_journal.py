@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import copy
 import re
 import traceback
 import zlib
@@ -101,6 +102,17 @@ def test_an_intent_that_an_earlier_version_wrote_can_be_read():
     packed = base64.b64encode(zlib.compress(b"[" + written + b"]")).decode()
     lease = {"metadata": {"annotations": {lease_codec.ENTRIES: f"1:{packed}"}}}
     assert (Intent("u1", "ns", "c", "pvc-u1", "{}", "{}"),) == lease_codec.entries_of(lease)
+
+
+def test_a_page_ends_the_record_of_who_set_which_field_and_what_was_read_stays_as_it_is():
+    record = [{"manager": "somebody", "operation": "Apply", "fieldsV1": {"f:metadata": {"f:labels": {"f:team": {}}}}}]
+    before = {"metadata": {"name": "page", "labels": {"team": "a"}, "managedFields": record}, "spec": {"holderIdentity": "other"}}
+    was = copy.deepcopy(before)
+    written = lease_codec.page_body(PLACE, 0, before, "me", [b"{}"], 1.0, count=1)
+    assert [{}] == written["metadata"]["managedFields"]
+    assert "a" == written["metadata"]["labels"]["team"]
+    assert 1 == written["spec"]["leaseTransitions"]
+    assert was == before
 
 
 def test_former_requests_keep_the_name_that_journals_have_had_from_the_beginning():

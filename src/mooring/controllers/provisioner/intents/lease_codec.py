@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import copy
 import dataclasses
+import functools
 import hashlib
 import zlib
 from collections.abc import Iterable, Mapping
@@ -55,11 +55,16 @@ class JournalLocation:
     @property
     def label(self) -> str:
         """The label of its pages. The digest keeps drivers apart whose names are equal once they are sanitised."""
-        clean = sanitised(self.driver).lower()[:_NAME_LENGTH_MAX].strip("-")
-        return f"{clean}-{hashlib.sha256(f'{self.driver}/{self.node_name}'.encode()).hexdigest()[:8]}"
+        return _label(self.driver, self.node_name)
 
     def page_name(self, number: int) -> str:
         return f"{self.label}-intents-{number}"
+
+
+@functools.lru_cache(maxsize=16)
+def _label(driver: str, node_name: str) -> str:
+    clean = sanitised(driver).lower()[:_NAME_LENGTH_MAX].strip("-")
+    return f"{clean}-{hashlib.sha256(f'{driver}/{node_name}'.encode()).hexdigest()[:8]}"
 
 
 def encoded(intent: Intent) -> bytes:
@@ -111,11 +116,11 @@ def page_body(
     """The whole Lease to write. before: as it was read, None for a new one; fields of others in it stay. entries: None keeps them.
 
     count: on page 0, of the pages that count. owner: of a new one, None for nobody.
+
+    The server is told to keep no record of who set which field: one process writes there, and keeping it takes a tenth of a write's time.
     """
-    body: dict[str, Any] = copy.deepcopy(dict(before)) if before is not None else {}
-    body["apiVersion"], body["kind"] = "coordination.k8s.io/v1", "Lease"
-    meta = body.setdefault("metadata", {"name": place.page_name(number), "namespace": place.namespace})
-    meta.pop("managedFields", None)
+    body = {**(before or {}), "apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    meta = {**(body.get("metadata") or {"name": place.page_name(number), "namespace": place.namespace}), "managedFields": [{}]}
     meta["labels"] = {**(meta.get("labels") or {}), JOURNAL_LABEL: place.label}
     notes = {**(meta.get("annotations") or {}), DRIVER: place.driver}
     if count:
@@ -128,6 +133,7 @@ def page_body(
         if text:
             notes[ENTRIES] = _VERSION + base64.b64encode(zlib.compress(b"[" + text + b"]", _PACKING)).decode()
     meta["annotations"] = notes
+    body["metadata"] = meta
     spec = body.get("spec") or {}
     taken = before is not None and holder_of(before) != holder
     transitions = int(spec.get("leaseTransitions") or 0) + taken
