@@ -26,7 +26,7 @@ from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.errors import Gone
 from tests.support.binding import POD, PV, PVC, Tenant
-from tests.support.builders import Json, a_claim, a_csi_node, a_new_content, a_snapshot_class, an_attributes_class
+from tests.support.builders import Json, a_claim, a_csi_node, a_new_content, a_new_snapshot, a_snapshot_class, an_attributes_class
 from tests.support.fault_proxy import FaultProxy
 from tests.support.full_driver import FullDriver
 from tests.support.programs import Program
@@ -125,6 +125,19 @@ class ControllerWorld(Tenant):
         await self.gone(CONTENTS, self("content"))
         assert {} == self.backend.snapshots
 
+    async def photographed_by_a_user(self, base: str) -> None:
+        """A snapshot of the claim is made, and deleted."""
+        await self.create(a_snapshot_class(self("snapclass"), driver=self.driver))
+        snapshot = a_new_snapshot(self("snap"), claim=self(f"{base}-claim"), snapshot_class=self("snapclass"))
+        await self.create(snapshot)
+        made = await self.shown(VOLUME_SNAPSHOTS, self("snap"), lambda body: (body.get("status") or {}).get("readyToUse"), "is ready")
+        content = made["status"]["boundVolumeSnapshotContentName"]
+        assert 1 == len(self.backend.snapshots)
+        await self.remove(VOLUME_SNAPSHOTS, self("snap"))
+        await self.gone(VOLUME_SNAPSHOTS, self("snap"))
+        await self.gone(CONTENTS, content)
+        assert {} == self.backend.snapshots
+
     async def end_of(self, base: str, node: str) -> None:
         """The pod goes, its volume is detached; the claim goes, the volume is deleted."""
         pv = await self.volume_of(base)
@@ -140,9 +153,10 @@ class ControllerWorld(Tenant):
         await self.in_use(base, node)
         await self.end_of(base, node)
 
-    def program(self, config: Path, name: str, *flags: str) -> Program:
+    def program(self, config: Path, name: str, *flags: str, calls_driver: bool = True) -> Program:
         """One that has been started. name: of its log."""
-        command = [sys.executable, "-m", "mooring.cli.mooring", "controller", f"--kubeconfig={config}", f"--csi-address={self.socket}"]
+        driver = (f"--csi-address={self.socket}",) if calls_driver else ()
+        command = [sys.executable, "-m", "mooring.cli.mooring", "controller", f"--kubeconfig={config}", *driver]
         return Program([*command, *flags], self.folder / name, {**os.environ, "POD_NAMESPACE": ""})
 
     @contextlib.asynccontextmanager

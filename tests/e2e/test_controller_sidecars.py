@@ -59,6 +59,38 @@ async def test_one_watch_of_a_kind_serves_all_sidecars(config: Path, folder: Pat
         assert dict.fromkeys(ALL_READ_ONCE - ASKED, 1) == count_of(proxy, "list", without={"", *ASKED})
 
 
+async def test_the_snapshot_controller_beside_them_reads_what_they_read(config: Path, folder: Path) -> None:
+    """But for VolumeSnapshots: the provisioner, which may have no right to them, watches them for itself."""
+    async with fault_proxy(config, folder / "proxy") as proxy, a_world(config, folder, full=True) as world:
+        node = await world.make_place()
+        async with world.controller(proxy.kubeconfig, "log", f"{SIDECARS},snapshot-controller"):
+            await world.make_consumer()
+            await world.in_use("pod", node)
+            await world.photographed_by_a_user("pod")
+            await world.end_of("pod", node)
+        assert {**dict.fromkeys(ALL_READ_ONCE, 1), "volumesnapshots": 2} == count_of(proxy, "watch")
+        assert dict.fromkeys(ALL_READ_ONCE - ASKED, 1) == count_of(proxy, "list", without={"", *ASKED})
+
+
+async def test_the_snapshot_controller_needs_no_driver_and_has_the_lease_of_its_own_program(config: Path, folder: Path) -> None:
+    """A driver's sidecars in one process, what all drivers share in another."""
+    async with a_world(config, folder, full=True) as world:
+        node = await world.make_place()
+        election = [one for one in ELECTION if "leader-elect-" not in one]
+        flags = ("--enable=snapshot-controller", *election, "--leader-election-lease-each")
+        shared = world.program(config, "shared", *flags, calls_driver=False)
+        try:
+            async with world.controller(config, "log", SIDECARS):
+                await world.make_consumer()
+                await world.in_use("pod", node)
+                await world.photographed_by_a_user("pod")
+                assert "snapshot-controller-leader" in {one["metadata"]["name"] for one in await world.list(LEASES, "default")}
+                await world.end_of("pod", node)
+            assert 0 == await asyncio.to_thread(shared.stop)
+        finally:
+            shared.kill()
+
+
 async def test_each_may_have_the_lease_of_its_own_program(config: Path, folder: Path) -> None:
     """A lost one stops its controller alone; with another it begins anew, on the caches that the others kept."""
     async with fault_proxy(config, folder / "proxy") as proxy, a_world(config, folder, full=True) as world:

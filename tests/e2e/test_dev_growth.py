@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.dev.polling import until, until_any
-from mooring.dev.seed_objects import claim, pod, restored, snapshot
+from mooring.dev.seed_objects import claim, group_snapshot, pod, restored, snapshot
 from mooring.driver.statefile import read_state
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
@@ -104,6 +105,33 @@ async def test_a_folder_that_is_used_again_has_its_snapshots_and_the_growth_goes
             await cluster.patch(PERSISTENT_VOLUME_CLAIMS, "books", patch, "default")
             await create(config, pod("reader", "books"))
             await until(cluster, PERSISTENT_VOLUME_CLAIMS, "books", has("2Gi"))
+
+
+async def test_a_group_of_volumes_is_photographed_at_one_moment_and_each_can_be_restored(tmp_path: Path) -> None:
+    shelf = {"shelf": "a"}
+    with dev(tmp_path, f"--state={tmp_path / 'state'}", "--nodes=1") as (_, config):
+        labelled = [claim(name, "hostpath") for name in ("books", "maps")]
+        for one in labelled:
+            one["metadata"]["labels"] = shelf
+        await create(config, *labelled, claim("other", "hostpath"))
+        async with client_of(config) as cluster:
+            for name in ("books", "maps", "other"):
+                await until(cluster, PERSISTENT_VOLUME_CLAIMS, name, has("1Gi"))
+            await cluster.create(GROUP_SNAPSHOTS.whole(), group_snapshot("shelves", shelf), "default")
+            await until(cluster, GROUP_SNAPSHOTS, "shelves", is_ready)
+            members = (await cluster.list(VOLUME_SNAPSHOTS)).items
+            assert {"books", "maps"} == {one.spec.source.persistent_volume_claim_name for one in members}
+            for one in members:
+                await until(cluster, VOLUME_SNAPSHOTS, one.metadata.name, is_ready)
+            await create(config, claim("again", "hostpath", **restored(members[0].metadata.name)))
+            await until(cluster, PERSISTENT_VOLUME_CLAIMS, "again", has("1Gi"))
+            assert 2 == len(read_state(tmp_path / "state" / "driver").snapshots)
+            await cluster.delete(GROUP_SNAPSHOTS, "shelves", "default")
+            await until(cluster, GROUP_SNAPSHOTS, "shelves", is_gone)
+            for one in members:
+                await until(cluster, VOLUME_SNAPSHOTS, one.metadata.name, is_gone)
+            assert () == (await cluster.list(GROUP_SNAPSHOT_CONTENTS)).items == (await cluster.list(VOLUME_SNAPSHOT_CONTENTS)).items
+            assert {} == read_state(tmp_path / "state" / "driver").snapshots
 
 
 async def test_a_plane_without_snapshots_has_not_their_kinds(tmp_path: Path) -> None:

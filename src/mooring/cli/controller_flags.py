@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, STRING, FlagKind, Gate, gates_help
 from mooring.base.flags import Flag, Parsed, Section, flag, flags_of
-from mooring.cli import attachdetach, binder, csi_attacher, csi_provisioner, csi_resizer, csi_snapshotter
+from mooring.cli import attachdetach, binder, csi_attacher, csi_provisioner, csi_resizer, csi_snapshotter, snapshot_controller
 from mooring.cli.attachdetach import AttachDetachFlags
 from mooring.cli.binder import BinderFlags
 from mooring.cli.csi_attacher import AttacherFlags
@@ -23,6 +23,7 @@ from mooring.cli.csi_resizer import ResizerFlags
 from mooring.cli.csi_snapshotter import SnapshotterFlags
 from mooring.cli.process import Setup
 from mooring.cli.settings import check_common
+from mooring.cli.snapshot_controller import SnapshotControllerFlags
 from mooring.cli.tables import ManagerFlags, SidecarFlags
 from mooring.controllers.nodehealth.options import NodeHealthOptions
 
@@ -32,6 +33,7 @@ ATTACHER: Final = "attacher"
 PROVISIONER: Final = "provisioner"
 RESIZER: Final = "resizer"
 SNAPSHOTTER: Final = "snapshotter"
+SNAPSHOT_CONTROLLER: Final = "snapshot-controller"
 ATTACHDETACH: Final = "attachdetach"
 BINDER: Final = "binder"
 NODEHEALTH: Final = "nodehealth"
@@ -42,6 +44,7 @@ GATES_KNOWN: Final[Mapping[str, Gate]] = {
     **csi_provisioner.KNOWN_GATES,
     **csi_resizer.KNOWN_GATES,
     **csi_snapshotter.KNOWN_GATES,
+    **snapshot_controller.KNOWN_GATES,
 }
 
 _HEALTH: Final = NodeHealthOptions()
@@ -115,6 +118,7 @@ COMPONENTS: Final[Mapping[str, Component[Any]]] = {
         Component(PROVISIONER, ProvisionerFlags, csi_provisioner.check, calls_driver=True),
         Component(RESIZER, ResizerFlags, csi_resizer.check, calls_driver=True),
         Component(SNAPSHOTTER, SnapshotterFlags, csi_snapshotter.check, calls_driver=True),
+        Component(SNAPSHOT_CONTROLLER, SnapshotControllerFlags, snapshot_controller.check),
         Component(
             ATTACHDETACH,
             AttachDetachFlags,
@@ -182,7 +186,7 @@ OWN: Final = _named()
 
 
 def _field(component: str, row: Flag) -> str:
-    return f"{component}_{row.field}"
+    return f"{component.replace('-', '_')}_{row.field}"
 
 
 ControllerFlags: Final[type[ProcessWideFlags]] = dataclasses.make_dataclass(

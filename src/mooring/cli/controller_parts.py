@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mooring.base.errors import ConfigError
-from mooring.cli import attachdetach, binder, csi_attacher, csi_provisioner, csi_resizer, csi_snapshotter
+from mooring.cli import attachdetach, binder, csi_attacher, csi_provisioner, csi_resizer, csi_snapshotter, snapshot_controller
 from mooring.cli.controller_flags import (
     ATTACHDETACH,
     ATTACHER,
@@ -16,6 +16,7 @@ from mooring.cli.controller_flags import (
     NODEHEALTH,
     PROVISIONER,
     RESIZER,
+    SNAPSHOT_CONTROLLER,
     SNAPSHOTTER,
     WORKLOADS,
     NodeHealthFlags,
@@ -143,6 +144,11 @@ class Together:
             )
         if BINDER in self._enabled:
             found[BINDER] = Part(lambda caches: binder.make_work(self._setup_of(BINDER), runtime, caches), "mooring-binder")
+        if SNAPSHOT_CONTROLLER in self._enabled:
+            setup_of_snapshots = self._setup_of(SNAPSHOT_CONTROLLER)
+            found[SNAPSHOT_CONTROLLER] = Part(
+                lambda caches: snapshot_controller.make_work(setup_of_snapshots, runtime, caches), snapshot_controller.LOCK_NAME
+            )
         if NODEHEALTH in self._enabled:
             found[NODEHEALTH] = Part(lambda caches: _node_health(self._setup_of(NODEHEALTH).flags, runtime, caches), "mooring-nodehealth")
         if WORKLOADS in self._enabled:

@@ -15,6 +15,7 @@ from mooring.cli.settings import check_manager
 from mooring.cli.tables import REMOVED, DropInFlags, GateFlags, ManagerFlags
 
 if TYPE_CHECKING:
+    from mooring.control.caches import Caches
     from mooring.control.manager import Work
     from mooring.control.runtime import Runtime
     from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
@@ -86,7 +87,7 @@ def _serve(setup: Setup[SnapshotControllerFlags], machine: Machine) -> int:
     from mooring.cli.manager import run_manager
 
     return run_manager(
-        "snapshot-controller", setup, machine, lambda runtime: _controller(setup, runtime), lock_name=LOCK_NAME, load=load_config
+        "snapshot-controller", setup, machine, lambda runtime: make_work(setup, runtime, None), lock_name=LOCK_NAME, load=load_config
     )
 
 
@@ -106,10 +107,11 @@ def options_of(setup: Setup[SnapshotControllerFlags]) -> SnapshotControllerOptio
     )
 
 
-def _controller(setup: Setup[SnapshotControllerFlags], runtime: Runtime) -> Work:
+def make_work(setup: Setup[SnapshotControllerFlags], runtime: Runtime, caches: Caches | None) -> Work:
+    """The controller. caches: those of a process with others, None for its own."""
     from mooring.controllers.snapshot_controller.controller import SnapshotController
 
-    return SnapshotController(runtime, options_of(setup))
+    return SnapshotController(runtime, options_of(setup), caches)
 
 
 if __name__ == "__main__":

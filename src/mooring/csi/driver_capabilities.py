@@ -23,6 +23,7 @@ class DriverCapabilities:
     snapshots: bool = False
     lists_snapshots: bool = False
     gets_snapshots: bool = False
+    group_snapshots: bool = False
     clones: bool = False
     modifies: bool = False
     expands: bool = False
@@ -54,6 +55,7 @@ def capabilities_of(info: DriverInfo) -> DriverCapabilities:
         snapshots=rpc.CREATE_DELETE_SNAPSHOT in controller,
         lists_snapshots=rpc.LIST_SNAPSHOTS in controller,
         gets_snapshots=rpc.GET_SNAPSHOT in controller,
+        group_snapshots=service.GROUP_CONTROLLER_SERVICE in info.plugin,
         clones=rpc.CLONE_VOLUME in controller,
         modifies=rpc.MODIFY_VOLUME in controller,
         expands=rpc.EXPAND_VOLUME in controller,

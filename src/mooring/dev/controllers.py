@@ -31,6 +31,7 @@ from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.resizer.controller import Resizer
 from mooring.controllers.resizer.options import ResizerOptions
 from mooring.controllers.snapshot_controller.controller import SnapshotController
+from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
 from mooring.controllers.snapshotter.controller import Snapshotter
 from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.workloads.controller import Workloads
@@ -97,8 +98,9 @@ class Controllers:
         if extras.resizes:
             self._controllers["resizer"] = self._resizer(self._runtime("resizer"), on_node=extras.grows_on_nodes)
         if extras.snapshots:
-            self._controllers["snapshot-controller"] = SnapshotController(self._runtime("snapshot-controller"))
-            self._controllers["snapshotter"] = self._snapshotter(self._runtime("snapshotter"))
+            options = SnapshotControllerOptions(groups=extras.group_snapshots)
+            self._controllers["snapshot-controller"] = SnapshotController(self._runtime("snapshot-controller"), options)
+            self._controllers["snapshotter"] = self._snapshotter(self._runtime("snapshotter"), groups=extras.group_snapshots)
 
     def _runtime(self, who: str) -> Runtime:
         watches = self._watches[who] = Watches()
@@ -135,8 +137,8 @@ class Controllers:
         self._session.on_return(resizer.driver_returned)
         return resizer
 
-    def _snapshotter(self, runtime: Runtime) -> Snapshotter:
-        snapshotter = Snapshotter(runtime, self._session.driver, self._session.info, SnapshotterOptions())
+    def _snapshotter(self, runtime: Runtime, *, groups: bool) -> Snapshotter:
+        snapshotter = Snapshotter(runtime, self._session.driver, self._session.info, SnapshotterOptions(groups=groups))
         self._session.on_return(snapshotter.driver_returned)
         return snapshotter
 

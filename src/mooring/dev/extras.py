@@ -21,6 +21,7 @@ class Extras:
     grows_on_nodes: bool = False
     modifies: bool = False
     makes_snapshots: bool = False
+    makes_group_snapshots: bool = False
     wants_snapshots: bool = True
 
     @property
@@ -32,6 +33,10 @@ class Extras:
     def snapshots(self) -> bool:
         return self.makes_snapshots and self.wants_snapshots
 
+    @property
+    def group_snapshots(self) -> bool:
+        return self.snapshots and self.makes_group_snapshots
+
     def absent(self) -> Iterator[str]:
         """A line for each part that is not there."""
         if not self.resizes:
@@ -40,10 +45,12 @@ class Extras:
             yield "No snapshot controller, no snapshotter: the driver makes no snapshots."
         elif not self.wants_snapshots:
             yield "No snapshot controller, no snapshotter: --snapshots=false."
+        elif not self.makes_group_snapshots:
+            yield "No group snapshots: the driver makes none."
 
 
 async def extras_of(session: Session, *, wants_snapshots: bool) -> Extras:
     """session: started. Raises DriverError."""
     driver = capabilities_of(session.info)
     on_nodes = driver.has_controller and not driver.expands and await grows_on_nodes(session.driver, _CALL_S_MAX)
-    return Extras(driver.expands or on_nodes, on_nodes, driver.modifies, driver.snapshots, wants_snapshots)
+    return Extras(driver.expands or on_nodes, on_nodes, driver.modifies, driver.snapshots, driver.group_snapshots, wants_snapshots)

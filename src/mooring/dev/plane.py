@@ -119,7 +119,7 @@ async def running(
             cluster = LocalCluster(store, clock=clock, randomness=randomness, durability=durability)
             extras = await extras_of(session, wants_snapshots=snapshots)
             if extras.snapshots:
-                await install(TracedCluster(cluster, "server", story, clock))
+                await install(TracedCluster(cluster, "server", story, clock), groups=extras.group_snapshots)
             controllers = Controllers(cluster, session, story, clock, randomness, patience, extras, has_agents=bool(ids))
             tasks += [group.create_task(_end_on_failure(durability), name="dev/durability"), *await controllers.started(group)]
             lease_s = min(LEASE_S, LEASE_SHARE * patience.grace_s)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUMES
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
 from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
@@ -20,6 +21,7 @@ from mooring.kube.errors import NotFound
 
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 DEFAULT_SNAPSHOT_CLASS: Final = "snapshot.storage.kubernetes.io/is-default-class"
+DEFAULT_GROUP_SNAPSHOT_CLASS: Final = "groupsnapshot.storage.kubernetes.io/is-default-class"
 
 
 def csi_driver(driver_name: str, *, attaches: bool, takes_inline: bool = False) -> dict[str, Any]:
@@ -66,6 +68,13 @@ def snapshot_class(driver_name: str, name: str) -> dict[str, Any]:
     return {**kind, "metadata": meta, "driver": driver_name, "deletionPolicy": "Delete"}
 
 
+def group_snapshot_class(driver_name: str, name: str) -> dict[str, Any]:
+    """For group snapshots without a class, too."""
+    meta = {"name": name, "annotations": {DEFAULT_GROUP_SNAPSHOT_CLASS: "true"}}
+    kind = {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshotClass"}
+    return {**kind, "metadata": meta, "driver": driver_name, "deletionPolicy": "Delete"}
+
+
 def attributes_class(driver_name: str, name: str, parameters: Mapping[str, str]) -> dict[str, Any]:
     """A VolumeAttributesClass. parameters: those that the driver can change."""
     body: dict[str, Any] = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": name}}
@@ -82,6 +91,12 @@ def snapshot(name: str, claim_name: str) -> dict[str, Any]:
     """A user's snapshot of a claim's volume, of the default class."""
     spec = {"source": {"persistentVolumeClaimName": claim_name}}
     return _object("snapshot.storage.k8s.io/v1", "VolumeSnapshot", name, spec)
+
+
+def group_snapshot(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """A user's snapshot of the volumes of all claims with these labels, of the default class."""
+    spec = {"source": {"selector": {"matchLabels": dict(labels)}}}
+    return _object("groupsnapshot.storage.k8s.io/v1", "VolumeGroupSnapshot", name, spec)
 
 
 def restored(snapshot_name: str) -> dict[str, Any]:
@@ -163,6 +178,9 @@ async def register(
     if extras.snapshots:
         wanted = snapshot_class(name, class_of_driver)
         await _make(cluster, VOLUME_SNAPSHOT_CLASSES.whole(), wanted, lambda there: there["driver"] == name)
+    if extras.group_snapshots:
+        wanted = group_snapshot_class(name, class_of_driver)
+        await _make(cluster, GROUP_SNAPSHOT_CLASSES.whole(), wanted, lambda there: there["driver"] == name)
     if extras.modifies and reference:
         for attributes, iops in ATTRIBUTES.items():
             await _make(cluster, VOLUME_ATTRIBUTES_CLASSES.whole(), attributes_class(name, attributes, {"iops": iops}))

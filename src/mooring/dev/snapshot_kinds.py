@@ -21,21 +21,22 @@ DEFINITIONS: Final[Kind[dict[str, Any]]] = Kind(
 DIGEST: Final = "mooring.dev/definition"
 """The annotation with the digest of the definition as it was made."""
 _FILES: Final = ("volumesnapshotclasses.yaml", "volumesnapshotcontents.yaml", "volumesnapshots.yaml")
+_GROUP_FILES: Final = ("volumegroupsnapshotclasses.yaml", "volumegroupsnapshotcontents.yaml", "volumegroupsnapshots.yaml")
 
 
-def definitions() -> Iterator[dict[str, Any]]:
-    """With their digests."""
+def definitions(*, groups: bool = True) -> Iterator[dict[str, Any]]:
+    """With their digests. groups: the kinds of group snapshots, too."""
     folder = resources.files("mooring.dev") / "crds"
-    for name in _FILES:
+    for name in _FILES + (_GROUP_FILES if groups else ()):
         content = (folder / name).read_bytes()
         definition = parse_yaml(content)
         definition["metadata"]["annotations"][DIGEST] = hashlib.sha256(content).hexdigest()[:16]
         yield definition
 
 
-async def install(cluster: Cluster) -> None:
+async def install(cluster: Cluster, *, groups: bool = True) -> None:
     """The server serves the kinds once this has returned."""
-    for definition in definitions():
+    for definition in definitions(groups=groups):
         name = definition["metadata"]["name"]
         try:
             there = await cluster.get(DEFINITIONS, name)

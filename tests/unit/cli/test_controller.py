@@ -18,11 +18,13 @@ from mooring.cli.csi_provisioner import options_of as provisioner_options
 from mooring.cli.csi_resizer import options_of as resizer_options
 from mooring.cli.csi_snapshotter import options_of as snapshotter_options
 from mooring.cli.process import Machine, Setup
+from mooring.cli.snapshot_controller import options_of as snapshot_controller_options
 from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.nodehealth.options import NodeHealthOptions
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.resizer.options import ResizerOptions
+from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
 from mooring.controllers.snapshotter.options import SnapshotterOptions
 
 
@@ -43,6 +45,7 @@ def test_without_flags_each_has_the_options_of_its_own_program():
     assert AttachDetachOptions() == attachdetach_options(of("attachdetach").flags)
     assert ResizerOptions() == resizer_options(of("resizer"))
     assert SnapshotterOptions() == snapshotter_options(of("snapshotter"), Machine(environ={}))
+    assert SnapshotControllerOptions() == snapshot_controller_options(of("snapshot-controller"))
     flags = of("nodehealth").flags
     assert all(getattr(flags, field.name) == field.default for field in dataclasses.fields(NodeHealthOptions) if hasattr(flags, field.name))
 
@@ -59,6 +62,11 @@ def test_a_flag_that_one_has_keeps_its_name():
     found = setup("--enable=provisioner,attachdetach", "--provisioner-extra-create-metadata", "--force-detach-after=9s")
     assert setup_of(COMPONENTS["provisioner"], found).flags.extra_create_metadata
     assert 9.0 == setup_of(COMPONENTS["attachdetach"], found).flags.force_after_s
+
+
+def test_a_controller_of_two_words_has_its_flags_under_both():
+    found = setup("--enable=snapshot-controller,snapshotter", "--snapshot-controller-worker-threads=7", "--snapshotter-worker-threads=8")
+    assert [7, 8] == [setup_of(COMPONENTS[name], found).flags.worker_threads for name in ("snapshot-controller", "snapshotter")]
 
 
 def test_what_is_the_process_is_said_once_and_holds_for_all():

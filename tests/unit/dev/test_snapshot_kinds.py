@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.dev import snapshot_kinds
-from mooring.dev.seed_objects import snapshot, snapshot_class
+from mooring.dev.seed_objects import group_snapshot, group_snapshot_class, snapshot, snapshot_class
 from mooring.dev.snapshot_kinds import DEFINITIONS, DIGEST, definitions, install
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import Invalid
@@ -53,7 +54,7 @@ def bare(value: Any, *, names: bool = False) -> Any:
 def test_they_are_the_originals_but_for_descriptions() -> None:
     if not ORIGINALS.is_dir():
         not_tested(SPECIFICATION, f"no {ORIGINALS.relative_to(ROOT.parent)}: the definitions were not compared with the originals")
-    originals = {one["metadata"]["name"]: one for one in (yaml.safe_load(path.read_text()) for path in ORIGINALS.glob("*.yaml"))}
+    originals = {one["metadata"]["name"]: one for one in (yaml.safe_load(path.read_text()) for path in ORIGINALS.rglob("*.yaml"))}
     ours = {one["metadata"]["name"]: one for one in definitions()}
     assert {name: bare(one["spec"]) for name, one in originals.items()} == {name: one["spec"] for name, one in ours.items()}
     approved = "api-approved.kubernetes.io"
@@ -93,7 +94,7 @@ async def test_a_later_version_brings_its_own_definitions_and_keeps_objects_and_
     for one in earlier:
         one["metadata"]["annotations"][DIGEST] = "earlier"
         one["spec"]["versions"][0]["additionalPrinterColumns"] = []
-    monkeypatch.setattr(snapshot_kinds, "definitions", lambda: earlier)
+    monkeypatch.setattr(snapshot_kinds, "definitions", lambda groups: earlier)
     await install(cluster)
     monkeypatch.undo()
     await cluster.create(VOLUME_SNAPSHOTS.whole(), snapshot("kept", "claim"), "default")
@@ -117,4 +118,21 @@ async def test_somebody_elses_definition_stays() -> None:
     before = await definition(cluster)
     await install(cluster)
     assert before == await definition(cluster)
-    assert 3 == len(await versions(cluster))
+    assert 6 == len(await versions(cluster))
+
+
+async def test_the_kinds_of_groups_are_there_for_drivers_that_make_them() -> None:
+    cluster = a_cluster()
+    await install(cluster, groups=False)
+    assert not await cluster.serves(GROUP_SNAPSHOTS)
+    await install(cluster)
+    for kind in (GROUP_SNAPSHOTS, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOT_CLASSES):
+        assert await cluster.serves(kind)
+    await cluster.create(GROUP_SNAPSHOT_CLASSES.whole(), group_snapshot_class("d", "c"))
+    await cluster.create(GROUP_SNAPSHOTS.whole(), group_snapshot("shelves", {"app": "books"}), "default")
+    moved = Patch(PatchType.MERGE, {"spec": {"source": {"selector": {"matchLabels": {"app": "other"}}}}})
+    with pytest.raises(Invalid, match="selector is immutable"):
+        await cluster.patch(GROUP_SNAPSHOTS, "shelves", moved, "default")
+    both = {**group_snapshot("bad", {"a": "b"})["spec"]["source"], "volumeGroupSnapshotContentName": "content"}
+    with pytest.raises(Invalid, match="exactly one of selector and volumeGroupSnapshotContentName must be set"):
+        await cluster.create(GROUP_SNAPSHOTS.whole(), {**group_snapshot("bad", {}), "spec": {"source": both}}, "default")

@@ -36,7 +36,6 @@ from mooring.controllers.snapshotting.names import BEING_CREATED, MANAGED_BY
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
-from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.cache.store import Store
 from mooring.kube.cluster import EVERYTHING, Selection
@@ -130,7 +129,7 @@ class Snapshotter(Manager):
 
 def has_groups(info: DriverInfo) -> bool:
     """True for a driver with the group service; the others' single snapshots go on."""
-    found = csi.PluginCapability.Service.GROUP_CONTROLLER_SERVICE in info.plugin
+    found = capabilities_of(info).group_snapshots
     if not found:
         log.warning("the driver has no group controller service: group snapshots are passed over", driver=info.name)
     return found
