@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
+from mooring.base.clock import LoopClock
+from mooring.base.randomness import Random
+from mooring.dev.polling import until
+from mooring.dev.seed_objects import claim
+from mooring.kube.client import kubeconfig
+from mooring.kube.client.http import HttpCluster
 from tests.support.mooring_dev import MOORING, Screen, dev, needs_mounts
 from tests.support.real import binary
 
 pytestmark = pytest.mark.slow
 
+PIPE_BYTES = 1 << 16
+CLAIMS = 200
 EXPORT = r"^export KUBECONFIG=\S+/kubeconfig$"
 
 
@@ -82,3 +93,36 @@ def test_its_examples_are_a_script_that_the_real_kubectl_runs_to_its_end(tmp_pat
         assert 1 == len(re.findall(r"CSI → n\d +NodeExpandVolume ", program.output()))
     assert "pod/my-pod condition met" in done.stdout
     assert 'pod "my-waiting-pod" deleted' in done.stdout
+
+
+def unread(tmp_path: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """`mooring dev`, and the end of the pipe that it writes to."""
+    reader, writer = os.pipe()
+    with (tmp_path / "stderr").open("wb") as log, os.fdopen(writer, "wb") as out:
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        return subprocess.Popen([*MOORING, "dev", "--nodes=1"], stdout=out, stderr=log, env=environment), reader
+
+
+async def test_a_reader_that_stops_reading_holds_nothing_else_up(tmp_path: Path) -> None:
+    """As a pager does after its first page; the end waits for it no longer either."""
+    program, reader = unread(tmp_path)
+    try:
+        shown = b""
+        while not (found := re.search(rb"export KUBECONFIG=(.*)\n", shown)):
+            shown += os.read(reader, 4096)
+        config = kubeconfig.load(found[1].decode(), {})
+        names = [f"claim-{number}" for number in range(CLAIMS)]
+        async with asyncio.timeout(60), HttpCluster(config, clock=LoopClock(), randomness=Random(1), user_agent="tests") as cluster:
+            for name in names:
+                await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim(name, "hostpath"), "default")
+            for name in names:
+                await until(cluster, PERSISTENT_VOLUME_CLAIMS, name, lambda one: one is not None and one.status.phase == "Bound")
+        program.send_signal(signal.SIGINT)
+        assert 0 == await asyncio.to_thread(program.wait, 30)
+        while more := os.read(reader, 1 << 16):
+            shown += more
+        assert PIPE_BYTES <= len(shown), "so much that nobody could write it without a reader"
+    finally:
+        program.kill()
+        program.wait()
+        os.close(reader)

@@ -242,33 +242,35 @@ async def _dev(flags: DevFlags, prog: str, space: MountSpace) -> int:
     from mooring.dev.driver_form import parse_form
     from mooring.dev.invitation import Commands
     from mooring.dev.live.view import view_for
+    from mooring.dev.outlet import passed_on
     from mooring.dev.run import DevOptions, run_dev
     from mooring.dev.story import Story
 
     clock, randomness = LoopClock(), Random()
-    view = view_for(sys.stdout, sys.stdin, lambda: say_gone(prog, "it goes on until Ctrl-C"), clock, randomness, plain=_is_plain(flags))
-    with view.screen as screen, stop_signals() as stop:
-        story = Story(screen, clock, view.model)
-        with story_log(story, flags):
-            await run_dev(
-                DevOptions(
-                    flags.state,
-                    parse_form(flags.driver, flags.options),
-                    _nodes(flags),
-                    _topology(flags),
-                    flags.volumes,
-                    flags.default_class,
-                    flags.port,
-                    Patience(flags.grace_s, flags.force_after_s),
-                    flags.snapshots,
-                ),
-                space,
-                story=story,
-                clock=clock,
-                randomness=randomness,
-                stop=stop,
-                commands=Commands(_typed(prog), _examples_command(flags, prog)),
-                on_enter=lambda act: on_enter(sys.stdin, act),
-                view=lambda plane: view.of(plane.cluster, snapshots=plane.extras.snapshots),
-            )
+    with passed_on(sys.stdout) as stream:
+        view = view_for(stream, sys.stdin, lambda: say_gone(prog, "it goes on until Ctrl-C"), clock, randomness, plain=_is_plain(flags))
+        with view.screen as screen, stop_signals() as stop:
+            story = Story(screen, clock, view.model)
+            with story_log(story, flags):
+                await run_dev(
+                    DevOptions(
+                        flags.state,
+                        parse_form(flags.driver, flags.options),
+                        _nodes(flags),
+                        _topology(flags),
+                        flags.volumes,
+                        flags.default_class,
+                        flags.port,
+                        Patience(flags.grace_s, flags.force_after_s),
+                        flags.snapshots,
+                    ),
+                    space,
+                    story=story,
+                    clock=clock,
+                    randomness=randomness,
+                    stop=stop,
+                    commands=Commands(_typed(prog), _examples_command(flags, prog)),
+                    on_enter=lambda act: on_enter(sys.stdin, act),
+                    view=lambda plane: view.of(plane.cluster, snapshots=plane.extras.snapshots),
+                )
     return 0

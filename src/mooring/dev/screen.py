@@ -7,7 +7,7 @@ import shutil
 import textwrap
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TextIO
+from typing import Any, Final, Protocol, Self, TextIO, cast
 
 from mooring.dev.story import Happening, Screen
 
@@ -30,6 +30,17 @@ Part = tuple[str, str]
 """Text, and its style on a live screen."""
 
 
+class Stream(Protocol):
+    """What a screen needs of a TextIO."""
+
+    @property
+    def encoding(self) -> str: ...
+    def isatty(self) -> bool: ...
+    def fileno(self) -> int: ...
+    def write(self, text: str, /) -> int: ...
+    def flush(self) -> None: ...
+
+
 class Shown(Screen, Protocol):
     """A screen between its beginning and its end."""
 
@@ -37,7 +48,7 @@ class Shown(Screen, Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
-def screen_for(stream: TextIO, when_gone: Callable[[], None] = lambda: None) -> Shown:
+def screen_for(stream: Stream, when_gone: Callable[[], None] = lambda: None) -> Shown:
     """A live screen for a terminal, with rich installed; else plain lines. when_gone: as for PlainScreen."""
     if stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         try:
@@ -80,8 +91,8 @@ class PlainScreen:
     _OK: Part = ("ok: ", "")
     _FAILED: Part = ("FAILED: ", "")
 
-    def __init__(self, stream: TextIO, when_gone: Callable[[], None] = lambda: None) -> None:
-        self._stream: TextIO | None = stream
+    def __init__(self, stream: Stream, when_gone: Callable[[], None] = lambda: None) -> None:
+        self._stream: Stream | None = stream
         self._when_gone = when_gone
         self._is_terminal = stream.isatty()
 
@@ -151,13 +162,13 @@ class LiveScreen(PlainScreen):
     _OK = ("✓ ", "bold green")
     _FAILED = ("✗ ", "bold red")
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Stream) -> None:
         from rich.console import Console  # noqa: PLC0415 (here, so that plain lines need no rich)
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
         self._text = Text.assemble
-        self._console = Console(file=stream, highlight=False)
+        self._console = Console(file=cast(TextIO, stream), highlight=False)
         columns = SpinnerColumn(), TextColumn("{task.description}", style="bold", markup=False), TimeElapsedColumn()
         self._progress = Progress(*columns, console=self._console, transient=True)
         self._task: Any = None

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable
-from typing import Final, TextIO
+from typing import Final, TextIO, cast
 
 from rich.console import Console
 from rich.text import Text
@@ -19,12 +19,14 @@ from mooring.dev.live.board import Board
 from mooring.dev.live.panel import Panel
 from mooring.dev.live.render import plain, render
 from mooring.dev.live.table import Line
-from mooring.dev.screen import LiveScreen, Part, PlainScreen, wrapped
+from mooring.dev.outlet import Outlet
+from mooring.dev.screen import LiveScreen, Part, PlainScreen, Stream, wrapped
 
 _PAUSE_S: Final = 0.1
 _SHARE_MAX: Final = 0.1
 """Of one processor that drawing takes: a large plane is drawn less often."""
 _TICK_S: Final = 1.0
+_SETTLED_S: Final = 0.5
 _USUAL: Final = (80, 24)
 """The size of a terminal that does not tell its own."""
 _log = logger(__name__)
@@ -35,9 +37,9 @@ class ViewScreen(PlainScreen):
 
     _OK, _FAILED = LiveScreen._OK, LiveScreen._FAILED
 
-    def __init__(self, stream: TextIO, keyboard: TextIO | None = None, when_gone: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, stream: Stream, keyboard: TextIO | None = None, when_gone: Callable[[], None] = lambda: None) -> None:
         super().__init__(stream, when_gone)
-        self._console = Console(file=stream, highlight=False)
+        self._console = Console(file=cast(TextIO, stream), highlight=False)
         self._ascii_only = not (stream.encoding or "utf-8").lower().startswith("utf")
         self._panel = Panel(self._write, keyboard)
         self._changed = asyncio.Event()
@@ -111,6 +113,8 @@ class ViewScreen(PlainScreen):
     def _suspend(self) -> None:
         """Ctrl-Z: the shell gets its terminal as it was."""
         self._panel.close()
+        if isinstance(self._stream, Outlet):
+            self._stream.settle(_SETTLED_S)
         os.kill(os.getpid(), signal.SIGSTOP)
         self._panel.open()
         self._resized()

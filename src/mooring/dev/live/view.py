@@ -13,7 +13,7 @@ from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
-from mooring.dev.screen import Shown, screen_for
+from mooring.dev.screen import Shown, Stream, screen_for
 from mooring.dev.story import Listener
 from mooring.kube.cluster import Cluster
 
@@ -30,7 +30,7 @@ class View(Protocol):
 
 
 def view_for(
-    stream: TextIO, keyboard: TextIO | None, when_gone: Callable[[], None], clock: Clock, randomness: Random, *, plain: bool
+    stream: Stream, keyboard: TextIO | None, when_gone: Callable[[], None], clock: Clock, randomness: Random, *, plain: bool
 ) -> View:
     """plain: never more than lines. when_gone: as for PlainScreen."""
     is_terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
@@ -49,7 +49,7 @@ class _Lines:
 
 
 class _Live:
-    def __init__(self, stream: TextIO, keyboard: TextIO | None, when_gone: Callable[[], None], clock: Clock, randomness: Random) -> None:
+    def __init__(self, stream: Stream, keyboard: TextIO | None, when_gone: Callable[[], None], clock: Clock, randomness: Random) -> None:
         from mooring.dev.live.model import Model  # noqa: PLC0415 (here, so that lines need no rich)
         from mooring.dev.live.screen import ViewScreen  # noqa: PLC0415
 
