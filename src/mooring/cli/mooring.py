@@ -33,6 +33,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 UPSTREAM: Final[Mapping[str, str]] = {
     "csi-attacher": "attacher",
     "csi-provisioner": "provisioner",
+    "csi-resizer": "resizer",
     "csi-snapshotter": "snapshotter",
     "csi-node-driver-registrar": "registrar",
     "cluster-driver-registrar": "cluster-registrar",

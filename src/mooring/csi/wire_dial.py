@@ -8,7 +8,7 @@ import socket
 
 from mooring.csi.client import DEADLINE_TEXT
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.socket_driver import dial_text
+from mooring.csi.socket_driver import LOST_TEXT, dial_text
 from mooring.csi.wire_link import Link
 
 
@@ -33,6 +33,8 @@ async def dial(path: str, timeout_s: float) -> Link:
         if isinstance(error, TimeoutError) and limit.expired():
             raise DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT) from None
         raise
+    if not link.is_open:
+        raise DriverError(Code.UNAVAILABLE, LOST_TEXT)
     return link
 
 

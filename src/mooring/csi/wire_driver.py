@@ -80,8 +80,9 @@ class WireDriver(SocketDriver):
             self._check_open()
             if self._link is not None:
                 return
+            news = self._news
             self._try()
-            await self._news.wait()
+            await news.wait()
 
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         self._check_open()
@@ -105,10 +106,11 @@ class WireDriver(SocketDriver):
                     self._check_open()
                     if (link := self._usable()) is not None:
                         return link
+                    news = self._news
                     self._try()
                     if self._failure:
                         raise DriverError(Code.UNAVAILABLE, self._failure)
-                    await self._news.wait()
+                    await news.wait()
         except TimeoutError:
             assert limit.expired()
             raise DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,7 @@ from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.sidecar_life import PortsInProcess
 
 # Names and defaults must stay external-snapshotter 8.6's.
+ROOT = Path(__file__).resolve().parents[3]
 COMMON = {
     "automaxprocs": False,
     "feature-gates": {},
@@ -70,7 +73,9 @@ def test_flags_and_defaults_are_upstreams():
 
 
 def test_every_program_of_upstream_is_a_subcommand():
-    assert {"csi-snapshotter", "snapshot-controller", "csi-attacher", "csi-provisioner"} <= {*UPSTREAM, *COMMANDS}
+    programs = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]) - {"mooring"}
+    assert {"csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter", "snapshot-controller", "livenessprobe"} <= programs
+    assert programs <= {*UPSTREAM, *COMMANDS}
     assert set(UPSTREAM.values()) <= set(COMMANDS)
 
 

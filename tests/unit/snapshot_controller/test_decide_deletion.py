@@ -78,7 +78,7 @@ def test_S60_a_member_goes_with_its_group_alone():
     member = a_snap(**{**GOING, "finalizers": [AS_SOURCE_FINALIZER, IN_GROUP_FINALIZER]}, ownerReferences=[OWNER])
     decision = decided(member, its_content(), groups=[GROUP], has_groups=True)
     event, text = refusal(decision)
-    assert ("SnapshotDeletePending", True, ()) == (event, "belongs to group snapshot group" in text, decision.actions)
+    assert ("SnapshotDeletePending", True, ()) == (event, "belongs to group snapshot default/group" in text, decision.actions)
     free = decided(member, groups=[], has_groups=True)
     assert {AS_SOURCE_FINALIZER, IN_GROUP_FINALIZER} == set(the(free, Release).finalizers)
 

@@ -101,7 +101,7 @@ async def test_S60_a_member_can_not_go_alone():
         name = member_name(group["metadata"]["uid"], "vol-a")
         await world.ready(name)
         await world.delete(VS, name)
-        assert "belongs to group snapshot group" in await world.told(name, "SnapshotDeletePending")
+        assert "belongs to group snapshot default/group" in await world.told(name, "SnapshotDeletePending")
         assert 2 == len(world.driver.snapshots)
         await world.remove(VGS, "group")
         await nothing_left(world)

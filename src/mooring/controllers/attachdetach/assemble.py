@@ -16,6 +16,7 @@ from mooring.controllers.attachdetach.identity import (
     BOUND,
     Identity,
     force_after_of,
+    identity_of,
     is_managed,
     is_single_node,
     pod_wants_volumes,
@@ -67,6 +68,9 @@ def volume_of(view: View, unique: str) -> Volume:
     found = (*_attachments_of(view, identity, pvs), *(one for one in by_name if one is not None))
     attachments = _Attachments(identity, found, (*pods.nodes, *remembered))
     unsure = [node for node in remembered if view.memory.record(unique, node).creating]
+    if not pvs:
+        for node, one in attachments.ours.items():
+            pods.doubts[node] = list(_doubts(view, one))
     nodes = {*attachments.ours, *attachments.foreign, *pods.nodes, *unsure}
     return Volume(
         unique=unique,
@@ -88,17 +92,23 @@ def _orphan(view: View, key: str) -> Volume:
         return Volume(key, "", "")
     node = attachment.spec.node_name
     pv_name = attachment.spec.source.persistent_volume_name
-    pods = [pod for pod in view.pods.by(BY_NODE, node) if pod_wants_volumes(pod)]
-    doubts = tuple(reference_to(pod, "Pod") for pod in pods if any(_may_lead_to(view, claim, pv_name) for claim in claims_of(pod)))
     place = Place(
         _node_facts(view, node),
         view.memory.record(key, node),
         view.memory.node(node),
-        doubts=doubts,
+        doubts=tuple(_doubts(view, attachment)),
         mounted=_is_mounted(key, view.node(node), view.memory.node(node)),
         attachment=attachment,
     )
     return Volume(key, attachment.spec.attacher, "", pv_name=pv_name or "", places={node: place})
+
+
+def _doubts(view: View, attachment: VolumeAttachment) -> Iterator[ObjectReference]:
+    """The pods on its node that may still use a volume whose PersistentVolume is gone."""
+    pv_name = attachment.spec.source.persistent_volume_name
+    for pod in view.pods.by(BY_NODE, attachment.spec.node_name):
+        if pod_wants_volumes(pod) and any(_may_lead_to(view, claim, pv_name) for claim in claims_of(pod)):
+            yield reference_to(pod, "Pod")
 
 
 def _may_lead_to(view: View, claim_key: Key, pv_name: str | None) -> bool:
@@ -134,7 +144,7 @@ def _sort(view: View, found: _Pods, pod: Pod, pv: PersistentVolume) -> None:
             found.finished.setdefault(node, []).append(reference_to(pod, "Pod"))
         return
     leads = _leads_to(view, pod, pv)
-    if leads and is_managed(view.node(node)):
+    if leads and view.node(node) is not None and (is_managed(view.node(node)) or view.memory.node(node).managed):
         found.wishes.setdefault(node, []).append(_wish(pod, pv))
     elif leads is not False:
         found.doubts.setdefault(node, []).append(reference_to(pod, "Pod"))
@@ -173,10 +183,16 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
         mounted=_is_mounted(unique, node, node_record),
         reported=any(one.name == unique for one in listed),
         attachment=attachment,
-        intact=attachment is None or (attachment.spec.attacher, attachment.spec.node_name) == (identity.driver, name),
+        intact=attachment is None or _is_about(view, attachment, identity, name),
         foreign=tuple(attachments.foreign.get(name, ())),
         waited_before_s=waited_before(node).get(unique, 0.0),
     )
+
+
+def _is_about(view: View, attachment: VolumeAttachment, identity: Identity, node: str) -> bool:
+    spec = attachment.spec
+    pv = view.volumes.get(Key("", spec.source.persistent_volume_name or ""))
+    return (spec.attacher, spec.node_name) == (identity.driver, node) and (pv is None or identity_of(pv) == identity)
 
 
 def _is_mounted(unique: str, node: Node | None, record: NodeRecord) -> bool:

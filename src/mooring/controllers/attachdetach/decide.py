@@ -188,14 +188,13 @@ def _detach_failure(volume: Volume, place: Place) -> tuple[Tell, ...]:
     error = place.attachment.status.detach_error
     if error is None or place.record.has_told("detach", f"{error.time} {error.message}"):
         return ()
+    return (Tell(place.node.name, "detach", f"{error.time} {error.message}", detach_notes(volume, place, error.message)),)
+
+
+def detach_notes(volume: Volume, place: Place, text: str) -> tuple[Note, ...]:
     waiting = [(wish.ref, wish.pv_name) for other in volume.places.values() if other is not place for wish in other.wishes]
-    notes = tuple(
-        Note(
-            ref,
-            "Warning",
-            "FailedDetachVolume",
-            f'DetachVolume.Detach failed for volume "{pv_name}" on node "{place.node.name}" : {error.message}',
-        )
+    message = 'DetachVolume.Detach failed for volume "{}" on node "{}" : {}'
+    return tuple(
+        Note(ref, "Warning", "FailedDetachVolume", message.format(pv_name, place.node.name, text))
         for ref, pv_name in (*((claim, volume.pv_name) for claim in volume.claims), *waiting)
     )
-    return (Tell(place.node.name, "detach", f"{error.time} {error.message}", notes),)

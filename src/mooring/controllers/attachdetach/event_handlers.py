@@ -43,6 +43,7 @@ class EventHandlers:
         if changed(change.old, change.new):
             self._pods.add(key_of(change.object))
             self._wake(*(self._view.volumes_of_pod(pod) for pod in (change.old, change.new) if pod is not None))
+            self._wake(self._view.without_volume_on(change.object.spec.node_name))
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
         if changed(change.old, change.new):
@@ -88,6 +89,8 @@ class EventHandlers:
         old, new, name = change.old, change.new, change.object.metadata.name
         if not changed(old, new):
             return
+        if is_managed(old) or is_managed(new):
+            self._view.memory.node(name).managed = True
         if new is None and old is not None:
             self._view.memory.node(name).last_in_use = frozenset(old.status.volumes_in_use or ())
         if old is None or new is None or _marks(old) != _marks(new):

@@ -94,6 +94,7 @@ class NodeRecord:
     writing: bool = False
     unsure: bool = False
     last_in_use: frozenset[str] | None = None
+    managed: bool = False
     stale: set[str] | None = None
 
     def mark(self, uniques: Iterable[str]) -> None:

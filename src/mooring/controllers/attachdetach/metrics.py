@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram
-from prometheus_client.core import GaugeMetricFamily, UntypedMetricFamily
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from mooring.controllers.attachdetach.identity import identity_of, pod_wants_volumes
+from mooring.api.meta import Key
+from mooring.controllers.attachdetach.identity import identity_of, is_managed, pod_wants_volumes
 from mooring.controllers.attachdetach.release import OUT_OF_SERVICE, TIMEOUT
 from mooring.controllers.attachdetach.view import BY_CLAIM, View
 from mooring.controllers.binding.names import claims_of
@@ -38,12 +39,25 @@ class AttachDetachMetrics:
     def attached(self, driver: str, seconds: float) -> None:
         self._seconds.labels(_plugin(driver), "volume_attach", "success", "false").observe(seconds)
 
+    def failed(self, driver: str, operation: str, seconds: float) -> None:
+        """operation: volume_attach or volume_detach."""
+        self._seconds.labels(_plugin(driver), operation, "fail-unknown", "false").observe(seconds)
+
     def detached(self, driver: str, seconds: float) -> None:
         self._seconds.labels(_plugin(driver), "volume_detach", "success", "false").observe(seconds)
 
     def watch(self, view: View) -> None:
         """The view whose objects are counted."""
         self._counted.view = view
+
+
+class _AsItIs(str):
+    """A type that prometheus_client writes down without giving the name its ending."""
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return False
 
 
 class _Counted(Collector):
@@ -54,9 +68,10 @@ class _Counted(Collector):
         self.view: View | None = None
 
     def collect(self) -> Iterable[Metric]:
-        forced = UntypedMetricFamily(FORCED, "Number of times the attach/detach controller forced a detach", labels=["reason"])
+        forced = Metric(FORCED, "Number of times the attach/detach controller forced a detach", "untyped")
+        forced.type = _AsItIs("counter")
         for why, count in sorted(self.forced.items()):
-            forced.add_metric([why], count)
+            forced.add_sample(FORCED, {"reason": why}, count)
         yield forced
         if self.view is not None:
             yield from _gauges(self.view)
@@ -66,10 +81,12 @@ def _gauges(view: View) -> Iterable[Metric]:
     in_use: Tally[tuple[str, ...]] = Tally()
     desired: set[tuple[str, str]] = set()
     for pod in view.pods.values():
-        for claim in claims_of(pod):
+        for claim in claims_of(pod) if pod.spec.node_name else ():
             for found in filter(None, map(identity_of, view.volumes.by(BY_CLAIM, str(claim)))):
                 in_use[pod.spec.node_name, _plugin(found.driver)] += 1
-                if pod.spec.node_name and pod_wants_volumes(pod):
+                described = view.drivers.get(Key("", found.driver))
+                needs = described is None or described.spec.attach_required is not False
+                if needs and is_managed(view.node(pod.spec.node_name)) and pod_wants_volumes(pod):
                     desired.add((found.unique, pod.spec.node_name))
     yield _family("storage_count_attachable_volumes_in_use", "Volumes that pods use", ["node", "volume_plugin"], in_use)
     worlds: Tally[tuple[str, ...]] = Tally((_plugin_of(unique), "desired_state_of_world") for unique, _ in desired)

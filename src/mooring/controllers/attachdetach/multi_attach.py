@@ -72,8 +72,13 @@ def _text(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Instant,
 
 def used_by(volume: Volume, wish: Wish) -> str:
     """Upstream's words. Names of pods in other namespaces are not told."""
-    others = [other for place in volume.places.values() for other in place.wishes if other.ref.uid != wish.ref.uid]
-    near = sorted(other.ref.name for other in others if other.ref.namespace == wish.ref.namespace)
+    others = [
+        other
+        for place in volume.places.values()
+        if place.is_held and all(own.ref.uid != wish.ref.uid for own in place.wishes)
+        for other in (*(one.ref for one in place.wishes), *place.doubts)
+    ]
+    near = sorted(other.name for other in others if other.namespace == wish.ref.namespace)
     far = len(others) - len(near)
     if not others:
         return EXCLUSIVE

@@ -12,13 +12,14 @@ from mooring.api.meta import Key
 from mooring.api.names import sanitised
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.backoff import BackOff
+from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.events import EventRecorder
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.controllers.attachdetach import decision as d
 from mooring.controllers.attachdetach.assemble import observe, volume_of
-from mooring.controllers.attachdetach.decide import decide_volume, failed_notes
+from mooring.controllers.attachdetach.decide import decide_volume, detach_notes, failed_notes
 from mooring.controllers.attachdetach.facts import Place, Volume
 from mooring.controllers.attachdetach.identity import Identity, force_after_of
 from mooring.controllers.attachdetach.memory import Record
@@ -118,7 +119,7 @@ class Reconciler:
             case d.Create():
                 await self._create(volume, place, action)
             case d.Delete():
-                await self._delete(place, action)
+                await self._delete(volume, place, action)
             case d.LookUpAttachment(node):
                 await self._look_up(volume, place, node)
             case d.CheckNode(node):
@@ -140,10 +141,8 @@ class Reconciler:
             record.made_uid = made.metadata.uid
         except AlreadyExists:
             await self._look_up(volume, place, action.node)
-        except (Unreachable, ServerError):
-            raise  # it may be there
         except ApiError as error:
-            record.creating = False
+            record.creating = isinstance(error, Unreachable | ServerError)  # it may be there
             for note in failed_notes(place, str(error)):
                 self._recorder.event(note.ref, note.type, note.reason, note.message)
             raise
@@ -168,14 +167,16 @@ class Reconciler:
             self._attachments.wrote(found)
         place.record.creating = False
 
-    async def _delete(self, place: Place, action: d.Delete) -> None:
+    async def _delete(self, volume: Volume, place: Place, action: d.Delete) -> None:
         """The attachment counts as ending from before the request on (`_announce`), so that nothing is reported of it meanwhile."""
         try:
             await self._send_delete(action)
         except NotFound:
             pass
-        except ApiError:
+        except ApiError as error:
             place.record.ending_uid, place.record.ending_since = "", None
+            for note in detach_notes(volume, place, str(error)):
+                self._recorder.event(note.ref, note.type, note.reason, note.message)
             raise
         _succeeded(place)
         if action.forced:
@@ -225,6 +226,14 @@ class Reconciler:
             record.told.clear()
         else:
             record.told[action.subject] = action.mark, now
+            if action.subject in ("error", "timeout", "deleting"):
+                self._metrics.failed(volume.driver, "volume_attach", _since(record.waiting_since, now))
+            elif action.subject == "detach":
+                self._metrics.failed(volume.driver, "volume_detach", _since(record.ending_since, now))
+
+
+def _since(moment: Instant | None, now: Instant) -> float:
+    return 0.0 if moment is None else now - moment
 
 
 def _succeeded(place: Place) -> None:

@@ -93,10 +93,14 @@ class Reports:
             await self._nodes.write(Key("", name), request)
             record.checked_at = began
         except NotFound:
-            pass
+            if self._view.node(name) is not None:
+                raise
         except (Conflict, Invalid):  # another Node of that name
             record.mark_all()
-            self._nodes.wrote(await self._cluster.get(NODES, name))
+            found = await self._cluster.get(NODES, name)
+            self._nodes.wrote(found)
+            if found.metadata.uid == node.metadata.uid:
+                raise
         except (Unreachable, ServerError):
             record.unsure = True
             raise

@@ -62,9 +62,7 @@ class View:
     def key_of(self, attachment: VolumeAttachment) -> str | None:
         """The volume that an attachment is about. None for one that this controller leaves alone: inline, or made by others."""
         spec, name = attachment.spec, attachment.metadata.name
-        if spec.source.persistent_volume_name is None:
-            return None
-        pv = self.volumes.get(Key("", spec.source.persistent_volume_name))
+        pv = self.volumes.get(Key("", spec.source.persistent_volume_name or ""))
         found = None if pv is None else identity_of(pv)
         if found is not None:
             return found.unique
@@ -89,7 +87,7 @@ class View:
     def sort(self, attachment: VolumeAttachment) -> None:
         """To be called when the attachment, or the PersistentVolume that it names, comes or goes."""
         name = attachment.spec.source.persistent_volume_name
-        gone = name is None or self.attachment(attachment.metadata.name) is None
+        gone = self.attachment(attachment.metadata.name) is None
         self.orphans.sort(attachment, has_volume=gone or self.volumes.get(Key("", name or "")) is not None)
 
     # -- what of a change concerns which volume
@@ -97,6 +95,12 @@ class View:
     def volumes_of_pod(self, pod: Pod) -> Iterator[str]:
         for key in claims_of(pod):
             yield from self.volumes_of_claim(key)
+
+    def without_volume_on(self, node: str) -> Iterator[str]:
+        """Those that are attached to the node, and whose PersistentVolume is gone."""
+        found = self.attachments.by(BY_NODE, node) if node else ()
+        gone = (one for one in found if self.volumes.get(Key("", one.spec.source.persistent_volume_name or "")) is None)
+        yield from filter(None, map(self.key_of, gone))
 
     def volumes_of_claim(self, key: Key) -> Iterator[str]:
         """Those that are reserved for it."""

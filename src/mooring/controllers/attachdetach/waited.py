@@ -63,7 +63,7 @@ def note_of(node: Node, volumes: Iterable[Volume], rules: Rules, now: Instant, s
     kept = {} if stale is None else {unique: over_s for unique, over_s in waited_before(node).items() if unique not in stale}
     seconds = kept | {unique: over_s for unique, over_s in found.items() if over_s}
     since = silent_since(node)
-    return msgspec.json.encode(_Note(since, seconds), order="sorted").decode() if seconds and since else ""
+    return msgspec.json.encode(_Note(since, seconds), order="sorted").decode() if seconds else ""
 
 
 def silent_since(node: Node) -> str:

@@ -35,7 +35,7 @@ class ClaimReconciler(abc.ABC):
         """The driver has answered a request for this size or class. code: "" for success."""
         now = self._clock.now()
         slow_target, until = (target, now + self._options.retry_interval_max_s) if is_infeasible else ("", 0.0)
-        self._view.memory.change(claim, error=code, slow_target=slow_target, slow_until=until, looked_at=now)
+        self._view.memory.change(claim, error=code, slow_target=slow_target, slow_until=until, looked_at=now, refused_at=now)
 
     async def _save_failure(self, claim: PersistentVolumeClaim, write: Awaitable[object]) -> None:
         """A failure to save it is only logged: the driver's error, of which users hear, comes again with the next try. Raises Stale."""

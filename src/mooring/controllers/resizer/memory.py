@@ -29,6 +29,7 @@ class Record:
     slow_until: Instant = 0.0
     secret_version: str = ""
     looked_at: Instant = 0.0
+    refused_at: Instant = 0.0
     told: str = ""
     told_at: Instant = 0.0
 

@@ -25,6 +25,6 @@ def wait(record: Record, because: Because, rest: float, secret: SecretReference 
     topics = frozenset({waits_for})
     if secret is None:
         return Decision(because, waits_for=topics, after_s=rest)
-    look_in_s = record.looked_at + LOOK_S - now
+    look_in_s = record.looked_at + min(LOOK_S, max(1.0, record.looked_at - record.refused_at)) - now  # 1, 1, 2, 4 ... 30 s apart
     actions = (LookAtSecret(secret),) if look_in_s <= 0 else ()
     return Decision(because, actions, waits_for=topics, after_s=min(rest, look_in_s))

@@ -47,10 +47,10 @@ class Writes:
             raise Stale(claim.metadata.name)
         return found
 
-    def current_volume(self, claim: PersistentVolumeClaim) -> PersistentVolume:
-        """The claim's volume as it is now. Raises Stale when it is no more."""
+    def current_volume(self, claim: PersistentVolumeClaim, uid: str = "") -> PersistentVolume:
+        """The claim's volume as it is now. uid: of the one that is meant, "" for any. Raises Stale when it is no more."""
         found = self._volumes.store.get(Key("", claim.spec.volume_name))
-        if found is None:
+        if found is None or uid not in ("", found.metadata.uid):
             raise Stale(claim.metadata.name)
         return found
 

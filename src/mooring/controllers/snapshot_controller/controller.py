@@ -86,7 +86,7 @@ class SnapshotController(Manager):
     def _wire(self, runtime: Runtime, caches: Caches, options: SnapshotControllerOptions, queues: Mapping[str, Any]) -> None:
         resync_s = options.resync_s
         snapshots = caches.of(VOLUME_SNAPSHOTS, keeps=v.keeps_snapshot, indexes=v.SNAPSHOT_INDEXES, resync_s=resync_s)
-        contents = caches.of(VOLUME_SNAPSHOT_CONTENTS, keeps=v.keeps_content, resync_s=resync_s)
+        contents = caches.of(VOLUME_SNAPSHOT_CONTENTS, keeps=v.keeps_content, indexes=v.CONTENT_INDEXES, resync_s=resync_s)
         classes = caches.of(VOLUME_SNAPSHOT_CLASSES, keeps=v.keeps_class)
         claims = caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=v.keeps_claim, indexes=v.CLAIM_INDEXES, resync_s=resync_s)
         volumes = caches.of(PERSISTENT_VOLUMES, keeps=always(v.PLACED_VOLUME if options.distributed else v.VOLUME))
@@ -167,11 +167,17 @@ class SnapshotController(Manager):
             return ()
         return map(key_of, self._view.unready_of(Key(ref.namespace, ref.name)))
 
-    def _group_changed(self, change: Change[VolumeGroupSnapshot]) -> Iterable[Key]:
-        return map(key_of, self._view.members_of(change.object.metadata.uid))
+    def _group_changed(self, change: Change[VolumeGroupSnapshot]) -> Iterator[Key]:
+        yield from map(key_of, self._view.members_of(change.object.metadata.uid))
+        if change.old is None:
+            yield from map(key_of, self._view.snapshots.by(v.BY_GROUP, str(change.key)))
 
-    def _group_content_changed(self, change: Change[VolumeGroupSnapshotContent]) -> Iterable[Key]:
-        return map(key_of, self._view.members_of(change.object.spec.volume_group_snapshot_ref.uid))
+    def _group_content_changed(self, change: Change[VolumeGroupSnapshotContent]) -> Iterator[Key]:
+        yield from map(key_of, self._view.members_of(change.object.spec.volume_group_snapshot_ref.uid))
+        status = change.object.status
+        handle = status.volume_group_snapshot_handle if status is not None else None
+        if handle and changed(change.old, change.new):
+            yield from map(v.snapshot_of, self._view.contents.by(v.BY_MEMBERSHIP, handle))
 
     # -- one snapshot
 

@@ -66,6 +66,7 @@ CLAIM_GRACE_S: Final = 30.0
 """How long a claim stays protected that nobody needs, and that no change of a snapshot has set free."""
 
 MISSING: Final = "VolumeSnapshotContent is missing"
+MISBOUND: Final = "VolumeSnapshotContent is not bound to the VolumeSnapshot correctly"
 BOTH_OR_NONE: Final = "Exactly one of PersistentVolumeClaimName and VolumeSnapshotContentName should be specified"
 BOTH_OR_NONE_OF_CONTENT: Final = "Exactly one of VolumeHandle and SnapshotHandle should be specified"
 
@@ -91,7 +92,7 @@ def decide_snapshot(view: View, key: Key, waited_s: float = STATUS_DELAY_S) -> D
     if content is not None:
         return _decide_bound(view, snapshot, content, waited_s)
     if not is_dynamic(snapshot) or _was_made(snapshot):
-        return _missing(wanted_content(snapshot))
+        return _missing(wanted_content(snapshot), _protection(snapshot, ""))
     return _decide_creation(view, snapshot)
 
 
@@ -114,9 +115,9 @@ def _was_made(snapshot: VolumeSnapshot) -> bool:
     return snapshot.status is not None and snapshot.status.creation_time is not None
 
 
-def _missing(name: str) -> Decision:
+def _missing(name: str, before: tuple[Action, ...] = ()) -> Decision:
     look = LookUp(VOLUME_SNAPSHOT_CONTENTS, Key("", name))
-    return Decision(why.ContentMissing(name), (look,) if name else (), Failure("SnapshotContentMissing", MISSING))
+    return Decision(why.ContentMissing(name), (look, *before) if name else (), Failure("SnapshotContentMissing", MISSING))
 
 
 def _decide_ready(view: View, snapshot: VolumeSnapshot) -> Decision:
@@ -126,6 +127,8 @@ def _decide_ready(view: View, snapshot: VolumeSnapshot) -> Decision:
     if content is None:
         return _missing(name or "")
     if not _is_of(content, snapshot):
+        if is_member(snapshot):
+            return Decision(why.ContentMisbound(content.metadata.name), failure=Failure("SnapshotMisbound", MISBOUND))
         return _misbound(content)
     actions = (*_protection(snapshot, content.spec.deletion_policy), *_membership(view, snapshot))
     said = content.status
@@ -188,7 +191,10 @@ def _mismatch(snapshot: VolumeSnapshot, name: str) -> Decision:
         text = f"VolumeSnapshotContent {name} is pre-provisioned while expecting a dynamically provisioned one"
     else:
         text = "VolumeSnapshotContent is dynamically provisioned while expecting a pre-provisioned one"
-    return Decision(why.ContentMismatch(name, text), failure=Failure("SnapshotContentMismatch", text))
+    kinds = ("dynamically provisioned", "pre-provisioned") if is_dynamic(snapshot) else ("pre-provisioned", "dynamically provisioned")
+    wrong = f"snapshot {key_of(snapshot)} expects a {kinds[0]} VolumeSnapshotContent {name} but gets a {kinds[1]} one"
+    also = ("SnapshotFinalizerError", f"Failed to check and update snapshot: {wrong}")
+    return Decision(why.ContentMismatch(name, text), failure=Failure("SnapshotContentMismatch", text, also=also))
 
 
 def _misbound(content: VolumeSnapshotContent) -> Decision:
@@ -278,7 +284,8 @@ def _copy(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotContent, 
     if status == snapshot.status:
         return Decision(because, before)
     save = SaveStatus(snapshot, as_json(status) or {})
-    return Decision(because, (*before, save, *_news(snapshot, content, group_name)), done="copied the status of its content")
+    done = "copied the status of its content"
+    return Decision(because, (*before, save, *_news(snapshot, content, group_name)), again=bool(group_name), done=done)
 
 
 def _news(snapshot: VolumeSnapshot, content: VolumeSnapshotContent, group_name: str) -> tuple[Tell, ...]:

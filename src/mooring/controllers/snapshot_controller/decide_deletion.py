@@ -67,13 +67,14 @@ def group_of(view: View, snapshot: VolumeSnapshot) -> str:
         return owners[0].name if owners else "of an unknown name"
     for owner in owners:
         group = view.groups.get(Key(snapshot.metadata.namespace, owner.name))
-        if group is not None and group.metadata.uid == owner.uid and not is_deleting(group):
+        if group is not None and group.metadata.uid == owner.uid:
             return owner.name
-    return ""
+    named = snapshot.status.volume_group_snapshot_name if snapshot.status else None
+    return named if named and not owners and view.groups.get(Key(snapshot.metadata.namespace, named)) is not None else ""
 
 
 def _belongs(snapshot: VolumeSnapshot, group: str) -> Failure:
-    name = snapshot.metadata.name
+    name, group = str(key_of(snapshot)), str(Key(snapshot.metadata.namespace, group))
     text = (
         f"deletion of the individual volume snapshot {name} is not allowed as it belongs to group snapshot {group}. "
         "Deleting the group snapshot will trigger the deletion of all the individual volume snapshots that are part of the group."

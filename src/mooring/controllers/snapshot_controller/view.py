@@ -35,6 +35,8 @@ BY_CLASS: Final = "snapshots/class"
 BY_RESTORE: Final = "snapshots/restore"
 BY_GROUP_HANDLE: Final = "snapshots/group-handle"
 BY_OWNER: Final = "snapshots/owner"
+BY_GROUP: Final = "snapshots/group"
+BY_MEMBERSHIP: Final = "snapshots/membership"
 BY_NAMESPACE: Final = "snapshots/namespace"
 BY_HANDLE: Final = "snapshots/handle"
 BY_GROUP_CONTENT: Final = "snapshots/group-content"
@@ -149,6 +151,16 @@ def _group_handle(content: VolumeGroupSnapshotContent) -> Iterable[str]:
     return (handle,) if handle else ()
 
 
+def _group(snapshot: VolumeSnapshot) -> Iterable[str]:
+    name = snapshot.status.volume_group_snapshot_name if snapshot.status else None
+    return (str(Key(snapshot.metadata.namespace, name)),) if name else ()
+
+
+def _membership(content: VolumeSnapshotContent) -> Iterable[str]:
+    handle = content.status.volume_group_snapshot_handle if content.status else None
+    return (handle,) if handle else ()
+
+
 def _handle(volume: PersistentVolume) -> Iterable[str]:
     source = volume.spec.csi
     return (f"{source.driver}^{source.volume_handle}",) if source is not None else ()
@@ -170,7 +182,9 @@ SNAPSHOT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshot], Iterable[str]]]]
     BY_CONTENT: _contents,
     BY_CLASS: _class_in_need,
     BY_OWNER: lambda snapshot: [owner.uid for owner in snapshot.metadata.owner_references or ()],
+    BY_GROUP: _group,
 }
+CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {BY_MEMBERSHIP: _membership}
 CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str]]]] = {BY_RESTORE: _restored}
 NAMESPACE_INDEX: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str]]]] = {
     BY_NAMESPACE: lambda claim: (claim.metadata.namespace,)

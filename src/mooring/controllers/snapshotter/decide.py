@@ -136,6 +136,8 @@ def _parameters(view: View, content: VolumeSnapshotContent, replayed: bool) -> d
 
     replayed: the content goes, and only the name counts: a class that is gone or broken keeps nobody from finding what was made.
     """
+    if not content.spec.volume_snapshot_ref.uid:
+        raise Unusable(f"snapshot content {content.metadata.name} is not bound to a snapshot")
     found, class_name = view.class_of(content), content.spec.volume_snapshot_class_name
     extra = dict(extra_metadata(content)) if view.options.extra_create_metadata else {}
     if found is None and replayed:

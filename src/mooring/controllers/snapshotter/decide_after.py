@@ -24,6 +24,7 @@ from mooring.base.text import quoted
 from mooring.controllers.snapshotter.decide import CHECK_FAILED, CHECK_TEXT, CREATION_FAILED, CREATION_TEXT
 from mooring.controllers.snapshotter.decision import Failure
 from mooring.controllers.snapshotter.view import handle_of, is_given_up
+from mooring.controllers.snapshotting.names import is_group_content
 from mooring.csi.codes import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 
@@ -63,7 +64,7 @@ def _of_another(snapshot: csi.Snapshot) -> str:
     return f"the driver answered with a snapshot of volume {quoted(snapshot.source_volume_id)}"
 
 
-def _learnt(content: VolumeSnapshotContent, snapshot: csi.Snapshot, now_ns: int) -> After:
+def _learnt(content: VolumeSnapshotContent, snapshot: csi.Snapshot, now_ns: int, group: str = "") -> After:
     """Time, size and handle are written once. Differs from csi-snapshotter: a missing time is now, not 1970, and an error goes at once."""
     old = content.status or VolumeSnapshotContentStatus()
     new = msgspec.structs.replace(
@@ -73,6 +74,7 @@ def _learnt(content: VolumeSnapshotContent, snapshot: csi.Snapshot, now_ns: int)
         restore_size=old.restore_size if old.restore_size is not None else (snapshot.size_bytes if snapshot.size_bytes > 0 else None),
         ready_to_use=snapshot.ready_to_use,
         error=None,
+        volume_group_snapshot_handle=old.volume_group_snapshot_handle or group or None,
     )
     over = new.ready_to_use is True or is_given_up(content)
     return After(new if new != old else None, again=over, polls=not over, news=new != old)
@@ -110,7 +112,8 @@ def after_asked(content: VolumeSnapshotContent, handle: str, snapshot: csi.Snaps
     source = content.spec.source.volume_handle
     if source is not None and snapshot.source_volume_id not in ("", source):
         return After(failure=_refused(source, _of_another(snapshot)))
-    return _learnt(content, snapshot, now_ns)
+    alone = source is not None and not is_group_content(content)
+    return _learnt(content, snapshot, now_ns, group="" if alone else snapshot.group_snapshot_id)
 
 
 def after_believed(content: VolumeSnapshotContent, handle: str, now_ns: int) -> After:

@@ -41,7 +41,9 @@ class HeaderDecoder(Generic[F]):
         found = self._kept.get(block)
         if found is not None:
             return found
-        starts, changes_table = _starts(block)
+        starts, changes_table = _starts(block, self._bytes_max // 32 + 2)
+        if len(starts) > self._bytes_max // 32 + 2:
+            raise self._too_long()
         if changes_table:
             self._kept.clear()
         try:
@@ -96,7 +98,7 @@ def is_grpc(content_type: bytes | None) -> bool:
     return kind is not None and (kind == b"application/grpc" or kind.startswith((b"application/grpc+", b"application/grpc;")))
 
 
-def _starts(block: bytes) -> tuple[list[int], bool]:
+def _starts(block: bytes, fields_max: int) -> tuple[list[int], bool]:
     """Where each field begins, and whether any changes the dynamic table. Raises BrokenConnection where one goes beyond the block.
 
     Also refuses what the library would take: numbers of any length, whose reading takes the square of their length in time, and a change of
@@ -106,6 +108,8 @@ def _starts(block: bytes) -> tuple[list[int], bool]:
     while at < len(block):
         first = block[at]
         starts.append(at)
+        if len(starts) > fields_max:
+            return starts, True
         if first & 0x80:
             _, at = _integer(block, at, 7)
         elif first & 0xE0 == 0x20:

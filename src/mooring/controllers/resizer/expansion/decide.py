@@ -109,9 +109,12 @@ def _size(view: View, claim: PersistentVolumeClaim, sizes: Sizes) -> Quantity | 
 
 def _decide_size(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, sizes: Sizes, size: Quantity, now: Instant) -> Decision:
     waiting = _wait(view, claim, pv, sizes, size, now)
-    if waiting is not None:
-        return waiting
     mark = _mark(view, claim, sizes, size)
+    if waiting is not None:
+        has_moved = sizes.allocated is None or sizes.allocated.value != size.value
+        if view.options.recover and has_moved and isinstance(waiting.because, why.InUse | why.PodsUnknown):
+            return Decision(waiting.because, mark, wants_pods=waiting.wants_pods)  # the claim says the new size while it waits
+        return waiting
     if not view.driver.expands:
         because = why.GrowingOnNode(str(size))
         return Decision(because, (*mark, ExpandOnNode(str(size))), done=because.done)

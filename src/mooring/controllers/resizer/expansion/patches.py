@@ -34,7 +34,7 @@ def marked(claim: PersistentVolumeClaim, size: str, now: str, *, anew: bool, rec
         status |= {"allocatedResourceStatuses": {names.STORAGE: names.CONTROLLER_IN_PROGRESS}}  # also where an old claim says so
     dropped = [kind for kind in names.RESIZE_CONDITIONS if kind != names.RESIZING] if anew else []
     status |= conditions_patch(claim, [condition_patch(claim, names.RESIZING, now)], dropped)
-    return patch_body(status, _note(claim, None))
+    return patch_body(status, _note(claim, None) if recover else {})
 
 
 def node_next(claim: PersistentVolumeClaim, message: str, now: str, *, recover: bool) -> Body:
@@ -42,7 +42,7 @@ def node_next(claim: PersistentVolumeClaim, message: str, now: str, *, recover: 
     pending = condition_patch(claim, names.FS_PENDING, now, message=message)
     step = _step(claim, names.NODE_PENDING) if recover else {}
     dropped = [names.CONTROLLER_ERROR] if recover else [names.RESIZING, names.CONTROLLER_ERROR]
-    return patch_body({**step, **conditions_patch(claim, [pending], dropped)}, _note(claim, None))
+    return patch_body({**step, **conditions_patch(claim, [pending], dropped)}, _note(claim, None) if recover else {})
 
 
 def done(claim: PersistentVolumeClaim, size: str, *, recover: bool) -> Body:

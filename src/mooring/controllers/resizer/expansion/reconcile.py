@@ -26,6 +26,7 @@ class Reconciler(ClaimReconciler):
     async def perform(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
         """The actions in order. Raises Failed, Stale."""
         secrets: Mapping[str, str] = {}
+        pv_uid = self._writes.current_volume(claim).metadata.uid  # one made anew during the call has not grown
         for action in decision.actions:
             match action:
                 case d.DropPreResize():
@@ -38,9 +39,9 @@ class Reconciler(ClaimReconciler):
                     secrets = await self._load(claim, ref)
                 case d.Expand():
                     after = await self._expand(action, secrets)
-                    await self._save(claim, action.size, after)
+                    await self._save(claim, pv_uid, action.size, after)
                 case d.ExpandOnNode(size):
-                    await self._save(claim, size, After(size, on_node=True))
+                    await self._save(claim, pv_uid, size, After(size, on_node=True))
 
     # -- before the call
 
@@ -68,7 +69,7 @@ class Reconciler(ClaimReconciler):
 
     # -- after the call
 
-    async def _save(self, claim: PersistentVolumeClaim, asked: str, after: After) -> None:
+    async def _save(self, claim: PersistentVolumeClaim, pv_uid: str, asked: str, after: After) -> None:
         self._remember(claim, asked, after.reason, is_infeasible=after.is_infeasible)
         if not after.size:
             if self._options.recover:
@@ -76,7 +77,7 @@ class Reconciler(ClaimReconciler):
                 await self._save_failure(claim, write)
             is_in_use = after.reason == d.FAILED_PRECONDITION and self._options.handle_volume_inuse_error
             raise Failed(d.failure_text(self._view, self._writes.current_volume(claim), after.error), is_in_use=is_in_use)
-        pv = self._writes.current_volume(claim)
+        pv = self._writes.current_volume(claim, pv_uid)
         before = (claim.status.capacity or {}).get(names.STORAGE, "") if after.on_node and self._options.annotate else ""
         await self._writes.volume(pv, patches.volume_size(pv, after.size, before))
         if after.on_node:

@@ -104,7 +104,8 @@ def _decide_target(
         return Decision(why.CallInFlight(holder), waits_for=frozenset({call_over(order.handle)}))
     secret = () if order.secret is None else (LoadSecret(order.secret),)
     modifying = why.Modifying(target, is_pinned=target != (claim.spec.volume_attributes_class_name or ""))
-    actions = (*_mark(view, claim, target), *secret, Modify(order, target))
+    mark = () if is_begun else _mark(view, claim, target)
+    actions = (*mark, *secret, Modify(order, target))
     return Decision(modifying, actions, handle=order.handle, done=modifying.done)
 
 

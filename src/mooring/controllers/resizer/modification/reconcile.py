@@ -16,6 +16,9 @@ from mooring.controllers.resizer.writes import Failed
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
 
+NOT_CALLED = "NotCalled"
+"""In place of a code: this process has marked the claim, and not called the driver yet, so that it is not at work."""
+
 
 class Reconciler(ClaimReconciler):
     """Performs the actions of decisions, for one driver."""
@@ -23,6 +26,7 @@ class Reconciler(ClaimReconciler):
     async def perform(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
         """The actions in order. Raises Failed, Stale."""
         secrets: Mapping[str, str] = {}
+        pv_uid = self._writes.current_volume(claim).metadata.uid
         for action in decision.actions:
             match action:
                 case d.Cancel():
@@ -30,6 +34,7 @@ class Reconciler(ClaimReconciler):
                     self._tell(claim, names.MODIFY_CANCELED, "Cancelled modify.")
                 case d.MarkPending():
                     await self._writes.claim(claim, patches.pending(), strictly=True)
+                    self._view.memory.hurry(key_of(claim))  # a refusal of the class before counts no more
                 case d.Mark(class_name):
                     await self._mark(claim, class_name)
                 case LookAtSecret(ref):
@@ -37,15 +42,19 @@ class Reconciler(ClaimReconciler):
                 case LoadSecret(ref):
                     secrets = await self._secrets.load(claim, ref)
                 case d.Modify():
-                    await self._modify(claim, action, secrets)
+                    await self._modify(claim, pv_uid, action, secrets)
 
     async def _mark(self, claim: PersistentVolumeClaim, class_name: str) -> None:
         """From here on the claim says what the driver is asked for. Only as it was read: a newer one may want another class."""
         await self._writes.claim(claim, patches.marked(claim, class_name, self._now()), strictly=True)
+        under_way = claim.status.modify_volume_status
+        if under_way is None or under_way.status != names.MODIFY_IN_PROGRESS:
+            self._view.memory.change(claim, error=NOT_CALLED)  # until the call: another class may take this one's place
         text = f"external resizer is modifying volume {claim.metadata.name} with vac {class_name}"
         self._tell(claim, names.MODIFY_STARTED, text)
 
-    async def _modify(self, claim: PersistentVolumeClaim, action: d.Modify, secrets: Mapping[str, str]) -> None:
+    async def _modify(self, claim: PersistentVolumeClaim, pv_uid: str, action: d.Modify, secrets: Mapping[str, str]) -> None:
+        self._view.memory.change(claim, error=None)
         try:
             await self._driver.controller_modify_volume(action.order.request(secrets), Call(self._options.timeout_s))
         except DriverError as error:
@@ -55,11 +64,11 @@ class Reconciler(ClaimReconciler):
             await self._save_failure(now, self._writes.claim(now, patches.failed(now, refused, self._now())))
             raise Failed(refused.told) from error
         self._remember(claim, action.class_name, "", is_infeasible=False)
-        await self._save(claim, action.class_name)
+        await self._save(claim, pv_uid, action.class_name)
 
-    async def _save(self, claim: PersistentVolumeClaim, class_name: str) -> None:
+    async def _save(self, claim: PersistentVolumeClaim, pv_uid: str, class_name: str) -> None:
         """The volume first: a claim that says it is done is looked at no more."""
-        pv = self._writes.current_volume(claim)
+        pv = self._writes.current_volume(claim, pv_uid)
         await self._writes.volume(pv, patches.volume_class(pv, class_name))
         now = self._writes.current(claim)
         await self._writes.claim(now, patches.done(class_name))

@@ -7,6 +7,7 @@ group's status. So a restart goes on where the objects say.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -42,10 +43,14 @@ from mooring.controllers.snapshotting.writes import addition, annotate, removal
 from mooring.kube.patch import add, json_patch, set_fields, test
 
 CREATION_FAILED = "GroupSnapshotContentCreationFailed"
-_CREATION_TEXT = "Failed to create group snapshot content with error "
+_CREATION_TEXT = "failed to create group snapshot content with error "
+OBJECT_FAILED = "CreateGroupSnapshotContentFailed"
+_OBJECT_TEXT = "Error creating volume group snapshot content object for group snapshot "
 _STATUS_FAILED = "GroupSnapshotStatusUpdateFailed"
 CONTENT_MISSING = "GroupSnapshotContentMissing"
 MISSING = "VolumeGroupSnapshotContent is missing"
+DYNAMIC = "VolumeGroupSnapshotContent is dynamically provisioned while expecting a pre-provisioned one"
+STATIC = "is pre-provisioned while expecting a dynamically provisioned one"
 BOTH_OR_NONE = "Exactly one of Selector and VolumeGroupSnapshotContentName should be specified"
 
 
@@ -64,7 +69,7 @@ def decide_group(view: View, key: Key) -> Decision:
     class_name = group.spec.volume_group_snapshot_class_name
     if class_name and view.group_classes.get(Key("", class_name)) is None:
         text = f'volumegroupsnapshotclass.groupsnapshot.storage.k8s.io "{class_name}" not found'
-        return _cant("GetGroupSnapshotClassFailed", f"Failed to get group snapshot class with error {text}", unready=False)
+        return _cant("GetGroupSnapshotClassFailed", f"failed to get group snapshot class with error {text}", unready=False)
     content = view.group_content(wanted_group_content(group))
     is_static = source.volume_group_snapshot_content_name is not None
     if content is None:
@@ -96,8 +101,15 @@ def _points_back(content: VolumeGroupSnapshotContent, group: VolumeGroupSnapshot
     return Key(ref.namespace, ref.name) == key_of(group) and ref.uid == group.metadata.uid
 
 
-def _cant(event: str, text: str, *, unready: bool = True) -> Decision:
-    return Decision(why.CantGo(text), failure=Failure(event, text, unready=unready))
+def _cant(event: str, text: str, *, unready: bool = True, also: tuple[str, str] | None = None) -> Decision:
+    return Decision(why.CantGo(text), failure=Failure(event, text, unready=unready, also=also))
+
+
+def _also(decision: Decision) -> Decision:
+    """The same once more, under the reason of the step that it stops."""
+    assert decision.failure is not None
+    also = ("GroupSnapshotFinalizerError", f"Failed to check and update group snapshot: {decision.failure.error}")
+    return dataclasses.replace(decision, failure=dataclasses.replace(decision.failure, also=also))
 
 
 def _protection(group: VolumeGroupSnapshot, class_name: str = "") -> tuple[Action, ...]:
@@ -126,11 +138,12 @@ def _decide_creation(view: View, group: VolumeGroupSnapshot) -> Decision:
         _check_drivers(sources, found)
         body = group_content(group, found, [handle for _, _, handle in sources])
     except CantTell as error:
-        return _cant(CREATION_FAILED, f"{_CREATION_TEXT}{error}")
+        return _cant(CREATION_FAILED, f"{_CREATION_TEXT}{error}", also=(OBJECT_FAILED, str(error)))
     waiting = f"Waiting for a group snapshot {key_of(group)} to be created by the CSI driver."
+    object_text = f"{_OBJECT_TEXT}{key_of(group)}: "
     actions = (
         *_protection(group, chosen),
-        Create(GROUP_SNAPSHOT_CONTENTS, body, CREATION_FAILED),
+        Create(GROUP_SNAPSHOT_CONTENTS, body, CREATION_FAILED, _CREATION_TEXT, saved=True, also=(OBJECT_FAILED, object_text)),
         Tell(group, GROUP_SNAPSHOTS, "Normal", "CreatingGroupSnapshot", waiting),
     )
     return Decision(why.Creating(body["metadata"]["name"]), actions, again=True, done="made its content")
@@ -161,7 +174,7 @@ def _class_for(view: View, group: VolumeGroupSnapshot, driver: str) -> tuple[Vol
     if not found:
         raise CantTell("cannot find default group snapshot class")
     if len(found) > 1:
-        raise CantTell(f"{len(found)} default group snapshot classes were found")
+        raise CantTell(f"{len(found)} default snapshot classes were found")
     return found[0], found[0].metadata.name
 
 
@@ -176,18 +189,20 @@ def _check_drivers(sources: list[tuple[str, str, str]], found: VolumeGroupSnapsh
 def _decide_bound(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent, *, is_static: bool) -> Decision:
     name, ref = content.metadata.name, content.spec.volume_group_snapshot_ref
     if is_static == (content.spec.source.group_snapshot_handles is None):
-        return _cant("GroupSnapshotContentMismatch", f"VolumeGroupSnapshotContent {name} has a source of the other kind")
+        return _also(_cant("GroupSnapshotContentMismatch", DYNAMIC if is_static else f"VolumeGroupSnapshotContent {name} {STATIC}"))
     unbound = is_static and not ref.uid
     if Key(ref.namespace, ref.name) != key_of(group) or (not unbound and ref.uid != group.metadata.uid):
-        return _cant("GroupSnapshotContentMisbound", f"VolumeGroupSnapshotContent [{name}] is bound to a different group snapshot")
+        return _also(_cant("GroupSnapshotContentMisbound", f"VolumeGroupSnapshotContent [{name}] is bound to a different group snapshot"))
     protection = _protection(group)
     if unbound and is_deleting(content):  # finalizers can't be added any more
         return _cant("GroupSnapshotBindFailed", f"VolumeGroupSnapshotContent [{name}] is being deleted")
-    if unbound or _lacks_finalizer(content):
+    class_name = group.spec.volume_group_snapshot_class_name if is_static and not content.spec.volume_group_snapshot_class_name else None
+    if unbound or _lacks_finalizer(content) or (class_name and not is_deleting(content)):
         lacking = (GROUP_CONTENT_FINALIZER,) if _lacks_finalizer(content) else ()
         path = "/spec/volumeGroupSnapshotRef/uid"
         bind = [test(path, None), add(path, group.metadata.uid)] if unbound else []
-        patch = json_patch([*addition(content, lacking), *bind])
+        named = [add("/spec/volumeGroupSnapshotClassName", class_name)] if class_name else []
+        patch = json_patch([*addition(content, lacking), *bind, *named])
         write = Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotBindFailed")
         return Decision(why.Binding(name), (*protection, write), again=True)
     members = _members(view, group, content)
@@ -271,7 +286,7 @@ def _decide_deletion(view: View, group: VolumeGroupSnapshot) -> Decision:
     for snapshot in members:
         if view.is_restored_from(key_of(snapshot)):
             name = snapshot.metadata.name
-            text = f"VolumeSnapshot {name} of the group is being used to restore a PVC"
+            text = f"Snapshot {key_of(snapshot)} belonging to VolumeGroupSnapshot {key_of(group)} is being used to restore a PVC"
             return Decision(why.BeingRestored(name), failure=Failure("SnapshotDeletePending", text, saved=False))
     content = _content_of(view, group)
     goes = content is not None and content.spec.deletion_policy == DELETE_POLICY
@@ -280,7 +295,8 @@ def _decide_deletion(view: View, group: VolumeGroupSnapshot) -> Decision:
         patch = annotate(content, GROUP_BEING_DELETED, YES)
         actions.append(Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotContentObjectDeleteError"))
     if content is not None and goes and not is_deleting(content):
-        actions.append(Delete(GROUP_SNAPSHOT_CONTENTS, content, "GroupSnapshotContentObjectDeleteError"))
+        text = "Failed to delete group snapshot content API object: "
+        actions.append(Delete(GROUP_SNAPSHOT_CONTENTS, content, "GroupSnapshotContentObjectDeleteError", text))
     actions += [Delete(VOLUME_SNAPSHOTS, one, "GroupSnapshotDeleteError") for one in members if not is_deleting(one)]
     if not goes:
         release = Write(GROUP_SNAPSHOTS, group, json_patch(removal(group, (GROUP_FINALIZER,))), "GroupSnapshotFinalizerError")

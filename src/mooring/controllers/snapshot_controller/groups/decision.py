@@ -14,11 +14,17 @@ from mooring.kube.cluster import Patch
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Create:
-    """Create this object; one of its name that is there already is looked at anew. failed: the reason of the Warning where it fails."""
+    """Create this object; one of its name that is there already is looked at anew. failed: the reason of the Warning where it fails.
+
+    text: the beginning of its message. saved: in the status, too. also: reason and beginning of a second Warning.
+    """
 
     kind: Kind[Any]
     body: Mapping[str, Any]
     failed: str
+    text: str = ""
+    saved: bool = False
+    also: tuple[str, str] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,6 +36,7 @@ class Write:
     patch: Patch
     failed: str
     subresource: str = ""
+    text: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class Delete:
     kind: Kind[Any]
     obj: Object
     failed: str
+    text: str = ""
 
 
 Action = Create | Write | Delete | Tell

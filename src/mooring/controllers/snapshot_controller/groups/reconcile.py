@@ -56,7 +56,7 @@ class Reconciler:
             try:
                 await self._write(action)
             except ApiError as error:
-                raise Failed(Failure(action.failed, f"{action.kind.name}: {error}", saved=False)) from error
+                raise Failed(_failure(action, error)) from error
 
     async def _write(self, action: Create | Write | Delete) -> None:
         """Raises ApiError, Stale."""
@@ -64,7 +64,7 @@ class Reconciler:
         match action:
             case Create(kind, body):
                 await self._create(kind, body, cache)
-            case Write(kind, obj, patch, _, subresource):
+            case Write(kind, obj, patch, _, subresource, _):
                 await patch_object(self._cluster, cache, kind, obj, patch, subresource)
             case Delete(kind, obj):
                 meta = obj.metadata
@@ -99,7 +99,8 @@ class Reconciler:
                 await self._save_error(group, before, text, unready=failure.unready)
             if not self.told.note(group.metadata.uid, text) and not is_new:
                 return False
-        self.tell(group, GROUP_SNAPSHOTS, "Warning", failure.event, text)
+        for reason, message in ((failure.event, text), *((failure.also,) if failure.also else ())):
+            self.tell(group, GROUP_SNAPSHOTS, "Warning", reason, message)
         return is_new
 
     async def _save_error(self, group: VolumeGroupSnapshot, before: Any, text: str, *, unready: bool) -> None:
@@ -116,3 +117,11 @@ class Reconciler:
         meta = obj.metadata
         ref = ObjectReference(kind.api_version, kind.name, meta.namespace, meta.name, meta.uid, meta.resource_version)
         self._events.event(ref, type, reason, message)
+
+
+def _failure(action: Create | Write | Delete, error: ApiError) -> Failure:
+    text = f"{action.text or f'{action.kind.name}: '}{error}"
+    if not isinstance(action, Create):
+        return Failure(action.failed, text, saved=False)
+    also = None if action.also is None else (action.also[0], f"{action.also[1]}{error}")
+    return Failure(action.failed, text, saved=action.saved, also=also)

@@ -60,7 +60,9 @@ def _decided(view: View, content: VolumeGroupSnapshotContent, now: Instant) -> D
     if is_ready(content):
         return Decision(why.Ready(), (Unmark(),) if is_marked(content, GROUP_BEING_CREATED) else ())
     handles = group_handles(content)
-    return _decide_creation(view, content, now) if handles is None else _decide_question(view, content, handles)
+    if handles is None or (content.spec.source.group_snapshot_handles is None and view.memory.of(content.metadata.uid).unlisted):
+        return _decide_creation(view, content, now)
+    return _decide_question(view, content, handles)
 
 
 def group_handles(content: VolumeGroupSnapshotContent) -> GroupHandles | None:
@@ -88,13 +90,15 @@ def _decide_creation(view: View, content: VolumeGroupSnapshotContent, now: Insta
     without = is_deleting(content) and is_open(content) and secret is not None and view.memory.secret_is_gone(content.metadata.uid, now)
     load: tuple[Action, ...] = () if secret is None or without else (LoadSecret(secret, failed, saved=not is_deleting(content)),)
     marked = is_marked(content, GROUP_BEING_CREATED) and not view.memory.of(content.metadata.uid).mark_lost
-    marking: tuple[Action, ...] = () if marked else (Mark(),)
+    marking: tuple[Action, ...] = () if marked or handle_of(content) else (Mark(),)
     actions = (*load, *marking, Create(CreateGroupOrder(name, volumes, parameters), without))
     return Decision(why.Creating(len(volumes), name), actions, done="CreateVolumeGroupSnapshot was answered")
 
 
 def _parameters(view: View, content: VolumeGroupSnapshotContent) -> dict[str, str]:
     """Raises Unusable. A content that goes and may have a group in the driver needs no class."""
+    if not content.spec.volume_group_snapshot_ref.uid:
+        raise Unusable(f"group snapshot content {content.metadata.name} is not bound to a group snapshot")
     found, name = view.class_of(content), content.spec.volume_group_snapshot_class_name
     extra = dict(extra_group_metadata(content)) if view.options.extra_create_metadata else {}
     if is_deleting(content) and is_open(content):
@@ -120,12 +124,17 @@ def _noted_secret(content: VolumeGroupSnapshotContent) -> SecretReference | None
 
 def _decide_question(view: View, content: VolumeGroupSnapshotContent, handles: GroupHandles) -> Decision:
     found, tokens = view.class_of(content), {"volumegroupsnapshotcontent.name": content.metadata.name}
+    class_name = content.spec.volume_group_snapshot_class_name
+    if found is None and class_name:
+        missing = f'volumegroupsnapshotclass.groupsnapshot.storage.k8s.io "{class_name}" not found'
+        text = f"failed to get group snapshot class {class_name} for group snapshot content {content.metadata.name}: {missing}"
+        return Decision(why.CantAsk(text), failure=Failure(CHECK_FAILED, f"{CHECK_TEXT}{text}", retries=False))
     try:
         parameters = found.parameters if found is not None else None
         secret = secret_of(SnapshotSecret.GROUP_GET, parameters, name_tokens=tokens, namespace_tokens=tokens)
     except ClassParameterError as error:
         return Decision(why.CantAsk(str(error)), failure=Failure(CHECK_FAILED, f"{CHECK_TEXT}{error}", retries=False))
-    failed = (CHECK_FAILED, f"{CHECK_TEXT}failed to get credentials: ")
+    failed = (CHECK_FAILED, f"{CHECK_TEXT}failed to get credentials for group snapshot content {content.metadata.name}: ")
     load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret, failed),)
     return Decision(why.Asking(handles.group), (*load, Ask(handles)))
 

@@ -37,22 +37,28 @@ def after_answered(content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSn
     old = content.status or VolumeGroupSnapshotContentStatus()
     created_ns = time_ns(group, now_ns)
     new = VolumeGroupSnapshotContentStatus(
-        volume_group_snapshot_handle=old.volume_group_snapshot_handle or group.group_snapshot_id,
+        volume_group_snapshot_handle=old.volume_group_snapshot_handle or _id(content, group),
         creation_time=old.creation_time or rfc3339(created_ns // 10**9),
         ready_to_use=group.ready_to_use,
-        volume_snapshot_info_list=tuple(_info(one, created_ns, is_ready=group.ready_to_use) for one in group.snapshots),
+        volume_snapshot_info_list=tuple(_info(one, created_ns, is_ready=group.ready_to_use) for one in group.snapshots) or None,
     )
     over = group.ready_to_use or is_given_up(content)
     return After(new if new != old else None, unmarks=True, again=over, polls=not over)
 
 
 def _problem(content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot) -> str:
-    if not group.group_snapshot_id or not all(one.snapshot_id for one in group.snapshots):
+    if not _id(content, group) or not all(one.snapshot_id for one in group.snapshots):
         return "the driver answered without an id"
     wanted, told = set(content.spec.source.volume_handles or ()), {one.source_volume_id for one in group.snapshots}
     if wanted and wanted != told:
         return f"the driver answered with snapshots of {', '.join(map(quoted, sorted(told))) or 'no volume'}"
     return ""
+
+
+def _id(content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot) -> str:
+    """An imported group is known by the id that it was imported with."""
+    imported = content.spec.source.group_snapshot_handles
+    return group.group_snapshot_id if imported is None else imported.volume_group_snapshot_handle
 
 
 def _info(one: csi.Snapshot, created_ns: int, *, is_ready: bool) -> VolumeSnapshotInfo:

@@ -106,7 +106,11 @@ class Reconciler:
         try:
             answer = await self._driver.get_volume_group_snapshot(handles.get_request(secrets), self._call)
         except DriverError as error:
-            return After(failure=Failure(CHECK_FAILED, f"{CHECK_TEXT}failed to get group snapshot {handles.group}: {error}"))
+            if content.spec.source.group_snapshot_handles is None:  # a group that is being cut need not be known
+                self._memory.change(content.metadata.uid, unlisted=True)
+                return After(again=True)
+            text = f"{CHECK_TEXT}failed to list group snapshot for group snapshot content {content.metadata.name}: {error}"
+            return After(failure=Failure(CHECK_FAILED, text))
         return after_answered(content, answer.group_snapshot, self._now_ns)
 
     async def _delete(self, handles: GroupHandles, secrets: Mapping[str, str]) -> None:
