@@ -75,7 +75,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}, first_seed=18),
     "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}),
     "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=46),
-    "nothing-looked-up": Bug(_nothing_is_looked_up, {"content-left"}, first_seed=34),
+    "nothing-looked-up": Bug(_nothing_is_looked_up, {"content-left"}, first_seed=760),
     "made-is-ready": Bug(_made_is_ready, {"ready-lies"}),
     "claims-held": Bug(_claims_are_not_released, {"claim-held"}),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
