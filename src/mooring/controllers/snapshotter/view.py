@@ -42,9 +42,10 @@ class View:
         return self.classes.get(Key("", name)) if name else None
 
     def waits_for_group(self, content: VolumeSnapshotContent) -> bool:
-        """True for a member of a group that is made, and not ready."""
+        """True for a member of a group that is not ready, or that the cache does not show yet."""
         handle = content.status.volume_group_snapshot_handle if content.status else None
-        return any(not groups.is_ready(one) for one in self.group_contents.by(groups.BY_HANDLE, handle or ""))
+        found = tuple(self.group_contents.by(groups.BY_HANDLE, handle or ""))
+        return self.options.groups and (not found or not all(map(groups.is_ready, found)))
 
     def other_of(self, content: VolumeSnapshotContent, handle: str) -> str:
         """The name of another content that stands for this snapshot, and whose own snapshot object is not gone or going; "" for none."""

@@ -109,12 +109,14 @@ def _size(view: View, claim: PersistentVolumeClaim, sizes: Sizes) -> Quantity | 
 
 def _decide_size(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, sizes: Sizes, size: Quantity, now: Instant) -> Decision:
     waiting = _wait(view, claim, pv, sizes, size, now)
-    mark = _mark(view, claim, sizes, size)
     if waiting is not None:
-        has_moved = sizes.allocated is None or sizes.allocated.value != size.value
-        if view.options.recover and has_moved and isinstance(waiting.because, why.InUse | why.PodsUnknown):
-            return Decision(waiting.because, mark, wants_pods=waiting.wants_pods)  # the claim says the new size while it waits
         return waiting
+    mark = _mark(view, claim, sizes, size)
+    in_use = _wait_for_pods(view, claim, now)
+    if in_use is not None:
+        is_said = sizes.allocated is not None and sizes.allocated.value == size.value
+        # While it waits, the claim says the size that it is to get.
+        return in_use if is_said or not view.options.recover else Decision(in_use.because, mark, wants_pods=in_use.wants_pods)
     if not view.driver.expands:
         because = why.GrowingOnNode(str(size))
         return Decision(because, (*mark, ExpandOnNode(str(size))), done=because.done)
@@ -147,7 +149,7 @@ def failure_text(view: View, pv: PersistentVolume, error: str) -> str:
 
 
 def _wait(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, sizes: Sizes, size: Quantity, now: Instant) -> Decision | None:
-    """The reason to make no call now."""
+    """The reason to make no call for this size now."""
     if size.whole > BYTES_MAX:
         return _stuck(why.TooLarge(str(size)), pv)
     if sizes.allocated is not None and sizes.allocated.value == size.value:
@@ -156,9 +158,7 @@ def _wait(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, sizes:
         if rest_s > 0:
             because = why.Infeasible(str(size), record.error or "", rest_s)
             return slow.wait(record, because, rest_s, _secret(view, pv), volume_changed(pv.metadata.name), now)
-    if not view.options.handle_volume_inuse_error or view.last_error(claim, names.CONTROLLER_ERROR) != FAILED_PRECONDITION:
-        return None
-    return _wait_for_pods(view, claim, now)
+    return None
 
 
 def _secret(view: View, pv: PersistentVolume) -> SecretReference | None:
@@ -172,6 +172,8 @@ def _secret(view: View, pv: PersistentVolume) -> SecretReference | None:
 
 def _wait_for_pods(view: View, claim: PersistentVolumeClaim, now: Instant) -> Decision | None:
     """The driver has refused to grow a volume in use: it is not asked again while a pod uses the claim."""
+    if not view.options.handle_volume_inuse_error or view.last_error(claim, names.CONTROLLER_ERROR) != FAILED_PRECONDITION:
+        return None
     key = key_of(claim)
     users = view.pods.users_of(key)
     if users is None:
