@@ -98,13 +98,14 @@ class Stream(Outgoing):
         return None
 
     def _not_grpc(self, headers: AnswerHeaders, ended: bool) -> Verdict | None:
-        """HTTP's own answers. Those of its 100s have another one behind them."""
+        """HTTP's own answers. Those of its 100s have another one behind them; after those of its 400s alone nothing can have happened."""
         if headers.http_status is None or not re.fullmatch(rb"[1-9][0-9][0-9]", headers.http_status):
             return _refused("malformed header: missing HTTP status")
         status = int(headers.http_status)
         if status < 200:
             return _refused(f"an answer of HTTP status {status} is only the first of two, and has no second") if ended else self._idle()
-        return Verdict(code_of_http(status), text_of_http(status, headers.content_type), reset=None if ended else ErrorCode.PROTOCOL_ERROR)
+        text, reset = text_of_http(status, headers.content_type), None if ended else ErrorCode.PROTOCOL_ERROR
+        return Verdict(code_of_http(status), text, answered=not 400 <= status < 500, reset=reset)
 
     def _verdict(self, trailers: AnswerHeaders) -> Verdict:
         raw = trailers.grpc_status
