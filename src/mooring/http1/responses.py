@@ -193,10 +193,14 @@ class ResponseReader:
         if status < 200:
             self._skip(status)
             return
-        for name in repeated:
-            if name in _ONCE:
-                raise Malformed(f"the header {name} is there twice")
-        length = self._framed(first, version, status)
+        length: int | None = 0
+        if self._method == "CONNECT" and status < 300:  # a tunnel begins, whatever its headers say of a body
+            self.is_done = True
+        else:
+            for name in repeated:
+                if name in _ONCE:
+                    raise Malformed(f"the header {name} is there twice")
+            length = self._framed(first, version, status)
         words = first.get("connection", "").lower() if "connection" not in repeated else ", ".join(repeated["connection"]).lower()
         is_persistent = "close" not in words and (version >= 1 or "keep-alive" in words) and self._left != _UNTIL_CLOSE
         self.head = ResponseHead(status, reason, ResponseHeaders(first, repeated), length, is_persistent=is_persistent)
@@ -217,7 +221,7 @@ class ResponseReader:
                 raise Malformed("both a Content-Length and a Transfer-Encoding")
             if version < 1 or coding.lower() != "chunked":
                 raise Malformed(f"unsupported transfer encoding: {coding[:32]!r}")
-        if self._method == "HEAD" or status in (204, 304) or (self._method == "CONNECT" and status < 300):
+        if self._method == "HEAD" or status in (204, 304):
             self.is_done = True
             return 0
         if coding is not None:

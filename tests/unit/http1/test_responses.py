@@ -166,6 +166,15 @@ def test_what_has_no_body_ends_with_its_head(method: str, line: bytes, framing: 
     assert (True, True, b"") == (reader.is_done, reader.keep_alive, reader.take())
 
 
+@pytest.mark.parametrize("lines", [b"Transfer-Encoding: chunked", b"Content-Length: 5", b"Content-Length: 1\r\nContent-Length: 2"])
+@pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
+def test_what_a_proxy_says_of_a_body_before_a_tunnel_does_not_count(version: bytes, lines: bytes) -> None:
+    """RFC 9110, 9.3.6."""
+    reader = read(version + b" 200 OK\r\n" + lines + b"\r\n\r\n", method="CONNECT")
+    assert reader.is_done
+    assert 200 == (reader.head and reader.head.status)
+
+
 def test_a_refusal_of_connect_has_a_body() -> None:
     reader = read(b"HTTP/1.1 407 No\r\nContent-Length: 2\r\n\r\n", method="CONNECT")
     assert not reader.is_done
