@@ -46,12 +46,28 @@ def names_written(api: Rest) -> tuple[list[str], int]:
 
 
 @pytest.mark.slow
+def test_a_disk_that_fails_while_dev_starts_is_what_it_ends_with(tmp_path: Path) -> None:
+    """Not with the error of the part that wanted to write just then."""
+    program, api = started(tmp_path, "dev")
+    try:
+        limit = (tmp_path / "state" / "objects.db-wal").stat().st_size + 10_000
+        resource.prlimit(program.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        assert 1 == program.wait_exit()
+    finally:
+        program.kill()
+        api.close()
+    said = program.output()
+    assert "mooring dev: the API objects could not be saved: " in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["apiserver", "dev"])
 def test_a_disk_that_fails_ends_the_server_and_loses_nothing(tmp_path: Path, command: str) -> None:
     program, api = started(tmp_path, command)
     try:
         journal = tmp_path / "state" / "objects.db-wal"
-        limit = journal.stat().st_size + 200_000
+        limit = journal.stat().st_size + 1_000_000  # beyond what the start of dev writes
         resource.prlimit(program.pid, resource.RLIMIT_FSIZE, (limit, limit))
         names, code = names_written(api)
         assert len(names) > 5

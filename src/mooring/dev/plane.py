@@ -115,13 +115,14 @@ async def running(
             sockets = await build.driver(stack, group)
             session, tasks = await build.session(stack, group, sockets)
             ids = await node_ids(sockets, clock)
+            tasks.append(group.create_task(_end_on_failure(durability), name="dev/durability"))  # before anybody is refused for it
             await build.api_server(stack, store, durability)
             cluster = LocalCluster(store, clock=clock, randomness=randomness, durability=durability)
             extras = await extras_of(session, wants_snapshots=snapshots)
             if extras.snapshots:
                 await install(TracedCluster(cluster, "server", story, clock), groups=extras.group_snapshots)
             controllers = Controllers(cluster, session, story, clock, randomness, patience, extras, has_agents=bool(ids))
-            tasks += [group.create_task(_end_on_failure(durability), name="dev/durability"), *await controllers.started(group)]
+            tasks += await controllers.started(group)
             lease_s = min(LEASE_S, LEASE_SHARE * patience.grace_s)
             shared = Shared(cluster, session.info.name, build.starter, sockets, group, Metrics(), lease_s)
             agents = Nodes(shared) if ids else None
