@@ -70,6 +70,7 @@ async def test_another_attachment_that_has_taken_the_name_is_not_deleted_for_the
         await world.settle(0.3)
         assert 1 == len(world.of(DELETE))
         assert await world.va(volume, node), "the first was meant, and is gone"
+        assert [] == await world.told(volume.claim), "that is no failed detach"
         await world.settle(10)
         assert await world.va(volume, node) is None
 
