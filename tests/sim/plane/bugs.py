@@ -168,7 +168,7 @@ def _taints_are_enough() -> Planted:
 def _names_are_told() -> Planted:
     """Whoever waits hears of all pods by name."""
 
-    def used_by(volume: Volume, wish: Any) -> str:
+    def used_by(volume: Volume, wish: Any, *_: Any) -> str:
         others = [other.ref.name for place in volume.places.values() for other in place.wishes if other.ref.uid != wish.ref.uid]
         return f"Volume is already used by pod(s) {', '.join(sorted(others))}" if others else multi_attach.EXCLUSIVE
 

@@ -9,8 +9,8 @@ from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, VolumeAttachment
 from mooring.control.slim import Part, check
 from mooring.controllers.attachdetach import identity
-from tests.support.attachdetaching import AttachDetachWorld
-from tests.support.builders import a_pod, typed
+from tests.support.attachdetaching import FORCED, AttachDetachWorld, attaching
+from tests.support.builders import a_csi_driver, a_pod, typed
 from tests.support.virtual_loop import in_virtual_time
 
 PLUGIN = "kubernetes.io/csi:csi.test"
@@ -61,6 +61,59 @@ async def test_volumes_and_operations_are_counted() -> None:
         await world.settle()
         assert 1 == count("storage_operation_duration_seconds_count", operation_name="volume_detach", **operation)
         assert count("attachdetach_controller_total_volumes", plugin_name=PLUGIN, state="actual_state_of_world") is None
+
+
+@in_virtual_time
+async def test_only_volumes_that_are_attached_to_managed_nodes_are_desired_and_only_placed_pods_use_volumes() -> None:
+    async with attaching() as world:
+        await world.create(a_csi_driver("unattached.test", attachRequired=False))
+        node, unmanaged = await world.node(), await world.node(managed=False)
+        volume, unattached = await world.volume(), await world.volume(driver="unattached.test")
+        await world.pod("", volume)
+        await world.pod(node, unattached)
+        await world.pod(unmanaged, volume)
+        await world.settle()
+
+        def count(name: str, **labels: str) -> float | None:
+            return world.metrics.registry.get_sample_value(name, labels)
+
+        in_use, total = "storage_count_attachable_volumes_in_use", "attachdetach_controller_total_volumes"
+        plugins = (PLUGIN, "kubernetes.io/csi:unattached.test")
+        assert [None, None] == [count(in_use, node="", volume_plugin=one) for one in plugins]
+        assert [1, 1] == [count(in_use, node=on, volume_plugin=one) for on, one in zip((unmanaged, node), plugins, strict=True)]
+        assert [None, None] == [count(total, plugin_name=one, state="desired_state_of_world") for one in plugins]
+
+
+@in_virtual_time
+async def test_forced_detaches_are_a_counter_under_upstreams_name() -> None:
+    """Not under the one with the ending that OpenMetrics wants."""
+    async with attaching() as world:
+        lines = world.metrics.render().decode().splitlines()
+        assert [f"# TYPE {FORCED} counter"] == [line for line in lines if line.startswith(f"# TYPE {FORCED}")]
+        assert {f'{FORCED}{{reason="{one}"}} 0.0' for one in ("timeout", "out-of-service")} <= set(lines)
+
+
+@in_virtual_time
+async def test_failed_operations_are_counted_once_for_each_attempt() -> None:
+    async with attaching() as world:
+        volume, node = await world.volume(), await world.node()
+
+        def failed(operation: str) -> float | None:
+            labels = {"volume_plugin": PLUGIN, "operation_name": operation, "status": "fail-unknown", "migrated": "false"}
+            return world.metrics.registry.get_sample_value("storage_operation_duration_seconds_count", labels)
+
+        pod = await world.pod(node, volume)
+        await world.wait_va(volume, node)
+        for second in (1, 2):
+            await world.va_status(volume, node, attachError={"message": "boom", "time": f"2026-01-01T00:00:0{second}Z"})
+            await world.settle()
+        assert (2, None) == (failed("volume_attach"), failed("volume_detach"))
+        await world.attach(volume, node, hold=True)
+        await world.delete_pod(pod)
+        await world.wait_deleting(volume, node)
+        await world.va_status(volume, node, attached=True, detachError={"message": "busy", "time": "2026-01-01T00:00:00Z"})
+        await world.settle()
+        assert (2, 1) == (failed("volume_attach"), failed("volume_detach"))
 
 
 @in_virtual_time

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.control import events
 from tests.support.attachdetaching import AttachDetachWorld, Vol, attaching
@@ -45,6 +46,40 @@ async def test_a_running_pod() -> None:
         assert text == await heard(world)
         await world.settle(1800)
         assert 2 == len(await world.told("second")), "once as upstream, once with the reason"
+
+
+@in_virtual_time
+async def test_pods_that_wait_too_are_not_named() -> None:
+    async with attaching() as world:
+        volume, _, _ = await blocked(world)
+        await world.pod("n-two", volume, name="third")
+        await world.pod(await world.node("n-three"), volume, name="fourth")
+        await world.settle(1)
+        text = f'Multi-Attach error for volume "{volume.pv}" Volume is already used by pod(s) first'
+        assert [text] == [told for _, _, told in await world.told("second")] == [told for _, _, told in await world.told("fourth")]
+
+
+@in_virtual_time
+async def test_a_pod_whose_volume_is_about_to_be_attached_elsewhere_hears_for_whom() -> None:
+    """Both pods come at once: there is no attachment when the second one is told."""
+    world = AttachDetachWorld()
+    volume = await world.volume()
+    await world.pod(await world.node("n-one"), volume, name="first")
+    await world.pod(await world.node("n-two"), volume, name="second")
+    async with world.controlling():
+        await world.settle(1)
+        assert begins(volume, "Volume is already used by pod(s) first")[:-2] == (await world.told("second"))[0][2]
+
+
+@in_virtual_time
+async def test_a_pod_of_a_node_that_was_deleted_is_named() -> None:
+    async with attaching() as world:
+        volume = await world.volume()
+        one, _ = await world.attached(volume, name="first")
+        await world.remove(NODES, one)
+        await world.pod(await world.node(), volume, name="second")
+        await world.settle(1)
+        assert begins(volume, "Volume is already used by pod(s) first")[:-2] == (await world.told("second"))[0][2]
 
 
 @in_virtual_time

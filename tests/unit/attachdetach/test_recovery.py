@@ -8,8 +8,9 @@ import pytest
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.controllers.attachdetach.identity import MANAGED
 from mooring.kube.errors import Unreachable
-from tests.support.attachdetaching import DELETE, PATCH_NODE, POST, AttachDetachWorld, attaching
+from tests.support.attachdetaching import DELETE, PATCH_NODE, POST, AttachDetachWorld, Vol, attaching
 from tests.support.virtual_loop import in_virtual_time
 
 
@@ -201,6 +202,102 @@ async def test_an_attachment_by_hand_keeps_a_volume_for_one_node_from_another() 
         assert await world.va(volume, two) is None
         await world.delete(VOLUME_ATTACHMENTS, "by-hand")
         await world.attach(volume, two)
+
+
+def inline(volume: Vol) -> dict[str, Any]:
+    """Of an attachment for a pod's own volume of an in-tree plugin, as an earlier controller made it."""
+    source = {"csi": {"driver": volume.driver, "volumeHandle": volume.handle}, "accessModes": ["ReadWriteOnce"]}
+    return {"pv": None, "inline": source}
+
+
+@pytest.mark.parametrize("in_use", [True, False])
+@in_virtual_time
+async def test_an_inline_attachment_that_nobody_wants_is_deleted_once_unmounted(in_use: bool) -> None:
+    world = AttachDetachWorld()
+    volume = Vol("", "", "csi.test", "disk", "")
+    node = await world.node(in_use=[volume] if in_use else [])
+    await world.make_va(volume, node, **inline(volume))
+    async with world.controlling():
+        await world.settle(60)
+        if in_use:
+            assert await world.va(volume, node)
+            await world.set_in_use(node)
+        await world.wait_no_va(volume, node)
+        assert [DELETE] == world.writes()
+
+
+@in_virtual_time
+async def test_an_inline_attachment_holds_its_volume_until_it_is_gone() -> None:
+    world = AttachDetachWorld()
+    volume, one, two = await world.volume(), await world.node(), await world.node()
+    await world.make_va(volume, one, hold=True, **inline(volume))
+    await world.pod(two, volume)
+    async with world.controlling():
+        await world.wait_deleting(volume, one)
+        await world.settle(60)
+        assert await world.va(volume, two) is None
+        await world.release(volume, one)
+        await world.attach(volume, two)
+
+
+@pytest.mark.parametrize("attached", [True, False])
+@pytest.mark.parametrize("kinds", [[PERSISTENT_VOLUMES], [PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS]], ids=["volume", "and-claim"])
+@in_virtual_time
+async def test_a_volume_whose_object_goes_stays_until_its_pod_goes(attached: bool, kinds: list[Any]) -> None:
+    """Somebody took the finalizers away, while the pod had not mounted it yet."""
+    async with attaching() as world:
+        volume, node = await world.volume(), await world.node()
+        pod = await world.pod(node, volume)
+        await (world.attach if attached else world.wait_va)(volume, node)
+        for kind in kinds:
+            await world.patch(kind, volume.pv, {"metadata": {"finalizers": None}})
+            await world.remove(kind, volume.pv)
+        await world.settle(600)
+        assert await world.va(volume, node)
+        assert ([volume.unique] if attached else []) == await world.reported(node)
+        await world.delete_pod(pod)
+        await world.wait_no_va(volume, node)
+
+
+@in_virtual_time
+async def test_a_node_that_loses_its_annotation_stays_managed() -> None:
+    async with attaching() as world:
+        first, second = await world.volume(), await world.volume()
+        node, _ = await world.attached(first)
+        await world.patch(NODES, node, {"metadata": {"annotations": {MANAGED: None}}})
+        await world.settle()
+        await world.pod(node, second)
+        await world.attach(second, node)
+        assert sorted([first.unique, second.unique]) == await world.reported(node)
+        labels = {"plugin_name": "kubernetes.io/csi:csi.test", "state": "desired_state_of_world"}
+        assert 2 == world.metrics.registry.get_sample_value("attachdetach_controller_total_volumes", labels)
+        pod = await world.pod(node, await world.volume(bound=False))
+        await world.wait_told(pod, "FailedAttachVolume", "is not bound")
+
+
+@in_virtual_time
+async def test_a_node_that_is_made_anew_without_the_annotation_is_not_managed() -> None:
+    async with attaching() as world:
+        first, second = await world.volume(), await world.volume()
+        node, _ = await world.attached(first)
+        await world.remove(NODES, node)
+        await world.node(node, managed=False)
+        await world.pod(node, second)
+        await world.settle(60)
+        assert [first.va(node)] == await world.attachments()
+
+
+@in_virtual_time
+async def test_an_attachment_of_our_name_that_names_the_object_of_another_volume_is_told() -> None:
+    async with attaching() as world:
+        volume, other, node = await world.volume(), await world.volume(), await world.node()
+        await world.make_va(volume, node, pv=other.pv)
+        pod = await world.pod(node, volume)
+        await world.wait_told(pod, "FailedAttachVolume", f"is about attacher csi.test, node {node} and PersistentVolume {other.pv}")
+        await world.settle(60)
+        assert ([], []) == (world.writes(), await world.reported(node))
+        await world.delete(VOLUME_ATTACHMENTS, volume.va(node))
+        await world.attach(volume, node)
 
 
 @in_virtual_time

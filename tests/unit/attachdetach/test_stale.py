@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from mooring.api.core import NODES, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
@@ -15,7 +17,7 @@ from mooring.controllers.attachdetach.memory import Memory
 from mooring.controllers.attachdetach.orphans import Orphans
 from mooring.controllers.attachdetach.view import ATTACHMENT_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
 from mooring.kube.cache.store import Store
-from mooring.kube.errors import Forbidden, Unreachable
+from mooring.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, ServerError, Unreachable
 from tests.support.attachdetaching import DELETE, PATCH_NODE, POST, AttachDetachWorld, attaching
 from tests.support.builders import a_pv, a_va, typed
 from tests.support.cluster_world import LateWatch
@@ -68,6 +70,7 @@ async def test_another_attachment_that_has_taken_the_name_is_not_deleted_for_the
         await world.settle(0.3)
         assert 1 == len(world.of(DELETE))
         assert await world.va(volume, node), "the first was meant, and is gone"
+        assert [] == await world.told(volume.claim), "that is no failed detach"
         await world.settle(10)
         assert await world.va(volume, node) is None
 
@@ -202,16 +205,48 @@ async def test_a_pod_that_goes_while_its_volume_is_being_reported_leaves_nothing
         assert 1 == len(world.of(PATCH_NODE))
 
 
+@pytest.mark.parametrize("error", [Forbidden("not now"), ServerError("not now")])
 @in_virtual_time
-async def test_a_pod_hears_why_its_attachment_can_not_be_made() -> None:
+async def test_a_pod_hears_why_its_attachment_can_not_be_made(error: ApiError) -> None:
     async with attaching() as world:
         volume, node = await world.volume(), await world.node()
-        rule = world.cluster.refuse(POST, times=2)
+        rule = world.cluster.refuse(POST, times=2, error=error)
         pod = await world.pod(node, volume)
         await world.attach(volume, node)
         await world.settle()
         told = {(reason, text, count) for _, reason, text, count in await world.events(pod)}
         assert ("FailedAttachVolume", f'AttachVolume.Attach failed for volume "{volume.pv}" : not now', rule.hits) in told
+
+
+@pytest.mark.parametrize("error", [Forbidden("not now"), ServerError("not now")])
+@in_virtual_time
+async def test_a_claim_and_the_pod_that_waits_hear_why_its_attachment_can_not_be_deleted(error: ApiError) -> None:
+    async with attaching() as world:
+        volume = await world.volume()
+        node, pod = await world.attached(volume)
+        waiting = await world.pod(await world.node(), volume)
+        await world.settle()
+        world.cluster.refuse(DELETE, error=error)
+        await world.delete_pod(pod)
+        await world.wait_no_va(volume, node)
+        text = f'DetachVolume.Detach failed for volume "{volume.pv}" on node "{node}" : not now'
+        assert text == await world.wait_told(waiting, "FailedDetachVolume") == await world.wait_told(volume.claim, "FailedDetachVolume")
+
+
+@pytest.mark.parametrize("error", [NotFound("no"), Conflict("no"), Invalid("no"), Forbidden("no")])
+@in_virtual_time
+async def test_a_report_that_is_refused_backs_off_while_its_node_is_there(error: ApiError) -> None:
+    async with attaching() as world:
+        volume = await world.volume()
+        node, pod = await world.attached(volume)
+        await world.settle()
+        rule = world.cluster.refuse(PATCH_NODE, times=None, error=error)
+        await world.delete_pod(pod)
+        await world.settle(10)
+        assert 5 <= rule.hits <= 8
+        assert await world.va(volume, node)
+        rule.times = rule.hits
+        await world.wait_no_va(volume, node)
 
 
 class SlowDelete(Faults):

@@ -62,6 +62,21 @@ async def test_a_restart_goes_on_with_the_quarters_that_are_over(lived_s: int) -
         assert 1 == world.forced("timeout")
 
 
+@in_virtual_time
+async def test_a_silence_that_does_not_say_since_when_is_written_down_too() -> None:
+    world = AttachDetachWorld()
+    volume, node = await dead(world)
+    await world.node_status(node, conditions=[{"type": "Ready", "status": "Unknown"}])
+    async with world.controlling():
+        await world.settle(300)
+        assert {volume.unique: 270} == await note(world, node)
+    async with world.controlling():
+        await world.settle(88)
+        assert await world.va(volume, node)
+        await world.settle(4)
+        assert await world.va(volume, node) is None
+
+
 @pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])
 @in_virtual_time
 async def test_no_clock_of_the_wall_counts(jump_s: float) -> None:
@@ -133,16 +148,23 @@ def test_a_note_that_can_not_be_read_counts_for_nothing(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("status", "since", "counts"),
-    [("Unknown", "then", True), ("False", "then", True), ("True", "then", False), ("Unknown", "later", False)],
+    [
+        ("Unknown", "then", True),
+        ("False", "then", True),
+        ("True", "then", False),
+        ("Unknown", "later", False),
+        ("Unknown", "", True),
+        ("True", "", False),
+    ],
 )
 def test_a_note_holds_for_the_silence_in_which_it_was_written(status: str, since: str, counts: bool) -> None:
-    condition = {"type": "Ready", "status": status, "lastTransitionTime": since}
+    condition = {"type": "Ready", "status": status, "lastTransitionTime": since or None}
     node = typed(a_node(conditions=[condition]))
     assert {} == waited_before(node)
     noted = typed(
         {
             **a_node(conditions=[condition]),
-            "metadata": {"name": "n1", "annotations": {WAITED: '{"silent_since":"then","seconds":{"v":90}}'}},
+            "metadata": {"name": "n1", "annotations": {WAITED: json.dumps({"silent_since": since and "then", "seconds": {"v": 90}})}},
         }
     )
     assert ({"v": 90} if counts else {}) == waited_before(noted)

@@ -17,7 +17,6 @@ from mooring.controllers.attachdetach.identity import (
     Identity,
     force_after_of,
     identity_of,
-    is_managed,
     is_single_node,
     pod_wants_volumes,
     workload_of,
@@ -144,7 +143,7 @@ def _sort(view: View, found: _Pods, pod: Pod, pv: PersistentVolume) -> None:
             found.finished.setdefault(node, []).append(reference_to(pod, "Pod"))
         return
     leads = _leads_to(view, pod, pv)
-    if leads and view.node(node) is not None and (is_managed(view.node(node)) or view.memory.node(node).managed):
+    if leads and view.is_managed(node):
         found.wishes.setdefault(node, []).append(_wish(pod, pv))
     elif leads is not False:
         found.doubts.setdefault(node, []).append(reference_to(pod, "Pod"))

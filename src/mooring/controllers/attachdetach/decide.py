@@ -80,8 +80,9 @@ def _attach(volume: Volume, place: Place, first: str, rules: Rules, now: Instant
     if attachment is None:
         return _create(volume, place, first, rules, now)
     if not place.intact:
-        name = attachment.metadata.name
-        text = f'VolumeAttachment "{name}" is about attacher {attachment.spec.attacher} and node {attachment.spec.node_name}'
+        name, spec = attachment.metadata.name, attachment.spec
+        about = f"attacher {spec.attacher}, node {spec.node_name} and PersistentVolume {spec.source.persistent_volume_name or 'none'}"
+        text = f'VolumeAttachment "{name}" is about {about}'
         return Step(node, why.Mismatch(node, name), _failure(place, "mismatch", attachment.metadata.uid, text))
     if place.is_ending:
         text = "volume attachment is being deleted"

@@ -61,7 +61,7 @@ class EventHandlers:
             found = identity_of(pv)
             self._wake(() if found is None else (found.unique,))
             self._wake_pods(self._view.pods_that_name(pv))
-        self._wake(filter(None, map(self._view.key_of, self._view.attachments.by(BY_VOLUME, change.object.metadata.name))))
+        self._wake(*map(self._view.volumes_of_attachment, self._view.attachments.by(BY_VOLUME, change.object.metadata.name)))
 
     def driver_changed(self, change: Change[CSIDriver]) -> None:
         if changed(change.old, change.new):
@@ -70,7 +70,7 @@ class EventHandlers:
     def attachment_changed(self, change: Change[VolumeAttachment]) -> None:
         """The volume's decision says whether the report has to change, while there is an attachment to decide about."""
         for attachment in filter(None, (change.old, change.new)):
-            self._wake(filter(None, (self._view.key_of(attachment),)))
+            self._wake(self._view.volumes_of_attachment(attachment))
         if change.new is None and change.old is not None:
             self._ended(change.old)
         self._view.sort(change.object)
@@ -89,10 +89,10 @@ class EventHandlers:
         old, new, name = change.old, change.new, change.object.metadata.name
         if not changed(old, new):
             return
-        if is_managed(old) or is_managed(new):
-            self._view.memory.node(name).managed = True
+        record, is_same = self._view.memory.node(name), old is not None and new is not None and old.metadata.uid == new.metadata.uid
+        record.managed = is_managed(new) or (record.managed and is_same)
         if new is None and old is not None:
-            self._view.memory.node(name).last_in_use = frozenset(old.status.volumes_in_use or ())
+            record.last_in_use = frozenset(old.status.volumes_in_use or ())
         if old is None or new is None or _marks(old) != _marks(new):
             self._wake(self._view.volumes_on(name))
             self._wake_pods(self._view.pods.by(BY_NODE, name))

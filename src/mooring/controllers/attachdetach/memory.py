@@ -84,7 +84,7 @@ class NodeRecord:
     checked_at: when the node was asked for last: what its object shows is at least that new.
 
     unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
-    has not seen the Node.
+    has not seen the Node. managed: its kubelet leaves attaching to controllers, or has done so since this process saw the Node first.
     """
 
     checked_at: Instant = -math.inf

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from mooring.api.meta import Key
-from mooring.controllers.attachdetach.identity import identity_of, is_managed, pod_wants_volumes
+from mooring.controllers.attachdetach.identity import identity_of, pod_wants_volumes
 from mooring.controllers.attachdetach.release import OUT_OF_SERVICE, TIMEOUT
 from mooring.controllers.attachdetach.view import BY_CLAIM, View
 from mooring.controllers.binding.names import claims_of
@@ -86,7 +86,7 @@ def _gauges(view: View) -> Iterable[Metric]:
                 in_use[pod.spec.node_name, _plugin(found.driver)] += 1
                 described = view.drivers.get(Key("", found.driver))
                 needs = described is None or described.spec.attach_required is not False
-                if needs and is_managed(view.node(pod.spec.node_name)) and pod_wants_volumes(pod):
+                if needs and view.is_managed(pod.spec.node_name) and pod_wants_volumes(pod):
                     desired.add((found.unique, pod.spec.node_name))
     yield _family("storage_count_attachable_volumes_in_use", "Volumes that pods use", ["node", "volume_plugin"], in_use)
     worlds: Tally[tuple[str, ...]] = Tally((_plugin_of(unique), "desired_state_of_world") for unique, _ in desired)

@@ -40,7 +40,9 @@ def blocked_step(volume: Volume, place: Place, holder: Place, rules: Rules, now:
     since = now if record.blocked_since is None else record.blocked_since
     explains = now - since >= EXPLAIN_AFTER_S
     found = holder_of(volume, place.wishes[0], holder, rules, now)
-    subject, mark = ("blocked", f"{holder.node.name} {found.kind}") if explains else ("multi-attach", used_by(volume, place.wishes[0]))
+    subject, mark = (
+        ("blocked", f"{holder.node.name} {found.kind}") if explains else ("multi-attach", used_by(volume, place.wishes[0], holder))
+    )
     tells, wake_s = _told(place, subject, mark, now)
     notes = tuple(
         Note(wish.ref, "Warning", "FailedAttachVolume", _text(volume, wish, holder, rules, now, explains)) for wish in place.wishes
@@ -66,16 +68,16 @@ def _told(place: Place, subject: str, mark: str, now: Instant) -> tuple[bool, fl
 
 
 def _text(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Instant, explains: bool) -> str:
-    text = f'Multi-Attach error for volume "{wish.pv_name}" {used_by(volume, wish)}'
+    text = f'Multi-Attach error for volume "{wish.pv_name}" {used_by(volume, wish, holder)}'
     return f"{text}: {holder_of(volume, wish, holder, rules, now).text}" if explains else text
 
 
-def used_by(volume: Volume, wish: Wish) -> str:
-    """Upstream's words. Names of pods in other namespaces are not told."""
+def used_by(volume: Volume, wish: Wish, holder: Place) -> str:
+    """Upstream's words, about the pods of the nodes that have it, or get it now. Names of pods in other namespaces are not told."""
     others = [
         other
         for place in volume.places.values()
-        if place.is_held and all(own.ref.uid != wish.ref.uid for own in place.wishes)
+        if (place.is_held or place is holder) and all(own.ref.uid != wish.ref.uid for own in place.wishes)
         for other in (*(one.ref for one in place.wishes), *place.doubts)
     ]
     near = sorted(other.name for other in others if other.namespace == wish.ref.namespace)

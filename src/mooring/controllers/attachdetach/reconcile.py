@@ -175,7 +175,8 @@ class Reconciler:
             pass
         except ApiError as error:
             place.record.ending_uid, place.record.ending_since = "", None
-            for note in detach_notes(volume, place, str(error)):
+            told = () if isinstance(error, Conflict) else detach_notes(volume, place, str(error))  # that one is about our own uid
+            for note in told:
                 self._recorder.event(note.ref, note.type, note.reason, note.message)
             raise
         _succeeded(place)

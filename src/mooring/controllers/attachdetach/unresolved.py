@@ -12,7 +12,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.control.events import EventRecorder
 from mooring.control.result import Result
 from mooring.controllers.attachdetach import reasons as why
-from mooring.controllers.attachdetach.identity import BOUND, is_managed, pod_wants_volumes
+from mooring.controllers.attachdetach.identity import BOUND, pod_wants_volumes
 from mooring.controllers.attachdetach.view import View
 from mooring.controllers.binding.names import claim_name_of, owns
 
@@ -25,7 +25,7 @@ AGAIN_S: Final = 1.0
 
 def obstacles_of(view: View, pod: Pod) -> Iterator[tuple[str, str]]:
     """Of a pod that wants its volumes on a node: the names of those that lead nowhere, each with the reason. Pure."""
-    if not pod.spec.node_name or not is_managed(view.node(pod.spec.node_name)) or not pod_wants_volumes(pod):
+    if not pod.spec.node_name or not view.is_managed(pod.spec.node_name) or not pod_wants_volumes(pod):
         return
     for volume in pod.spec.volumes or ():
         text = _obstacle(view, pod, volume)

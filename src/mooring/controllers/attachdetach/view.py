@@ -13,8 +13,8 @@ from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, CSINode, VolumeAttachment
-from mooring.api.volume_names import attachment_name, split_unique_name
-from mooring.controllers.attachdetach.identity import Identity, identity_of
+from mooring.api.volume_names import split_unique_name
+from mooring.controllers.attachdetach.identity import Identity, identity_of, is_managed
 from mooring.controllers.attachdetach.memory import Memory
 from mooring.controllers.attachdetach.orphans import Orphans
 from mooring.controllers.binding.names import claim_key, claims_of
@@ -48,6 +48,11 @@ class View:
     def node(self, name: str) -> Node | None:
         return self.nodes.get(Key("", name))
 
+    def is_managed(self, name: str) -> bool:
+        """True for a Node that is there, and whose kubelet leaves attaching to controllers, or did so since this process saw it first."""
+        node = self.node(name)
+        return node is not None and (is_managed(node) or self.memory.node(name).managed)
+
     def attachment(self, name: str) -> VolumeAttachment | None:
         return self.attachments.get(Key("", name))
 
@@ -60,7 +65,7 @@ class View:
     # -- which volume
 
     def key_of(self, attachment: VolumeAttachment) -> str | None:
-        """The volume that an attachment is about. None for one that this controller leaves alone: inline, or made by others."""
+        """The volume that an attachment is about. None for one that this controller leaves alone: it was made by others."""
         spec, name = attachment.spec, attachment.metadata.name
         pv = self.volumes.get(Key("", spec.source.persistent_volume_name or ""))
         found = None if pv is None else identity_of(pv)
@@ -69,10 +74,14 @@ class View:
         known = self.orphans.volume_of(name)
         if known is not None:
             return known
-        for candidate in self._candidates(spec.node_name):
-            if attachment_name(candidate.driver, candidate.handle, spec.node_name) == name:
-                return candidate.unique
-        return f"{ORPHAN}{name}" if _is_hashed(name) else None
+        return next(self._named(attachment), f"{ORPHAN}{name}" if _is_hashed(name) else None)
+
+    def _named(self, attachment: VolumeAttachment) -> Iterator[str]:
+        """The volume that its name is made of."""
+        node = attachment.spec.node_name
+        for candidate in self._candidates(node):
+            if candidate.attachment_to(node) == attachment.metadata.name:
+                yield candidate.unique
 
     def _candidates(self, node_name: str) -> Iterator[Identity]:
         """The volumes that an attachment to this node may be about when its PersistentVolume is gone."""
@@ -91,6 +100,15 @@ class View:
         self.orphans.sort(attachment, has_volume=gone or self.volumes.get(Key("", name or "")) is not None)
 
     # -- what of a change concerns which volume
+
+    def volumes_of_attachment(self, attachment: VolumeAttachment) -> Iterator[str]:
+        """The one that it is about; and where its name is that of another one's attachment, which it is in the way of, that one."""
+        key = self.key_of(attachment)
+        if key is not None:
+            yield key
+        parts = split_unique_name(key or "")
+        if parts is not None and Identity(*parts).attachment_to(attachment.spec.node_name) != attachment.metadata.name:
+            yield from self._named(attachment)
 
     def volumes_of_pod(self, pod: Pod) -> Iterator[str]:
         for key in claims_of(pod):

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from mooring.api.core import Node
+from mooring.api.nodes import is_ready
 from mooring.base.clock import Instant
 from mooring.controllers.attachdetach.facts import Place, Volume
 from mooring.controllers.attachdetach.identity import WAITED
@@ -42,7 +43,7 @@ def waited_before(node: Node | None) -> Mapping[str, float]:
         note = msgspec.json.decode(written_on(node), type=_Note)
     except msgspec.MsgspecError:
         return {}
-    good = note.silent_since == silent_since(node) and all(seconds >= 0 for seconds in note.seconds.values())
+    good = not is_ready(node) and note.silent_since == silent_since(node) and all(seconds >= 0 for seconds in note.seconds.values())
     return note.seconds if good else {}
 
 
