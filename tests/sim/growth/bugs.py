@@ -52,10 +52,10 @@ def _nodes_have_no_part() -> contextlib.AbstractContextManager[Any]:
 def _claims_are_done_first() -> contextlib.AbstractContextManager[Any]:
     """A claim says that its class is applied before its volume does: a failure in between is never mended."""
 
-    async def save(self: Modification, claim: Any, class_name: str) -> None:
+    async def save(self: Modification, claim: Any, pv_uid: str, class_name: str) -> None:
         now = self._writes.current(claim)
         await self._writes.claim(now, patches.done(class_name))
-        pv = self._writes.current_volume(claim)
+        pv = self._writes.current_volume(claim, pv_uid)
         await self._writes.volume(pv, patches.volume_class(pv, class_name))
 
     return mock.patch.object(Modification, "_save", save)

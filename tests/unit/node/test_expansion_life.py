@@ -322,6 +322,22 @@ async def test_an_old_resizer_s_claim_is_compared_by_size(world: VolumesWorld) -
         assert ("2Gi", []) == (status["capacity"]["storage"], status.get("conditions") or [])
 
 
+@pytest.mark.parametrize("code", [Code.FAILED_PRECONDITION, Code.OUT_OF_RANGE])
+@in_virtual_time
+async def test_a_refusal_is_not_written_on_an_old_resizer_s_claim(world: VolumesWorld, code: Code) -> None:
+    """As by the kubelet: such a claim has no status by which it could be handed back."""
+    world.driver.able = ABLE
+    world.driver.always(EXPAND, Fail(code, "no"))
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume, {"conditions": [WAITS]})
+        await world.running_pod(volume)
+        await world.settle(300.0)
+        assert 1 == len(world.driver.made(EXPAND))
+        assert [WAITS["type"]] == [one["type"] for one in (await status_of(world, volume))["conditions"]]
+        assert [] == [step for step in world.story if "patch persistentvolumeclaims" in step]
+
+
 @in_virtual_time
 async def test_a_growth_is_seen_without_any_change_of_the_pod(world: VolumesWorld) -> None:
     """Within the time in which the kubelet looks at its pods again."""

@@ -13,7 +13,8 @@ from mooring.controllers.resizer import names
 from mooring.csi.codes import Code
 from mooring.kube.errors import Forbidden
 from tests.support.builders import a_pod, an_ephemeral_volume
-from tests.support.resizing import EXPAND, NODE_PENDING, PROGRESS, ResizerWorld
+from tests.support.cluster_world import without
+from tests.support.resizing import EXPAND, MARK, NODE_PENDING, PROGRESS, ResizerWorld
 from tests.support.scripted_driver import Fail
 from tests.support.virtual_loop import in_virtual_time
 
@@ -119,6 +120,32 @@ async def test_R21_another_size_waits_for_the_pod_too():
         assert [2] == world.asked
         await world.users.delete(PODS, "user", "default", grace_period_s=0)
         await world.state_is(1, 3, NODE_PENDING, 3, wait_s=0.5)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_R21_the_claim_says_at_once_which_size_it_is_to_get_when_the_pod_lets_go(is_restarted):
+    world = await ResizerWorld().volume(10, 3, pv=3)
+    await world.create(a_pod("user", "claim", node="n", phase="Running"))
+    world.driver.script(EXPAND, Fail(Code.FAILED_PRECONDITION))
+    async with world.resizing():
+        await world.event("VolumeResizeFailed", "offline")
+        await world.ask(5)
+        await world.state_is(3, 5, PROGRESS, 3, wait_s=0.5)
+        await world.settle(100)
+        assert ([MARK, MARK, MARK], [10]) == (without(world.story, EXPAND), world.asked)
+        if not is_restarted:
+            await _let_go(world)
+    if is_restarted:
+        async with world.resizing():
+            await world.settle(100)
+            await _let_go(world)
+
+
+async def _let_go(world: ResizerWorld) -> None:
+    assert [10] == world.asked
+    await world.users.delete(PODS, "user", "default", grace_period_s=0)
+    await world.state_is(3, 5, NODE_PENDING, 5, wait_s=0.5)
+    assert ([10, 5], {names.RESIZING, names.FS_PENDING}) == (world.asked, set(await world.conditions()))
 
 
 async def test_R22_without_the_flag_the_driver_is_asked_again_and_no_pod_is_watched():

@@ -53,6 +53,12 @@ def test_R20_a_mark_for_another_size_drops_what_was_told_of_the_former_one():
     assert [gone(names.CONTROLLER_ERROR)] == body["status"]["conditions"], "Resizing is as it was, with its time"
 
 
+def test_R21_a_mark_that_only_says_the_size_keeps_why_it_waits():
+    claim = a_claim(5, 3, 10, PROGRESS, conditions=[RESIZING, ERROR])
+    status = {"allocatedResources": {"storage": "5Gi"}, "allocatedResourceStatuses": {"storage": PROGRESS}}
+    assert {"status": status} == growth.marked(claim, "5Gi", NOW, anew=True, recover=True, keeps_error=True)
+
+
 @pytest.mark.parametrize("recover", [True, False])
 def test_R32_a_mark_of_what_is_marked_drops_the_annotation_alone_and_without_recovery_nothing(recover):
     claim = a_claim(2, 1, 2, PROGRESS, conditions=[RESIZING], annotations={names.NOT_REQUIRED: "true"})

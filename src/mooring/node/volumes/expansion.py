@@ -135,6 +135,6 @@ def failed_patch(growth: Growth, text: str, now: str) -> dict[str, Any]:
 def refused_patch(growth: Growth, error: DriverError, *, has_failed_before: bool, now: str) -> dict[str, Any]:
     """The same, after a refusal by the driver: where it will refuse again, the controller has the claim."""
     patch = failed_patch(growth, str(error), now)
-    if not growth.is_old and (error.code in INFEASIBLE_CODES or (has_failed_before and growth.is_another_size_wanted)):
+    if error.code in INFEASIBLE_CODES or (has_failed_before and growth.is_another_size_wanted):
         patch["status"]["allocatedResourceStatuses"] = {"storage": INFEASIBLE}
     return patch

@@ -102,11 +102,13 @@ class GrowthSteps(StepTools):
     async def _refused(self, state: VolumeState, growth: Growth, error: DriverError) -> None:
         if error.final:
             has_failed_before, state.growth_was_refused = state.growth_was_refused, True
-            if not growth.is_written:  # its claim tells of a size that another node has; this node's trouble is its pods' alone
+            # A claim with its size has it by another node: this one's trouble is its pods' alone. An old resizer hears of no refusal.
+            if not (growth.is_written or growth.is_old):
                 patch = expansion.refused_patch(growth, error, has_failed_before=has_failed_before, now=self._now())
                 await self._write(growth, patch)
             if error.code == Code.FAILED_PRECONDITION:
                 state.may_not_grow = True
+                _log.error("A volume may not grow in use; this node does not ask again", volume=state.volume.unique, reason=str(error))
                 return
             if error.code in expansion.INFEASIBLE_CODES:
                 state.grown = growth.claim_version

@@ -1,6 +1,7 @@
 """Header blocks: ours as hpack reads them, those of answers as hpack reads them, and what hpack has no bound for."""
 
 import random
+import tracemalloc
 
 import hpack
 import pytest
@@ -211,6 +212,28 @@ def test_a_small_block_that_stands_for_much_ends_the_connection(filler):
     with pytest.raises(BrokenConnection, match="more than 100000 bytes of headers") as broken:
         decoder.decode(b"\xbe" * (30 + filler))
     assert broken.value.code == ErrorCode.ENHANCE_YOUR_CALM
+
+
+def test_a_block_of_more_fields_than_can_fit_is_refused_before_they_are_counted():
+    """A field takes a byte of the block; a list of where each begins takes forty times as much."""
+    decoder, block = a_decoder(100_000), b"\x88" * 1_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(BrokenConnection, match="more than 100000 bytes of headers") as broken:
+            decoder.decode(block)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert broken.value.code == ErrorCode.ENHANCE_YOUR_CALM
+    assert peak_bytes < 1_000_000
+
+
+def test_as_many_fields_as_fit_come_through_behind_two_changes_of_the_tables_size():
+    """The shortest take 32 bytes as HPACK counts, and the changes none."""
+    changes, field = b"\x20\x3f\xe1\x1f", b"\x00\x00\x00"
+    a_decoder(3_200).decode(changes + 100 * field)
+    with pytest.raises(BrokenConnection, match="more than 3200 bytes of headers"):
+        a_decoder(3_200).decode(changes + 101 * field)
 
 
 @pytest.mark.parametrize("first", [b"\xff", b"\x7f", b"\x1f", b"\x0f", b"\x3f", b"\x00\x7f", b"\x00\x01x\x7f"])

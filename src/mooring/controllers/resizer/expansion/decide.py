@@ -37,10 +37,14 @@ class DropPreResize:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mark:
-    """Save on the claim that the driver is about to be asked for this size. anew: it was another one before, or infeasible."""
+    """Save on the claim that the driver is about to be asked for this size. anew: it was another one before, or infeasible.
+
+    keeps_error: the driver's last error is why it is not asked yet, and whoever comes after a restart is to know.
+    """
 
     size: str
     anew: bool
+    keeps_error: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,8 +119,10 @@ def _decide_size(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume,
     in_use = _wait_for_pods(view, claim, now)
     if in_use is not None:
         is_said = sizes.allocated is not None and sizes.allocated.value == size.value
-        # While it waits, the claim says the size that it is to get.
-        return in_use if is_said or not view.options.recover else Decision(in_use.because, mark, wants_pods=in_use.wants_pods)
+        if is_said or not view.options.recover:
+            return in_use
+        mark = (Mark(str(size), anew=True, keeps_error=True),)  # while it waits, the claim says the size that it is to get
+        return Decision(in_use.because, mark, wants_pods=in_use.wants_pods)
     if not view.driver.expands:
         because = why.GrowingOnNode(str(size))
         return Decision(because, (*mark, ExpandOnNode(str(size))), done=because.done)

@@ -25,14 +25,18 @@ def pending_text(driver: DriverCapabilities) -> str:
 # -- the claim
 
 
-def marked(claim: PersistentVolumeClaim, size: str, now: str, *, anew: bool, recover: bool) -> Body:
-    """The driver is about to be asked for this size. anew: it was another one, or infeasible; what was told about that goes."""
+def marked(claim: PersistentVolumeClaim, size: str, now: str, *, anew: bool, recover: bool, keeps_error: bool = False) -> Body:
+    """The driver is about to be asked for this size. anew: it was another one, or infeasible; what was told about that goes.
+
+    keeps_error: but the controller's error stays.
+    """
     status: Body = {}
     if recover:
         status |= _allocated(claim, size)
     if anew:
         status |= {"allocatedResourceStatuses": {names.STORAGE: names.CONTROLLER_IN_PROGRESS}}  # also where an old claim says so
-    dropped = [kind for kind in names.RESIZE_CONDITIONS if kind != names.RESIZING] if anew else []
+    kept = {names.RESIZING, names.CONTROLLER_ERROR} if keeps_error else {names.RESIZING}
+    dropped = [kind for kind in names.RESIZE_CONDITIONS if kind not in kept] if anew else []
     status |= conditions_patch(claim, [condition_patch(claim, names.RESIZING, now)], dropped)
     return patch_body(status, _note(claim, None) if recover else {})
 

@@ -31,8 +31,8 @@ class Reconciler(ClaimReconciler):
             match action:
                 case d.DropPreResize():
                     await self._writes.volume(self._writes.current_volume(claim), {"metadata": {"annotations": {names.PRE_RESIZE: None}}})
-                case d.Mark(size, anew):
-                    await self._mark(claim, size, anew)
+                case d.Mark():
+                    await self._mark(claim, action)
                 case LookAtSecret(ref):
                     await self._secrets.look(claim, ref)
                 case LoadSecret(ref):
@@ -45,9 +45,10 @@ class Reconciler(ClaimReconciler):
 
     # -- before the call
 
-    async def _mark(self, claim: PersistentVolumeClaim, size: str, anew: bool) -> None:
+    async def _mark(self, claim: PersistentVolumeClaim, mark: d.Mark) -> None:
         """From here on the claim says what the driver is asked for. Only as it was read: a newer one may want another size."""
-        body = patches.marked(claim, size, self._now(), anew=anew, recover=self._options.recover)
+        asked = {"anew": mark.anew, "keeps_error": mark.keeps_error, "recover": self._options.recover}
+        body = patches.marked(claim, mark.size, self._now(), **asked)
         await self._writes.claim(claim, body, strictly=True)
         self._tell(claim, names.RESIZE_STARTED, f"External resizer is resizing volume {claim.spec.volume_name}")
 

@@ -1,0 +1,137 @@
+"""What changes under the resizer's hands, between its mark and its last write: lines of docs/behaviours/resizer.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.controllers.resizer import names
+from mooring.csi.codes import Code
+from tests.support.builders import a_secret
+from tests.support.cluster_world import without
+from tests.support.resizing import (
+    EXPAND,
+    GET_SECRET,
+    MARK,
+    MODIFY,
+    NODE_PENDING,
+    PVS,
+    SAVE_PV,
+    SECRET,
+    STD_EXPAND,
+    ResizerWorld,
+    ResizingDriver,
+)
+from tests.support.scripted_driver import Fail
+from tests.support.virtual_loop import in_virtual_time
+from tests.support.volume_driver import GiB
+
+pytestmark = in_virtual_time
+
+
+async def with_classes(**claim: Any) -> ResizerWorld:
+    """Classes b and c; the claim has none."""
+    world = ResizerWorld()
+    for name in "bc":
+        await world.make_class(name)
+    return await world.volume(**claim)
+
+
+async def make_volume_anew(world: ResizerWorld) -> None:
+    """Under its name, and with another handle."""
+    pv = await world.pv()
+    pv["spec"]["csi"]["volumeHandle"] = "another"
+    await world.tear_away(PVS, "pv")
+    await world.create({**pv, "metadata": {"name": "pv"}})
+    await world.settle(1)
+
+
+# -- a volume that is made anew under its name during the call
+
+
+async def test_R33_a_volume_that_is_made_anew_is_not_said_to_have_grown():
+    world = await ResizerWorld().volume(2, 1)
+    gate = world.driver.gate(EXPAND)
+    async with world.resizing():
+        await world.called()
+        await make_volume_anew(world)
+        gate.set()
+        await world.state_is(1, 2, NODE_PENDING, 2)
+    assert [MARK, EXPAND, EXPAND, SAVE_PV, MARK] == world.story
+    assert {"handle-pv": 2 * GiB, "another": 2 * GiB} == world.driver.sizes
+
+
+async def test_M14_a_volume_that_is_made_anew_is_not_said_to_be_modified():
+    world = await with_classes(vac="b")
+    gate = world.driver.gate(MODIFY)
+    async with world.resizing():
+        await world.called(MODIFY)
+        await make_volume_anew(world)
+        gate.set()
+        await world.modification_is("b", None, None, "b")
+    assert [MARK, MODIFY, MODIFY, SAVE_PV, MARK] == world.story
+    assert {"handle-pv": {"class": "b"}, "another": {"class": "b"}} == world.driver.parameters
+
+
+# -- classes
+
+
+async def test_M6_another_class_takes_the_place_of_one_that_only_waits_for_its_secret():
+    world = await with_classes(vac="b", csi_fields=SECRET)
+    async with world.resizing():
+        await world.event("VolumeModifyFailed", "error getting secret secret in namespace default")
+        await world.ask_class("c")
+        await world.modification_is(None, "c", "InProgress", None)
+        await world.create(a_secret(data={}))
+        await world.modification_is("c", None, None, "c")
+    assert ["c"] == world.classes
+
+
+async def test_M13_after_a_restart_a_class_that_waits_for_its_secret_may_be_at_work():
+    world = await with_classes(vac="b", csi_fields=SECRET)
+    async with world.resizing():
+        await world.event("VolumeModifyFailed", "error getting secret secret in namespace default")
+    await world.ask_class("c")
+    async with world.resizing():
+        await world.event("VolumeModifyFailed", "error getting secret secret in namespace default")
+        await world.create(a_secret(data={}))
+        await world.modification_is("c", None, None, "c")
+    assert ["b", "c"] == world.classes
+
+
+async def test_M3_an_infeasible_class_is_tried_at_once_when_the_wish_comes_back_from_a_class_that_is_missing():
+    world = await with_classes(vac="b")
+    world.driver.script(MODIFY, Fail(Code.INVALID_ARGUMENT))
+    async with world.resizing():
+        await world.modification_is(None, "b", "Infeasible", None)
+        await world.settle(5)
+        await world.ask_class("gone")
+        await world.modification_is(None, "b", "Pending", None)
+        await world.ask_class("b")
+        await world.modification_is("b", None, None, "b", wait_s=0.5)
+    assert ["b", "b"] == world.classes
+
+
+@pytest.mark.parametrize(("wish", "applied"), [("b", ["b"]), (None, ["b"]), ("c", ["b", "c"])], ids=["wanted", "M7", "M13"])
+async def test_a_class_that_was_begun_is_not_marked_again(wish, applied):
+    world = await with_classes(vac=wish, ms="InProgress", target="b")
+    async with world.resizing():
+        await world.modification_is(applied[-1], None, None, applied[-1])
+        await world.settle()
+    assert [MODIFY, SAVE_PV, MARK] == world.story[:3]
+    assert applied == world.classes
+
+
+# -- growing
+
+
+@pytest.mark.parametrize(("recover", "stays"), [(True, False), (False, True)])
+async def test_R32_without_the_gate_of_recovery_the_nodes_annotation_is_not_touched(recover, stays):
+    world = await ResizerWorld(ResizingDriver(), recover=recover).volume(2, 1, annotations={names.NOT_REQUIRED: "true"})
+    async with world.resizing():
+        await world.state_is(1, 2 if recover else None, NODE_PENDING if recover else None, 2)
+        await world.has_condition(names.FS_PENDING)
+        await world.settle(5)
+    assert stays is (names.NOT_REQUIRED in (await world.claim())["metadata"].get("annotations", {}))
+    assert STD_EXPAND == without(world.story, GET_SECRET)
