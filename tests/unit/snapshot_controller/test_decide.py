@@ -39,7 +39,7 @@ from mooring.controllers.snapshotting.names import (
     SECRET_NAME,
     SECRET_NAMESPACE,
 )
-from tests.support.builders import DELETED, DRIVER, a_bound_claim, a_claim, a_node, a_snapshot_class
+from tests.support.builders import DELETED, DRIVER, a_bound_claim, a_claim, a_group_content, a_node, a_snapshot_class
 from tests.unit.snapshot_controller.situations import (
     CLAIM,
     CONTENT,
@@ -404,6 +404,14 @@ def test_S17_a_ready_member_whose_content_points_elsewhere():
     member = a_snap(ownerReferences=[{"kind": "VolumeGroupSnapshot", "name": "g", "uid": "u"}], **HELD)
     decision = decided(with_status(member, READY), its_content(ref_uid="another"))
     assert (("SnapshotMisbound", MISBOUND), None, ()) == (refusal(decision), also(decision), decision.actions)
+
+
+def test_a_snapshot_that_learns_its_group_is_looked_at_again_to_be_owned():
+    group_content = a_group_content(status={"volumeGroupSnapshotHandle": "g"})
+    content = its_content(status={**CUT, "volumeGroupSnapshotHandle": "g"})
+    decision = decided(a_snap(**HELD), content, group_contents=[group_content], has_groups=True)
+    assert ("group", True) == (the(decision, SaveStatus).status["volumeGroupSnapshotName"], decision.again)
+    assert not decided(a_snap(**HELD), its_content(status=CUT), has_groups=True).again
 
 
 def test_a_ready_member_gets_its_group_as_owner():

@@ -38,7 +38,7 @@ async def test_S19_an_imported_group_gets_the_class_of_the_group_that_names_it()
     world = await a_world()
     async with world.controlling(**ON):
         await world.create(an_import(volumeGroupSnapshotClassName=None), a_group_snapshot(content="groupcontent"))
-        named = await world.shown(VGSC, "groupcontent", lambda body: body["spec"].get("volumeGroupSnapshotClassName"), "with a class")
+        named = await world.shown(VGSC, "groupcontent", lambda body: body["spec"].get("volumeGroupSnapshotClassName"), "with a class", 20.0)
         group = await world.get(VGS, "group")
         assert ("groupclass", group["metadata"]["uid"]) == (
             named["spec"]["volumeGroupSnapshotClassName"],
@@ -51,7 +51,9 @@ async def test_S19_one_that_was_bound_without_a_class_gets_it_too():
     group = await world.create(a_group_snapshot(content="groupcontent"))
     await world.create(an_import(ref_uid=group["metadata"]["uid"], volumeGroupSnapshotClassName=None, finalizers=[GROUP_CONTENT_FINALIZER]))
     async with world.controlling(**ON):
-        await world.shown(VGSC, "groupcontent", lambda body: body["spec"].get("volumeGroupSnapshotClassName") == "groupclass", "named")
+        await world.shown(
+            VGSC, "groupcontent", lambda body: body["spec"].get("volumeGroupSnapshotClassName") == "groupclass", "named", 20.0
+        )
 
 
 @pytest.mark.parametrize(
