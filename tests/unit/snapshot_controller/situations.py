@@ -85,5 +85,11 @@ def refusal(decision: Decision) -> tuple[str, str]:
     return decision.failure.event, decision.failure.error
 
 
+def also(decision: Decision) -> tuple[str, str] | None:
+    """Reason and text of the second event."""
+    assert decision.failure is not None
+    return decision.failure.also
+
+
 def with_status(snapshot: Json, status: Mapping[str, Any]) -> Json:
     return {**snapshot, "status": dict(status)}

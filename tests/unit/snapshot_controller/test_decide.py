@@ -10,6 +10,7 @@ from mooring.controllers.snapshot_controller import reasons as why
 from mooring.controllers.snapshot_controller.decide import (
     BOTH_OR_NONE,
     CLAIM_GRACE_S,
+    MISBOUND,
     MISSING,
     STATUS_DELAY_S,
     decide_claim,
@@ -38,13 +39,14 @@ from mooring.controllers.snapshotting.names import (
     SECRET_NAME,
     SECRET_NAMESPACE,
 )
-from tests.support.builders import DELETED, DRIVER, a_bound_claim, a_claim, a_node, a_snapshot_class
+from tests.support.builders import DELETED, DRIVER, a_bound_claim, a_claim, a_group_content, a_node, a_snapshot_class
 from tests.unit.snapshot_controller.situations import (
     CLAIM,
     CONTENT,
     a_snap,
     a_view,
     a_volume,
+    also,
     decided,
     its_content,
     refusal,
@@ -327,7 +329,11 @@ def test_S19_a_content_that_stays_gives_one_finalizer():
 
 
 def test_S20_a_static_content_that_is_missing():
-    assert ("SnapshotContentMissing", MISSING) == refusal(decided(static()))
+    decision = decided(static())
+    assert ("SnapshotContentMissing", MISSING) == refusal(decision)
+    assert [LookUp, Protect] == steps(decision)
+    assert (AS_SOURCE_FINALIZER,) == the(decision, Protect).finalizers, "its policy is not known yet"
+    assert [LookUp] == steps(decided(static(**HELD)))
 
 
 @pytest.mark.parametrize("ref", [{"name": "another"}, {"namespace": "another"}, {"uid": "another"}])
@@ -337,20 +343,24 @@ def test_S21_a_content_of_another_snapshot(ref):
     decision = decided(static(), content)
     text = f"VolumeSnapshotContent [{CONTENT}] is bound to a different snapshot"
     assert ("SnapshotContentMisbound", text) == refusal(decision)
-    assert decision.failure is not None
-    assert decision.failure.also is not None
-    assert ("SnapshotFinalizerError", True) == (decision.failure.also[0], text in decision.failure.also[1])
+    assert ("SnapshotFinalizerError", f"Failed to check and update snapshot: {text}") == also(decision)
     assert () == decision.actions
 
 
 def test_S22_a_dynamic_content_for_a_static_snapshot():
     text = "VolumeSnapshotContent is dynamically provisioned while expecting a pre-provisioned one"
-    assert ("SnapshotContentMismatch", text) == refusal(decided(static(), its_content(ref_uid=None)))
+    decision = decided(static(), its_content(ref_uid=None))
+    assert ("SnapshotContentMismatch", text) == refusal(decision)
+    wrong = f"expects a pre-provisioned VolumeSnapshotContent {CONTENT} but gets a dynamically provisioned one"
+    assert ("SnapshotFinalizerError", f"Failed to check and update snapshot: snapshot default/snap {wrong}") == also(decision)
 
 
 def test_S23_a_static_content_of_the_fixed_name():
     text = f"VolumeSnapshotContent {CONTENT} is pre-provisioned while expecting a dynamically provisioned one"
-    assert ("SnapshotContentMismatch", text) == refusal(decided(a_snap(), its_content(handle="h")))
+    decision = decided(a_snap(), its_content(handle="h"))
+    assert ("SnapshotContentMismatch", text) == refusal(decision)
+    wrong = f"expects a dynamically provisioned VolumeSnapshotContent {CONTENT} but gets a pre-provisioned one"
+    assert ("SnapshotFinalizerError", f"Failed to check and update snapshot: snapshot default/snap {wrong}") == also(decision)
 
 
 def test_S23_a_content_of_the_fixed_name_that_is_of_another():
@@ -388,6 +398,20 @@ def test_S18_a_content_has_one_source_and_not_two(source):
 
 def test_a_member_of_a_group_is_never_made_alone():
     assert Decision(why.MemberUnbound()) == decided(a_snap(ownerReferences=[{"kind": "VolumeGroupSnapshot", "name": "g", "uid": "u"}]))
+
+
+def test_S17_a_ready_member_whose_content_points_elsewhere():
+    member = a_snap(ownerReferences=[{"kind": "VolumeGroupSnapshot", "name": "g", "uid": "u"}], **HELD)
+    decision = decided(with_status(member, READY), its_content(ref_uid="another"))
+    assert (("SnapshotMisbound", MISBOUND), None, ()) == (refusal(decision), also(decision), decision.actions)
+
+
+def test_a_snapshot_that_learns_its_group_is_looked_at_again_to_be_owned():
+    group_content = a_group_content(status={"volumeGroupSnapshotHandle": "g"})
+    content = its_content(status={**CUT, "volumeGroupSnapshotHandle": "g"})
+    decision = decided(a_snap(**HELD), content, group_contents=[group_content], has_groups=True)
+    assert ("group", True) == (the(decision, SaveStatus).status["volumeGroupSnapshotName"], decision.again)
+    assert not decided(a_snap(**HELD), its_content(status=CUT), has_groups=True).again
 
 
 def test_a_ready_member_gets_its_group_as_owner():

@@ -10,7 +10,7 @@ from mooring.controllers.snapshot_controller import reasons as why
 from mooring.controllers.snapshot_controller.decision import Decision, DeleteContent, LookUp, MarkDeleted, Release
 from mooring.controllers.snapshotting.names import AS_SOURCE_FINALIZER, BEING_DELETED, BOUND_FINALIZER, IN_GROUP_FINALIZER
 from tests.support.builders import DELETED, a_claim
-from tests.unit.snapshot_controller.situations import CONTENT, a_snap, decided, its_content, refusal, steps, the
+from tests.unit.snapshot_controller.situations import CONTENT, a_snap, decided, its_content, refusal, steps, the, with_status
 
 GOING: dict[str, Any] = {"deletionTimestamp": DELETED, "finalizers": [AS_SOURCE_FINALIZER, BOUND_FINALIZER]}
 MARKED = {"annotations": {BEING_DELETED: "yes"}}
@@ -81,6 +81,25 @@ def test_S60_a_member_goes_with_its_group_alone():
     assert ("SnapshotDeletePending", True, ()) == (event, "belongs to group snapshot default/group" in text, decision.actions)
     free = decided(member, groups=[], has_groups=True)
     assert {AS_SOURCE_FINALIZER, IN_GROUP_FINALIZER} == set(the(free, Release).finalizers)
+
+
+def test_S60_also_while_its_group_is_going():
+    member = a_snap(**GOING, ownerReferences=[OWNER])
+    going = {**GROUP, "metadata": {**GROUP["metadata"], "deletionTimestamp": DELETED}}
+    assert "SnapshotDeletePending" == refusal(decided(member, its_content(), groups=[going], has_groups=True))[0]
+
+
+def test_S60_or_where_its_status_alone_names_the_group():
+    member = with_status(a_snap(**GOING), {"volumeGroupSnapshotName": "group"})
+    event, text = refusal(decided(member, its_content(), groups=[GROUP], has_groups=True))
+    assert ("SnapshotDeletePending", True) == (event, "snapshot default/snap is not allowed" in text)
+    assert Release in steps(decided(member, its_content(), groups=[], has_groups=True))
+
+
+def test_S60_a_later_group_of_the_name_of_its_own_holds_it_not():
+    member = with_status(a_snap(**GOING, ownerReferences=[OWNER]), {"volumeGroupSnapshotName": "group"})
+    later = {**GROUP, "metadata": {"name": "group", "uid": "uid-later"}}
+    assert Release in steps(decided(member, its_content(), groups=[later], has_groups=True))
 
 
 def test_S60_unknown_counts_as_belonging():

@@ -7,6 +7,7 @@ from typing import Any
 
 from mooring.controllers.snapshotter.decide import decide_content
 from mooring.controllers.snapshotter.decision import Decision
+from mooring.controllers.snapshotter.groups.view import CONTENT_INDEXES as GROUP_CONTENT_INDEXES
 from mooring.controllers.snapshotter.memory import Memory
 from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.snapshotter.view import CONTENT_INDEXES, View
@@ -25,7 +26,13 @@ def a_made_content(**more: Any) -> Json:
     return a_new_content(**{"volumeSnapshotClassName": "snapclass", "finalizers": [CONTENT_FINALIZER], "uid": "content-uid", **more})
 
 
-def a_view(*contents: Json, classes: Iterable[Json] | None = None, memory: Memory | None = None, **more: Any) -> View:
+def a_view(
+    *contents: Json,
+    classes: Iterable[Json] | None = None,
+    memory: Memory | None = None,
+    group_contents: Iterable[Json] = (),
+    **more: Any,
+) -> View:
     """more: capabilities of the driver, and options."""
     capable = {key: more.pop(key) for key in ("lists_snapshots", "gets_snapshots") if key in more}
     return View(
@@ -34,6 +41,7 @@ def a_view(*contents: Json, classes: Iterable[Json] | None = None, memory: Memor
         ConstantStore(map(typed, [a_snapshot_class()] if classes is None else classes)),
         memory or Memory(),
         SnapshotterOptions(**more),
+        ConstantStore(map(typed, group_contents), GROUP_CONTENT_INDEXES),
     )
 
 

@@ -32,7 +32,7 @@ from mooring.controllers.snapshotting.names import (
     SECRET_NAME,
     SECRET_NAMESPACE,
 )
-from tests.support.builders import DELETED, a_snapshot_class
+from tests.support.builders import DELETED, a_group_content, a_snapshot_class
 from tests.unit.snapshotter.situations import CUT, UNREADY, a_made_content, decided, steps, the
 
 SECRET = {SECRET_NAME: "s", SECRET_NAMESPACE: "ns"}
@@ -105,6 +105,12 @@ def test_a_missing_class_is_looked_up_and_told_without_a_mark():
     decision = decided(a_made_content(), classes=[])
     assert [LookUpClass] == steps(decision)
     assert 'volumesnapshotclass.snapshot.storage.k8s.io "snapclass" not found' in error_of(decision)[1]
+
+
+@pytest.mark.parametrize("more", [{}, {"status": UNREADY}], ids=["nothing is known", "not ready"])
+def test_a_content_of_no_snapshot_is_told_without_a_call(more):
+    event, text = error_of(decided(a_made_content(ref_uid=None, **more)))
+    assert ("SnapshotCreationFailed", True) == (event, text.endswith("snapshot content content is not bound to a snapshot"))
 
 
 def test_S44_a_class_of_another_driver():
@@ -258,3 +264,20 @@ def test_S43_a_known_handle_needs_no_finding_out():
 
 def test_a_member_of_a_group_is_never_made_alone():
     assert why.Member() == decided(a_made_content(annotations={GROUP_HANDLE: "g"})).because
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        pytest.param([], why.Member(), id="not in the cache yet"),
+        pytest.param([False], why.Member(), id="not ready"),
+        pytest.param([True, False], why.Member(), id="one of two"),
+        pytest.param([True], why.Checking("h", Way.NONE.value), id="ready"),
+    ],
+)
+def test_S34_a_member_that_can_not_be_asked_for_waits_for_its_group(shown, expected):
+    status = {**UNREADY, "volumeGroupSnapshotHandle": "g"}
+    groups = [a_group_content(f"g{i}", status={"volumeGroupSnapshotHandle": "g", "readyToUse": ready}) for i, ready in enumerate(shown)]
+    member = a_made_content(annotations={GROUP_HANDLE: "g"}, status=status)
+    assert expected == decided(member, group_contents=groups, groups=True).because
+    assert why.Checking("h", Way.GET.value) == decided(member, group_contents=groups, groups=True, gets_snapshots=True).because

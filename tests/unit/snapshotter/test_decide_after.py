@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.controllers.snapshotter.decide_after import after_asked, after_believed, after_created, after_refused, after_unsaved, as_json
-from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED
+from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, GROUP_HANDLE
 from mooring.csi.codes import NON_FINAL, Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from tests.support.builders import DELETED, typed
@@ -133,6 +133,20 @@ def test_S46_a_snapshot_that_the_driver_does_not_know():
     after = after_asked(typed(a_made_content(handle="h")), "h", None, NOW_NS)
     assert "Failed to check and update snapshot content: can not find snapshot for snapshotID h" == after.failure.error
     assert CUT == as_json(after_asked(typed(a_made_content(handle="h")), "h", snapshot(), NOW_NS).status)
+
+
+@pytest.mark.parametrize(
+    ("content", "group"),
+    [
+        pytest.param(a_made_content(handle="h"), "g", id="imported"),
+        pytest.param(a_made_content(handle="h", status={**UNREADY, "volumeGroupSnapshotHandle": "before"}), "before", id="known"),
+        pytest.param(a_made_content(status=UNREADY, annotations={GROUP_HANDLE: "g"}), "g", id="member"),
+        pytest.param(a_made_content(status=UNREADY), None, id="made alone"),
+    ],
+)
+def test_the_group_of_a_listed_snapshot_is_learnt(content, group):
+    after = after_asked(typed(content), "h", snapshot(group_snapshot_id="g"), NOW_NS)
+    assert {**CUT, **({"volumeGroupSnapshotHandle": group} if group else {})} == as_json(after.status)
 
 
 def test_a_snapshot_of_another_volume_is_not_made_ready_by_a_later_answer():

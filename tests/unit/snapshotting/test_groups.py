@@ -128,7 +128,8 @@ async def test_S30_a_restored_member_holds_its_group():
         await world.create(a_claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name}))
         await world.settle(2.0)
         await world.delete(VGS, "group")
-        assert "is being used to restore a PVC" in await world.told("group", "SnapshotDeletePending")
+        text = f"Snapshot default/{name} belonging to VolumeGroupSnapshot default/group is being used to restore a PVC"
+        assert text == await world.told("group", "SnapshotDeletePending")
         await world.patch(PVC, "restored", {"status": {"phase": "Bound"}}, subresource="status")
         await world.gone(VGS, "group", wait_s=10.0)
         await nothing_left(world)
@@ -145,6 +146,21 @@ async def test_S34_an_unready_group_is_asked_for_at_steady_intervals():
         await ready(world)
         for snapshot in await world.list(VS):
             await world.ready(snapshot["metadata"]["name"], wait_s=20.0)
+
+
+async def test_S34_a_group_that_the_driver_does_not_tell_of_is_created_again():
+    world = await a_world()
+    world.driver.ready = False
+    world.driver.always(GET_GROUP, Fail(Code.NOT_FOUND, "being cut"))
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await world.settle(60.0)
+        names = {call.request.name for call in world.driver.made(CREATE_GROUP)}
+        assert (1, 1, True) == (len(names), len(world.driver.made(GET_GROUP)), 2 < len(world.driver.made(CREATE_GROUP)) <= 20)
+        [content] = await world.list(VGSC)
+        assert ("", False) == (error_of(content), GROUP_BEING_CREATED in (content["metadata"].get("annotations") or {}))
+        world.driver.ready = True
+        await ready(world)
 
 
 @pytest.mark.parametrize("step", [Fail(Code.INTERNAL, "no"), Lose(Code.DEADLINE_EXCEEDED, "no")])
@@ -214,10 +230,13 @@ async def test_S5_the_default_class_of_groups():
 
 
 @pytest.mark.parametrize(
-    ("labelled", "driver", "text"),
-    [((), "csi.test", "not applied to any PVC"), (("a",), "other", 'and class "groupclass" of driver "other"')],
+    ("labelled", "driver", "text", "more"),
+    [
+        ((), "csi.test", "not applied to any PVC", []),
+        (("a",), "other", 'and class "groupclass" of driver "other"', ["CreateGroupSnapshotContentFailed"]),
+    ],
 )
-async def test_S8_S44_a_group_that_can_not_be_made(labelled, driver, text):
+async def test_S8_S44_a_group_that_can_not_be_made(labelled, driver, text, more):
     world = await a_world("a", driver=driver)
     if not labelled:
         await world.patch(PVC, "a", {"metadata": {"labels": None}})
@@ -225,7 +244,19 @@ async def test_S8_S44_a_group_that_can_not_be_made(labelled, driver, text):
         await world.create(a_group_snapshot())
         assert text in await world.told("group", "GroupSnapshotContentCreationFailed")
         assert text in error_of(await world.get(VGS, "group"))
+        assert ["GroupSnapshotContentCreationFailed", *more] == await world.reasons("group")
         assert [] == await world.list(VGSC)
+
+
+async def test_a_group_content_that_is_refused_is_told_twice_and_stands_in_the_status():
+    world = await a_world()
+    world.cluster.refuse("create volumegroupsnapshotcontents", times=None, error=ServerError("no"))
+    async with world.controlling(a_group_snapshot(), **ON):
+        text = await world.error("group", kind=VGS)
+        assert ("failed to create group snapshot content with error ", "no") == (text[:-2], text[-2:])
+        assert text == await world.told("group", "GroupSnapshotContentCreationFailed")
+        beginning = "Error creating volume group snapshot content object for group snapshot default/group: "
+        assert f"{beginning}no" == await world.told("group", "CreateGroupSnapshotContentFailed")
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])

@@ -169,7 +169,7 @@ class SnapshotController(Manager):
 
     def _group_changed(self, change: Change[VolumeGroupSnapshot]) -> Iterator[Key]:
         yield from map(key_of, self._view.members_of(change.object.metadata.uid))
-        if change.old is None:
+        if change.old is None or change.new is None:
             yield from map(key_of, self._view.snapshots.by(v.BY_GROUP, str(change.key)))
 
     def _group_content_changed(self, change: Change[VolumeGroupSnapshotContent]) -> Iterator[Key]:
