@@ -174,9 +174,10 @@ class Laws:
         name, status = old["metadata"]["name"], old.get("status") or {}
         handle = status.get("snapshotHandle")
         unbound = not old["spec"]["volumeSnapshotRef"].get("uid")  # nothing holds such a one
-        if name in self.retained or name in self.torn:
+        is_wanted_gone = old["spec"]["deletionPolicy"] == names.DELETE_POLICY and "deletionTimestamp" in old["metadata"]
+        if name in self.retained or (name in self.torn and not is_wanted_gone):
             self.kept.update(handles_of(old) & self._backend.staying())  # a deletion that has begun is not taken back
-        elif unbound or not self.is_single:
+        elif unbound or name in self.torn or not self.is_single:  # one that was to go, and was torn away then, may go or stay
             pass
         elif handle in self._backend.snapshots and not status.get("volumeGroupSnapshotHandle") and name not in self.was_retained:
             self._fail("left-behind", f"{name} is gone, and its snapshot {handle} is still there")

@@ -136,17 +136,16 @@ def _parameters(view: View, content: VolumeSnapshotContent, replayed: bool) -> d
 
     replayed: the content goes, and only the name counts: a class that is gone or broken keeps nobody from finding what was made.
     """
-    if not content.spec.volume_snapshot_ref.uid:
-        raise Unusable(f"snapshot content {content.metadata.name} is not bound to a snapshot")
     found, class_name = view.class_of(content), content.spec.volume_snapshot_class_name
     extra = dict(extra_metadata(content)) if view.options.extra_create_metadata else {}
-    if found is None and replayed:
-        return extra
-    if found is None and not class_name:
-        raise Unusable("the content names no snapshot class")
-    if found is None:
+    if found is None and not replayed:
         missing = f'volumesnapshotclass.snapshot.storage.k8s.io "{class_name}" not found'
-        raise Unusable(f"failed to get snapshot class {class_name}: {missing}", class_name or "")
+        text = f"failed to get snapshot class {class_name}: {missing}" if class_name else "the content names no snapshot class"
+        raise Unusable(text, class_name or "")
+    if not content.spec.volume_snapshot_ref.uid:
+        raise Unusable(f"snapshot content {content.metadata.name} is not bound to a snapshot")
+    if found is None:
+        return extra
     try:
         return {**(without_ours(found.parameters) if replayed else for_driver(found.parameters)), **extra}
     except ClassParameterError as error:

@@ -97,14 +97,15 @@ def _decide_creation(view: View, content: VolumeGroupSnapshotContent, now: Insta
 
 def _parameters(view: View, content: VolumeGroupSnapshotContent) -> dict[str, str]:
     """Raises Unusable. A content that goes and may have a group in the driver needs no class."""
-    if not content.spec.volume_group_snapshot_ref.uid:
-        raise Unusable(f"group snapshot content {content.metadata.name} is not bound to a group snapshot")
     found, name = view.class_of(content), content.spec.volume_group_snapshot_class_name
     extra = dict(extra_group_metadata(content)) if view.options.extra_create_metadata else {}
-    if is_deleting(content) and is_open(content):
-        return {**(without_ours(found.parameters) if found is not None else {}), **extra}
-    if found is None:
+    replayed = is_deleting(content) and is_open(content)
+    if found is None and not replayed:
         raise Unusable(f'volumegroupsnapshotclass.groupsnapshot.storage.k8s.io "{name or ""}" not found')
+    if not content.spec.volume_group_snapshot_ref.uid:
+        raise Unusable(f"group snapshot content {content.metadata.name} is not bound to a group snapshot")
+    if found is None or replayed:
+        return {**(without_ours(found.parameters) if found is not None else {}), **extra}
     try:
         return {**for_driver(found.parameters), **extra}
     except ClassParameterError as error:
