@@ -29,6 +29,12 @@ def started(folder: Path, command: str) -> tuple[Program, Rest]:
     return program, Rest(url, folder / "state" / "tls" / "ca.crt", (folder / "state" / "tls" / "token").read_text())
 
 
+def leave(program: Program, folder: Path, size: int) -> None:
+    """From now on the program's files hold no more than its journal has, and so many bytes."""
+    limit = (folder / "state" / "objects.db-wal").stat().st_size + size
+    resource.prlimit(program.pid, resource.RLIMIT_FSIZE, (limit, limit))
+
+
 def names_written(api: Rest) -> tuple[list[str], int]:
     """Names that were acknowledged until one was not, and the code that was told then; 0 for none at all."""
     names: list[str] = []
@@ -50,8 +56,7 @@ def test_a_disk_that_fails_while_dev_starts_is_what_it_ends_with(tmp_path: Path)
     """Not with the error of the part that wanted to write just then."""
     program, api = started(tmp_path, "dev")
     try:
-        limit = (tmp_path / "state" / "objects.db-wal").stat().st_size + 10_000
-        resource.prlimit(program.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        leave(program, tmp_path, 10_000)
         assert 1 == program.wait_exit()
     finally:
         program.kill()
@@ -66,9 +71,7 @@ def test_a_disk_that_fails_while_dev_starts_is_what_it_ends_with(tmp_path: Path)
 def test_a_disk_that_fails_ends_the_server_and_loses_nothing(tmp_path: Path, command: str) -> None:
     program, api = started(tmp_path, command)
     try:
-        journal = tmp_path / "state" / "objects.db-wal"
-        limit = journal.stat().st_size + 1_000_000  # beyond what the start of dev writes
-        resource.prlimit(program.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        leave(program, tmp_path, 1_000_000)  # beyond what the start of dev writes
         names, code = names_written(api)
         assert len(names) > 5
         assert 500 == code, "the first refusal says why"

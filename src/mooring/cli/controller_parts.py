@@ -145,9 +145,9 @@ class Together:
         if BINDER in self._enabled:
             found[BINDER] = Part(lambda caches: binder.make_work(self._setup_of(BINDER), runtime, caches), "mooring-binder")
         if SNAPSHOT_CONTROLLER in self._enabled:
-            setup_of_snapshots = self._setup_of(SNAPSHOT_CONTROLLER)
+            snapshots = self._setup_of(SNAPSHOT_CONTROLLER)
             found[SNAPSHOT_CONTROLLER] = Part(
-                lambda caches: snapshot_controller.make_work(setup_of_snapshots, runtime, caches), snapshot_controller.LOCK_NAME
+                lambda caches: snapshot_controller.make_work(snapshots, runtime, caches), snapshot_controller.LOCK_NAME
             )
         if NODEHEALTH in self._enabled:
             found[NODEHEALTH] = Part(lambda caches: _node_health(self._setup_of(NODEHEALTH).flags, runtime, caches), "mooring-nodehealth")

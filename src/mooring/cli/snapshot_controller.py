@@ -87,7 +87,7 @@ def _serve(setup: Setup[SnapshotControllerFlags], machine: Machine) -> int:
     from mooring.cli.manager import run_manager
 
     return run_manager(
-        "snapshot-controller", setup, machine, lambda runtime: make_work(setup, runtime, None), lock_name=LOCK_NAME, load=load_config
+        "snapshot-controller", setup, machine, lambda runtime: make_work(setup, runtime), lock_name=LOCK_NAME, load=load_config
     )
 
 
@@ -107,8 +107,8 @@ def options_of(setup: Setup[SnapshotControllerFlags]) -> SnapshotControllerOptio
     )
 
 
-def make_work(setup: Setup[SnapshotControllerFlags], runtime: Runtime, caches: Caches | None) -> Work:
-    """The controller. caches: those of a process with others, None for its own."""
+def make_work(setup: Setup[SnapshotControllerFlags], runtime: Runtime, caches: Caches | None = None) -> Work:
+    """The controller for one term. caches: a share of the process', None for its own."""
     from mooring.controllers.snapshot_controller.controller import SnapshotController
 
     return SnapshotController(runtime, options_of(setup), caches)

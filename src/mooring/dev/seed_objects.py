@@ -11,6 +11,8 @@ from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.errors import ConfigError
+from mooring.controllers.snapshotting.names import DEFAULT_CLASS as DEFAULT_CLASS_OF_SNAPSHOTS
+from mooring.controllers.snapshotting.names import GROUP_DEFAULT_CLASS
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.driver_capabilities import DriverCapabilities
@@ -20,8 +22,6 @@ from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import NotFound
 
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-DEFAULT_SNAPSHOT_CLASS: Final = "snapshot.storage.kubernetes.io/is-default-class"
-DEFAULT_GROUP_SNAPSHOT_CLASS: Final = "groupsnapshot.storage.kubernetes.io/is-default-class"
 
 
 def csi_driver(driver_name: str, *, attaches: bool, takes_inline: bool = False) -> dict[str, Any]:
@@ -63,16 +63,17 @@ def storage_class(
 
 def snapshot_class(driver_name: str, name: str) -> dict[str, Any]:
     """For snapshots without a class, too."""
-    meta = {"name": name, "annotations": {DEFAULT_SNAPSHOT_CLASS: "true"}}
-    kind = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass"}
-    return {**kind, "metadata": meta, "driver": driver_name, "deletionPolicy": "Delete"}
+    return _default_class("snapshot.storage.k8s.io/v1", "VolumeSnapshotClass", DEFAULT_CLASS_OF_SNAPSHOTS, driver_name, name)
 
 
 def group_snapshot_class(driver_name: str, name: str) -> dict[str, Any]:
     """For group snapshots without a class, too."""
-    meta = {"name": name, "annotations": {DEFAULT_GROUP_SNAPSHOT_CLASS: "true"}}
-    kind = {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshotClass"}
-    return {**kind, "metadata": meta, "driver": driver_name, "deletionPolicy": "Delete"}
+    return _default_class("groupsnapshot.storage.k8s.io/v1", "VolumeGroupSnapshotClass", GROUP_DEFAULT_CLASS, driver_name, name)
+
+
+def _default_class(api_version: str, kind: str, mark: str, driver_name: str, name: str) -> dict[str, Any]:
+    meta = {"name": name, "annotations": {mark: "true"}}
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta, "driver": driver_name, "deletionPolicy": "Delete"}
 
 
 def attributes_class(driver_name: str, name: str, parameters: Mapping[str, str]) -> dict[str, Any]:

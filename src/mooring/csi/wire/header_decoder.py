@@ -41,8 +41,9 @@ class HeaderDecoder(Generic[F]):
         found = self._kept.get(block)
         if found is not None:
             return found
-        starts, changes_table = _starts(block, self._bytes_max // 32 + 2)
-        if len(starts) > self._bytes_max // 32 + 2:
+        fields_max = self._bytes_max // 32 + 2
+        starts, changes_table = _starts(block, fields_max)
+        if len(starts) > fields_max:
             raise self._too_long()
         if changes_table:
             self._kept.clear()

@@ -36,7 +36,6 @@ class Write:
     patch: Patch
     failed: str
     subresource: str = ""
-    text: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class Reconciler:
         match action:
             case Create(kind, body):
                 await self._create(kind, body, cache)
-            case Write(kind, obj, patch, _, subresource, _):
+            case Write(kind, obj, patch, _, subresource):
                 await patch_object(self._cluster, cache, kind, obj, patch, subresource)
             case Delete(kind, obj):
                 meta = obj.metadata
@@ -120,7 +120,8 @@ class Reconciler:
 
 
 def _failure(action: Create | Write | Delete, error: ApiError) -> Failure:
-    text = f"{action.text or f'{action.kind.name}: '}{error}"
+    told = "" if isinstance(action, Write) else action.text
+    text = f"{told or f'{action.kind.name}: '}{error}"
     if not isinstance(action, Create):
         return Failure(action.failed, text, saved=False)
     also = None if action.also is None else (action.also[0], f"{action.also[1]}{error}")
