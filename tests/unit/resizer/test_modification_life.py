@@ -11,7 +11,7 @@ from mooring.apiserver.local import Faults
 from mooring.controllers.resizer import names
 from mooring.csi.codes import Code, go_name
 from mooring.kube.errors import Forbidden
-from tests.support.builders import a_secret
+from tests.support.builders import a_secret, an_attributes_class
 from tests.support.cluster_world import without
 from tests.support.resizing import (
     CLAIMS,
@@ -242,6 +242,34 @@ async def test_M2_another_class_in_place_of_the_missing_one(world: ResizerWorld)
         await world.modification_is("a", None, "Pending", "a")
         await world.ask_class("b")
         await world.modification_is("b", None, None, "b", wait_s=0.5)
+
+
+# -- a class of another driver
+
+
+async def test_a_class_of_another_driver_is_never_sent_and_told(world: ResizerWorld):
+    """Its parameters may mean something to this driver, too."""
+    await world.create(an_attributes_class("foreign", driverName="other.csi"))
+    async with world.resizing():
+        await world.ask_class("foreign")
+        told = 'VAC "foreign" is for driver "other.csi", and the volume is one of "csi.test".'
+        assert ("Warning", told) == await world.event("VolumeModifyFailed")
+        await world.settle(700)
+        assert (("a", None, "Pending", "a"), []) == (await world.modification(), world.classes)
+        await world.tear_away(VACS, "foreign")
+        await world.make_class("foreign")
+        await world.modification_is("foreign", None, None, "foreign", wait_s=0.5)
+
+
+async def test_a_class_that_became_another_drivers_is_not_asked_for_again():
+    """Deleted and made anew while a call for it had ended unknown."""
+    world = await with_classes(vac="b", ms="InProgress", target="b")
+    await world.tear_away(VACS, "b")
+    await world.create(an_attributes_class("b", driverName="other.csi"))
+    async with world.resizing():
+        await world.event("VolumeModifyFailed")
+        await world.settle(700)
+    assert ([], ("a", "b", "InProgress", "a")) == (world.classes, await world.modification())
 
 
 # -- refusals

@@ -146,6 +146,19 @@ async def _lowered(world: ResizerWorld) -> None:
     await world.state_is(3, 5, NODE_PENDING, 5)
 
 
+@pytest.mark.parametrize("code", [Code.INTERNAL, Code.OUT_OF_RANGE])
+async def test_a_size_that_is_refused_once_more_after_a_restart_does_not_hold_up_the_lowered_one(code):
+    """A call may have been under way when the process died, so it is repeated; its refusal frees the driver, slow retries or not."""
+    world = await a_failure(Code.INTERNAL, retry_interval_start_s=600.0, retry_interval_max_s=600.0)
+    async with world.resizing():
+        await world.has_condition(names.CONTROLLER_ERROR)
+    await world.ask(5)
+    world.driver.always(EXPAND, lambda request: Fail(code) if request.capacity_range.required_bytes > 5 * GiB else None)
+    async with world.resizing():
+        await world.state_is(3, 5, NODE_PENDING, 5, wait_s=5)
+    assert [10, 10, 5] == world.asked
+
+
 @pytest.mark.parametrize(("code", "step"), [(Code.INVALID_ARGUMENT, INFEASIBLE), (Code.FAILED_PRECONDITION, PROGRESS)], ids=["R11", "R12"])
 async def test_the_lowered_size_is_refused_too(code, step):
     world = await a_failure(Code.INTERNAL)

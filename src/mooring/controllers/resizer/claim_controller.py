@@ -124,9 +124,18 @@ class ClaimController:
                 self._tell(claim, str(failure))
             if failure.is_in_use:
                 self._want_pods()
+            text = f"failed to {self._work}: {failure}"
+            if self._is_overtaken(key, decision):
+                log.error(f"{text}; the claim asks for something else by now", PersistentVolumeClaim=str(key))
+                return Result(decision.because, again=True)
             heals = (unused(key),) if failure.is_in_use else ()
-            raise Retry(f"failed to {self._work}: {failure}", heals=heals, because=decision.problem) from failure
+            raise Retry(text, heals=heals, because=decision.problem) from failure
         return Result(decision.because, done=decision.done, again=True)
+
+    def _is_overtaken(self, key: Key, refused: Decision) -> bool:
+        """True once the refusal of what was begun before frees the driver for what the claim asks for now: that has not failed yet."""
+        then = self._decide(self._view, key, self._clock.now())
+        return refused.target not in ("", then.target) and then.target != ""
 
     def _wait(self, claim: PersistentVolumeClaim | None, decision: Decision) -> Result:
         if claim is not None and decision.problem is not None:

@@ -60,7 +60,8 @@ class Decision:
 
     problem: it keeps the work from being done, after the actions; users are told. With actions it counts as their failure; without, it has
     to change first: one of waits_for is told, or after_s seconds are over.
-    handle: of the driver's call among the actions, "" for none. wants_pods: the cache of pods is needed.
+    handle: of the driver's call among the actions, "" for none. target: the size or class that the call asks for.
+    wants_pods: the cache of pods is needed.
     done: one line once the actions are done.
     """
 
@@ -70,5 +71,6 @@ class Decision:
     waits_for: frozenset[Topic] = frozenset()
     after_s: float | None = None
     handle: str = ""
+    target: str = ""
     wants_pods: bool = False
     done: str = ""

@@ -243,7 +243,7 @@ VOLUME: Final = slim(
 _FOREIGN: Final = slim(metadata=slim(), spec=slim(csi=slim("driver")))
 
 POD: Final = slim(metadata=slim(), spec=slim("volumes"), status=slim("phase"))
-ATTRIBUTES_CLASS: Final = slim("parameters", metadata=slim())
+ATTRIBUTES_CLASS: Final = slim("driver_name", "parameters", metadata=slim())
 
 
 @functools.cache

@@ -136,7 +136,8 @@ def _decide_size(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume,
         return Decision(why.CallInFlight(holder), waits_for=frozenset({call_over(order.handle)}))
     secret = () if order.secret is None else (LoadSecret(order.secret),)
     growing = why.Growing(str(size))
-    return Decision(growing, (*mark, *secret, Expand(order, str(size))), handle=order.handle, done=growing.done)
+    actions = (*mark, *secret, Expand(order, str(size)))
+    return Decision(growing, actions, handle=order.handle, target=str(size), done=growing.done)
 
 
 def _text_of(pv: PersistentVolume, error: MooringError) -> str:

@@ -11,6 +11,8 @@ import dataclasses
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key
 from mooring.base.clock import Instant
+from mooring.control.result import Problem
+from mooring.control.topics import Topic
 from mooring.controllers.resizer import names, slow
 from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret, call_over, class_changed, volume_changed
 from mooring.controllers.resizer.modification import reasons as why
@@ -26,7 +28,7 @@ class Cancel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MarkPending:
-    """Save that the wanted class is missing."""
+    """Save that the wanted class is missing, or is another driver's."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,10 +90,10 @@ def _decide_target(
     rest_s = slow.rest_s(record, target, now)
     attributes_class = view.attributes_class(target)
     if attributes_class is None:
-        missing = why.ClassMissing(target)
-        if not is_begun and not _is_pending(claim):
-            return Decision(missing, (MarkPending(),))
-        return Decision(missing, problem=missing, waits_for=frozenset({topic}))
+        return _wait_for_class(claim, why.ClassMissing(target), topic, is_begun=is_begun)
+    if attributes_class.driver_name != view.driver.name:
+        foreign = why.ForeignClass(target, attributes_class.driver_name, view.driver.name)
+        return _wait_for_class(claim, foreign, topic, is_begun=is_begun)
     try:
         order = modify_order(pv, claim, attributes_class, extra_metadata=view.options.extra_modify_metadata)
     except RequestError as error:
@@ -106,7 +108,14 @@ def _decide_target(
     modifying = why.Modifying(target, is_pinned=target != (claim.spec.volume_attributes_class_name or ""))
     mark = () if is_begun else _mark(view, claim, target)
     actions = (*mark, *secret, Modify(order, target))
-    return Decision(modifying, actions, handle=order.handle, done=modifying.done)
+    return Decision(modifying, actions, handle=order.handle, target=target, done=modifying.done)
+
+
+def _wait_for_class(claim: PersistentVolumeClaim, problem: Problem, topic: Topic, *, is_begun: bool) -> Decision:
+    """The class can't be asked for before it is another one. The claim says so, unless the driver may be at work on it."""
+    if not is_begun and not _is_pending(claim):
+        return Decision(problem, (MarkPending(),))
+    return Decision(problem, problem=problem, waits_for=frozenset({topic}))
 
 
 def _is_pending(claim: PersistentVolumeClaim) -> bool:

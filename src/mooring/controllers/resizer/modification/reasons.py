@@ -94,6 +94,19 @@ class ClassMissing:
         return f'VAC "{self.class_name}" does not exist.'
 
 
+@reason("{error}; a change of the class wakes this claim")
+class ForeignClass:
+    """Its parameters mean something else, or nothing, to the volume's driver."""
+
+    class_name: str
+    class_driver: str
+    driver_name: str
+
+    @property
+    def error(self) -> str:
+        return f'VAC "{self.class_name}" is for driver "{self.class_driver}", and the volume is one of "{self.driver_name}".'
+
+
 @reason("{error}")
 class BadRequest:
     """The objects can't be expressed as a CSI request."""
