@@ -16,12 +16,13 @@ from mooring.controllers.provisioner.claims.decide import decide_claim, fingerpr
 from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
 from mooring.controllers.provisioner.claims.outcomes import State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
-from mooring.controllers.provisioner.claims.requests import Order, ordered_again
+from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View, Wanted
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.states import IntentState
 from mooring.controllers.provisioner.options import Rules
 from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import Forbidden, NotFound
 from tests.support.builders import DRIVER, Json, a_claim, a_class, a_pv, typed
@@ -286,7 +287,7 @@ def test_P47_an_intent_whose_volume_is_stored_is_closed(claim: PersistentVolumeC
 
 @pytest.mark.parametrize("claim", [None, asking(), asking(size="2Gi")])
 def test_P46_a_volume_that_is_to_be_stored_is_not_asked_for(claim: PersistentVolumeClaim | None):
-    pending = PendingVolume(ordered_again(OPEN), "vol", {}, NOW)
+    pending = PendingVolume(Order(OPEN, csi.CreateVolumeRequest()), "vol", {}, NOW)
     assert Decision(why.Saving(NAME)) == decided(a_view(claim, class_with(), intent=OPEN, state=IntentState.PENDING, pending=pending))
 
 

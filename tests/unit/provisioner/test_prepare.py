@@ -15,9 +15,9 @@ from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims import wake_topics
 from mooring.controllers.provisioner.claims.claim import Source
 from mooring.controllers.provisioner.claims.outcomes import Failed, State
-from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared
+from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared, prepared_again
 from mooring.controllers.provisioner.claims.record import ClaimRecords
-from mooring.controllers.provisioner.claims.requests import Order, is_same_request, ordered_again, request_text
+from mooring.controllers.provisioner.claims.requests import Order, is_same_request, request_text
 from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, NotLookedUp, View, Wanted
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.lease_codec import encoded
@@ -193,7 +193,7 @@ def test_P25_the_provisioners_secret_is_read_first_and_never_in_the_intent():
     assert Wanted(SECRETS, "s", "ns") == missing.value.wanted
     order = an_order(asking(), parameters, Looked({missing.value.wanted: {"password": "hidden"}}))
     assert "hidden" not in order.intent.request + order.intent.volume + repr(order)
-    assert {"password": "hidden"} == dict(order.with_secrets({"password": "hidden"}).secrets)
+    assert {"password": "hidden"} == dict(order.whole({"password": "hidden"}).secrets)
     notes = volume_of(order)["metadata"]["annotations"]
     assert ("s", "ns") == (notes[names.DELETION_SECRET_NAME], notes[names.DELETION_SECRET_NAMESPACE])
 
@@ -282,7 +282,7 @@ def test_an_intent_says_what_its_volume_is_made_from():
     """Its claim may be gone when the call is repeated, and the source be needed still."""
     order = an_order(asking(**FROM_SNAPSHOT), looked=with_snapshot())
     assert Source("VolumeSnapshot", GROUP, "ns", "s") == order.intent.source
-    assert order == ordered_again(order.intent)
+    assert order == prepared_again(a_view(), order.intent)
     assert order.intent == msgspec.json.decode(encoded(order.intent), type=Intent)
 
 

@@ -1,16 +1,20 @@
 """The accessibility requirements of a claim, and the node affinity of its volume.
 
 A segment set ("term") is a place: topology key -> value. Pure: nodes and driver registrations in, terms out.
+
+A large cluster has thousands of places, and each claim may be in any of them: `Places` are worked out once after each change, and shared.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from mooring.base.errors import MooringError
+from mooring.csi.proto import csi_pb2 as csi
 
 Term: TypeAlias = Mapping[str, str]
 
@@ -30,12 +34,71 @@ class NodeUnknown(TopologyError):
     """
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Requirements:
-    """The places that the volume must, and those that it should be reachable from. Never empty."""
+class Places:
+    """Distinct places in order, those with fewer segments first."""
 
-    requisite: tuple[Term, ...]
-    preferred: tuple[Term, ...]
+    def __init__(self, terms: Iterable[Term]) -> None:
+        unique = {tuple(sorted(term.items())) for term in terms if term}
+        ordered = sorted(unique, key=lambda segments: (len(segments), segments))
+        self.terms: tuple[Term, ...] = tuple(map(dict, ordered))
+        self._position = {segments: place for place, segments in enumerate(ordered)}
+        self._is_uniform = len({len(segments) for segments in ordered}) == 1
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def first_within(self, term: Term) -> int | None:
+        """The position of the first place all of whose segments the term has; None for no such place."""
+        if self._is_uniform and len(term) == len(self.terms[0]):
+            return self.position(term)
+        return next((place for place, one in enumerate(self.terms) if _is_within(one, term)), None)
+
+    def position(self, term: Term) -> int | None:
+        """Of this very place, None where it is not among them."""
+        return self._position.get(tuple(sorted(term.items())))
+
+    @functools.cached_property
+    def _requisite(self) -> bytes:
+        found = csi.TopologyRequirement(requisite=[csi.Topology(segments=term) for term in self.terms])
+        return found.SerializeToString(deterministic=True)
+
+    @functools.cached_property
+    def _preferred(self) -> list[bytes]:
+        one = csi.TopologyRequirement()
+        found = []
+        for term in self.terms:
+            one.Clear()
+            one.preferred.add(segments=term)
+            found.append(one.SerializeToString(deterministic=True))
+        return found
+
+    def encoded(self, start: int) -> bytes:
+        """As a TopologyRequirement in protobuf's form: all are requisite, and preferred from this position on."""
+        return b"".join((self._requisite, *self._preferred[start:], *self._preferred[:start]))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Requirements:
+    """The places that the volume must be reachable from; never empty. start: of the preferred one; the others follow, in a circle."""
+
+    places: Places
+    start: int = 0
+
+    @property
+    def requisite(self) -> tuple[Term, ...]:
+        return self.places.terms
+
+    @property
+    def preferred(self) -> tuple[Term, ...]:
+        return self.places.terms[self.start :] + self.places.terms[: self.start]
+
+    @property
+    def first(self) -> Term:
+        """The place that is preferred to all others."""
+        return self.places.terms[self.start]
+
+    def message(self) -> csi.TopologyRequirement:
+        return csi.TopologyRequirement.FromString(self.places.encoded(self.start))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,14 +141,12 @@ def cluster_terms(keys: Sequence[str], labels_of_nodes: Iterable[Mapping[str, st
     return found
 
 
-def immediate(claim_name: str, terms: Iterable[Term]) -> Requirements | None:
+def immediate(claim_name: str, places: Places) -> Requirements | None:
     """For a claim without a node: any of these places, beginning where the claim's name says, so that claims spread. None for no place."""
-    requisite = _canonical(terms)
-    if not requisite:
+    if not places:
         return None
     hashed, index = name_hash(claim_name)
-    start = (hashed + index) % _UINT32 % len(requisite)
-    return Requirements(requisite, requisite[start:] + requisite[:start])
+    return Requirements(places, (hashed + index) % _UINT32 % len(places))
 
 
 def strict(place: SelectedNode, allowed: Sequence[Term]) -> Requirements:
@@ -94,20 +155,19 @@ def strict(place: SelectedNode, allowed: Sequence[Term]) -> Requirements:
     if allowed and not any(_is_within(one, term) for one in allowed):
         shown = " ".join(_shown(one) for one in allowed)
         raise TopologyError(f"selected node '\"{place.node_name}\"' topology '{_shown(term)}' is not in allowed topologies: [{shown}]")
-    return Requirements((term,), (term,))
+    return Requirements(Places((term,)))
 
 
-def delayed(place: SelectedNode, terms: Iterable[Term]) -> Requirements | None:
+def delayed(place: SelectedNode, places: Places) -> Requirements | None:
     """For a claim whose node was chosen: any of these places, the node's first. None for no place."""
-    requisite = _canonical(terms)
-    if not requisite:
+    if not places:
         return None
     term = place.term
-    for start, one in enumerate(requisite):
-        if _is_within(one, term):
-            return Requirements(requisite, requisite[start:] + requisite[:start])
-    shown = " ".join(_shown(one) for one in requisite)
-    raise TopologyError(f'topology {_shown(term)} from selected node "{place.node_name}" is not in requisite: [{shown}]')
+    start = places.first_within(term)
+    if start is None:
+        shown = " ".join(_shown(one) for one in places.terms)
+        raise TopologyError(f'topology {_shown(term)} from selected node "{place.node_name}" is not in requisite: [{shown}]')
+    return Requirements(places, start)
 
 
 def name_hash(claim_name: str) -> tuple[int, int]:
@@ -126,12 +186,6 @@ def node_affinity(accessible: Iterable[Mapping[str, str]]) -> dict[str, Any] | N
         if segments
     ]
     return {"required": {"nodeSelectorTerms": terms}} if terms else None
-
-
-def _canonical(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Sorted (fewer segments first), each once."""
-    unique = {tuple(sorted(term.items())): term for term in terms if term}
-    return tuple(dict(segments) for segments in sorted(unique, key=lambda segments: (len(segments), segments)))
 
 
 def _is_within(part: Term, whole: Term) -> bool:

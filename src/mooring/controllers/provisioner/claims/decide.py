@@ -28,7 +28,14 @@ from mooring.controllers.provisioner.claims import requests
 from mooring.controllers.provisioner.claims.claim import provisioner_of, selected_node
 from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
 from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, State
-from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared, secret_values, source_kind, volume_name
+from mooring.controllers.provisioner.claims.prepare import (
+    LeftToPopulator,
+    prepared,
+    prepared_again,
+    secret_values,
+    source_kind,
+    volume_name,
+)
 from mooring.controllers.provisioner.claims.view import Looked, NotLookedUp, View, Wanted
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.kube.errors import ApiError, Forbidden, NotFound
@@ -224,7 +231,7 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
             intent = _attended(intent)
         elif intent.unattended:
             intent = structs.replace(intent, volume=volumes.retained(intent.volume))
-        order = requests.ordered_again(intent)
+        order = prepared_again(view, intent)
         if record.is_unresolved:  # if there is a volume, it needs its source no more
             order = dataclasses.replace(order, source=None)
         if _secret_is_lost(view, intent, now, looked):

@@ -7,31 +7,42 @@ from mooring.api.meta import Key
 from mooring.api.storage import StorageClass
 from mooring.controllers.provisioner import topology
 from mooring.controllers.provisioner.claims.claim import selected_node
-from mooring.controllers.provisioner.claims.view import View
-from mooring.controllers.provisioner.topology import NodeUnknown, Requirements, SelectedNode, TopologyError
+from mooring.controllers.provisioner.claims.view import View, pairs_of
+from mooring.controllers.provisioner.topology import NodeUnknown, Places, Requirements, SelectedNode, Term, TopologyError
 
 
 def requirements(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Requirements | None:
     """The requirements for the volume, None for none. Raises TopologyError; NodeUnknown to have another node selected."""
-    node_name = selected_node(claim)
-    allowed = topology.flattened(
-        [(one.key, one.values or ()) for one in term.match_label_expressions or ()] for term in storage_class.allowed_topologies or ()
-    )
+    node_name, allowed = selected_node(claim), storage_class.allowed_topologies or ()
     if node_name:
         place = _place(view, node_name)
         if view.rules.strict_topology:
-            return topology.strict(place, allowed)
+            return topology.strict(place, topology.flattened(pairs_of(allowed)))
         term = place.term
-        terms = allowed if storage_class.allowed_topologies else view.places.terms(tuple(term))
-        return topology.delayed(place, terms)
-    if storage_class.allowed_topologies:
-        return topology.immediate(claim.metadata.name, allowed)
+        return topology.delayed(place, view.places.allowed(allowed) if allowed else view.places.of_nodes(tuple(term)))
+    if allowed:
+        return topology.immediate(claim.metadata.name, view.places.allowed(allowed))
     if not view.rules.immediate_topology:
         return None
     keys = view.places.keys()
     if not keys:
         raise TopologyError("no available topology found")
-    return topology.immediate(claim.metadata.name, view.places.terms(keys))
+    return topology.immediate(claim.metadata.name, view.places.of_nodes(keys))
+
+
+def requirements_again(view: View, storage_class: StorageClass | None, first: Term) -> Requirements:
+    """Those of a former request of which the preferred place alone was stored. storage_class: None where it is gone."""
+    allowed = storage_class.allowed_topologies if storage_class is not None else None
+    try:
+        places = view.places.allowed(allowed) if allowed else view.places.of_nodes(tuple(first))
+    except TopologyError:  # all those nodes are gone
+        return Requirements(Places((first,)))
+    start = places.position(first)
+    if start is None:
+        places = Places((first, *places.terms))
+        start = places.position(first)
+        assert start is not None, "it is among them"
+    return Requirements(places, start)
 
 
 def _place(view: View, node_name: str) -> SelectedNode:

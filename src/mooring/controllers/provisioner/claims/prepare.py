@@ -28,7 +28,7 @@ from mooring.controllers.provisioner.claims.requests import Order, RequestError
 from mooring.controllers.provisioner.claims.sources import SourceError, clone_handle, granted, snapshot_handle
 from mooring.controllers.provisioner.claims.view import Looked, View, Wanted
 from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.topology import NodeUnknown, TopologyError
+from mooring.controllers.provisioner.topology import NodeUnknown, Requirements, TopologyError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError
 
@@ -94,7 +94,6 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
         volume_capabilities=wanted,
         parameters=for_driver,
         volume_content_source=content,
-        accessibility_requirements=where,
         mutable_parameters=_mutable(view, attributes_class, looked),
     )
     volume = volumes.begun(
@@ -113,7 +112,7 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
         namespace=claim.metadata.namespace,
         claim_name=claim.metadata.name,
         volume_name=name,
-        request=requests.request_text(request),
+        request=requests.request_text(request, where),
         volume=volumes.text_of(volume),
         secret=secrets[SecretKind.PROVISIONER],
         node_name=selected_node(claim) if view.uses_topology else "",
@@ -121,8 +120,23 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
         class_name=class_of(claim),
         source_kind=source_kind(claim),
         source=source,
+        places_omitted=not requests.is_stored_whole(where),
     )
-    return Order(intent, request, source)
+    return Order(intent, request, where, source)
+
+
+def prepared_again(view: View, intent: Intent) -> Order:
+    """The order of an open intent, as it was. Raises Failed."""
+    try:
+        request, where = requests.stored_request(intent)
+    except RequestError as error:
+        raise unchanged(str(error)) from error
+    if where is not None and intent.places_omitted:
+        storage_class = view.storage_class(intent.class_name)
+        if storage_class is not None:
+            storage_class = _translated(view, storage_class)
+        where = node_topology.requirements_again(view, storage_class, where.first)
+    return Order(intent, request, where, intent.source)
 
 
 def source_kind(claim: PersistentVolumeClaim) -> str:
@@ -198,11 +212,11 @@ def _content(
         raise unchanged(why, topic_of(f"{source.namespace}/{source.name}")) from error
 
 
-def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> csi.TopologyRequirement | None:
+def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Requirements | None:
     if not view.uses_topology:
         return None
     try:
-        return requests.requirement(node_topology.requirements(view, claim, storage_class))
+        return node_topology.requirements(view, claim, storage_class)
     except TopologyError as error:
         state = State.RESCHEDULE if isinstance(error, NodeUnknown) else State.NO_CHANGE
         why = f"error generating accessibility requirements: {error}"

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from mooring.controllers.provisioner.claims.outcomes import Failure, State
 from mooring.controllers.provisioner.claims.requests import Order
+from mooring.controllers.provisioner.topology import Requirements, Term
 from mooring.csi.proto import csi_pb2 as csi
+
+SHOWN_MAX: Final = 10
+"""Places of a request that an error names."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ def judged(order: Order, answer: csi.CreateVolumeResponse) -> Unusable | None:
     if 0 < volume.capacity_bytes < required:
         why = f"created volume capacity {volume.capacity_bytes} less than requested capacity {required}"
         return Unusable(_failure(why, State.BACKGROUND), volume.volume_id)
-    why = _content_wrong(order.request, volume) or _place_wrong(order.request, volume)
+    why = _content_wrong(order.request, volume) or _place_wrong(order.where, volume)
     return Unusable(_failure(why, State.BACKGROUND), volume.volume_id) if why else None
 
 
@@ -65,21 +70,24 @@ def _last_part(handle: str) -> str:
     return handle.rstrip("/").rpartition("/")[2].lower()
 
 
-def _place_wrong(request: csi.CreateVolumeRequest, volume: csi.Volume) -> str:
-    """The problem with the volume's topology, "" when it can be reached from one of the requested places, as CSI demands.
+def _place_wrong(where: Requirements | None, volume: csi.Volume) -> str:
+    """The problem with the volume's topology, "" when it may be reached from one of the requested places, as CSI demands.
 
-    Differs from external-provisioner, which stores a volume that no pod can ever use.
+    A place that the driver tells under another of its keys than was asked for (aws-ebs and azuredisk do) can't be compared: it counts as
+    right, as in external-provisioner. Differs from that in the rest: it stores a volume that no pod can ever use.
     """
-    asked = [one.segments for one in request.accessibility_requirements.requisite]
-    given = [one.segments for one in volume.accessible_topology if one.segments]
-    if not asked or not given or any(_agree(one, other) for one in asked for other in given):
+    given = [dict(one.segments) for one in volume.accessible_topology if one.segments]
+    if where is None or not given or any(_may_be_at(one, where) for one in given):
         return ""
-    return f"created volume is where {_shown(given)}, it was asked for where {_shown(asked)}"
+    asked = f"{_shown(where.preferred[:SHOWN_MAX])}{' or elsewhere' * (len(where.places) > SHOWN_MAX)}"
+    return f"created volume is where {_shown(given)}, it was asked for where {asked}"
 
 
-def _agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    shared = one.keys() & other.keys()
-    return bool(shared) and all(other[key] == one[key] for key in shared)
+def _may_be_at(given: Term, where: Requirements) -> bool:
+    """True unless every requested place says something else under a key that both have."""
+    return where.places.position(given) is not None or any(
+        all(given.get(key, value) == value for key, value in asked.items()) for asked in where.requisite
+    )
 
 
 def _shown(places: Iterable[Mapping[str, str]]) -> str:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.meta import Key, Kind
-from mooring.api.storage import CSINode, StorageClass
+from mooring.api.storage import CSINode, StorageClass, TopologySelectorTerm
 from mooring.base.errors import MooringError
 from mooring.control.slim import Mask, Named, Part, items, slim, slimmed
 from mooring.controllers.provisioner.claims.claim import source_of
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.options import Rules
-from mooring.controllers.provisioner.topology import Term, cluster_terms
+from mooring.controllers.provisioner.topology import Places, cluster_terms, flattened
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
@@ -32,7 +32,7 @@ BY_SOURCE: Final = "claims/source"
 
 
 class ClusterTopology:
-    """The places of all nodes, worked out once after each change of a node.
+    """The places of all nodes, and those that classes allow, worked out once after each change of a node.
 
     Differs from external-provisioner, which takes the keys of a random node: here the keys that most nodes have are taken.
     """
@@ -40,12 +40,14 @@ class ClusterTopology:
     def __init__(self, csi_nodes: Reader[CSINode], nodes: Reader[Node]) -> None:
         self._csi_nodes, self._nodes = csi_nodes, nodes
         self._keys: tuple[str, ...] | None = None
-        self._terms: dict[tuple[str, ...], Sequence[Term]] = {}
+        self._of_nodes: dict[tuple[str, ...], Places] = {}
+        self._allowed: dict[tuple[TopologySelectorTerm, ...], Places] = {}
 
     def invalidate(self) -> None:
         """A node, or what is registered there, has changed."""
         self._keys = None
-        self._terms.clear()
+        self._of_nodes.clear()
+        self._allowed.clear()
 
     def keys(self) -> tuple[str, ...]:
         """The driver's topology keys, () where no node has any."""
@@ -59,12 +61,24 @@ class ClusterTopology:
             self._keys = min(counts, key=lambda keys: (-counts[keys], keys)) if counts else ()
         return self._keys
 
-    def terms(self, keys: tuple[str, ...]) -> Sequence[Term]:
+    def of_nodes(self, keys: Sequence[str]) -> Places:
         """The distinct places of the nodes that carry all keys. Raises TopologyError when there is none."""
-        if keys not in self._terms:
-            found = cluster_terms(keys, (node.metadata.labels or {} for node in self._nodes.values()))
-            self._terms[keys] = list({tuple(sorted(term.items())): term for term in found}.values())
-        return self._terms[keys]
+        known = tuple(sorted(keys))
+        if known not in self._of_nodes:
+            self._of_nodes[known] = Places(cluster_terms(keys, (node.metadata.labels or {} for node in self._nodes.values())))
+        return self._of_nodes[known]
+
+    def allowed(self, terms: tuple[TopologySelectorTerm, ...]) -> Places:
+        """Those of a class's allowedTopologies."""
+        if terms not in self._allowed:
+            self._allowed[terms] = Places(flattened(pairs_of(terms)))
+        return self._allowed[terms]
+
+
+def pairs_of(terms: Iterable[TopologySelectorTerm]) -> Iterator[list[tuple[str, tuple[str, ...]]]]:
+    """For each term its expressions, a key and its values each."""
+    for term in terms:
+        yield [(one.key, one.values or ()) for one in term.match_label_expressions or ()]
 
 
 # -- objects looked up for one attempt

@@ -23,6 +23,7 @@ class Intent(msgspec.Struct, frozen=True):
     uid: of the claim, the intent's key. request: the CreateVolumeRequest without secrets, JSON text as protobuf has it.
     volume: the PersistentVolume as far as it is known before the answer, JSON text. node_name: the selected node, "" for none.
     migrated: the class is an in-tree one. class_name, source_kind: for metrics. source: of the volume's data, to be held.
+    places_omitted: of many places the request names the preferred one alone.
     unattended: it was found after so long a time that somebody else may have made the volume, and kept it on purpose.
     unknown_requests: former requests of the claim, the oldest first, which may have made the volume. They have none themselves.
     """
@@ -39,6 +40,7 @@ class Intent(msgspec.Struct, frozen=True):
     class_name: str = ""
     source_kind: str = ""
     source: Source | None = None
+    places_omitted: bool = False
     unattended: bool = False
     unknown_requests: tuple[Intent, ...] = msgspec.field(name="doubts", default=())
     """Stored under the name that journals have had from the beginning."""

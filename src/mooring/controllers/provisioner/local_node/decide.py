@@ -102,7 +102,7 @@ def decide_ownership(view: View, uid: str, looked: Looked, has_room: bool | None
         return becomes
     needed_bytes = requested_bytes(claim)
     if has_room is None:
-        return Decision(why.Asking(needed_bytes), AskForRoom(needed_bytes, capacity_requests(order.request)))
+        return Decision(why.Asking(needed_bytes), AskForRoom(needed_bytes, capacity_requests(order.whole({}))))
     return becomes if has_room else Decision(why.NoRoom(needed_bytes), lacks_room=True)
 
 
