@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import copy
+import random
 import re
 import traceback
 import zlib
@@ -45,6 +46,11 @@ IN_MEMORY = "mooring_provisioner_intents_in_memory"
 def an_intent(uid: str = "u1", **more: Any) -> Intent:
     values = {"request": f'{{"name": "pvc-{uid}"}}', "volume": '{"metadata": {}}', "secret": SecretReference("s", "ns"), **more}
     return Intent(uid, "default", f"claim-{uid}", f"pvc-{uid}", **values)
+
+
+def filler(packed_bytes: int) -> str:
+    """A text that packs to about this size."""
+    return base64.b64encode(random.Random(packed_bytes).randbytes(packed_bytes * 99 // 100)).decode()
 
 
 class JournalWorld(ClusterWorld):
@@ -184,11 +190,12 @@ async def test_an_end_in_good_order_leaves_nothing_behind(world: JournalWorld, j
     assert {} == await world.stored()
 
 
-async def test_the_same_intent_again_is_not_written_again(world: JournalWorld, journal: Journal):
+async def test_the_same_intent_again_writes_once_that_the_journal_is_held_still(world: JournalWorld, journal: Journal):
+    await asyncio.gather(*(journal.begin(an_intent(f"u{number}")) for number in range(5)))
+    world.story.clear()
+    await asyncio.gather(*(journal.begin(an_intent(f"u{number}")) for number in range(5)))
+    assert [UPDATE] == world.story
     await journal.begin(an_intent())
-    done = len(world.story)
-    await journal.begin(an_intent())
-    assert done == len(world.story)
     await journal.begin(an_intent(node_name="n2"))
     assert "n2" == (await world.stored())["u1"].node_name
 
@@ -400,12 +407,24 @@ async def test_a_former_holder_begins_nothing_more(world: JournalWorld):
 
 async def test_a_former_holder_begins_nothing_on_a_new_page_either(world: JournalWorld):
     """The new holder has not listed that page, so it must not count."""
-    large = "x" * (lease_codec.PAGE_BYTES_MAX - 500)
+    large = filler(lease_codec.PAGE_BYTES_MAX - 500)
     async with world.journal("first") as first:
         await first.begin(an_intent("u1", request=large))
         async with world.journal("second"):
             with pytest.raises(Superseded):
                 await first.begin(an_intent("u2", request=large))
+
+
+async def test_who_stood_still_while_another_one_ended_its_intent_may_not_repeat_the_call(world: JournalWorld):
+    """A process that was stopped, or a machine that was frozen: for all it knows the intent is stored. The volume would be nobody's."""
+    async with world.journal("first") as first:
+        await first.begin(an_intent("u1"))
+        async with world.journal("second") as second:
+            await second.end("u1")
+            await second.wait_for_end("u1")
+            with pytest.raises(Superseded):
+                await first.begin(an_intent("u1"))
+            assert {} == await world.stored()
 
 
 class Gated(RecordingCluster):
@@ -424,7 +443,7 @@ class Gated(RecordingCluster):
 @contextlib.asynccontextmanager
 async def taken_over_meanwhile(world: JournalWorld) -> AsyncIterator[Journal]:
     """The second journal has read all pages before the first begins u2 on a new page, whose last write gets no answer."""
-    large, gated = "x" * (lease_codec.PAGE_BYTES_MAX - 500), Gated(world)
+    large, gated = filler(lease_codec.PAGE_BYTES_MAX - 500), Gated(world)
     async with world.journal("first") as first:
         await first.begin(an_intent("u1", request=large))
         second = Journal(gated, PLACE, "second", world.clock)
@@ -488,7 +507,8 @@ async def test_who_takes_the_journal_back_keeps_open_what_the_other_one_has_open
                 await first.begin(an_intent("u2"))
             await asyncio.sleep(RETAKE_S + 1)
             await first.begin(an_intent("u2"))
-            await second.begin(an_intent("u1"))
+            with pytest.raises(Superseded):
+                await second.begin(an_intent("u1"))
             assert {"u1", "u2"} == set(await world.stored()) == set(first.open())
 
 
@@ -497,7 +517,7 @@ async def test_a_page_is_found_by_its_name_alone(world: JournalWorld, lost: str)
     """Labels and annotations come off: by kubectl, by a restored backup, by a webhook."""
     async with world.journal("first") as journal:
         for uid in ("u0", "u1"):
-            await journal.begin(an_intent(uid, request="y" * 150_000))
+            await journal.begin(an_intent(uid, request=filler(80_000)))
     if lost == "page 0":
         await world.users.delete(LEASES, PLACE.page_name(0), "storage")
     else:
@@ -515,10 +535,10 @@ async def test_a_page_is_found_by_its_name_alone(world: JournalWorld, lost: str)
 async def test_an_intent_that_grows_beyond_its_page_stands_in_one_place(world: JournalWorld):
     """Else its end would leave the former text behind."""
     async with world.journal("first") as journal:
-        await journal.begin(an_intent("u0", request="y" * 150_000))
-        await journal.begin(an_intent("u2", request="y" * 100_000))
+        await journal.begin(an_intent("u0", request=filler(80_000)))
+        await journal.begin(an_intent("u2", request=filler(60_000)))
         await journal.begin(an_intent("u1"))
-        grown = an_intent("u1", request="z" * 60_000)
+        grown = an_intent("u1", request=filler(30_000))
         await journal.begin(grown)
         async with world.journal("second") as second:
             assert grown == second.open()["u1"]
@@ -528,22 +548,22 @@ async def test_an_intent_that_grows_beyond_its_page_stands_in_one_place(world: J
 
 
 async def test_an_intent_that_moves_to_another_page_is_missing_on_neither(world: JournalWorld, journal: Journal):
-    await journal.begin(an_intent("u0", request="y" * 150_000))
+    await journal.begin(an_intent("u0", request=filler(80_000)))
     await journal.begin(an_intent("u1"))
     world.cluster.refuse(CREATE, error=Unreachable("connection reset"))
-    grown, beside = an_intent("u1", request="z" * 60_000), an_intent("u2")
+    grown, beside = an_intent("u1", request=filler(30_000)), an_intent("u2")
     refused, _ = await asyncio.gather(journal.begin(grown), journal.begin(beside), return_exceptions=True)
     assert isinstance(refused, Unreachable)
     assert {"u0", "u1", "u2"} == set(await world.stored())
 
 
 async def test_an_intent_whose_change_was_refused_stays_where_it_stands(world: JournalWorld, journal: Journal):
-    await journal.begin(an_intent("u1", request="y" * 100_000))
+    await journal.begin(an_intent("u1", request=filler(60_000)))
     world.cluster.refuse(UPDATE, error=ServerError("no"))
-    changed, beside = an_intent("u1"), an_intent("u2", request="y" * 100_000)
+    changed, beside = an_intent("u1"), an_intent("u2", request=filler(60_000))
     refused = await asyncio.gather(journal.begin(changed), journal.begin(beside), return_exceptions=True)
     assert [ServerError, ServerError] == [type(error) for error in refused]
-    await journal.begin(an_intent("u3", request="y" * 100_000))
+    await journal.begin(an_intent("u3", request=filler(60_000)))
     assert {"u1", "u3"} == set(await world.stored())
 
 
@@ -622,7 +642,7 @@ class Overtaken(RecordingCluster):
 @pytest.mark.parametrize("counts", [True, False], ids=["known page", "new page"])
 async def test_who_is_overtaken_while_it_looks_again_writes_nothing_over(world: JournalWorld, counts: bool, at: int):
     """A page that it reads after it has made sure that it holds the journal may be the new holder's by then."""
-    large = "x" * (lease_codec.PAGE_BYTES_MAX - 500)
+    large = filler(lease_codec.PAGE_BYTES_MAX - 500)
     world.cluster = cluster = Overtaken(world, 0)
     async with world.journal("first") as first:
         await first.begin(an_intent("u1", request=large))
@@ -667,7 +687,7 @@ async def test_what_others_do_to_the_lease_does_not_stop_the_holder(world: Journ
 
 
 async def test_many_intents_take_several_pages_and_all_are_found(world: JournalWorld):
-    wanted = {f"u{number}": an_intent(f"u{number}", request="y" * 60_000) for number in range(8)}
+    wanted = {f"u{number}": an_intent(f"u{number}", request=filler(32_000)) for number in range(8)}
     async with world.journal("first") as journal:
         for intent in wanted.values():
             await journal.begin(intent)
@@ -680,10 +700,89 @@ async def test_the_journal_has_an_end(monkeypatch):
     monkeypatch.setattr(pages, "PAGES_MAX", 1)
     world = await JournalWorld().base()
     async with world.journal() as journal:
-        await journal.begin(an_intent("u1", request="y" * 150_000))
+        await journal.begin(an_intent("u1", request=filler(80_000)))
         with pytest.raises(TooLarge):
-            await journal.begin(an_intent("u2", request="y" * 150_000))
+            await journal.begin(an_intent("u2", request=filler(80_000)))
         assert ["u1"] == list(journal.open())
+
+
+async def test_a_request_that_fits_into_no_object_is_refused_at_once(world: JournalWorld, journal: Journal):
+    with pytest.raises(TooLarge, match="too large to be written down"):
+        await journal.begin(an_intent(request=filler(lease_codec.ENTRY_BYTES_MAX)))
+    assert ({}, {}) == (journal.open(), await world.stored())
+    await journal.begin(an_intent(request="y" * 600_000))  # packed it counts
+
+
+async def test_a_journal_that_fills_up_says_so_before_it_is_full(monkeypatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(pages, "PAGES_MAX", 4)
+    monkeypatch.setattr(pages, "PAGES_MANY", 2)
+    world = await JournalWorld().base()
+    async with world.journal() as journal:
+        for number in range(2):
+            await journal.begin(an_intent(f"u{number}", request=filler(80_000)))
+        assert "fills up" not in capsys.readouterr().err
+        await journal.begin(an_intent("u2", request=filler(80_000)))
+        assert re.search("the journal of intents fills up.*pages=3 pages_max=4 intents=2", capsys.readouterr().err)
+    assert {"u0", "u1", "u2"} == set(await world.stored())
+
+
+async def found_beside(world: JournalWorld, text: bytes) -> None:
+    """A later version has left this entry, and an intent that can be read."""
+    texts = [text, lease_codec.encoded(an_intent("u1"))]
+    body = lease_codec.page_body(PLACE, 0, None, "later", texts, world.clock.wall_s())
+    await world.users.create(LEASES.whole(), body, "storage")
+
+
+LATER = b'{"uid":"u0","request":{"an":"object"},"new":[1]}'
+
+
+async def test_an_intent_of_a_later_version_is_kept_and_holds_up_nobody_else(world: JournalWorld, capsys: pytest.CaptureFixture[str]):
+    """After a rollback: the version that wrote it comes back, and knows what it means."""
+    await found_beside(world, LATER)
+    async with world.journal() as journal:
+        assert {"u1"} == set(journal.open())
+        assert re.search("an intent can't be read: it is kept.*uid=.u0", capsys.readouterr().err)
+        with pytest.raises(Conflict, match="a later version"):
+            await journal.begin(an_intent("u0"))
+        with pytest.raises(Conflict, match="a later version"):
+            await journal.wait_for_end("u0")
+        await journal.begin(an_intent("u2"))
+        await journal.end("u1")
+        await journal.wait_for_end("u1")
+        assert {"u0", "u2"} == set(lease_codec.texts_of(await world.page()))
+    async with world.journal("next") as journal:
+        assert {"u2"} == set(journal.open())
+        assert LATER == lease_codec.texts_of(await world.page())["u0"]
+
+
+async def test_an_intent_keeps_the_fields_that_a_later_version_gave_it(world: JournalWorld):
+    known = lease_codec.encoded(an_intent("u0"))
+    await found_beside(world, known[:-1] + b',"new":[1]}')
+    async with world.journal() as journal:
+        await journal.begin(an_intent("u2"))
+        assert {"u0", "u1", "u2"} == set(journal.open())
+    assert b'"new":[1]' in lease_codec.texts_of(await world.page())["u0"]
+
+
+@pytest.mark.parametrize("is_awaited", [True, False])
+async def test_a_request_of_a_later_version_is_told_on_its_claim_and_not_repeated(is_awaited):
+    """It may ask for more than this version can say."""
+    world = ProvisioningWorld()
+    await world.make_class()
+    uid = (await world.make_claim())["metadata"]["uid"]
+    if not is_awaited:
+        await world.delete_claim()
+    later = Intent(uid, "default", "c", f"pvc-{uid}", '{"a_field_of_csi_2": true}', "{}")
+    place = JournalLocation("default", "csi.test")
+    body = lease_codec.page_body(place, 0, None, "later", [lease_codec.encoded(later)], world.clock.wall_s())
+    await world.users.create(LEASES.whole(), body, "default")
+    world.intents = Journal(world.cluster, place, "me", world.clock)
+    async with world.provisioning():
+        assert "the request that an earlier provisioner wrote down can't be read" in await world.failed()
+        await world.settle(1000)
+        assert ([uid], []) == (list(world.intents.open()), world.driver.made(CREATE_VOLUME))
+        await world.make_claim("other")
+        await world.provisioned("other")
 
 
 async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used(world: JournalWorld):
@@ -708,7 +807,7 @@ async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(world: Journa
     }
     async with world.journal() as journal:
         for uid in ("u0", "u1"):
-            await journal.begin(an_intent(uid, request="y" * 150_000))
+            await journal.begin(an_intent(uid, request=filler(80_000)))
         name = PLACE.page_name(number)
         if harm == "deleted":
             await world.users.delete(LEASES, name, "storage")
@@ -728,8 +827,8 @@ async def test_a_page_that_was_there_already_and_does_not_count_is_written_anew(
     body = {"metadata": {"name": PLACE.page_name(1), "annotations": {lease_codec.ENTRIES: "9:whatever", lease_codec.DRIVER: "csi.test"}}}
     async with world.journal() as journal:
         await world.users.create(LEASES.whole(), body, "storage")
-        await journal.begin(an_intent("u0", request="y" * 150_000))
-        await journal.begin(an_intent("u1", request="y" * 150_000))
+        await journal.begin(an_intent("u0", request=filler(80_000)))
+        await journal.begin(an_intent("u1", request=filler(80_000)))
         assert ["u1"] == [intent.uid for intent in lease_codec.entries_of(await world.page(1))]
 
 

@@ -23,7 +23,7 @@ from mooring.controllers.provisioner.intents import lease_codec
 from mooring.controllers.provisioner.intents.intent import Found, Intent, Intents
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.controllers.provisioner.intents.lease_store import REFRESH_S, LeaseStore
-from mooring.controllers.provisioner.intents.pages import JournalLease
+from mooring.controllers.provisioner.intents.pages import LATER, JournalLease
 from mooring.controllers.provisioner.metrics import JournalMetrics
 from mooring.kube.access_review import denied
 from mooring.kube.cluster import Cluster
@@ -75,6 +75,7 @@ class Journal(Intents):
         if before is not None and not known:
             raise Conflict(f"the volume {intent.volume_name} was begun by an earlier provisioner: going on with that")
         if before == intent and self._store.is_stored(uid, text):
+            await self._confirm_hold(uid)
             return
         page = self._store.put(uid, text)
         self._open[uid] = intent
@@ -90,6 +91,11 @@ class Journal(Intents):
                 self._store.put_back(uid, lease_codec.encoded(before))
             raise
 
+    async def _confirm_hold(self, uid: str) -> None:
+        """Before a repeated call: if this process stood still, another one may have taken over and ended it. Raises ApiError."""
+        for page in self._store.saying(uid):
+            await self._written(page)
+
     async def end(self, uid: str) -> None:
         if self._open.pop(uid, None) is not None and not self._in_memory:
             self._store.drop(uid)
@@ -98,6 +104,8 @@ class Journal(Intents):
     async def wait_for_end(self, uid: str) -> None:
         await self._hold()  # before that the open intents are not known
         await super().wait_for_end(uid)
+        if uid in self._store.later:
+            raise Conflict(LATER)
         for page in self._store.saying(uid):
             if self._in_memory:
                 raise Forbidden("an earlier provisioner left the volume's creation open, and there is no right to write that it is over")

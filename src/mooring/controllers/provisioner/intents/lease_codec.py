@@ -28,20 +28,35 @@ DRIVER: Final = "mooring.dev/driver"
 PAGES: Final = "mooring.dev/pages"
 """On page 0: how many pages count."""
 
-PAGE_BYTES_MAX: Final = 180 * 1024
-"""Of JSON in one page. However badly it packs, as base64 it stays below the 256 KiB that annotations may have."""
+PAGE_BYTES_MAX: Final = 96 * 1024
+"""Of packed entries in one page: each begin and each end writes a whole page."""
+
+ENTRY_BYTES_MAX: Final = 180 * 1024
+"""Of one packed entry, which has a page of its own. As base64 it stays below the 256 KiB that annotations may have."""
 
 PAGES_MAX: Final = 256
+PAGES_MANY: Final = 192
+"""From here on the log says that the journal fills up."""
 _NAME_LENGTH_MAX: Final = 40
 _PACKING: Final = 1  # quick: intents resemble each other, so that the first level does most of it
 _VERSION: Final = "1:"
 
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final = msgspec.json.Decoder(tuple[Intent, ...])
+_decoder: Final = msgspec.json.Decoder(Intent)
+_page_decoder: Final = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
 
 
 class UnreadablePage(Exception):
     """The page cannot be decoded: foreign, of a later version, or damaged."""
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    """The part of an intent that no version changes."""
+
+    uid: str
+
+
+_owner_decoder: Final = msgspec.json.Decoder(_Owner)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,16 +86,35 @@ def encoded(intent: Intent) -> bytes:
     return _encoder.encode(intent)
 
 
+def packed_bytes(text: bytes) -> int:
+    """The size that an entry has in a page at the most: beside others that resemble it, it packs better."""
+    return len(zlib.compress(text, _PACKING))
+
+
 def entries_of(lease: Mapping[str, Any]) -> tuple[Intent, ...]:
-    """The intents of a page. Raises UnreadablePage."""
+    """The intents of a page. Raises UnreadablePage, also where a single one can't be read."""
+    return tuple(map(decoded, texts_of(lease).values()))
+
+
+def texts_of(lease: Mapping[str, Any]) -> dict[str, bytes]:
+    """The entries of a page by uid, as they are written there. Raises UnreadablePage."""
     text = ((lease.get("metadata") or {}).get("annotations") or {}).get(ENTRIES, "")
     if not text:
-        return ()
+        return {}
     try:
         if not text.startswith(_VERSION):
             raise UnreadablePage("of another version")
-        return _decoder.decode(zlib.decompress(base64.b64decode(text[len(_VERSION) :], validate=True)))
+        entries = _page_decoder.decode(zlib.decompress(base64.b64decode(text[len(_VERSION) :], validate=True)))
+        return {_owner_decoder.decode(entry).uid: bytes(entry) for entry in entries}
     except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
+        raise UnreadablePage(str(error)) from error
+
+
+def decoded(text: bytes) -> Intent:
+    """Raises UnreadablePage for an intent of a later version."""
+    try:
+        return _decoder.decode(text)
+    except (ValueError, RecursionError) as error:
         raise UnreadablePage(str(error)) from error
 
 

@@ -210,9 +210,9 @@ class LeaseStore(JournalEntries):
             await self._send(self._leases[0])
 
     def _drop_others(self) -> None:
-        for uid in self.found:
+        for uid in (*self.found, *self.later):
             self.drop(uid)
-        self.found = {}
+        self.found, self.later = {}, set()
         for page in self._leases.values():
             page.stored, page.ours = {}, False
 
