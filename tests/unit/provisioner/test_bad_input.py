@@ -278,6 +278,21 @@ async def test_a_volume_that_was_filled_from_something_else(source: Mapping[str,
         await nothing_is_left(world)
 
 
+async def test_a_clone_waits_for_a_change_of_its_source_that_means_something():
+    """Not for a label, or for the finalizer that guards it."""
+    world = await with_origin(a_world())
+    await world.patch(CLAIMS, "origin", {"status": {"phase": "Pending"}}, "default", "status")
+    async with world.provisioning():
+        await world.failed("must have a status of Bound")
+        for number in range(5):
+            await world.patch(CLAIMS, "origin", {"metadata": {"labels": {"seen": str(number)}}}, "default")
+            await world.patch(CLAIMS, "origin", {"metadata": {"finalizers": [f"a.test/{number}"]}}, "default")
+            await world.settle(0.05)
+        assert 1 == [reason for reason, _ in await world.told_of()].count("ProvisioningFailed")
+        await world.patch(CLAIMS, "origin", {"status": {"phase": "Bound"}}, "default", "status")
+        await world.provisioned(wait_s=0.3)
+
+
 async def test_a_claim_that_was_given_up_holds_its_source_no_more():
     """The origin of a clone that never came to be can be deleted."""
     world = await with_origin(a_world())

@@ -11,7 +11,7 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind
-from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOTS
+from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.apiserver.local import Faults
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.caches import ProvisionerCaches
@@ -36,13 +36,14 @@ DEFINITIONS: Kind[Any] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefin
 class ProtectionWorld(ClusterWorld):
     def __init__(self, faults: Faults | None = None, **options: Any) -> None:
         super().__init__(faults)
+        self.due: set[str] = set()
         self.facts = DriverCapabilities("csi.test", snapshots=True, clones=True)
         self.options = ProvisionerOptions(**{"snapshot_orphan_sweep_interval_s": INTERVAL_S, **options})
 
     @contextlib.asynccontextmanager
     async def protecting(self, on_snapshot: Callable[[str], None] = lambda name: None) -> AsyncIterator[SourceProtection]:
         caches = ProvisionerCaches(self.runtime, self.facts, self.options)
-        protection = SourceProtection(self.runtime, caches, self.facts, self.options)
+        protection = SourceProtection(self.runtime, caches, self.facts, self.options, lambda claim: claim.metadata.uid in self.due)
         protection.snapshots.on_change(lambda change: on_snapshot(str(change.key)) if concerns_claims(change) else None)
 
         async def work() -> None:
@@ -53,11 +54,15 @@ class ProtectionWorld(ClusterWorld):
 
     # -- objects
 
-    async def claim(self, name: str, source: Mapping[str, Any] | None = None, *, namespace: str = "ns", phase: str = "Pending") -> str:
-        """Its uid."""
+    async def claim(
+        self, name: str, source: Mapping[str, Any] | None = None, *, namespace: str = "ns", phase: str = "Pending", due: bool = False
+    ) -> str:
+        """Its uid. due: a volume is to be made for it."""
         made = await self.create(a_claim(name, dataSource=source, namespace=namespace, status={"phase": phase}))
         await self.patch(PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"finalizers": None}}, namespace)
-        return str(made["metadata"]["uid"])
+        uid = str(made["metadata"]["uid"])
+        self.due |= {uid} if due else set()
+        return uid
 
     async def bind(self, name: str) -> None:
         await self.patch(PERSISTENT_VOLUME_CLAIMS, name, {"status": {"phase": "Bound"}}, "ns", "status")
@@ -129,13 +134,63 @@ async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(w
 
 async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted(world: ProtectionWorld):
     uid = await world.claim("one", from_snapshot())
-    await world.claim("other", from_snapshot())
+    await world.claim("other", from_snapshot(), due=True)
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
         protection.release(SNAPSHOT, uid)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "other", "ns")
         assert [] == await world.finalizers(after_s=0.1)
+
+
+async def test_P50_a_claim_that_waits_for_something_else_holds_nothing(world: ProtectionWorld):
+    """For its first consumer, a class, another driver: perhaps for ever."""
+    uid = await world.claim("one", from_snapshot())
+    await world.claim("other", from_snapshot())
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, uid)
+        protection.release(SNAPSHOT, uid)
+        assert [] == await world.finalizers(after_s=0.1)
+
+
+async def test_P50_a_claim_that_begins_to_wait_for_something_else_lets_go(world: ProtectionWorld):
+    uid = await world.claim("one", from_snapshot())
+    other = await world.claim("other", from_snapshot(), due=True)
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, uid)
+        protection.release(SNAPSHOT, uid)
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
+        world.due.discard(other)  # the scheduler took its node back
+        await world.patch(PERSISTENT_VOLUME_CLAIMS, "other", {"metadata": {"annotations": {"no": "node"}}}, "ns")
+        assert [] == await world.finalizers(after_s=0.1)
+
+
+async def test_P50_a_finalizer_that_the_process_before_left_goes_with_the_volume_that_the_journal_names(world: ProtectionWorld):
+    """It was killed between the POST of the PersistentVolume and the removal of the finalizer."""
+    uid = await world.claim("c", from_snapshot(), due=True)
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, uid)
+    await world.bind("c")
+    async with world.protecting() as protection:
+        protection.adopt(SNAPSHOT, uid)
+        await world.settle(1)
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        protection.release(SNAPSHOT, uid)
+        assert [] == await world.finalizers(after_s=0.1)
+
+
+async def test_a_stray_finalizer_of_a_deleted_snapshot_whose_content_is_gone_goes_at_once():
+    world = ProtectionWorld()
+    await world.make_snapshot_kinds()
+    await world.snapshot("snap", names.SNAPSHOT_FINALIZER)
+    await world.snapshot("kept", names.SNAPSHOT_FINALIZER)
+    for name in ("snap", "kept"):
+        await world.delete(VOLUME_SNAPSHOTS, name, "ns")
+    await world.delete(VOLUME_SNAPSHOT_CONTENTS, "snap")
+    async with world.protecting():
+        await world.settle(1)
+        assert await world.find(VOLUME_SNAPSHOTS, "snap", "ns") is None
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(name="kept", after_s=INTERVAL_S - 10)
 
 
 async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone(world: ProtectionWorld):
@@ -149,7 +204,7 @@ async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone(world:
 
 
 async def test_P50_a_volume_that_never_will_be_needs_nothing(world: ProtectionWorld):
-    gone, waiting = [await world.claim(name, from_snapshot()) for name in ("gone", "waiting")]
+    gone, waiting = [await world.claim(name, from_snapshot(), due=True) for name in ("gone", "waiting")]
     async with world.protecting() as protection:
         for uid in (gone, waiting):
             await protection.hold(SNAPSHOT, uid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -36,9 +36,10 @@ def decided(
     clones: bool = True,
     unused_since: float | None = None,
     drivers: Mapping[str, str] | None = None,
+    due: Collection[str] = (),
     **more: Any,
 ) -> Decision:
-    """volume_of: the driver of the source claim's volume."""
+    """volume_of: the driver of the source claim's volume. due: uids of claims for which a volume is to be made now."""
     stores: dict[str, Store[Any]] = {"PersistentVolumeClaim": Store(CLAIM_INDEXES), "VolumeSnapshot": Store(), "PersistentVolume": Store()}
     volume = a_pv(source={"csi": {"driver": volume_of, "volumeHandle": "h"}})
     for number, body in enumerate((*objects, volume), start=1):
@@ -50,6 +51,7 @@ def decided(
         claims=stores["PersistentVolumeClaim"],
         volumes=stores["PersistentVolume"],
         snapshots=stores["VolumeSnapshot"],
+        is_due=lambda claim: claim.metadata.uid in due,
         unused_since={} if unused_since is None else {origin_of(source): unused_since},
         grace_s=GRACE_S,
         **memory,
@@ -109,11 +111,12 @@ def test_P61_a_clone_of_another_namespaces_claim_counts_where_it_says_so():
         ([source_snapshot()], {}, Decision(why.NotProtected())),
         ([source_snapshot()], OURS, Decision(why.Unused(), removes=True)),
         ([], OURS, Decision(why.Unused(), removes=True)),
-        ([source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)], OURS, Decision(why.InUse(("ns/c",)))),
+        ([source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)], {**OURS, "due": {"uid-c"}}, Decision(why.InUse(("ns/c",)))),
+        ([source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)], OURS, Decision(why.Unused(), removes=True)),
         ([source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)], {**OURS, "done": {"uid-c"}}, Decision(why.Unused(), removes=True)),
         ([source_snapshot()], {**OURS, "adopted": {origin_of(SNAPSHOT_SOURCE): {"u"}}}, Decision(why.InUse(("u",)))),
     ],
-    ids=["not protected", "unused", "not seen yet", "waited for", "made", "in the making"],
+    ids=["not protected", "unused", "not seen yet", "waited for", "waits for a node", "made", "in the making"],
 )
 def test_P50_a_snapshot_keeps_our_finalizer_until_its_last_volume_is_made(
     objects: list[dict[str, Any]], more: dict[str, Any], expected: Decision

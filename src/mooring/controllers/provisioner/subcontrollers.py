@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from mooring.api.core import PersistentVolume
 from mooring.control.manager import Worker
 from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
+from mooring.controllers.provisioner.claims.decide import is_due
 from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.deletion.controller import VolumeDeletion
 from mooring.controllers.provisioner.environment import Environment
@@ -24,7 +25,7 @@ class Subcontrollers:
         self._env = env
         runtime, options, caches = env.runtime, env.options, env.caches
         self._place: dict[str, str] = {}
-        self.protection = SourceProtection(runtime, caches, env.capabilities, options)
+        self.protection = SourceProtection(runtime, caches, env.capabilities, options, lambda claim: is_due(view, claim))
         self.beside: Mapping[str, Worker] = self.protection.beside
         self._ownership: ClaimOwnership | None = None
         self._capacity: CapacityPublisher | None = None

@@ -21,7 +21,7 @@ from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.claims.results import AttemptResults
 from mooring.controllers.provisioner.claims.store_pending import PendingVolumes
-from mooring.controllers.provisioner.claims.view import BY_CLASS, BY_SOURCE, ClusterTopology, View, source_key
+from mooring.controllers.provisioner.claims.view import BY_CLASS, BY_SOURCE, FOR_CLONES, ClusterTopology, View, source_key
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.source_protection.view import concerns_claims
@@ -81,7 +81,7 @@ class ClaimController:
     # -- waking claims
 
     def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
-        """A claim is reconciled whenever its kept part has changed; claims that clone it may have waited for that."""
+        """A claim is reconciled whenever its kept part has changed; claims that clone it may have waited for a part of that."""
         old, new = change.old, change.new
         if new is None:
             assert old is not None
@@ -89,7 +89,7 @@ class ClaimController:
         elif self._is_due(new) and (change.cause is Cause.RESYNC or changed(old, new)):
             self.controller.add(new.metadata.uid)
         key = change.key
-        if change.cause is not Cause.RESYNC and self._view.claims.by(BY_SOURCE, source_key(CLAIM_KIND, key.namespace, key.name)):
+        if changed(old, new, FOR_CLONES) and self._view.claims.by(BY_SOURCE, source_key(CLAIM_KIND, key.namespace, key.name)):
             self.controller.tell(wake_topics.claim(str(key)), anew=True)
 
     def _is_due(self, claim: PersistentVolumeClaim) -> bool:

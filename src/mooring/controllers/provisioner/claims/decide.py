@@ -114,6 +114,11 @@ def _attributes_uid(view: View, claim: PersistentVolumeClaim, looked: Looked) ->
     return uid
 
 
+def is_due(view: View, claim: PersistentVolumeClaim) -> bool:
+    """True when a volume is to be made for it, now or after a failure."""
+    return _not_due(view, claim) is None
+
+
 def _not_due(view: View, claim: PersistentVolumeClaim) -> Decision | None:
     """The decision that nothing is to be done for it, None when its volume is to be made."""
     if claim.spec.volume_name:

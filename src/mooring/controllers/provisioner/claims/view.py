@@ -188,6 +188,9 @@ CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str
 _CLAIM: Final = slimmed(metadata=slim("deletion_timestamp", "finalizers", "annotations"), status=slim("phase"))
 _BOUND_CLAIM: Final = slimmed(metadata=slim("deletion_timestamp", "finalizers"), status=slim("phase"))
 
+FOR_CLONES: Final = slimmed(metadata=slim("deletion_timestamp"), status=slim("phase"))
+"""The part of a claim that can make its clones fail."""
+
 _SPEC: Final = slim(
     *(name for name in PersistentVolumeSpec.__struct_fields__ if name not in ("csi", "mount_options", "capacity")),
     csi=slim("driver", "volume_handle", "read_only", "fs_type"),

@@ -1,13 +1,15 @@
 """Source protection: the changes that wake a data source, and its users.
 
-Users are counted: claims that wait for a volume from the source, and volumes that are being made, also those of deleted claims. A
-finalizer that this process added is removed at once. One that was found, left by a process that died, is removed after a whole sweep
-interval without users: another instance may have added it for a claim that is not in this cache yet.
+Users are counted. A finalizer on a snapshot that this process added, or the one before for a volume that the journal names, stays for
+volumes that are being made, also those of deleted claims, and for claims whose turn comes; it is removed at once after the last one. Claims
+that wait for something else, a node perhaps, do not hold it. One that some other process left is removed after a whole sweep interval in
+which no claim at all waited for a volume from the snapshot: another instance may have added it for a claim that is not in this cache yet.
+The finalizer of a clone's source stays for all claims that wait for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mooring.api.core import PersistentVolumeClaim
@@ -40,10 +42,18 @@ ASK_AGAIN_S: Final = 10.0
 class SourceProtection:
     """Finalizers on snapshots and claims that are being copied. caches: has to be called before they run.
 
+    is_due: whether a volume is to be made for the claim now.
     controller: removes finalizers. snapshots: their cache, which `beside` fills. beside: parts that have to run beside it, by name.
     """
 
-    def __init__(self, runtime: Runtime, caches: ProvisionerCaches, capabilities: DriverCapabilities, options: ProvisionerOptions) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        caches: ProvisionerCaches,
+        capabilities: DriverCapabilities,
+        options: ProvisionerOptions,
+        is_due: Callable[[PersistentVolumeClaim], bool],
+    ) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         interval_s = options.snapshot_orphan_sweep_interval_s
         self.snapshots: Informer[VolumeSnapshot] = Informer(
@@ -59,6 +69,7 @@ class SourceProtection:
             claims=caches.claims.store,
             volumes=caches.volumes.store,
             snapshots=self.snapshots.store,
+            is_due=is_due,
             adopted=self._users,
             done=self._done,
             ours=self._ours,
@@ -91,8 +102,6 @@ class SourceProtection:
             claim = None if origin.is_snapshot else self._view.claims.get(origin.key)
             if claim is not None and names.CLONE_FINALIZER in finalizers_of(claim):
                 return
-            if origin.is_snapshot:
-                self._ours.add(origin)
             try:
                 await self._finalizers.put_on(origin)
             except Forbidden as error:
@@ -101,8 +110,10 @@ class SourceProtection:
                 log.error("not allowed to protect the snapshot, going on without", error=error, VolumeSnapshot=str(origin.key))
 
     def adopt(self, source: Source, uid: str) -> None:
-        """From now on nobody removes the finalizer, which a former process may have added."""
+        """From now on nobody removes the finalizer, which is ours: this process adds it, or the one before did so for the same volume."""
         origin = origin_of(source)
+        if origin.is_snapshot:
+            self._ours.add(origin)
         self._users.setdefault(origin, set()).add(uid)
         self._source_of[uid] = origin
         self._done.discard(uid)
@@ -133,6 +144,8 @@ class SourceProtection:
         waits_for = () if new is None else origins_of(new)
         for origin in waits_for:
             self._unused_since.pop(origin, None)
+        if old is not None:
+            yield from waits_for  # what it waits for may be something else by now
         if old is not None and not waits_for:
             self._done.discard(old.metadata.uid)
             yield from origins_of(old)

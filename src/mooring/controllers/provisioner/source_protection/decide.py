@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mooring.api.meta import finalizers_of, is_deleting
+from mooring.api.snapshot import VolumeSnapshot
 from mooring.base.clock import Instant
 from mooring.control.result import Because
 from mooring.controllers.provisioner import names
@@ -57,17 +58,25 @@ def _decide_snapshot(view: View, origin: Origin, now: Instant, drivers: Mapping[
     is_ours = origin in view.ours
     if not is_ours and (snapshot is None or names.SNAPSHOT_FINALIZER not in finalizers_of(snapshot)):
         return Decision(why.NotProtected())
-    users = view.users(origin)
+    users = view.present_users(origin) if is_ours else view.users(origin)
     if users:
         return Decision(why.InUse(users))
     if is_ours:
         return Decision(why.Unused(), removes=True)
     assert snapshot is not None
+    return _decide_stray(view, origin, snapshot, now, drivers)
+
+
+def _decide_stray(view: View, origin: Origin, snapshot: VolumeSnapshot, now: Instant, drivers: Mapping[str, str]) -> Decision:
+    """Of a snapshot that is being deleted and whose content is gone no volume can be made any more: nothing is waited for."""
     since = view.unused_since.get(origin, now)
     due = since + view.grace_s
-    if now < due:
-        return Decision(why.Stray(view.grace_s), unused_since=since, wake_at=due)
     content_name = (snapshot.status and snapshot.status.bound_volume_snapshot_content_name) or ""
+    is_content_gone = content_name in drivers and drivers[content_name] == ""
+    if now < due and not is_content_gone:
+        if is_deleting(snapshot) and content_name and content_name not in drivers:
+            return Decision(why.LookingUp(content_name), look_up=content_name, unused_since=since)
+        return Decision(why.Stray(view.grace_s), unused_since=since, wake_at=due)
     if content_name and content_name not in drivers:
         return Decision(why.LookingUp(content_name), look_up=content_name, unused_since=since)
     driver_name = drivers.get(content_name, "")

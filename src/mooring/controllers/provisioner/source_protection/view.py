@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Set
+import operator
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import Final, NamedTuple
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
@@ -56,10 +57,11 @@ def origins_of(claim: PersistentVolumeClaim) -> tuple[Origin, ...]:
 class View:
     """The caches and the memory of source protection, live.
 
+    is_due: whether a volume is to be made for a claim now.
     adopted: uids of the claims whose volumes are being made, by source.
     done: uids of claims whose volume is made from a snapshot, though they still wait to be bound; a claim of a clone counts until then, as
     in external-provisioner.
-    ours: snapshots that this process put its finalizer on. unused_since: of snapshots with a finalizer that nobody needs.
+    ours: snapshots whose finalizer is this provisioner's. unused_since: of snapshots with a finalizer that nobody needs.
     grace_s: how long such a finalizer of unknown origin is let alone.
     """
 
@@ -67,6 +69,7 @@ class View:
     claims: Reader[PersistentVolumeClaim]
     volumes: Reader[PersistentVolume]
     snapshots: Reader[VolumeSnapshot]
+    is_due: Callable[[PersistentVolumeClaim], bool]
     adopted: Mapping[Origin, Collection[str]]
     done: Set[str]
     ours: Set[Origin]
@@ -79,12 +82,21 @@ class View:
         source = None if pv is None else pv.spec.csi
         return self.driver.clones and (source is None or source.driver == self.driver.name)
 
+    def present_users(self, origin: Origin) -> tuple[str, ...]:
+        """As `users`, without the claims for which nothing is to be made now."""
+        resting = {one.metadata.uid for one in self.claims.by(BY_SOURCE, origin.index_value) if not self.is_due(one)}
+        return tuple(name for uid, name in self._users(origin) if uid not in resting or uid in self.adopted.get(origin, ()))
+
     def users(self, origin: Origin) -> tuple[str, ...]:
         """The claims that need it, by name; the uid of one that is gone while its volume may still be made."""
+        return tuple(name for _, name in self._users(origin))
+
+    def _users(self, origin: Origin) -> list[tuple[str, str]]:
+        """Uids and names, in the order of the names."""
         waiting = {one.metadata.uid: str(key_of(one)) for one in self.claims.by(BY_SOURCE, origin.index_value)}
         held = {uid: waiting.get(uid, uid) for uid in self.adopted.get(origin, ())}
         counted = {uid: name for uid, name in waiting.items() if uid not in self.done} | held
-        return tuple(sorted(counted.values()))
+        return sorted(counted.items(), key=operator.itemgetter(1))
 
 
 FOR_CLAIMS: Final = slim(
