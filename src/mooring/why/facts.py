@@ -16,6 +16,8 @@ from mooring.api.snapshot import VolumeSnapshotContent
 from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import MooringError
+from mooring.controllers.binding.names import claims_of as claim_keys_of
+from mooring.controllers.binding.names import is_finished
 from mooring.controllers.provisioner.claims.claim import provisioner_of, selected_node
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.controllers.provisioner.intents.intent import Intent
@@ -75,7 +77,8 @@ class Inventory:
     """The result of one scan. objects_before: the PersistentVolumes before the driver was asked; objects: after.
 
     place: the segments of the driver's own node, {} when unknown. snapshots: handle -> the snapshot content that is to be taken from it.
-    pods: handle -> the pod whose inline volume it is. idle: uids of the intents whose journal has not been written for long.
+    pods: handle -> the pod whose inline volume it is. claimless: pods on nodes, each with a claim that it uses and that is gone.
+    idle: uids of the intents whose journal has not been written for long.
     """
 
     driver: str
@@ -87,6 +90,7 @@ class Inventory:
     claims: tuple[Claim, ...] = ()
     snapshots: Mapping[str, str] = dataclasses.field(default_factory=dict)
     pods: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    claimless: tuple[tuple[str, str], ...] = ()
     intents: tuple[Intent, ...] = ()
     idle: frozenset[str] = frozenset()
 
@@ -171,6 +175,14 @@ def own_volumes_of(pod: Pod, driver_name: str) -> Iterator[tuple[str, str]]:
         if volume.csi is not None and volume.csi.driver == driver_name:
             digest = hashlib.sha256(f"{pod.metadata.uid}{volume.name}".encode()).hexdigest()
             yield f"csi-{digest}", str(key_of(pod))
+
+
+def claimless(pods: Iterable[Pod], claims: Iterable[Claim]) -> Iterator[tuple[str, str]]:
+    """Pods that may have the volume of a claim mounted that is gone, with the claim: objects are forced away, mounts stay."""
+    known = {claim.key for claim in claims}
+    for pod in pods:
+        if pod.spec.node_name and not is_finished(pod):
+            yield from ((str(key_of(pod)), str(key)) for key in claim_keys_of(pod) if str(key) not in known)
 
 
 def intents_of(leases: Iterable[Mapping[str, Any]], driver_name: str, wall_s: float) -> Iterator[tuple[Intent, bool]]:

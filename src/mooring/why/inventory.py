@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Final, TypeVar
 
 from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
-from mooring.api.pods import PODS
+from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.base.clock import Clock
@@ -27,6 +26,7 @@ from mooring.why.facts import (
     Object,
     Volume,
     attachment_of,
+    claimless,
     claims_of,
     intents_of,
     objects_of,
@@ -35,8 +35,6 @@ from mooring.why.facts import (
 )
 
 PAGES_MAX: Final = 10_000
-
-_POD_OWNED: Final = re.compile("csi-[0-9a-f]{64}")
 
 T = TypeVar("T")
 
@@ -58,15 +56,17 @@ class Scanner:
         volumes = tuple([volume async for volume in _volumes(self.driver, self.timeout_s)])
         journal = await _all(self.cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))
         intents = tuple(intents_of(journal, self.driver_name, self.clock.wall_s()))
+        pods, claims = await self._pods(volumes, before), await self._claims()
         return Inventory(
             driver=self.driver_name,
             volumes=volumes,
             objects_before=before,
             place=self.place,
             attachments=tuple(map(attachment_of, await _all(self.cluster, VOLUME_ATTACHMENTS))),
-            claims=await self._claims(),
+            claims=claims,
             snapshots=await self._snapshots(),
-            pods=await self._pods(volumes),
+            pods={handle: name for pod in pods for handle, name in own_volumes_of(pod, self.driver_name)},
+            claimless=tuple(claimless(pods, claims)),
             intents=tuple(intent for intent, _ in intents),
             idle=frozenset(intent.uid for intent, is_idle in intents if is_idle),
             objects=await self._objects(),
@@ -86,12 +86,10 @@ class Scanner:
             return {}
         return dict(snapshots_of(contents, self.driver_name))
 
-    async def _pods(self, volumes: Collection[Volume]) -> Mapping[str, str]:
-        """Pods are many, so they are asked for only where a volume looks like one of theirs."""
-        if not any(_POD_OWNED.fullmatch(volume.handle) for volume in volumes):
-            return {}
-        pods = await _all(self.cluster, PODS)
-        return {handle: name for pod in pods for handle, name in own_volumes_of(pod, self.driver_name)}
+    async def _pods(self, volumes: Collection[Volume], objects: Collection[Object]) -> list[Pod]:
+        """Pods are many, so they are asked for only where a volume has no PersistentVolume of its handle."""
+        named = {found.handle for found in objects}
+        return [] if all(volume.handle in named for volume in volumes) else await _all(self.cluster, PODS)
 
 
 async def _volumes(driver: Driver, timeout_s: float) -> AsyncIterator[Volume]:

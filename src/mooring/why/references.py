@@ -97,8 +97,11 @@ def _left(inventory: Inventory) -> Iterator[Reference]:
         if attachment.volume_name and attachment.volume_name not in names:
             yield _of_attachment(attachment, attachment.attacher == inventory.driver)
     for claim in inventory.claims:
-        if claim.was_bound and claim.volume_name not in names:
+        if claim.volume_name and claim.volume_name not in names:
             yield _of_lost_claim(claim, not claim.provisioner or claim.provisioner in inventory.provisioners)
+    for pod, claim_key in inventory.claimless:
+        text = f"the volume of the claim {claim_key}, which is gone and which pod {pod} uses"
+        yield Reference(text, f"the claim {claim_key} of pod {pod} is gone: restore it with its volume, or delete the pod")
 
 
 def _of_attachment(attachment: Attachment, is_ours: bool) -> Reference:
@@ -109,8 +112,9 @@ def _of_attachment(attachment: Attachment, is_ours: bool) -> Reference:
 
 
 def _of_lost_claim(claim: Claim, is_ours: bool) -> Reference:
-    text = f"the volume of PersistentVolume {claim.volume_name}, which the claim {claim.key} has lost"
-    way_out = f"the claim {claim.key} has lost its volume: delete it, or restore PersistentVolume {claim.volume_name}"
+    does = "has lost" if claim.was_bound else "waits for"
+    text = f"the volume of PersistentVolume {claim.volume_name}, which the claim {claim.key} {does}"
+    way_out = f"the claim {claim.key} {does} its volume: delete it, or restore PersistentVolume {claim.volume_name}"
     names = claim.volume_name, claim.uid
     return Reference(text, way_out, names, is_proof=_is_generated(claim.volume_name), is_ours=is_ours, claim=claim.key)
 

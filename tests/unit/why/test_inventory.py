@@ -208,9 +208,11 @@ async def test_a_pods_own_volume_is_no_orphan():
     assert [("leaked", other)] == kinds(await world.found())
 
 
-async def test_pods_are_read_only_where_a_volume_looks_like_one_of_theirs(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_pods_are_read_only_where_a_volume_has_no_persistent_volume(monkeypatch: pytest.MonkeyPatch, is_named: bool):
     """They are many."""
     world = OrphansWorld(Listing("h1"))
+    await world.own("pv", "h1" if is_named else "other")
     asked: list[str] = []
     real = world.cluster.list
 
@@ -221,7 +223,32 @@ async def test_pods_are_read_only_where_a_volume_looks_like_one_of_theirs(monkey
     monkeypatch.setattr(world.cluster, "list", listing)
     await world.found()
     assert 2 == asked.count("persistentvolumes")
-    assert "pods" not in asked
+    assert is_named == ("pods" not in asked)
+
+
+async def test_a_claim_that_was_restored_before_its_persistent_volume_means_it():
+    """From a backup claims come first, with their volumeName: they are Pending, not Lost."""
+    world = OrphansWorld(Listing("kept", "pvc-0a1b2c3d"))
+    await world.own("pv", "kept")
+    await world.claim(volumeName="pvc-0a1b2c3d")
+    assert [] == await deletable(world)
+    kept = "it is the volume of PersistentVolume pvc-0a1b2c3d, which the claim default/c1 waits for"
+    assert [("leaked", kept)] == [(one.kind, one.kept) for one in await world.found()]
+
+
+@pytest.mark.parametrize(
+    ("node", "phase", "is_deletable"),
+    [("n1", "Running", False), ("n1", "Succeeded", True), (None, "Pending", True)],
+    ids=["on a node", "finished", "never placed"],
+)
+async def test_a_pod_whose_claim_was_forced_away_may_have_the_volume_mounted(node: str | None, phase: str, is_deletable: bool):
+    """Claim and PersistentVolume lost their finalizers in a stuck namespace, and drivers that attach nothing have no VolumeAttachments."""
+    world = OrphansWorld(Listing("kept", "lost"))
+    await world.own("pv", "kept")
+    await world.create(a_pod("p", "gone", node=node, phase=phase))
+    kept = "it may be the volume of the claim default/gone, which is gone and which pod default/p uses"
+    assert ["" if is_deletable else kept] == [one.kept for one in await world.found()]
+    assert (["lost"] if is_deletable else []) == await deletable(world)
 
 
 # -- what the driver says
