@@ -14,7 +14,7 @@ from mooring.controllers.attachdetach.decide import CHECK_FRESH_S, decide_volume
 from mooring.controllers.attachdetach.decide_report import is_current, report_of
 from mooring.controllers.attachdetach.decision import CheckNode, Create, Decision, Delete, LookUpAttachment, LookUpClass, Tell
 from mooring.controllers.attachdetach.facts import NodeFacts, Place, Volume, Wish
-from mooring.controllers.attachdetach.memory import NodeRecord, Record
+from mooring.controllers.attachdetach.memory import Deletion, NodeRecord, Record
 from mooring.controllers.attachdetach.options import NEVER, AttachDetachOptions
 from mooring.controllers.attachdetach.release import Rules, is_to_be_reported
 from tests.support.builders import a_node, a_va, typed
@@ -70,7 +70,7 @@ ROWS: dict[str, tuple[Place, list[type]]] = {
     "failed": (place(wishes=(wish(),), attachment=FAILED), [Tell]),
     "failed-and-told": (place(wishes=(wish(),), attachment=FAILED, record=Record(told={"error": ("t boom", 0)})), []),
     "wanted-while-it-ends": (place(wishes=(wish(),), attachment=ENDING), [Tell]),
-    "wanted-while-our-delete-is-under-way": (place(wishes=(wish(),), attachment=ATTACHED, record=Record(ending_uid="uid")), [Tell]),
+    "wanted-while-our-delete-is-under-way": (place(wishes=(wish(),), attachment=ATTACHED, deletion=Deletion("", NOW)), [Tell]),
     "wanted-of-another-volume": (place(wishes=(wish(),), attachment=ATTACHED, intact=False), [Tell]),
     "unwanted-of-another-volume": (place(attachment=ATTACHED, intact=False), []),
     "unwanted": (place(attachment=ATTACHED), [Delete]),
@@ -90,7 +90,7 @@ ROWS: dict[str, tuple[Place, list[type]]] = {
     "wanted-mounted-tainted": (place(TAINTED, wishes=(wish(),), attachment=ATTACHED, mounted=True), []),
     "may-be-wanted-and-attached": (place(doubts=(wish().ref,), attachment=ATTACHED), []),
     "ending": (place(attachment=ENDING), []),
-    "ending-by-our-delete": (place(attachment=ATTACHED, record=Record(ending_uid="uid")), []),
+    "ending-by-our-delete": (place(attachment=ATTACHED, deletion=Deletion("", NOW)), []),
     "foreign": (place(foreign=("by-hand",)), []),
 }
 
@@ -166,7 +166,7 @@ REPORTS = {
     "not-attached": (place(wishes=(wish(),), attachment=ATTACHING), False),
     "none": (place(wishes=(wish(),)), False),
     "ending": (place(wishes=(wish(),), attachment=ENDING), False),
-    "our-delete-under-way": (place(wishes=(wish(),), attachment=ATTACHED, record=Record(ending_uid="uid")), False),
+    "our-delete-under-way": (place(wishes=(wish(),), attachment=ATTACHED, deletion=Deletion("", NOW)), False),
     "of-another-volume": (place(wishes=(wish(),), attachment=ATTACHED, intact=False), False),
     "unwanted": (place(attachment=ATTACHED, reported=True), False),
     "unwanted-mounted": (place(attachment=ATTACHED, reported=True, mounted=True), True),

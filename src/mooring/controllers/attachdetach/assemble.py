@@ -98,6 +98,7 @@ def _orphan(view: View, key: str) -> Volume:
         doubts=tuple(_doubts(view, attachment)),
         mounted=_is_mounted(key, view.node(node), view.memory.node(node)),
         attachment=attachment,
+        deletion=view.memory.deletions.get(attachment.metadata.uid),
     )
     return Volume(key, attachment.spec.attacher, "", pv_name=pv_name or "", places={node: place})
 
@@ -183,6 +184,7 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
         reported=any(one.name == unique for one in listed),
         attachment=attachment,
         intact=attachment is None or _is_about(view, attachment, identity, name),
+        deletion=None if attachment is None else view.memory.deletions.get(attachment.metadata.uid),
         foreign=tuple(attachments.foreign.get(name, ())),
         waited_before_s=waited_before(node).get(unique, 0.0),
     )

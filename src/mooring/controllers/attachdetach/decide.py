@@ -32,6 +32,7 @@ from mooring.controllers.attachdetach.waited import quarters_s
 
 FAILED: Final = "FailedAttachVolume"
 SUCCEEDED: Final = "SuccessfulAttachVolume"
+DELETING: Final = "volume attachment is being deleted"
 
 CHECK_FRESH_S: Final = 1.0
 """How long a node's answer about what it has mounted is taken for true; one answer serves all detaches of that moment."""
@@ -67,9 +68,22 @@ def _step(volume: Volume, place: Place, first: str, rules: Rules, now: Instant) 
         if now < place.record.not_before:
             return _backing_off(place, now)
         return Step(node, why.CreateUnknown(node), (LookUpAttachment(node),), again=True)
+    if place.may_be_deleted:
+        return _delete_again(place, now)
     if place.is_wanted:
         return _attach(volume, place, first, rules, now)
     return _release(volume, place, rules, now)
+
+
+def _delete_again(place: Place, now: Instant) -> Step:
+    """Whoever wants the volume by now: a DELETE may be carried out long after its answer was lost. Only another answer tells its end."""
+    assert place.attachment is not None
+    assert place.deletion is not None
+    node, meta, left_s = place.node.name, place.attachment.metadata, place.record.not_before - now
+    actions: tuple[Tell | Delete, ...] = _failure(place, "deleting", meta.uid, DELETING) if place.wishes else ()
+    if left_s <= 0 and not place.deletion.on_its_way:
+        actions += (Delete(node, meta.name, meta.uid, place.deletion.forced),)
+    return Step(node, why.DeleteUnknown(node), actions, wake_s=left_s if left_s > 0 else None)
 
 
 # -- wanted
@@ -85,8 +99,7 @@ def _attach(volume: Volume, place: Place, first: str, rules: Rules, now: Instant
         text = f'VolumeAttachment "{name}" is about {about}'
         return Step(node, why.Mismatch(node, name), _failure(place, "mismatch", attachment.metadata.uid, text))
     if place.is_ending:
-        text = "volume attachment is being deleted"
-        return Step(node, why.DetachingFirst(node), _failure(place, "deleting", attachment.metadata.uid, text))
+        return Step(node, why.DetachingFirst(node), _failure(place, "deleting", attachment.metadata.uid, DELETING))
     if attachment.status.attached:
         return _attached(place)
     error = attachment.status.attach_error

@@ -71,7 +71,7 @@ class EventHandlers:
         """The volume's decision says whether the report has to change, while there is an attachment to decide about."""
         for attachment in filter(None, (change.old, change.new)):
             self._wake(self._view.volumes_of_attachment(attachment))
-        if change.new is None and change.old is not None:
+        if change.old is not None and (change.new is None or change.new.metadata.uid != change.old.metadata.uid):
             self._ended(change.old)
         self._view.sort(change.object)
 
@@ -81,9 +81,9 @@ class EventHandlers:
             self._look_at_all(node)
         else:
             self._look_at(node, (key,))
-        record = None if key is None else self._view.memory.find(key, node)
-        if record is not None and record.ending_since is not None:
-            self._metrics.detached(attachment.spec.attacher, self._clock.now() - record.ending_since)
+        deletion = self._view.memory.deletions.pop(attachment.metadata.uid, None)
+        if deletion is not None:
+            self._metrics.detached(attachment.spec.attacher, self._clock.now() - deletion.since)
 
     def node_changed(self, change: Change[Node]) -> None:
         old, new, name = change.old, change.new, change.object.metadata.name

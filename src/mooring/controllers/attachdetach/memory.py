@@ -17,12 +17,25 @@ def error_mark(attachment: VolumeAttachment) -> str:
 
 
 @dataclasses.dataclass(slots=True)
+class Deletion:
+    """A DELETE of one attachment that was sent and not refused. forced: as of `decision.Delete`. on_its_way: it has no answer yet.
+
+    unanswered: the answer to it was lost: until a later one is answered, it may have been carried out, or be carried out at any time.
+    """
+
+    forced: str
+    since: Instant
+    on_its_way: bool = True
+    unanswered: bool = False
+
+
+@dataclasses.dataclass(slots=True)
 class Record:
     """One volume on one node. Times are None while what they count is not so.
 
     unwanted_since: no pod wants it there. unhealthy_since: the node is not ready. waiting_since: a pod waits for the attach.
     blocked_since: a pod waits for another node to let go. creating: a POST of its attachment was sent, and the answer is not known.
-    made_uid: of the attachment that this process made. ending_uid: of the one whose DELETE was sent. told: subject → what, and when.
+    made_uid: of the attachment that this process made. told: subject → what, and when.
     """
 
     observed: bool = False
@@ -31,11 +44,9 @@ class Record:
     waiting_since: Instant | None = None
     blocked_since: Instant | None = None
     blocked_by: str = ""
-    ending_since: Instant | None = None
     creating: bool = False
     seen_uid: str = ""
     made_uid: str = ""
-    ending_uid: str = ""
     failures: int = 0
     not_before: Instant = -math.inf
     told: dict[str, tuple[str, Instant]] = dataclasses.field(default_factory=dict)
@@ -53,9 +64,7 @@ class Record:
             self.waiting_since = self.blocked_since = None
         elif attachment is None or not attachment.status.attached:
             self.waiting_since = _began(self.waiting_since, now)
-        if attachment is None:
-            self.ending_uid, self.ending_since = "", None
-        else:
+        if attachment is not None:
             self.creating = False
             self._meet(attachment)
 
@@ -107,11 +116,15 @@ class NodeRecord:
 
 
 class Memory:
-    """Records by volume and node. class_waits: of StorageClasses, their annotation in seconds (None without), and when it was read."""
+    """Records by volume and node. class_waits: of StorageClasses, their annotation in seconds (None without), and when it was read.
+
+    deletions: by the uid of the attachment, which may lose its volume meanwhile, or get one, until it is gone.
+    """
 
     def __init__(self) -> None:
         self._records: dict[str, dict[str, Record]] = {}
         self._nodes: dict[str, NodeRecord] = {}
+        self.deletions: dict[str, Deletion] = {}
         self.class_waits: dict[str, tuple[float | None, Instant]] = {}
 
     def record(self, unique: str, node: str) -> Record:

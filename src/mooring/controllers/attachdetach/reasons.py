@@ -59,6 +59,11 @@ class CreateUnknown:
     node: str
 
 
+@reason('a DELETE of the attachment to node "{node}" was not answered: it is sent again until its end is known')
+class DeleteUnknown:
+    node: str
+
+
 @reason('can not be attached to node "{node}": {text}')
 class Blocked:
     node: str

@@ -22,7 +22,7 @@ from mooring.controllers.attachdetach.assemble import observe, volume_of
 from mooring.controllers.attachdetach.decide import decide_volume, detach_notes, failed_notes
 from mooring.controllers.attachdetach.facts import Place, Volume
 from mooring.controllers.attachdetach.identity import Identity, force_after_of
-from mooring.controllers.attachdetach.memory import Record
+from mooring.controllers.attachdetach.memory import Deletion, Record
 from mooring.controllers.attachdetach.metrics import AttachDetachMetrics
 from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.controllers.attachdetach.release import Rules
@@ -56,7 +56,6 @@ class Reconciler:
         self._attachments, self._nodes, self._options = attachments, nodes, options
         self._recorder, self._metrics = recorder, metrics
         self.rules = Rules(options, view.memory.class_waits)
-        self._deleting: set[str] = set()  # uids of attachments whose DELETE is on its way
 
     def decide(self, unique: str) -> tuple[Volume, d.Decision]:
         """What is so, and what follows from it."""
@@ -86,7 +85,7 @@ class Reconciler:
             if isinstance(action, d.Create):
                 record.creating = True
             elif isinstance(action, d.Delete):
-                record.ending_uid, record.ending_since = action.uid, self._runtime.clock.now()
+                self._memory.deletions.setdefault(action.uid, Deletion(action.forced, self._runtime.clock.now())).on_its_way = True
 
     async def _step(self, volume: Volume, step: d.Step) -> None:
         place = volume.places[step.node]
@@ -174,7 +173,6 @@ class Reconciler:
         except NotFound:
             pass
         except ApiError as error:
-            place.record.ending_uid, place.record.ending_since = "", None
             told = () if isinstance(error, Conflict) else detach_notes(volume, place, str(error))  # that one is about our own uid
             for note in told:
                 self._recorder.event(note.ref, note.type, note.reason, note.message)
@@ -185,14 +183,20 @@ class Reconciler:
             log.warning("detached by force", VolumeAttachment=action.name, node=action.node, why=action.forced)
 
     async def _send_delete(self, action: d.Delete) -> None:
-        """Raises Conflict for an attachment that is being deleted under its volume's name, and has lost that meanwhile."""
-        if action.uid in self._deleting:
-            raise Conflict(f"another DELETE of {action.name} is on its way")
-        self._deleting.add(action.uid)
+        """A refusal ends it, unless the answer to an earlier one was lost: it tells nothing about that."""
+        deletion = self._memory.deletions[action.uid]
         try:
             await self._cluster.delete(VOLUME_ATTACHMENTS, action.name, uid=action.uid)
+            deletion.unanswered = False
+        except (Unreachable, ServerError):
+            deletion.unanswered = True
+            raise
+        except ApiError:
+            if not deletion.unanswered:
+                self._memory.deletions.pop(action.uid, None)
+            raise
         finally:
-            self._deleting.discard(action.uid)
+            deletion.on_its_way = False
 
     # -- nodes and classes
 
@@ -230,7 +234,8 @@ class Reconciler:
             if action.subject in ("error", "timeout", "deleting"):
                 self._metrics.failed(volume.driver, "volume_attach", _since(record.waiting_since, now))
             elif action.subject == "detach":
-                self._metrics.failed(volume.driver, "volume_detach", _since(record.ending_since, now))
+                since = None if place.deletion is None else place.deletion.since
+                self._metrics.failed(volume.driver, "volume_detach", _since(since, now))
 
 
 def _since(moment: Instant | None, now: Instant) -> float:
