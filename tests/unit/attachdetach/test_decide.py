@@ -62,6 +62,11 @@ ROWS: dict[str, tuple[Place, list[type]]] = {
     "wanted-post-unanswered": (place(wishes=(wish(),), record=Record(creating=True)), [LookUpAttachment]),
     "unwanted-post-unanswered": (place(record=Record(creating=True)), [LookUpAttachment]),
     "post-unanswered-in-back-off": (place(record=Record(creating=True, not_before=NOW + 1)), []),
+    "wanted-post-may-come": (place(wishes=(wish(),), record=Record(open_posts=1, open_until=NOW + 1)), [Create]),
+    "unwanted-post-may-come": (place(record=Record(open_posts=1, open_until=NOW + 1)), []),
+    "unwanted-post-comes-no-more": (place(record=Record(open_posts=1, open_until=NOW)), [LookUpAttachment]),
+    "may-be-wanted-post-may-come": (place(doubts=(wish().ref,), record=Record(open_posts=1, open_until=NOW + 1)), []),
+    "may-be-wanted-post-comes-no-more": (place(doubts=(wish().ref,), record=Record(open_posts=1, open_until=NOW)), [LookUpAttachment]),
     "may-be-wanted": (place(doubts=(wish().ref,)), []),
     "attaching": (place(wishes=(wish(),), attachment=ATTACHING, record=Record(waiting_since=NOW - 119)), []),
     "attaching-too-long": (place(wishes=(wish(),), attachment=ATTACHING, record=Record(waiting_since=NOW - 120)), [Tell]),
@@ -117,6 +122,7 @@ HOLDERS = {
     "failed-to-detach": place("n2", attachment=attachment("n2", deleting=True, detachError={"message": "busy"})),
     "made-by-others": place("n2", foreign=("by-hand",)),
     "post-unanswered": place("n2", record=Record(creating=True, not_before=NOW + 1)),
+    "post-may-come": place("n2", record=Record(open_posts=1, open_until=NOW + 1)),
     "of-an-older-pod": place("n2", wishes=(wish("b", created="0"),)),
 }
 
@@ -127,6 +133,12 @@ def test_a_volume_for_one_node_waits_for_any_other_that_has_it_or_may_have_it(ho
     assert [Tell] == actions(decided(waiting, holder))
     if holder is not HOLDERS["of-an-older-pod"]:
         assert [Create] == actions(decided(waiting, holder, single_node=False))
+
+
+@pytest.mark.parametrize("here", [place(), place(doubts=(wish().ref,))], ids=["unwanted", "may-be-wanted"])
+def test_a_post_that_may_come_is_asked_for_when_it_can_not_come_any_more(here: Place) -> None:
+    here.record.open_posts, here.record.open_until = 1, NOW + 7
+    assert [7.0] == [step.wake_s for step in decided(here).steps]
 
 
 def test_of_two_nodes_the_one_of_the_older_pod_gets_the_volume() -> None:

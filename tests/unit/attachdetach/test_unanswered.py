@@ -118,3 +118,84 @@ async def test_a_delete_that_was_refused_leaves_the_volume_to_the_pod_that_comes
         await back_again(world, volume, node, pod)
         await world.wait_reported(node, volume)
         assert 1 == len(world.of(DELETE))
+
+
+# -- POSTs
+
+
+async def moves(world: AttachDetachWorld, volume: Vol, pod: str) -> tuple[str, str]:
+    """The pod goes, and another one comes to another node. That node, and the pod."""
+    await world.delete_pod(pod)
+    node = await world.node()
+    return node, await world.pod(node, volume)
+
+
+async def attached_alone(world: AttachDetachWorld, volume: Vol, node: str) -> float:
+    """Seconds until it is attached there; it never has two attachments until then."""
+    began = world.clock.now()
+    while await world.va(volume, node) is None:
+        assert len(await world.attachments()) <= 1
+        await world.settle(0.05)
+        assert world.clock.now() < began + 300
+    assert [volume.va(node)] == await world.attachments()
+    waited_s = world.clock.now() - began
+    await world.attach(volume, node)
+    return waited_s
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("late_s", [0.3, 3.0, 50.0], ids=["soon", "late", "very-late"])
+@in_virtual_time
+async def test_a_volume_goes_to_no_second_node_while_a_post_may_still_be_carried_out(lost: ApiError, late_s: float) -> None:
+    async with attaching() as world:
+        volume, node = await world.volume(), await world.node()
+        world.cluster.refuse(POST, error=lost, late_s=late_s)
+        pod = await world.pod(node, volume)
+        await world.settle(0.1)
+        other, _ = await moves(world, volume, pod)
+        waited_s = await attached_alone(world, volume, other)
+        assert late_s - 0.2 <= waited_s < late_s + 2, "once it is seen nothing more has to be waited for"
+        await world.settle(100)
+        assert [volume.va(other)] == await world.attachments()
+
+
+@in_virtual_time
+async def test_a_post_that_is_never_carried_out_holds_a_volume_for_a_minute_and_its_pod_hears_of_it() -> None:
+    async with attaching() as world:
+        volume, node = await world.volume(), await world.node()
+        world.cluster.refuse(POST, error=Unreachable("lost"))
+        pod = await world.pod(node, volume)
+        await world.settle(0.1)
+        other, pod = await moves(world, volume, pod)
+        await world.wait_told(
+            pod, "FailedAttachVolume", f"a request to attach it to node {node} was not answered, and may still be carried out"
+        )
+        assert 45 < await attached_alone(world, volume, other) < 61
+        assert 2 == len(world.of("get volumeattachments")), "at once, and after the minute: the watch tells the rest"
+
+
+@in_virtual_time
+async def test_a_node_whose_post_was_not_answered_may_get_the_volume_meanwhile() -> None:
+    """And when it is detached from there, the first POST may still come to pass."""
+    async with attaching() as world:
+        volume, node = await world.volume(), await world.node()
+        world.cluster.refuse(POST, error=Unreachable("lost"), late_s=50.0)
+        pod = await world.pod(node, volume)
+        await world.settle(2)
+        await world.attach(volume, node)
+        other, _ = await moves(world, volume, pod)
+        await world.wait_no_va(volume, node)
+        assert 40 < await attached_alone(world, volume, other)
+
+
+@in_virtual_time
+async def test_of_two_posts_without_an_answer_the_second_may_come_to_pass_first() -> None:
+    async with attaching() as world:
+        volume, node = await world.volume(), await world.node()
+        world.cluster.refuse(POST, error=Unreachable("lost"), late_s=40.0)
+        world.cluster.refuse(POST, error=Unreachable("lost"), after=True)
+        pod = await world.pod(node, volume)
+        await world.attach(volume, node)
+        other, _ = await moves(world, volume, pod)
+        await world.wait_no_va(volume, node)
+        assert 35 < await attached_alone(world, volume, other)

@@ -66,7 +66,7 @@ def volume_of(view: View, unique: str) -> Volume:
     by_name = map(view.attachment, names)  # also one about something else
     found = (*_attachments_of(view, identity, pvs), *(one for one in by_name if one is not None))
     attachments = _Attachments(identity, found, (*pods.nodes, *remembered))
-    unsure = [node for node in remembered if view.memory.record(unique, node).creating]
+    unsure = [node for node in remembered if view.memory.record(unique, node).creating or view.memory.record(unique, node).open_posts]
     if not pvs:
         for node, one in attachments.ours.items():
             pods.doubts[node] = list(_doubts(view, one))

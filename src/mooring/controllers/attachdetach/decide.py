@@ -63,16 +63,25 @@ def _first_to_attach(places: Sequence[Place]) -> str:
 
 
 def _step(volume: Volume, place: Place, first: str, rules: Rules, now: Instant) -> Step:
-    if place.record.creating and place.attachment is None:
-        node = place.node.name
-        if now < place.record.not_before:
-            return _backing_off(place, now)
-        return Step(node, why.CreateUnknown(node), (LookUpAttachment(node),), again=True)
+    if place.attachment is None and (place.record.creating or _open_s(place, now) == 0):
+        return _look_up(place, now)
     if place.may_be_deleted:
         return _delete_again(place, now)
     if place.is_wanted:
         return _attach(volume, place, first, rules, now)
     return _release(volume, place, rules, now)
+
+
+def _open_s(place: Place, now: Instant) -> float | None:
+    """Seconds until a POST whose answer was lost can be carried out no more; None where there is none."""
+    return max(0.0, place.record.open_until - now) if place.record.open_posts else None
+
+
+def _look_up(place: Place, now: Instant) -> Step:
+    node = place.node.name
+    if now < place.record.not_before:
+        return _backing_off(place, now)
+    return Step(node, why.CreateUnknown(node), (LookUpAttachment(node),), again=True)
 
 
 def _delete_again(place: Place, now: Instant) -> Step:
@@ -115,7 +124,7 @@ def _attach(volume: Volume, place: Place, first: str, rules: Rules, now: Instant
 def _create(volume: Volume, place: Place, first: str, rules: Rules, now: Instant) -> Step:
     node = place.node.name
     if not place.wishes:
-        return Step(node, why.MayBeWanted(node))
+        return Step(node, why.MayBeWanted(node), wake_s=_open_s(place, now))
     others = [other for name, other in sorted(volume.places.items()) if name != node and (other.is_held or name == first)]
     if volume.single_node and others:
         return blocked_step(volume, place, others[0], rules, now)
@@ -167,6 +176,8 @@ def _backing_off(place: Place, now: Instant) -> Step:
 
 def _release(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
     node, attachment = place.node.name, place.attachment
+    if attachment is None and place.record.open_posts:
+        return Step(node, why.CreateOpen(node), wake_s=_open_s(place, now))
     if attachment is None or not place.intact:
         return Step(node, why.Foreign(node) if place.foreign else why.Nothing())
     if place.is_ending:

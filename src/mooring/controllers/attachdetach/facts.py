@@ -64,7 +64,7 @@ class Place:
     @property
     def is_held(self) -> bool:
         """True when the volume is attached here, or may be: one that is being detached is, too."""
-        return self.attachment is not None or bool(self.foreign) or self.record.creating
+        return self.attachment is not None or bool(self.foreign) or self.record.creating or self.record.open_posts > 0
 
     @property
     def is_ending(self) -> bool:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable
+from typing import Final
 
 from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
+
+OPEN_S: Final = 60.0
+"""How long a POST may be carried out after its answer was lost: kube-apiserver lets no request live longer (--request-timeout)."""
 
 
 def error_mark(attachment: VolumeAttachment) -> str:
@@ -35,6 +39,7 @@ class Record:
 
     unwanted_since: no pod wants it there. unhealthy_since: the node is not ready. waiting_since: a pod waits for the attach.
     blocked_since: a pod waits for another node to let go. creating: a POST of its attachment was sent, and the answer is not known.
+    open_posts: of how many it is not known whether they were, or will be, carried out; open_until: none of them is after that.
     made_uid: of the attachment that this process made. told: subject → what, and when.
     """
 
@@ -45,6 +50,8 @@ class Record:
     blocked_since: Instant | None = None
     blocked_by: str = ""
     creating: bool = False
+    open_posts: int = 0
+    open_until: Instant = -math.inf
     seen_uid: str = ""
     made_uid: str = ""
     failures: int = 0
@@ -76,6 +83,24 @@ class Record:
         self.seen_uid = uid
         if uid != self.made_uid:
             self.told["error"] = error_mark(attachment), 0.0
+            self._one_was_carried_out()
+
+    def post_lost(self, now: Instant) -> None:
+        """A POST was sent, and no answer came."""
+        self.creating, self.open_posts, self.open_until = True, self.open_posts + 1, now + OPEN_S
+
+    def looked_up(self, uid: str, asked_at: Instant) -> None:
+        """The API server was asked for the attachment. uid: "" for none: a POST may still be on its way to it, for a while."""
+        self.creating = False
+        if not uid:
+            self.open_posts = 0 if asked_at >= self.open_until else self.open_posts
+        elif uid not in (self.made_uid, self.seen_uid):
+            self.made_uid = uid
+            self._one_was_carried_out()
+
+    def _one_was_carried_out(self) -> None:
+        """What an answered POST has made is not among them."""
+        self.open_posts = max(0, self.open_posts - 1)
 
     def has_told(self, subject: str, mark: str) -> bool:
         return subject in self.told and self.told[subject][0] == mark

@@ -101,6 +101,9 @@ def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Inst
     if holder.foreign and holder.attachment is None:
         text = f"VolumeAttachment {holder.foreign[0]}, which was not made for a pod, attaches it to node {holder.node.name}"
         return Holder("foreign", f"{text}; this ends when somebody deletes that")
+    if holder.attachment is None and holder.record.open_posts:
+        text = f"a request to attach it to node {holder.node.name} was not answered, and may still be carried out"
+        return Holder("unanswered", f"{text}; this ends within a minute, or once it is detached from there")
     if holder.mounted:
         return _mounted(volume, wish, holder, rules, now)
     return Holder("detaching", f"node {holder.node.name} is about to let go of it")

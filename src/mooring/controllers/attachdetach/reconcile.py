@@ -141,7 +141,9 @@ class Reconciler:
         except AlreadyExists:
             await self._look_up(volume, place, action.node)
         except ApiError as error:
-            record.creating = isinstance(error, Unreachable | ServerError)  # it may be there
+            record.creating = False
+            if isinstance(error, Unreachable | ServerError):
+                record.post_lost(self._runtime.clock.now())
             for note in failed_notes(place, str(error)):
                 self._recorder.event(note.ref, note.type, note.reason, note.message)
             raise
@@ -156,15 +158,15 @@ class Reconciler:
         return (f"external-attacher/{sanitised(driver)}", node_id) if node_id else None
 
     async def _look_up(self, volume: Volume, place: Place, node: str) -> None:
-        name = Identity(volume.driver, volume.handle).attachment_to(node)
+        """One GET that finds nothing does not prove that a POST is not yet to be carried out."""
+        name, asked_at = Identity(volume.driver, volume.handle).attachment_to(node), self._runtime.clock.now()
         try:
             found = await self._cluster.get(VOLUME_ATTACHMENTS, name)
         except NotFound:
-            pass
+            place.record.looked_up("", asked_at)
         else:
-            place.record.made_uid = found.metadata.uid
+            place.record.looked_up(found.metadata.uid, asked_at)
             self._attachments.wrote(found)
-        place.record.creating = False
 
     async def _delete(self, volume: Volume, place: Place, action: d.Delete) -> None:
         """The attachment counts as ending from before the request on (`_announce`), so that nothing is reported of it meanwhile."""
