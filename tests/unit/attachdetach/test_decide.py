@@ -172,6 +172,12 @@ def test_the_class_is_asked_before_a_node_that_is_not_ready_loses_a_volume(read_
         assert (expected or ([] if record is YOUNG else [Delete])) == found
 
 
+def test_a_class_that_could_not_be_read_is_asked_again_after_a_back_off() -> None:
+    record = dataclasses.replace(UNWANTED, not_before=NOW + 7)
+    (step,) = decided(place(DEAD, attachment=ATTACHED, mounted=True, record=record), class_name="sc").steps
+    assert ((), 7.0) == (step.actions, step.wake_s)
+
+
 REPORTS = {
     "wanted": (place(wishes=(wish(),), attachment=ATTACHED), True),
     "may-be-wanted": (place(doubts=(wish().ref,), attachment=ATTACHED), True),

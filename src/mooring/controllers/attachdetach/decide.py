@@ -200,6 +200,8 @@ def _kept(volume: Volume, place: Place, hold: Hold, rules: Rules, now: Instant) 
     if place.node.is_healthy:
         return Step(node, why.Mounted(node))
     if not rules.knows_class(volume, now):
+        if now < place.record.not_before:
+            return _backing_off(place, now)
         return Step(node, why.AsksClass(volume.class_name), (LookUpClass(node, volume.class_name),), again=True)
     if may_be_forced(hold):
         _, quarter_s = quarters_s(volume, place, rules, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from mooring.api.core import NODES, Node
@@ -124,7 +124,7 @@ class Reconciler:
             case d.CheckNode(node):
                 await self._check_node(place, node)
             case d.LookUpClass(_, name):
-                await self._look_up_class(name)
+                await self._look_up_class(volume, place, name)
             case d.Tell():
                 self._tell(volume, place, action)
 
@@ -144,8 +144,7 @@ class Reconciler:
             record.creating = False
             if isinstance(error, Unreachable | ServerError):
                 record.post_lost(self._runtime.clock.now())
-            for note in failed_notes(place, str(error)):
-                self._recorder.event(note.ref, note.type, note.reason, note.message)
+            self._record(failed_notes(place, str(error)))
             raise
         record.creating = False
         _succeeded(place)
@@ -175,9 +174,8 @@ class Reconciler:
         except NotFound:
             pass
         except ApiError as error:
-            told = () if isinstance(error, Conflict) else detach_notes(volume, place, str(error))  # that one is about our own uid
-            for note in told:
-                self._recorder.event(note.ref, note.type, note.reason, note.message)
+            if not isinstance(error, Conflict):  # that one is about our own uid
+                self._record(detach_notes(volume, place, str(error)))
             raise
         _succeeded(place)
         if action.forced:
@@ -210,21 +208,32 @@ class Reconciler:
             pass
         place.node_record.checked_at = asked_at
 
-    async def _look_up_class(self, name: str) -> None:
-        """Without an answer, or the right to one, the flag holds."""
-        wait_s = None
+    async def _look_up_class(self, volume: Volume, place: Place, name: str) -> None:
+        """Only one that is not there says nothing. One that can't be read keeps what it said; before it was read nothing is forced."""
+        waits = self._memory.class_waits
         try:
             wait_s = force_after_of(await self._cluster.get(STORAGE_CLASSES, name))
+        except NotFound:
+            wait_s = None
         except ApiError as error:
-            log.info(2, "can't read the StorageClass, the flag says when a detach is forced", StorageClass=name, why=str(error))
-        self._memory.class_waits[name] = wait_s, self._runtime.clock.now()
+            text = f'can not read StorageClass "{name}", which may say when a detach is forced'
+            self._record(detach_notes(volume, place, f"{text}: {error}"))
+            if name not in waits:
+                raise
+            wait_s = waits[name][0]
+            log.warning("can't read the StorageClass, what it said last says when a detach is forced", StorageClass=name, why=str(error))
+        waits[name] = wait_s, self._runtime.clock.now()
 
     # -- pods
 
+    def _record(self, notes: Iterable[d.Note]) -> bool:
+        """False when one of them found no room among the events that wait to be sent."""
+        told = [self._recorder.event(note.ref, note.type, note.reason, note.message) for note in notes]
+        return all(told)
+
     def _tell(self, volume: Volume, place: Place, action: d.Tell) -> None:
         """Raises TooManyRequests for what finds no room among the waiting events: it is told later."""
-        told = [self._recorder.event(note.ref, note.type, note.reason, note.message) for note in action.notes]
-        if not all(told):
+        if not self._record(action.notes):
             raise TooManyRequests("too many events are waiting to be sent")
         now, record = self._runtime.clock.now(), place.record
         if action.ends_wait:
