@@ -23,7 +23,7 @@ from mooring.controllers.attachdetach.identity import (
 )
 from mooring.controllers.attachdetach.memory import NodeRecord
 from mooring.controllers.attachdetach.view import BY_DRIVER, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
-from mooring.controllers.attachdetach.waited import waited_before
+from mooring.controllers.attachdetach.waited import silent_since, waited_before
 from mooring.controllers.binding.names import claim_key, claim_name_of, claims_of, is_finished, owns
 
 
@@ -205,7 +205,8 @@ def _is_mounted(unique: str, node: Node | None, record: NodeRecord) -> bool:
 
 def _node_facts(view: View, name: str) -> NodeFacts:
     node = view.node(name)
-    return NodeFacts(name, node is not None, is_ready(node), is_out_of_service(node))
+    silence = "" if node is None or is_ready(node) else f"{node.metadata.uid} {silent_since(node)}"
+    return NodeFacts(name, node is not None, is_ready(node), is_out_of_service(node), silence)
 
 
 def observe(view: View, volume: Volume, now: Instant) -> None:
@@ -217,6 +218,7 @@ def observe(view: View, volume: Volume, now: Instant) -> None:
             healthy=place.node.is_healthy,
             attachment=place.attachment,
             now=now,
+            silence=place.node.silence,
             waited_before_s=place.waited_before_s,
         )
 

@@ -24,12 +24,16 @@ class Wish:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """is_there: the Node exists. is_healthy: and is Ready. is_out_of_service: and has that taint."""
+    """is_there: the Node exists. is_healthy: and is Ready. is_out_of_service: and has that taint.
+
+    silence: of a Node that is there and not ready, what tells this silence from another one.
+    """
 
     name: str
     is_there: bool = True
     is_healthy: bool = True
     is_out_of_service: bool = False
+    silence: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -37,8 +37,9 @@ class Deletion:
 class Record:
     """One volume on one node. Times are None while what they count is not so.
 
-    unwanted_since: no pod wants it there. unhealthy_since: the node is not ready. waiting_since: a pod waits for the attach.
-    blocked_since: a pod waits for another node to let go. creating: a POST of its attachment was sent, and the answer is not known.
+    unwanted_since: no pod wants it there. unhealthy_since: the node is not ready, in the silence of this mark.
+    waiting_since: a pod waits for the attach. blocked_since: a pod waits for another node to let go.
+    creating: a POST of its attachment was sent, and the answer is not known.
     open_posts: of how many it is not known whether they were, or will be, carried out; open_until: none of them is after that.
     made_uid: of the attachment that this process made. told: subject → what, and when.
     """
@@ -46,6 +47,7 @@ class Record:
     observed: bool = False
     unwanted_since: Instant | None = None
     unhealthy_since: Instant | None = None
+    silence: str = ""
     waiting_since: Instant | None = None
     blocked_since: Instant | None = None
     blocked_by: str = ""
@@ -59,12 +61,24 @@ class Record:
     told: dict[str, tuple[str, Instant]] = dataclasses.field(default_factory=dict)
 
     def observe(
-        self, *, wanted: bool, healthy: bool, attachment: VolumeAttachment | None, now: Instant, waited_before_s: float = 0.0
+        self,
+        *,
+        wanted: bool,
+        healthy: bool,
+        attachment: VolumeAttachment | None,
+        now: Instant,
+        silence: str = "",
+        waited_before_s: float = 0.0,
     ) -> None:
-        """Starts and ends the times by what is seen now. waited_before_s: under an earlier process, which counts at the first look."""
+        """Starts and ends the times by what is seen now. waited_before_s: under an earlier process, which counts at the first look.
+
+        silence: tells one silence of the node from another, between which it was heard though nobody looked. "" where it can't be told.
+        """
         if not self.observed and waited_before_s and not wanted and not healthy:
             self.unwanted_since = self.unhealthy_since = now - waited_before_s
-        self.observed = True
+        elif silence and silence != self.silence:
+            self.unhealthy_since = None
+        self.observed, self.silence = True, silence or self.silence
         self.unwanted_since = None if wanted else _began(self.unwanted_since, now)
         self.unhealthy_since = None if healthy else _began(self.unhealthy_since, now)
         if not wanted:
