@@ -28,7 +28,7 @@ SAME_EFFECT = {"key": "a/other", "effect": "NoExecute"}
 LAST = {"key": "b/stays", "effect": "NoSchedule"}
 
 
-async def seen(world: ClusterWorld, taints: list[dict[str, str]]) -> tuple[Informer[Node], Node]:
+async def seen(world: ClusterWorld, taints: list[dict[str, str]] | None) -> tuple[Informer[Node], Node]:
     """A Node with these taints, as the cache shows it."""
     await world.create(a_node("n"))
     await world.patch(NODES, "n", {"spec": {"taints": taints}})
@@ -176,3 +176,11 @@ async def test_an_ended_pod_that_can_not_be_removed_holds_up_no_other() -> None:
             await asyncio.sleep(1)
         await asyncio.sleep(100)
         assert ["pod0", "pod3", "pod4"] == sorted(pod["metadata"]["name"] for pod in await world.list(PODS))
+
+
+@pytest.mark.parametrize("empty", [[], None], ids=["empty", "none"])
+async def test_a_node_whose_list_of_taints_is_written_as_empty_gets_its_first_one(empty: list[Any] | None) -> None:
+    world = ClusterWorld()
+    nodes, node = await seen(world, empty)
+    await Writes(world.cluster, nodes, world.clock).edit_taints(node, (Taint(**OURS),), ())
+    assert [OURS] == await taints(world)

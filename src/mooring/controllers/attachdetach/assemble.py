@@ -157,7 +157,7 @@ def _leads_to(view: View, pod: Pod, pv: PersistentVolume) -> bool | None:
     """
     assert pv.spec.claim_ref is not None
     claim = view.claims.get(claim_key(pv.spec.claim_ref))
-    if claim is None:
+    if claim is None or not pv.spec.claim_ref.uid:
         return None
     if claim.metadata.uid != pv.spec.claim_ref.uid:
         return False
