@@ -22,7 +22,7 @@ from mooring.controllers.attachdetach.identity import (
     workload_of,
 )
 from mooring.controllers.attachdetach.memory import NodeRecord
-from mooring.controllers.attachdetach.view import BY_DRIVER, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
+from mooring.controllers.attachdetach.view import BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
 from mooring.controllers.attachdetach.waited import silent_since, waited_before
 from mooring.controllers.binding.names import claim_key, claim_name_of, claims_of, is_finished, owns
 
@@ -64,7 +64,7 @@ def volume_of(view: View, unique: str) -> Volume:
     remembered = view.memory.nodes_of(unique)
     names = (*(identity.attachment_to(node) for node in (*pods.nodes, *remembered)), *view.orphans.of(identity))
     by_name = map(view.attachment, names)  # also one about something else
-    found = (*_attachments_of(view, identity, pvs), *(one for one in by_name if one is not None))
+    found = (*_attachments_of(view, pvs), *(one for one in by_name if one is not None))
     attachments = _Attachments(identity, found, (*pods.nodes, *remembered))
     unsure = [node for node in remembered if view.memory.record(unique, node).creating or view.memory.record(unique, node).open_posts]
     if not pvs:
@@ -116,11 +116,9 @@ def _may_lead_to(view: View, claim_key: Key, pv_name: str | None) -> bool:
     return claim is None or claim.spec.volume_name in ("", pv_name)
 
 
-def _attachments_of(view: View, identity: Identity, pvs: tuple[PersistentVolume, ...]) -> Iterator[VolumeAttachment]:
+def _attachments_of(view: View, pvs: tuple[PersistentVolume, ...]) -> Iterator[VolumeAttachment]:
     for pv in pvs:
         yield from view.attachments.by(BY_VOLUME, pv.metadata.name)
-    if not pvs:
-        yield from (one for one in view.attachments.by(BY_DRIVER, identity.driver) if view.key_of(one) == identity.unique)
 
 
 # -- which pods

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from mooring.api.core import Node
 from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
 
@@ -132,7 +133,8 @@ class NodeRecord:
     checked_at: when the node was asked for last: what its object shows is at least that new.
 
     unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
-    has not seen the Node. managed: its kubelet leaves attaching to controllers, or has done so since this process saw the Node first.
+    has not seen the Node. named: what `View` has worked out from this Node. managed: its kubelet leaves attaching to controllers, or has
+    done so since this process saw the Node first.
     """
 
     checked_at: Instant = -math.inf
@@ -144,6 +146,7 @@ class NodeRecord:
     last_in_use: frozenset[str] | None = None
     managed: bool = False
     stale: set[str] | None = None
+    named: tuple[Node | None, Mapping[str, str]] | None = None
 
     def mark(self, uniques: Iterable[str]) -> None:
         """These volumes' entries have to be looked at."""
