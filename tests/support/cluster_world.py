@@ -194,6 +194,24 @@ class LateWatch(Faults):
             await asyncio.sleep(self._seconds)
 
 
+class HeldWatch(Faults):
+    """The watches of these kinds show nothing between `hold` and `let_go`, and then everything at once."""
+
+    def __init__(self, *plurals: str) -> None:
+        self._plurals, self._open = plurals, asyncio.Event()
+        self._open.set()
+
+    def hold(self) -> None:
+        self._open.clear()
+
+    def let_go(self) -> None:
+        self._open.set()
+
+    async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
+        if kind.plural in self._plurals:
+            await self._open.wait()
+
+
 def metric(metrics: Metrics, name: str, **labels: str) -> float | None:
     """A sample's value, None when there is none."""
     return metrics.registry.get_sample_value(name, labels)

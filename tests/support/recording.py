@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
@@ -33,13 +35,17 @@ class Request:
 
 @dataclasses.dataclass
 class Rule:
-    """Refuses matching requests. times: how many, None for all. after: the request takes effect and only its answer is lost."""
+    """Refuses matching requests. times: how many, None for all. after: the request takes effect and only its answer is lost.
+
+    late_s: the request takes effect so many seconds after its answer was lost, unless the server refuses it then; 0 for never.
+    """
 
     short: str
     error: ApiError
     times: int | None = 1
     name: str = ""
     after: bool = False
+    late_s: float = 0.0
     hits: int = 0
 
     def applies(self, request: Request) -> bool:
@@ -55,9 +61,19 @@ class RecordingCluster(Cluster):
         self.story = story
         self.requests: list[Request] = []
         self._rules: list[Rule] = []
+        self._late: set[asyncio.Task[None]] = set()
 
-    def refuse(self, short: str, *, times: int | None = 1, name: str = "", error: ApiError | None = None, after: bool = False) -> Rule:
-        rule = Rule(short, error or Forbidden("not now", reason="Forbidden"), times, name, after)
+    def refuse(
+        self,
+        short: str,
+        *,
+        times: int | None = 1,
+        name: str = "",
+        error: ApiError | None = None,
+        after: bool = False,
+        late_s: float = 0.0,
+    ) -> Rule:
+        rule = Rule(short, error or Forbidden("not now", reason="Forbidden"), times, name, after, late_s)
         self._rules.append(rule)
         return rule
 
@@ -77,12 +93,22 @@ class RecordingCluster(Cluster):
         rule.hits += 1
         if rule.after:
             await send()
+        if rule.late_s:
+            task = asyncio.create_task(_later(rule.late_s, send), name=f"late/{asked.short}")
+            self._late.add(task)
+            task.add_done_callback(self._late.discard)
         raise rule.error
 
     def watch(
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
     ) -> AsyncGenerator[WatchEvent[T], None]:
         return self._cluster.watch(kind, selection, resource_version=resource_version, timeout_s=timeout_s)
+
+
+async def _later(seconds: float, send: Callable[[], Awaitable[Any]]) -> None:
+    await asyncio.sleep(seconds)
+    with contextlib.suppress(ApiError):
+        await send()
 
 
 def _recorded(request: cluster.Request) -> Request | None:

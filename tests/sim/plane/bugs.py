@@ -112,9 +112,10 @@ def _recovery_forgets_attachments() -> Planted:
     """Attachments that no pod wants, and that this process has not known otherwise, are nobody's business."""
     attachments_of = assemble._attachments_of
 
-    def known(shown: view.View, identity: Any, pvs: Any) -> Iterator[Any]:
-        for one in attachments_of(shown, identity, pvs):
-            if shown.memory.find(identity.unique, one.spec.node_name) is not None:
+    def known(shown: view.View, pvs: Any) -> Iterator[Any]:
+        for one in attachments_of(shown, pvs):
+            unique = shown.key_of(one)
+            if unique is not None and shown.memory.find(unique, one.spec.node_name) is not None:
                 yield one
 
     return mock.patch.object(assemble, "_attachments_of", known)

@@ -14,7 +14,7 @@ from mooring.controllers.attachdetach.decide import CHECK_FRESH_S, decide_volume
 from mooring.controllers.attachdetach.decide_report import is_current, report_of
 from mooring.controllers.attachdetach.decision import CheckNode, Create, Decision, Delete, LookUpAttachment, LookUpClass, Tell
 from mooring.controllers.attachdetach.facts import NodeFacts, Place, Volume, Wish
-from mooring.controllers.attachdetach.memory import NodeRecord, Record
+from mooring.controllers.attachdetach.memory import Deletion, NodeRecord, Record
 from mooring.controllers.attachdetach.options import NEVER, AttachDetachOptions
 from mooring.controllers.attachdetach.release import Rules, is_to_be_reported
 from tests.support.builders import a_node, a_va, typed
@@ -62,6 +62,11 @@ ROWS: dict[str, tuple[Place, list[type]]] = {
     "wanted-post-unanswered": (place(wishes=(wish(),), record=Record(creating=True)), [LookUpAttachment]),
     "unwanted-post-unanswered": (place(record=Record(creating=True)), [LookUpAttachment]),
     "post-unanswered-in-back-off": (place(record=Record(creating=True, not_before=NOW + 1)), []),
+    "wanted-post-may-come": (place(wishes=(wish(),), record=Record(open_posts=1, open_until=NOW + 1)), [Create]),
+    "unwanted-post-may-come": (place(record=Record(open_posts=1, open_until=NOW + 1)), []),
+    "unwanted-post-comes-no-more": (place(record=Record(open_posts=1, open_until=NOW)), [LookUpAttachment]),
+    "may-be-wanted-post-may-come": (place(doubts=(wish().ref,), record=Record(open_posts=1, open_until=NOW + 1)), []),
+    "may-be-wanted-post-comes-no-more": (place(doubts=(wish().ref,), record=Record(open_posts=1, open_until=NOW)), [LookUpAttachment]),
     "may-be-wanted": (place(doubts=(wish().ref,)), []),
     "attaching": (place(wishes=(wish(),), attachment=ATTACHING, record=Record(waiting_since=NOW - 119)), []),
     "attaching-too-long": (place(wishes=(wish(),), attachment=ATTACHING, record=Record(waiting_since=NOW - 120)), [Tell]),
@@ -70,7 +75,7 @@ ROWS: dict[str, tuple[Place, list[type]]] = {
     "failed": (place(wishes=(wish(),), attachment=FAILED), [Tell]),
     "failed-and-told": (place(wishes=(wish(),), attachment=FAILED, record=Record(told={"error": ("t boom", 0)})), []),
     "wanted-while-it-ends": (place(wishes=(wish(),), attachment=ENDING), [Tell]),
-    "wanted-while-our-delete-is-under-way": (place(wishes=(wish(),), attachment=ATTACHED, record=Record(ending_uid="uid")), [Tell]),
+    "wanted-while-our-delete-is-under-way": (place(wishes=(wish(),), attachment=ATTACHED, deletion=Deletion("", NOW)), [Tell]),
     "wanted-of-another-volume": (place(wishes=(wish(),), attachment=ATTACHED, intact=False), [Tell]),
     "unwanted-of-another-volume": (place(attachment=ATTACHED, intact=False), []),
     "unwanted": (place(attachment=ATTACHED), [Delete]),
@@ -90,7 +95,7 @@ ROWS: dict[str, tuple[Place, list[type]]] = {
     "wanted-mounted-tainted": (place(TAINTED, wishes=(wish(),), attachment=ATTACHED, mounted=True), []),
     "may-be-wanted-and-attached": (place(doubts=(wish().ref,), attachment=ATTACHED), []),
     "ending": (place(attachment=ENDING), []),
-    "ending-by-our-delete": (place(attachment=ATTACHED, record=Record(ending_uid="uid")), []),
+    "ending-by-our-delete": (place(attachment=ATTACHED, deletion=Deletion("", NOW)), []),
     "foreign": (place(foreign=("by-hand",)), []),
 }
 
@@ -117,6 +122,7 @@ HOLDERS = {
     "failed-to-detach": place("n2", attachment=attachment("n2", deleting=True, detachError={"message": "busy"})),
     "made-by-others": place("n2", foreign=("by-hand",)),
     "post-unanswered": place("n2", record=Record(creating=True, not_before=NOW + 1)),
+    "post-may-come": place("n2", record=Record(open_posts=1, open_until=NOW + 1)),
     "of-an-older-pod": place("n2", wishes=(wish("b", created="0"),)),
 }
 
@@ -127,6 +133,12 @@ def test_a_volume_for_one_node_waits_for_any_other_that_has_it_or_may_have_it(ho
     assert [Tell] == actions(decided(waiting, holder))
     if holder is not HOLDERS["of-an-older-pod"]:
         assert [Create] == actions(decided(waiting, holder, single_node=False))
+
+
+@pytest.mark.parametrize("here", [place(), place(doubts=(wish().ref,))], ids=["unwanted", "may-be-wanted"])
+def test_a_post_that_may_come_is_asked_for_when_it_can_not_come_any_more(here: Place) -> None:
+    here.record.open_posts, here.record.open_until = 1, NOW + 7
+    assert [7.0] == [step.wake_s for step in decided(here).steps]
 
 
 def test_of_two_nodes_the_one_of_the_older_pod_gets_the_volume() -> None:
@@ -160,13 +172,19 @@ def test_the_class_is_asked_before_a_node_that_is_not_ready_loses_a_volume(read_
         assert (expected or ([] if record is YOUNG else [Delete])) == found
 
 
+def test_a_class_that_could_not_be_read_is_asked_again_after_a_back_off() -> None:
+    record = dataclasses.replace(UNWANTED, not_before=NOW + 7)
+    (step,) = decided(place(DEAD, attachment=ATTACHED, mounted=True, record=record), class_name="sc").steps
+    assert ((), 7.0) == (step.actions, step.wake_s)
+
+
 REPORTS = {
     "wanted": (place(wishes=(wish(),), attachment=ATTACHED), True),
     "may-be-wanted": (place(doubts=(wish().ref,), attachment=ATTACHED), True),
     "not-attached": (place(wishes=(wish(),), attachment=ATTACHING), False),
     "none": (place(wishes=(wish(),)), False),
     "ending": (place(wishes=(wish(),), attachment=ENDING), False),
-    "our-delete-under-way": (place(wishes=(wish(),), attachment=ATTACHED, record=Record(ending_uid="uid")), False),
+    "our-delete-under-way": (place(wishes=(wish(),), attachment=ATTACHED, deletion=Deletion("", NOW)), False),
     "of-another-volume": (place(wishes=(wish(),), attachment=ATTACHED, intact=False), False),
     "unwanted": (place(attachment=ATTACHED, reported=True), False),
     "unwanted-mounted": (place(attachment=ATTACHED, reported=True, mounted=True), True),

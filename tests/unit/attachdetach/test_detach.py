@@ -43,7 +43,11 @@ async def test_AD05_a_volume_stays_while_the_node_has_it_mounted() -> None:
         assert [*before, PATCH_NODE, DELETE] == world.writes()
 
 
-ERRORS = {"refused": (ServerError("not now"), False), "answer-lost": (Unreachable("lost"), True)}
+ERRORS = {
+    "refused": (ServerError("not now"), False),
+    "answer-lost": (Unreachable("lost"), True),
+    "failed-after-it-was-stored": (ServerError("etcdserver: request timed out"), True),
+}
 
 
 @pytest.mark.parametrize(("error", "after"), ERRORS.values(), ids=ERRORS)

@@ -180,6 +180,20 @@ async def test_a_pod_whose_claim_can_not_be_followed_keeps_its_volume() -> None:
         await world.wait_no_va(volume, node)
 
 
+@pytest.mark.parametrize("uid", ["", None], ids=["empty", "none"])
+@in_virtual_time
+async def test_a_volume_whose_reservation_does_not_say_for_which_claim_stays_with_its_pod(uid: str | None) -> None:
+    """An empty uid is none: it does not mean another claim."""
+    async with attaching() as world:
+        volume = await world.volume()
+        node, pod = await world.attached(volume)
+        await world.patch(PERSISTENT_VOLUMES, volume.pv, {"spec": {"claimRef": {"uid": uid}}})
+        await world.settle(600)
+        assert ([], [volume.unique]) == (world.of(DELETE), await world.reported(node))
+        await world.delete_pod(pod)
+        await world.wait_no_va(volume, node)
+
+
 @pytest.mark.parametrize("more", [{"name": "by-hand"}, {"name": "by-hand", "pv": "elsewhere"}], ids=["same-volume", "no-volume"])
 @in_virtual_time
 async def test_attachments_of_other_names_are_left_alone(more: dict[str, Any]) -> None:

@@ -24,12 +24,13 @@ from tests.support.cluster_world import LateWatch
 from tests.support.virtual_loop import in_virtual_time
 
 
+@pytest.mark.parametrize("lost", [Unreachable("lost"), ServerError("etcdserver: request timed out")])
 @in_virtual_time
-async def test_a_volume_whose_post_was_not_answered_is_not_made_elsewhere() -> None:
+async def test_a_volume_whose_post_was_not_answered_is_not_made_elsewhere(lost: ApiError) -> None:
     """The pod moves before the watch shows the attachment."""
     async with attaching(LateWatch("volumeattachments", seconds=5.0)) as world:
         volume, one, two = await world.volume(), await world.node(), await world.node()
-        world.cluster.refuse(POST, error=Unreachable("lost"), after=True)
+        world.cluster.refuse(POST, error=lost, after=True)
         pod = await world.pod(one, volume)
         await world.wait_va(volume, one)
         await world.delete_pod(pod)

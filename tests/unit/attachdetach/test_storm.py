@@ -18,6 +18,7 @@ from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
 from mooring.controllers.attachdetach.controller import AttachDetach
+from mooring.controllers.attachdetach.memory import OPEN_S
 from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.kube import cluster
 from mooring.kube.cluster import Verb, WatchEvent
@@ -159,7 +160,7 @@ class Storm(AttachDetachWorld):
                 volume, node = self.dice.choice(list(self.volumes.values())), self.dice.choice(list(self.mounted))
                 pods.append(await self.pod(node, volume))
         self.weather.storms = False
-        await self.settle(20)
+        await self.settle(OPEN_S + 20)  # a POST without an answer may hold a volume for so long
         await self._all_are_served()
         for pod in pods:
             await self.delete_pod(pod)

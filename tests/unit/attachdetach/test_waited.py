@@ -12,6 +12,7 @@ from mooring.controllers.attachdetach.identity import WAITED
 from mooring.controllers.attachdetach.waited import waited_before
 from tests.support.attachdetaching import PATCH_NODE, AttachDetachWorld, Vol
 from tests.support.builders import a_node, typed
+from tests.support.cluster_world import HeldWatch
 from tests.support.virtual_loop import in_virtual_time
 
 
@@ -108,6 +109,44 @@ async def test_another_silence_of_the_node_begins_anew() -> None:
         await world.settle(355)
         assert await world.va(volume, node)
         await world.wait_no_va(volume, node)
+
+
+@pytest.mark.parametrize("recreated", [False, True], ids=["ready-again", "another-node"])
+@in_virtual_time
+async def test_a_return_of_the_node_that_nobody_has_looked_at_begins_anew(recreated: bool) -> None:
+    """It was ready in between, and all of it is shown at once: what the Node says of its last transition tells it."""
+    watch = HeldWatch("nodes")
+    world = AttachDetachWorld(watch)
+    volume, node = await dead(world)
+    async with world.controlling():
+        await world.settle(300)
+        watch.hold()
+        if recreated:
+            await world.remove(NODES, node)
+            await world.node(node, in_use=[volume], reported=[volume])
+        else:
+            await world.set_ready(node, True)
+        await world.settle(30)
+        await world.set_ready(node, False)
+        watch.let_go()
+        await world.settle(350)
+        assert await world.va(volume, node)
+        await world.settle(20)
+        assert await world.va(volume, node) is None
+        assert 1 == world.forced("timeout")
+
+
+@in_virtual_time
+async def test_a_node_that_is_deleted_while_it_is_silent_has_not_come_back() -> None:
+    world = AttachDetachWorld()
+    volume, node = await dead(world)
+    async with world.controlling():
+        await world.settle(300)
+        await world.remove(NODES, node)
+        await world.settle(58)
+        assert await world.va(volume, node)
+        await world.settle(4)
+        assert await world.va(volume, node) is None
 
 
 @in_virtual_time

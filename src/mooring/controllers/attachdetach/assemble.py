@@ -22,8 +22,8 @@ from mooring.controllers.attachdetach.identity import (
     workload_of,
 )
 from mooring.controllers.attachdetach.memory import NodeRecord
-from mooring.controllers.attachdetach.view import BY_DRIVER, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
-from mooring.controllers.attachdetach.waited import waited_before
+from mooring.controllers.attachdetach.view import BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
+from mooring.controllers.attachdetach.waited import silent_since, waited_before
 from mooring.controllers.binding.names import claim_key, claim_name_of, claims_of, is_finished, owns
 
 
@@ -64,9 +64,9 @@ def volume_of(view: View, unique: str) -> Volume:
     remembered = view.memory.nodes_of(unique)
     names = (*(identity.attachment_to(node) for node in (*pods.nodes, *remembered)), *view.orphans.of(identity))
     by_name = map(view.attachment, names)  # also one about something else
-    found = (*_attachments_of(view, identity, pvs), *(one for one in by_name if one is not None))
+    found = (*_attachments_of(view, pvs), *(one for one in by_name if one is not None))
     attachments = _Attachments(identity, found, (*pods.nodes, *remembered))
-    unsure = [node for node in remembered if view.memory.record(unique, node).creating]
+    unsure = [node for node in remembered if view.memory.record(unique, node).creating or view.memory.record(unique, node).open_posts]
     if not pvs:
         for node, one in attachments.ours.items():
             pods.doubts[node] = list(_doubts(view, one))
@@ -98,6 +98,7 @@ def _orphan(view: View, key: str) -> Volume:
         doubts=tuple(_doubts(view, attachment)),
         mounted=_is_mounted(key, view.node(node), view.memory.node(node)),
         attachment=attachment,
+        deletion=view.memory.deletions.get(attachment.metadata.uid),
     )
     return Volume(key, attachment.spec.attacher, "", pv_name=pv_name or "", places={node: place})
 
@@ -115,11 +116,9 @@ def _may_lead_to(view: View, claim_key: Key, pv_name: str | None) -> bool:
     return claim is None or claim.spec.volume_name in ("", pv_name)
 
 
-def _attachments_of(view: View, identity: Identity, pvs: tuple[PersistentVolume, ...]) -> Iterator[VolumeAttachment]:
+def _attachments_of(view: View, pvs: tuple[PersistentVolume, ...]) -> Iterator[VolumeAttachment]:
     for pv in pvs:
         yield from view.attachments.by(BY_VOLUME, pv.metadata.name)
-    if not pvs:
-        yield from (one for one in view.attachments.by(BY_DRIVER, identity.driver) if view.key_of(one) == identity.unique)
 
 
 # -- which pods
@@ -156,7 +155,7 @@ def _leads_to(view: View, pod: Pod, pv: PersistentVolume) -> bool | None:
     """
     assert pv.spec.claim_ref is not None
     claim = view.claims.get(claim_key(pv.spec.claim_ref))
-    if claim is None:
+    if claim is None or not pv.spec.claim_ref.uid:
         return None
     if claim.metadata.uid != pv.spec.claim_ref.uid:
         return False
@@ -183,6 +182,7 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
         reported=any(one.name == unique for one in listed),
         attachment=attachment,
         intact=attachment is None or _is_about(view, attachment, identity, name),
+        deletion=None if attachment is None else view.memory.deletions.get(attachment.metadata.uid),
         foreign=tuple(attachments.foreign.get(name, ())),
         waited_before_s=waited_before(node).get(unique, 0.0),
     )
@@ -203,7 +203,8 @@ def _is_mounted(unique: str, node: Node | None, record: NodeRecord) -> bool:
 
 def _node_facts(view: View, name: str) -> NodeFacts:
     node = view.node(name)
-    return NodeFacts(name, node is not None, is_ready(node), is_out_of_service(node))
+    silence = "" if node is None or is_ready(node) else f"{node.metadata.uid} {silent_since(node)}"
+    return NodeFacts(name, node is not None, is_ready(node), is_out_of_service(node), silence)
 
 
 def observe(view: View, volume: Volume, now: Instant) -> None:
@@ -215,6 +216,7 @@ def observe(view: View, volume: Volume, now: Instant) -> None:
             healthy=place.node.is_healthy,
             attachment=place.attachment,
             now=now,
+            silence=place.node.silence,
             waited_before_s=place.waited_before_s,
         )
 

@@ -32,6 +32,7 @@ from mooring.controllers.attachdetach.waited import quarters_s
 
 FAILED: Final = "FailedAttachVolume"
 SUCCEEDED: Final = "SuccessfulAttachVolume"
+DELETING: Final = "volume attachment is being deleted"
 
 CHECK_FRESH_S: Final = 1.0
 """How long a node's answer about what it has mounted is taken for true; one answer serves all detaches of that moment."""
@@ -62,14 +63,36 @@ def _first_to_attach(places: Sequence[Place]) -> str:
 
 
 def _step(volume: Volume, place: Place, first: str, rules: Rules, now: Instant) -> Step:
-    if place.record.creating and place.attachment is None:
-        node = place.node.name
-        if now < place.record.not_before:
-            return _backing_off(place, now)
-        return Step(node, why.CreateUnknown(node), (LookUpAttachment(node),), again=True)
+    if place.attachment is None and (place.record.creating or _open_s(place, now) == 0):
+        return _look_up(place, now)
+    if place.may_be_deleted:
+        return _delete_again(place, now)
     if place.is_wanted:
         return _attach(volume, place, first, rules, now)
     return _release(volume, place, rules, now)
+
+
+def _open_s(place: Place, now: Instant) -> float | None:
+    """Seconds until a POST whose answer was lost can be carried out no more; None where there is none."""
+    return max(0.0, place.record.open_until - now) if place.record.open_posts else None
+
+
+def _look_up(place: Place, now: Instant) -> Step:
+    node = place.node.name
+    if now < place.record.not_before:
+        return _backing_off(place, now)
+    return Step(node, why.CreateUnknown(node), (LookUpAttachment(node),), again=True)
+
+
+def _delete_again(place: Place, now: Instant) -> Step:
+    """Whoever wants the volume by now: a DELETE may be carried out long after its answer was lost. Only another answer tells its end."""
+    assert place.attachment is not None
+    assert place.deletion is not None
+    node, meta, left_s = place.node.name, place.attachment.metadata, place.record.not_before - now
+    actions: tuple[Tell | Delete, ...] = _failure(place, "deleting", meta.uid, DELETING) if place.wishes else ()
+    if left_s <= 0 and not place.deletion.on_its_way:
+        actions += (Delete(node, meta.name, meta.uid, place.deletion.forced),)
+    return Step(node, why.DeleteUnknown(node), actions, wake_s=left_s if left_s > 0 else None)
 
 
 # -- wanted
@@ -85,8 +108,7 @@ def _attach(volume: Volume, place: Place, first: str, rules: Rules, now: Instant
         text = f'VolumeAttachment "{name}" is about {about}'
         return Step(node, why.Mismatch(node, name), _failure(place, "mismatch", attachment.metadata.uid, text))
     if place.is_ending:
-        text = "volume attachment is being deleted"
-        return Step(node, why.DetachingFirst(node), _failure(place, "deleting", attachment.metadata.uid, text))
+        return Step(node, why.DetachingFirst(node), _failure(place, "deleting", attachment.metadata.uid, DELETING))
     if attachment.status.attached:
         return _attached(place)
     error = attachment.status.attach_error
@@ -102,7 +124,7 @@ def _attach(volume: Volume, place: Place, first: str, rules: Rules, now: Instant
 def _create(volume: Volume, place: Place, first: str, rules: Rules, now: Instant) -> Step:
     node = place.node.name
     if not place.wishes:
-        return Step(node, why.MayBeWanted(node))
+        return Step(node, why.MayBeWanted(node), wake_s=_open_s(place, now))
     others = [other for name, other in sorted(volume.places.items()) if name != node and (other.is_held or name == first)]
     if volume.single_node and others:
         return blocked_step(volume, place, others[0], rules, now)
@@ -154,6 +176,8 @@ def _backing_off(place: Place, now: Instant) -> Step:
 
 def _release(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
     node, attachment = place.node.name, place.attachment
+    if attachment is None and place.record.open_posts:
+        return Step(node, why.CreateOpen(node), wake_s=_open_s(place, now))
     if attachment is None or not place.intact:
         return Step(node, why.Foreign(node) if place.foreign else why.Nothing())
     if place.is_ending:
@@ -176,6 +200,8 @@ def _kept(volume: Volume, place: Place, hold: Hold, rules: Rules, now: Instant) 
     if place.node.is_healthy:
         return Step(node, why.Mounted(node))
     if not rules.knows_class(volume, now):
+        if now < place.record.not_before:
+            return _backing_off(place, now)
         return Step(node, why.AsksClass(volume.class_name), (LookUpClass(node, volume.class_name),), again=True)
     if may_be_forced(hold):
         _, quarter_s = quarters_s(volume, place, rules, now)

@@ -30,7 +30,7 @@ class Delete:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LookUpAttachment:
-    """A POST was sent and its answer is not known: is the attachment there?"""
+    """A POST was sent and its answer was lost: is the attachment there?"""
 
     node: str
 

@@ -54,14 +54,17 @@ class EventHandlers:
         """Its attachments too: they may have been without a volume until now, or are so from now on."""
         if not changed(change.old, change.new):
             return
+        pvs = tuple(filter(None, (change.old, change.new)))
+        uniques = {found.unique for found in map(identity_of, pvs) if found is not None}
         for attachment in self._view.attachments.by(BY_VOLUME, change.object.metadata.name):
+            before = self._view.orphans.volume_of(attachment.metadata.name)
             self._view.sort(attachment)
-            self._look_at_all(attachment.spec.node_name)
-        for pv in filter(None, (change.old, change.new)):
-            found = identity_of(pv)
-            self._wake(() if found is None else (found.unique,))
+            keys = tuple(self._view.volumes_of_attachment(attachment))
+            self._look_at(attachment.spec.node_name, filter(None, (before, *uniques, *keys)))
+            self._wake(keys)
+        self._wake(uniques)
+        for pv in pvs:
             self._wake_pods(self._view.pods_that_name(pv))
-        self._wake(*map(self._view.volumes_of_attachment, self._view.attachments.by(BY_VOLUME, change.object.metadata.name)))
 
     def driver_changed(self, change: Change[CSIDriver]) -> None:
         if changed(change.old, change.new):
@@ -71,19 +74,16 @@ class EventHandlers:
         """The volume's decision says whether the report has to change, while there is an attachment to decide about."""
         for attachment in filter(None, (change.old, change.new)):
             self._wake(self._view.volumes_of_attachment(attachment))
-        if change.new is None and change.old is not None:
+        if change.old is not None and (change.new is None or change.new.metadata.uid != change.old.metadata.uid):
             self._ended(change.old)
         self._view.sort(change.object)
 
     def _ended(self, attachment: VolumeAttachment) -> None:
         key, node = self._view.key_of(attachment), attachment.spec.node_name
-        if key is None or key.startswith(ORPHAN):
-            self._look_at_all(node)
-        else:
-            self._look_at(node, (key,))
-        record = None if key is None else self._view.memory.find(key, node)
-        if record is not None and record.ending_since is not None:
-            self._metrics.detached(attachment.spec.attacher, self._clock.now() - record.ending_since)
+        self._look_at(node, () if key is None else (key,))
+        deletion = self._view.memory.deletions.pop(attachment.metadata.uid, None)
+        if deletion is not None:
+            self._metrics.detached(attachment.spec.attacher, self._clock.now() - deletion.since)
 
     def node_changed(self, change: Change[Node]) -> None:
         old, new, name = change.old, change.new, change.object.metadata.name
@@ -92,14 +92,13 @@ class EventHandlers:
         record, is_same = self._view.memory.node(name), old is not None and new is not None and old.metadata.uid == new.metadata.uid
         record.managed = is_managed(new) or (record.managed and is_same)
         if new is None and old is not None:
-            record.last_in_use = frozenset(old.status.volumes_in_use or ())
+            record.last_in_use, record.named = frozenset(old.status.volumes_in_use or ()), None
         if old is None or new is None or _marks(old) != _marks(new):
             self._wake(self._view.volumes_on(name))
             self._wake_pods(self._view.pods.by(BY_NODE, name))
         else:
-            attached = map(self._view.key_of, self._view.attachments.by(BY_NODE, name))
             differing = tuple(_differing(old, new))
-            self._wake((key for key in attached if key is not None and key.startswith(ORPHAN)), differing)
+            self._wake((key for _, key in self._view.keys_on(name) if key is not None and key.startswith(ORPHAN)), differing)
             if _waits(old) == _waits(new):
                 self._look_at(name, differing)
                 return
@@ -111,7 +110,7 @@ class EventHandlers:
         self._reports.add(node)
 
     def _look_at_all(self, node: str) -> None:
-        """Every entry of its report is made anew: the Node, or the volume that an attachment is about, may have become another one."""
+        """Every entry of its report is made anew: the Node may have become another one."""
         self._view.memory.node(node).mark_all()
         self._reports.add(node)
 

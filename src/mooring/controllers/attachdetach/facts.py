@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from mooring.api.core import ObjectReference
 from mooring.api.meta import is_deleting
 from mooring.api.storage import VolumeAttachment
-from mooring.controllers.attachdetach.memory import NodeRecord, Record
+from mooring.controllers.attachdetach.memory import Deletion, NodeRecord, Record
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,12 +24,16 @@ class Wish:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """is_there: the Node exists. is_healthy: and is Ready. is_out_of_service: and has that taint."""
+    """is_there: the Node exists. is_healthy: and is Ready. is_out_of_service: and has that taint.
+
+    silence: of a Node that is there and not ready, what tells this silence from another one.
+    """
 
     name: str
     is_there: bool = True
     is_healthy: bool = True
     is_out_of_service: bool = False
+    silence: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,7 +42,8 @@ class Place:
 
     wishes: of pods that want it there. doubts: pods that may want it: their claim can't be followed to a volume just now. finished: pods
     that used it there and have ended. mounted: the node has it in use. reported: its status lists it as attached.
-    attachment: of the name that this controller gives; intact: and of that volume and node. foreign: names of others' attachments.
+    attachment: of the name that this controller gives; intact: and of that volume and node; deletion: of it, by this process.
+    foreign: names of others' attachments.
     waited_before_s: for the forced detach, as it is written down on the Node.
     """
 
@@ -52,6 +57,7 @@ class Place:
     reported: bool = False
     attachment: VolumeAttachment | None = None
     intact: bool = True
+    deletion: Deletion | None = None
     foreign: tuple[str, ...] = ()
     waited_before_s: float = 0.0
 
@@ -62,12 +68,19 @@ class Place:
     @property
     def is_held(self) -> bool:
         """True when the volume is attached here, or may be: one that is being detached is, too."""
-        return self.attachment is not None or bool(self.foreign) or self.record.creating
+        return self.attachment is not None or bool(self.foreign) or self.record.creating or self.record.open_posts > 0
 
     @property
     def is_ending(self) -> bool:
         """True once the attachment is being deleted, also by our own DELETE that no watch has shown yet."""
-        return self.attachment is not None and (is_deleting(self.attachment) or self.attachment.metadata.uid == self.record.ending_uid)
+        return self.attachment is not None and (is_deleting(self.attachment) or self.deletion is not None)
+
+    @property
+    def may_be_deleted(self) -> bool:
+        """True while a DELETE of the attachment was sent, its answer was lost, and nothing has shown yet that it was carried out."""
+        if self.attachment is None or self.deletion is None:
+            return False
+        return self.deletion.unanswered and not is_deleting(self.attachment)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
+from mooring.api.core import Node
 from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
+
+OPEN_S: Final = 60.0
+"""How long a POST may be carried out after its answer was lost: kube-apiserver lets no request live longer (--request-timeout)."""
 
 
 def error_mark(attachment: VolumeAttachment) -> str:
@@ -17,45 +22,71 @@ def error_mark(attachment: VolumeAttachment) -> str:
 
 
 @dataclasses.dataclass(slots=True)
+class Deletion:
+    """A DELETE of one attachment that was sent and not refused. forced: as of `decision.Delete`. on_its_way: it has no answer yet.
+
+    unanswered: the answer to it was lost: until a later one is answered, it may have been carried out, or be carried out at any time.
+    """
+
+    forced: str
+    since: Instant
+    on_its_way: bool = True
+    unanswered: bool = False
+
+
+@dataclasses.dataclass(slots=True)
 class Record:
     """One volume on one node. Times are None while what they count is not so.
 
-    unwanted_since: no pod wants it there. unhealthy_since: the node is not ready. waiting_since: a pod waits for the attach.
-    blocked_since: a pod waits for another node to let go. creating: a POST of its attachment was sent, and the answer is not known.
-    made_uid: of the attachment that this process made. ending_uid: of the one whose DELETE was sent. told: subject → what, and when.
+    unwanted_since: no pod wants it there. unhealthy_since: the node is not ready, in the silence of this mark.
+    waiting_since: a pod waits for the attach. blocked_since: a pod waits for another node to let go.
+    creating: a POST of its attachment was sent, and the answer is not known.
+    open_posts: of how many it is not known whether they were, or will be, carried out; open_until: none of them is after that.
+    made_uid: of the attachment that this process made. told: subject → what, and when.
     """
 
     observed: bool = False
     unwanted_since: Instant | None = None
     unhealthy_since: Instant | None = None
+    silence: str = ""
     waiting_since: Instant | None = None
     blocked_since: Instant | None = None
     blocked_by: str = ""
-    ending_since: Instant | None = None
     creating: bool = False
+    open_posts: int = 0
+    open_until: Instant = -math.inf
     seen_uid: str = ""
     made_uid: str = ""
-    ending_uid: str = ""
     failures: int = 0
     not_before: Instant = -math.inf
     told: dict[str, tuple[str, Instant]] = dataclasses.field(default_factory=dict)
 
     def observe(
-        self, *, wanted: bool, healthy: bool, attachment: VolumeAttachment | None, now: Instant, waited_before_s: float = 0.0
+        self,
+        *,
+        wanted: bool,
+        healthy: bool,
+        attachment: VolumeAttachment | None,
+        now: Instant,
+        silence: str = "",
+        waited_before_s: float = 0.0,
     ) -> None:
-        """Starts and ends the times by what is seen now. waited_before_s: under an earlier process, which counts at the first look."""
+        """Starts and ends the times by what is seen now. waited_before_s: under an earlier process, which counts at the first look.
+
+        silence: tells one silence of the node from another, between which it was heard though nobody looked. "" where it can't be told.
+        """
         if not self.observed and waited_before_s and not wanted and not healthy:
             self.unwanted_since = self.unhealthy_since = now - waited_before_s
-        self.observed = True
+        elif silence and silence != self.silence:
+            self.unhealthy_since = None
+        self.observed, self.silence = True, silence or self.silence
         self.unwanted_since = None if wanted else _began(self.unwanted_since, now)
         self.unhealthy_since = None if healthy else _began(self.unhealthy_since, now)
         if not wanted:
             self.waiting_since = self.blocked_since = None
         elif attachment is None or not attachment.status.attached:
             self.waiting_since = _began(self.waiting_since, now)
-        if attachment is None:
-            self.ending_uid, self.ending_since = "", None
-        else:
+        if attachment is not None:
             self.creating = False
             self._meet(attachment)
 
@@ -67,6 +98,24 @@ class Record:
         self.seen_uid = uid
         if uid != self.made_uid:
             self.told["error"] = error_mark(attachment), 0.0
+            self._one_was_carried_out()
+
+    def post_lost(self, now: Instant) -> None:
+        """A POST was sent, and no answer came."""
+        self.creating, self.open_posts, self.open_until = True, self.open_posts + 1, now + OPEN_S
+
+    def looked_up(self, uid: str, asked_at: Instant) -> None:
+        """The API server was asked for the attachment. uid: "" for none: a POST may still be on its way to it, for a while."""
+        self.creating = False
+        if not uid:
+            self.open_posts = 0 if asked_at >= self.open_until else self.open_posts
+        elif uid not in (self.made_uid, self.seen_uid):
+            self.made_uid = uid
+            self._one_was_carried_out()
+
+    def _one_was_carried_out(self) -> None:
+        """What an answered POST has made is not among them."""
+        self.open_posts = max(0, self.open_posts - 1)
 
     def has_told(self, subject: str, mark: str) -> bool:
         return subject in self.told and self.told[subject][0] == mark
@@ -84,7 +133,8 @@ class NodeRecord:
     checked_at: when the node was asked for last: what its object shows is at least that new.
 
     unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
-    has not seen the Node. managed: its kubelet leaves attaching to controllers, or has done so since this process saw the Node first.
+    has not seen the Node. named: what `View` has worked out from this Node. managed: its kubelet leaves attaching to controllers, or has
+    done so since this process saw the Node first.
     """
 
     checked_at: Instant = -math.inf
@@ -96,6 +146,7 @@ class NodeRecord:
     last_in_use: frozenset[str] | None = None
     managed: bool = False
     stale: set[str] | None = None
+    named: tuple[Node | None, Mapping[str, str]] | None = None
 
     def mark(self, uniques: Iterable[str]) -> None:
         """These volumes' entries have to be looked at."""
@@ -107,11 +158,15 @@ class NodeRecord:
 
 
 class Memory:
-    """Records by volume and node. class_waits: of StorageClasses, their annotation in seconds (None without), and when it was read."""
+    """Records by volume and node. class_waits: of StorageClasses, their annotation in seconds (None without), and when it was read.
+
+    deletions: by the uid of the attachment, which may lose its volume meanwhile, or get one, until it is gone.
+    """
 
     def __init__(self) -> None:
         self._records: dict[str, dict[str, Record]] = {}
         self._nodes: dict[str, NodeRecord] = {}
+        self.deletions: dict[str, Deletion] = {}
         self.class_waits: dict[str, tuple[float | None, Instant]] = {}
 
     def record(self, unique: str, node: str) -> Record:

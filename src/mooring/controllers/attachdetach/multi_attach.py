@@ -101,6 +101,9 @@ def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Inst
     if holder.foreign and holder.attachment is None:
         text = f"VolumeAttachment {holder.foreign[0]}, which was not made for a pod, attaches it to node {holder.node.name}"
         return Holder("foreign", f"{text}; this ends when somebody deletes that")
+    if holder.attachment is None and holder.record.open_posts:
+        text = f"a request to attach it to node {holder.node.name} was not answered, and may still be carried out"
+        return Holder("unanswered", f"{text}; this ends within a minute, or once it is detached from there")
     if holder.mounted:
         return _mounted(volume, wish, holder, rules, now)
     return Holder("detaching", f"node {holder.node.name} is about to let go of it")
@@ -144,6 +147,9 @@ def _mounted(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Insta
     known = holder.node.is_there or holder.node_record.last_in_use is not None
     had = "had it mounted when it was last heard of" if known else "may have it mounted"
     text = f"{used} node {node}, which {gone}, {had}"
+    if not rules.has_read_class(volume):
+        text = f"{text}; StorageClass {volume.class_name}, which may say when it is detached by force, can not be read"
+        return Holder("dead_node", f"{text}; it is detached at once if the node is tainted {OUT_OF_SERVICE_TAINT}")
     if may_be_forced(hold):
         in_s = format_duration(float(math.ceil(hold.in_s)))
         return Holder("dead_node", f"{text}; it is detached by force in {in_s}, at once if the node is tainted {OUT_OF_SERVICE_TAINT}")

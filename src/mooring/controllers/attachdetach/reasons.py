@@ -59,6 +59,16 @@ class CreateUnknown:
     node: str
 
 
+@reason('a POST of the attachment to node "{node}" was not answered, and may still be carried out: waits a minute for it')
+class CreateOpen:
+    node: str
+
+
+@reason('a DELETE of the attachment to node "{node}" was not answered: it is sent again until its end is known')
+class DeleteUnknown:
+    node: str
+
+
 @reason('can not be attached to node "{node}": {text}')
 class Blocked:
     node: str

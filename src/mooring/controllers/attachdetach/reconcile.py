@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from mooring.api.core import NODES, Node
@@ -22,7 +22,7 @@ from mooring.controllers.attachdetach.assemble import observe, volume_of
 from mooring.controllers.attachdetach.decide import decide_volume, detach_notes, failed_notes
 from mooring.controllers.attachdetach.facts import Place, Volume
 from mooring.controllers.attachdetach.identity import Identity, force_after_of
-from mooring.controllers.attachdetach.memory import Record
+from mooring.controllers.attachdetach.memory import Deletion, Record
 from mooring.controllers.attachdetach.metrics import AttachDetachMetrics
 from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.controllers.attachdetach.release import Rules
@@ -56,7 +56,6 @@ class Reconciler:
         self._attachments, self._nodes, self._options = attachments, nodes, options
         self._recorder, self._metrics = recorder, metrics
         self.rules = Rules(options, view.memory.class_waits)
-        self._deleting: set[str] = set()  # uids of attachments whose DELETE is on its way
 
     def decide(self, unique: str) -> tuple[Volume, d.Decision]:
         """What is so, and what follows from it."""
@@ -86,7 +85,7 @@ class Reconciler:
             if isinstance(action, d.Create):
                 record.creating = True
             elif isinstance(action, d.Delete):
-                record.ending_uid, record.ending_since = action.uid, self._runtime.clock.now()
+                self._memory.deletions.setdefault(action.uid, Deletion(action.forced, self._runtime.clock.now())).on_its_way = True
 
     async def _step(self, volume: Volume, step: d.Step) -> None:
         place = volume.places[step.node]
@@ -125,7 +124,7 @@ class Reconciler:
             case d.CheckNode(node):
                 await self._check_node(place, node)
             case d.LookUpClass(_, name):
-                await self._look_up_class(name)
+                await self._look_up_class(volume, place, name)
             case d.Tell():
                 self._tell(volume, place, action)
 
@@ -142,9 +141,10 @@ class Reconciler:
         except AlreadyExists:
             await self._look_up(volume, place, action.node)
         except ApiError as error:
-            record.creating = isinstance(error, Unreachable | ServerError)  # it may be there
-            for note in failed_notes(place, str(error)):
-                self._recorder.event(note.ref, note.type, note.reason, note.message)
+            record.creating = False
+            if isinstance(error, Unreachable | ServerError):
+                record.post_lost(self._runtime.clock.now())
+            self._record(failed_notes(place, str(error)))
             raise
         record.creating = False
         _succeeded(place)
@@ -157,15 +157,15 @@ class Reconciler:
         return (f"external-attacher/{sanitised(driver)}", node_id) if node_id else None
 
     async def _look_up(self, volume: Volume, place: Place, node: str) -> None:
-        name = Identity(volume.driver, volume.handle).attachment_to(node)
+        """One GET that finds nothing does not prove that a POST is not yet to be carried out."""
+        name, asked_at = Identity(volume.driver, volume.handle).attachment_to(node), self._runtime.clock.now()
         try:
             found = await self._cluster.get(VOLUME_ATTACHMENTS, name)
         except NotFound:
-            pass
+            place.record.looked_up("", asked_at)
         else:
-            place.record.made_uid = found.metadata.uid
+            place.record.looked_up(found.metadata.uid, asked_at)
             self._attachments.wrote(found)
-        place.record.creating = False
 
     async def _delete(self, volume: Volume, place: Place, action: d.Delete) -> None:
         """The attachment counts as ending from before the request on (`_announce`), so that nothing is reported of it meanwhile."""
@@ -174,10 +174,8 @@ class Reconciler:
         except NotFound:
             pass
         except ApiError as error:
-            place.record.ending_uid, place.record.ending_since = "", None
-            told = () if isinstance(error, Conflict) else detach_notes(volume, place, str(error))  # that one is about our own uid
-            for note in told:
-                self._recorder.event(note.ref, note.type, note.reason, note.message)
+            if not isinstance(error, Conflict):  # that one is about our own uid
+                self._record(detach_notes(volume, place, str(error)))
             raise
         _succeeded(place)
         if action.forced:
@@ -185,14 +183,20 @@ class Reconciler:
             log.warning("detached by force", VolumeAttachment=action.name, node=action.node, why=action.forced)
 
     async def _send_delete(self, action: d.Delete) -> None:
-        """Raises Conflict for an attachment that is being deleted under its volume's name, and has lost that meanwhile."""
-        if action.uid in self._deleting:
-            raise Conflict(f"another DELETE of {action.name} is on its way")
-        self._deleting.add(action.uid)
+        """A refusal ends it, unless the answer to an earlier one was lost: it tells nothing about that."""
+        deletion = self._memory.deletions[action.uid]
         try:
             await self._cluster.delete(VOLUME_ATTACHMENTS, action.name, uid=action.uid)
+            deletion.unanswered = False
+        except (Unreachable, ServerError):
+            deletion.unanswered = True
+            raise
+        except ApiError:
+            if not deletion.unanswered:
+                self._memory.deletions.pop(action.uid, None)
+            raise
         finally:
-            self._deleting.discard(action.uid)
+            deletion.on_its_way = False
 
     # -- nodes and classes
 
@@ -204,21 +208,32 @@ class Reconciler:
             pass
         place.node_record.checked_at = asked_at
 
-    async def _look_up_class(self, name: str) -> None:
-        """Without an answer, or the right to one, the flag holds."""
-        wait_s = None
+    async def _look_up_class(self, volume: Volume, place: Place, name: str) -> None:
+        """Only one that is not there says nothing. One that can't be read keeps what it said; before it was read nothing is forced."""
+        waits = self._memory.class_waits
         try:
             wait_s = force_after_of(await self._cluster.get(STORAGE_CLASSES, name))
+        except NotFound:
+            wait_s = None
         except ApiError as error:
-            log.info(2, "can't read the StorageClass, the flag says when a detach is forced", StorageClass=name, why=str(error))
-        self._memory.class_waits[name] = wait_s, self._runtime.clock.now()
+            text = f'can not read StorageClass "{name}", which may say when a detach is forced'
+            self._record(detach_notes(volume, place, f"{text}: {error}"))
+            if name not in waits:
+                raise
+            wait_s = waits[name][0]
+            log.warning("can't read the StorageClass, what it said last says when a detach is forced", StorageClass=name, why=str(error))
+        waits[name] = wait_s, self._runtime.clock.now()
 
     # -- pods
 
+    def _record(self, notes: Iterable[d.Note]) -> bool:
+        """False when one of them found no room among the events that wait to be sent."""
+        told = [self._recorder.event(note.ref, note.type, note.reason, note.message) for note in notes]
+        return all(told)
+
     def _tell(self, volume: Volume, place: Place, action: d.Tell) -> None:
         """Raises TooManyRequests for what finds no room among the waiting events: it is told later."""
-        told = [self._recorder.event(note.ref, note.type, note.reason, note.message) for note in action.notes]
-        if not all(told):
+        if not self._record(action.notes):
             raise TooManyRequests("too many events are waiting to be sent")
         now, record = self._runtime.clock.now(), place.record
         if action.ends_wait:
@@ -230,7 +245,8 @@ class Reconciler:
             if action.subject in ("error", "timeout", "deleting"):
                 self._metrics.failed(volume.driver, "volume_attach", _since(record.waiting_since, now))
             elif action.subject == "detach":
-                self._metrics.failed(volume.driver, "volume_detach", _since(record.ending_since, now))
+                since = None if place.deletion is None else place.deletion.since
+                self._metrics.failed(volume.driver, "volume_detach", _since(since, now))
 
 
 def _since(moment: Instant | None, now: Instant) -> float:

@@ -12,7 +12,7 @@ from mooring.controllers.attachdetach.facts import Place, Volume
 from mooring.controllers.attachdetach.options import NEVER, AttachDetachOptions
 
 CLASS_FRESH_S: Final = 60.0
-"""How long what a StorageClass said about forced detaches is taken for true."""
+"""How long what a StorageClass said about forced detaches is taken for true, before it is asked again."""
 
 TIMEOUT: Final = "timeout"
 OUT_OF_SERVICE: Final = "out-of-service"
@@ -20,17 +20,24 @@ OUT_OF_SERVICE: Final = "out-of-service"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
-    """When a detach is forced: the options, and what StorageClasses say."""
+    """When a detach is forced: the options, and what StorageClasses say. Before a volume's class has been read nothing of it is forced."""
 
     options: AttachDetachOptions
     class_waits: Mapping[str, tuple[float | None, Instant]] = dataclasses.field(default_factory=dict)
 
+    def needs_class(self, volume: Volume) -> bool:
+        """True when what the volume's StorageClass says makes a difference."""
+        return bool(volume.class_name) and self.options.forces
+
+    def has_read_class(self, volume: Volume) -> bool:
+        """True when it was read once, or makes no difference."""
+        return not self.needs_class(volume) or volume.class_name in self.class_waits
+
     def knows_class(self, volume: Volume, now: Instant) -> bool:
-        """True when what the volume's StorageClass says was read lately, or makes no difference."""
-        name = volume.class_name
-        if not name or not self.options.forces:
+        """True when it was read lately, or makes no difference."""
+        if not self.needs_class(volume):
             return True
-        return name in self.class_waits and now - self.class_waits[name][1] <= CLASS_FRESH_S
+        return self.has_read_class(volume) and now - self.class_waits[volume.class_name][1] <= CLASS_FRESH_S
 
     def wait_s(self, volume: Volume) -> float:
         """The StorageClass's word counts first, then the CSIDriver's, then the flag's. NEVER for one that is not forced by time."""

@@ -47,6 +47,7 @@ class Reports:
         self._view, self._nodes, self._rules, self._written = view, nodes, rules, written
 
     async def reconcile(self, name: str) -> Result:
+        await self._clock.sleep(0)  # a report may look at hundreds of volumes: others get their turn before the next one
         node = self._view.node(name)
         if node is None:
             self._forget(name)
@@ -80,7 +81,7 @@ class Reports:
     def _volumes_of(self, node: str, stale: Collection[str] | None) -> list[Volume]:
         """The stale ones; for None those that are attached to the node."""
         if stale is None:
-            stale = set(filter(None, map(self._view.key_of, self._view.attachments.by(BY_NODE, node))))
+            stale = {key for _, key in self._view.keys_on(node) if key is not None}
         return [volume_of(self._view, unique) for unique in sorted(stale)]
 
     async def _write(self, node: Node, report: Report, waited: str) -> None:

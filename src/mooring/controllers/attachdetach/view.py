@@ -6,7 +6,8 @@ A `View` shows the caches and the memory as they are: a decision reads it betwee
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
@@ -24,7 +25,7 @@ from mooring.kube.cache.reader import Reader
 BY_CLAIM: Final = "attachdetach/claim"  # pods by the claims they name; volumes by the claim that they are reserved for
 BY_NODE: Final = "attachdetach/node"  # pods and attachments
 BY_UNIQUE: Final = "attachdetach/unique"  # volumes by their name in a Node's status
-BY_DRIVER: Final = "attachdetach/driver"  # volumes and attachments
+BY_DRIVER: Final = "attachdetach/driver"  # volumes
 BY_VOLUME: Final = "attachdetach/volume"  # attachments by the PersistentVolume they name
 
 ORPHAN: Final = "attachment/"
@@ -66,49 +67,57 @@ class View:
 
     def key_of(self, attachment: VolumeAttachment) -> str | None:
         """The volume that an attachment is about. None for one that this controller leaves alone: it was made by others."""
-        spec, name = attachment.spec, attachment.metadata.name
-        pv = self.volumes.get(Key("", spec.source.persistent_volume_name or ""))
-        found = None if pv is None else identity_of(pv)
-        if found is not None:
-            return found.unique
-        known = self.orphans.volume_of(name)
-        if known is not None:
-            return known
-        return next(self._named(attachment), f"{ORPHAN}{name}" if _is_hashed(name) else None)
+        return self._key_of(attachment, self._named_by_pods)
 
-    def _named(self, attachment: VolumeAttachment) -> Iterator[str]:
-        """The volume that its name is made of."""
-        node = attachment.spec.node_name
-        for candidate in self._candidates(node):
-            if candidate.attachment_to(node) == attachment.metadata.name:
-                yield candidate.unique
+    def keys_on(self, node: str) -> Iterator[tuple[VolumeAttachment, str | None]]:
+        """The attachments to the node, each with its `key_of`. The volumes that they may be about are looked at once for all of them."""
+        named_by_pods = functools.cache(self._named_by_pods)
+        return ((one, self._key_of(one, named_by_pods)) for one in self.attachments.by(BY_NODE, node))
 
-    def _candidates(self, node_name: str) -> Iterator[Identity]:
-        """The volumes that an attachment to this node may be about when its PersistentVolume is gone."""
-        node = self.node(node_name)
-        names = () if node is None else (*(node.status.volumes_in_use or ()), *(one.name for one in node.status.volumes_attached or ()))
-        for parts in filter(None, map(split_unique_name, (*names, *sorted(self.memory.node(node_name).last_in_use or ())))):
-            yield Identity(*parts)
-        for pod in self.pods.by(BY_NODE, node_name):
-            for key in claims_of(pod):
-                yield from filter(None, map(identity_of, self.volumes.by(BY_CLAIM, str(key))))
+    def _key_of(self, attachment: VolumeAttachment, named_by_pods: Callable[[str], Mapping[str, str]]) -> str | None:
+        found, name, node = self._volume_of(attachment), attachment.metadata.name, attachment.spec.node_name
+        unique = self.orphans.volume_of(name) if found is None else found.unique
+        if unique is None and (unique := self._named_by_node(node).get(name) or named_by_pods(node).get(name)) is not None:
+            self.orphans.is_about(attachment, unique)
+        return unique or (f"{ORPHAN}{name}" if _is_hashed(name) else None)
+
+    def _volume_of(self, attachment: VolumeAttachment) -> Identity | None:
+        """By the PersistentVolume that it names; None where that is gone, or attached by no CSI driver."""
+        pv = self.volumes.get(Key("", attachment.spec.source.persistent_volume_name or ""))
+        return None if pv is None else identity_of(pv)
+
+    # An attachment whose PersistentVolume is gone may be about one of these; each by the name that its attachment to the node has.
+
+    def _named_by_node(self, name: str) -> Mapping[str, str]:
+        """What it has, or had, in use or listed as attached. Worked out once for each Node as it stands there."""
+        node, record = self.node(name), self.memory.node(name)
+        if record.named is None or record.named[0] is not node:
+            status = None if node is None else node.status
+            listed = () if status is None else (*(status.volumes_in_use or ()), *(one.name for one in status.volumes_attached or ()))
+            record.named = node, _by_name(name, map(split_unique_name, (*listed, *sorted(record.last_in_use or ()))))
+        return record.named[1]
+
+    def _named_by_pods(self, name: str) -> Mapping[str, str]:
+        """What the claims of its pods are reserved for."""
+        claims = (str(key) for pod in self.pods.by(BY_NODE, name) for key in claims_of(pod))
+        found = (identity_of(pv) for claim in claims for pv in self.volumes.by(BY_CLAIM, claim))
+        return _by_name(name, (None if one is None else (one.driver, one.handle) for one in found))
 
     def sort(self, attachment: VolumeAttachment) -> None:
         """To be called when the attachment, or the PersistentVolume that it names, comes or goes."""
-        name = attachment.spec.source.persistent_volume_name
         gone = self.attachment(attachment.metadata.name) is None
-        self.orphans.sort(attachment, has_volume=gone or self.volumes.get(Key("", name or "")) is not None)
+        self.orphans.sort(attachment, has_volume=gone or self._volume_of(attachment) is not None)
 
     # -- what of a change concerns which volume
 
     def volumes_of_attachment(self, attachment: VolumeAttachment) -> Iterator[str]:
         """The one that it is about; and where its name is that of another one's attachment, which it is in the way of, that one."""
-        key = self.key_of(attachment)
+        key, name, node = self.key_of(attachment), attachment.metadata.name, attachment.spec.node_name
         if key is not None:
             yield key
         parts = split_unique_name(key or "")
-        if parts is not None and Identity(*parts).attachment_to(attachment.spec.node_name) != attachment.metadata.name:
-            yield from self._named(attachment)
+        if parts is not None and Identity(*parts).attachment_to(node) != name:
+            yield from filter(None, (self._named_by_node(node).get(name) or self._named_by_pods(node).get(name),))
 
     def volumes_of_pod(self, pod: Pod) -> Iterator[str]:
         for key in claims_of(pod):
@@ -116,9 +125,7 @@ class View:
 
     def without_volume_on(self, node: str) -> Iterator[str]:
         """Those that are attached to the node, and whose PersistentVolume is gone."""
-        found = self.attachments.by(BY_NODE, node) if node else ()
-        gone = (one for one in found if self.volumes.get(Key("", one.spec.source.persistent_volume_name or "")) is None)
-        yield from filter(None, map(self.key_of, gone))
+        yield from (key for one, key in self.keys_on(node) if node and key is not None and self._volume_of(one) is None)
 
     def volumes_of_claim(self, key: Key) -> Iterator[str]:
         """Those that are reserved for it."""
@@ -131,12 +138,18 @@ class View:
 
     def volumes_on(self, node: str) -> Iterator[str]:
         """Those that are attached to the node or wanted there."""
-        yield from filter(None, map(self.key_of, self.attachments.by(BY_NODE, node)))
+        yield from (key for _, key in self.keys_on(node) if key is not None)
         for pod in self.pods.by(BY_NODE, node):
             yield from self.volumes_of_pod(pod)
 
     def volumes_of_driver(self, driver: str) -> Iterator[str]:
         yield from (found.unique for found in map(identity_of, self.volumes.by(BY_DRIVER, driver)) if found is not None)
+
+
+def _by_name(node: str, volumes: Iterable[tuple[str, str] | None]) -> Mapping[str, str]:
+    """volumes: driver and handle. Their names in a Node's status, by that of their attachment to the node."""
+    found = (Identity(*parts) for parts in volumes if parts is not None)
+    return {one.attachment_to(node): one.unique for one in found}
 
 
 def _is_hashed(name: str) -> bool:
@@ -173,6 +186,5 @@ VOLUME_INDEXES: Final[Mapping[str, IndexFunction[PersistentVolume]]] = {
 }
 ATTACHMENT_INDEXES: Final[Mapping[str, IndexFunction[VolumeAttachment]]] = {
     BY_NODE: lambda one: (one.spec.node_name,),
-    BY_DRIVER: lambda one: (one.spec.attacher,),
     BY_VOLUME: lambda one: (one.spec.source.persistent_volume_name or "",),
 }

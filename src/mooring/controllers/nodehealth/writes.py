@@ -1,23 +1,28 @@
 """The writes to Nodes and Pods, one request each. All raise ApiError, and Stale where the object is not as it was at the decision.
 
+A 422 says both: that a test of the patch failed, and that the object breaks a rule for good. So the object is read then: where it is as it
+was, the refusal is raised, and told.
+
 The answers about Nodes enter the cache at once. Those about Pods do not: a pod in its grace period would be taken for gone.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 from mooring.api.core import NODES, Node, Taint
-from mooring.api.meta import Key
+from mooring.api.meta import Key, Kind, Object
 from mooring.api.pods import PODS, Pod
 from mooring.base.clock import Clock, rfc3339
 from mooring.control.result import Stale
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch, PatchType
-from mooring.kube.errors import Conflict, Invalid, NotFound
+from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound
 from mooring.kube.patch import Operation, add, json_patch, merge_patch, remove, test
+
+T = TypeVar("T", bound=Object)
 
 FAILED: Final = "Failed"
 _TAINTS: Final = "/spec/taints"
@@ -52,7 +57,7 @@ class Writes:
 
     async def _patch_node(self, node: Node, patch: Patch, subresource: str = "") -> None:
         name = node.metadata.name
-        with _stale_where_moved():
+        async with self._stale_where_moved(NODES, node):
             await self._nodes.write(Key("", name), self._cluster.patch(NODES, name, patch, subresource=subresource))
 
     # -- pods
@@ -62,14 +67,41 @@ class Writes:
         meta = pod.metadata
         version = {"resourceVersion": meta.resource_version} if strictly else {}
         body = {"metadata": {"uid": meta.uid, **version}, "status": status}
-        with _stale_where_moved():
+        async with self._stale_where_moved(PODS, pod):
             await self._cluster.patch(PODS, meta.name, Patch(PatchType.STRATEGIC, body), meta.namespace, subresource="status")
 
     async def delete_pod(self, pod: Pod, grace_period_s: int | None = None) -> None:
         """One that is gone is fine. grace_period_s: None leaves that to the pod."""
         meta = pod.metadata
-        with _stale_where_moved(), contextlib.suppress(NotFound):
-            await self._cluster.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_s=grace_period_s)
+        async with self._stale_where_moved(PODS, pod):
+            with contextlib.suppress(NotFound):
+                await self._cluster.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_s=grace_period_s)
+
+    # -- what a refusal means
+
+    @contextlib.asynccontextmanager
+    async def _stale_where_moved(self, kind: Kind[T], obj: T) -> AsyncIterator[None]:
+        try:
+            yield
+        except (Conflict, NotFound) as error:
+            raise Stale(str(error)) from error
+        except Invalid as error:
+            if await self._has_moved(kind, obj):
+                raise Stale(str(error)) from error
+            raise
+
+    async def _has_moved(self, kind: Kind[T], obj: T) -> bool:
+        """False as well where that can't be told."""
+        meta = obj.metadata
+        try:
+            found = await self._cluster.get(kind, meta.name, meta.namespace)
+        except NotFound:
+            return True
+        except ApiError:
+            return False
+        if isinstance(found, Node):
+            self._nodes.wrote(found)
+        return (found.metadata.uid, found.metadata.resource_version) != (meta.uid, meta.resource_version)
 
 
 def _removals(node: Node, removed: Iterable[Taint]) -> Iterator[Operation]:
@@ -90,11 +122,3 @@ def _additions(node: Node, added: Iterable[Taint], now: str) -> Iterator[Operati
         return
     for taint in new:
         yield add(f"{_TAINTS}/-", taint)
-
-
-@contextlib.contextmanager
-def _stale_where_moved() -> Iterator[None]:
-    try:
-        yield
-    except (Conflict, Invalid, NotFound) as error:
-        raise Stale(str(error)) from error

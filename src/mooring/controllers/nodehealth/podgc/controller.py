@@ -12,7 +12,7 @@ from mooring.api.nodes import OUT_OF_SERVICE_TAINT, has_taint, readiness
 from mooring.api.pods import Pod
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.control.result import Result
+from mooring.control.result import Result, Stale
 from mooring.control.runtime import Runtime
 from mooring.controllers.nodehealth.caches import HealthCaches
 from mooring.controllers.nodehealth.options import NodeHealthOptions
@@ -22,7 +22,7 @@ from mooring.controllers.nodehealth.podgc.metrics import PodGcMetrics
 from mooring.controllers.nodehealth.podgc.reconcile import Reconciler
 from mooring.controllers.nodehealth.view import is_terminated
 from mooring.kube.cache.informer import Change
-from mooring.kube.errors import NotFound
+from mooring.kube.errors import ApiError, NotFound
 
 log = logger(__name__)
 
@@ -104,15 +104,24 @@ class PodCollector:
             self._absences.pop(node_name, None)
 
     async def _reconcile_ended(self, key: str) -> Result:
-        """One pod after the other: there are many only after a burst."""
+        """One pod after the other: there are many only after a burst. One that can't be removed holds up no other.
+
+        Raises ApiError, Stale.
+        """
         ended, threshold = self._view.terminated, self._options.terminated_pod_gc_threshold
         surplus = decide_terminated(ended, threshold)
         if not surplus:
             return Result(why.FewEnough())
         because = why.TooMany(len(ended), threshold)
+        failures: list[ApiError | Stale] = []
         for pod in surplus:
-            if not is_removed(pod):
-                await self._reconciler.remove(pod, Cause.TERMINATED, because)
+            try:
+                if not is_removed(pod):
+                    await self._reconciler.remove(pod, Cause.TERMINATED, because)
+            except (ApiError, Stale) as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
         return Result(because, done=f"removed {len(surplus)} pods that had ended")
 
 

@@ -1,0 +1,105 @@
+"""What a StorageClass says about forced detaches, while it can't be read: that is no word of its own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mooring.api.storage import STORAGE_CLASSES
+from mooring.controllers.attachdetach.identity import FORCE_AFTER
+from mooring.kube.errors import ApiError, Forbidden, NotServed, ServerError, Unreachable
+from tests.support.attachdetaching import AttachDetachWorld, Vol, attaching
+from tests.support.builders import a_class
+from tests.support.virtual_loop import in_virtual_time
+
+ERRORS: list[ApiError] = [
+    Forbidden("no right"),
+    ServerError("etcd leader changed"),
+    Unreachable("connection refused"),
+    NotServed("not now"),
+]
+READ = "get storageclasses"
+
+
+async def dead(world: AttachDetachWorld, says: str) -> tuple[Vol, str]:
+    """A volume of a class that says this, mounted on a node that has fallen silent; no pod wants it any more."""
+    await world.create(a_class("sc", annotations={FORCE_AFTER: says}))
+    volume = await world.volume(storageClassName="sc")
+    node, pod = await world.attached(volume)
+    await world.set_in_use(node, volume)
+    await world.settle()
+    await world.set_ready(node, False)
+    await world.delete_pod(pod)
+    return volume, node
+
+
+async def look_again(world: AttachDetachWorld, volume: Vol, other: str) -> None:
+    """The volume is decided about anew, after what its class said is no longer fresh."""
+    await world.settle(100)
+    await world.delete_pod(await world.pod(other, volume))
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@in_virtual_time
+async def test_nothing_is_forced_before_its_class_was_read(error: ApiError, capsys: pytest.CaptureFixture[str]) -> None:
+    async with attaching() as world:
+        rule = world.cluster.refuse(READ, times=None, error=error)
+        volume, node = await dead(world, "90s")
+        waiting = await world.pod(await world.node(), volume)
+        await world.settle(1000)
+        assert await world.va(volume, node)
+        assert rule.hits < 30
+        text = f'can not read StorageClass "sc", which may say when a detach is forced: {error}'
+        assert await world.wait_told(volume.claim, "FailedDetachVolume", text)
+        assert await world.wait_told(waiting, "FailedDetachVolume", text)
+        assert await world.wait_told(
+            waiting, "FailedAttachVolume", "StorageClass sc, which may say when it is detached by force, can not be read"
+        )
+        assert re.search(f'^E.*"failed, trying again" err="{error}".*StorageClass', capsys.readouterr().err, re.MULTILINE)
+        rule.times = rule.hits
+        await world.settle(130)
+        assert await world.va(volume, node) is None
+        assert 1 == world.forced("timeout")
+
+
+@pytest.mark.parametrize("times", [1, None], ids=["once", "always"])
+@pytest.mark.parametrize("error", ERRORS)
+@in_virtual_time
+async def test_a_class_that_can_not_be_read_any_more_keeps_what_it_said(
+    error: ApiError, times: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with attaching() as world:
+        volume, node = await dead(world, "never")
+        other = await world.node()
+        await world.settle(1000)
+        rule = world.cluster.refuse(READ, times=times, error=error)
+        for _ in range(5):
+            await look_again(world, volume, other)
+        await world.settle(1000)
+        assert await world.va(volume, node)
+        assert rule.hits
+        assert await world.wait_told(volume.claim, "FailedDetachVolume", "can not read StorageClass")
+        assert re.search("^W.*can't read the StorageClass, what it said last says when", capsys.readouterr().err, re.MULTILINE)
+
+
+@in_virtual_time
+async def test_a_time_that_a_class_gave_runs_out_though_it_can_not_be_read_any_more() -> None:
+    async with attaching() as world:
+        volume, node = await dead(world, "90s")
+        await world.settle(10)
+        world.cluster.refuse(READ, times=None, error=Forbidden("no right"))
+        await world.settle(78)
+        assert await world.va(volume, node)
+        await world.settle(4)
+        assert await world.va(volume, node) is None
+
+
+@in_virtual_time
+async def test_a_class_that_is_gone_says_nothing() -> None:
+    async with attaching() as world:
+        volume, node = await dead(world, "never")
+        await world.settle(1000)
+        await world.remove(STORAGE_CLASSES, "sc")
+        await look_again(world, volume, await world.node())
+        await world.wait_no_va(volume, node)

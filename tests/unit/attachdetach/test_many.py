@@ -1,0 +1,48 @@
+"""Thousands of attachments whose PersistentVolumes are gone: the work for each of them does not grow with the number of the others."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from mooring.controllers.attachdetach.assemble import observe, volume_of
+from mooring.controllers.attachdetach.identity import Identity
+from mooring.controllers.attachdetach.memory import Memory
+from mooring.controllers.attachdetach.orphans import Orphans
+from mooring.controllers.attachdetach.view import ATTACHMENT_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
+from mooring.kube.cache.store import Store
+from tests.support.builders import DRIVER, a_node, a_va, typed
+
+NODES, EACH = 20, 100
+SECONDS_MAX = 0.001
+"""For one volume, on a machine that has other things to do; where all others are looked at it is a hundred times as much."""
+
+
+def crowded(*, in_use: bool) -> tuple[View, list[str]]:
+    """A hundred such attachments on each node, and the keys of all of them."""
+    nodes, attachments = Store(), Store(ATTACHMENT_INDEXES)
+    view = View(Store(POD_INDEXES), Store(), Store(VOLUME_INDEXES), nodes, Store(), attachments, Store(), Memory(), Orphans())
+    for node in (f"n{number}" for number in range(NODES)):
+        volumes = [Identity(DRIVER, f"{node}-h{number}") for number in range(EACH)]
+        nodes.apply(typed(a_node(node, volumesInUse=[one.unique for one in volumes] if in_use else None)))
+        for one in volumes:
+            attachments.apply(typed(a_va(one.attachment_to(node), "gone", node)))
+    for one in attachments.values():
+        view.sort(one)
+    return view, [key for one in attachments.values() if (key := view.key_of(one)) is not None]
+
+
+@pytest.mark.parametrize("in_use", [True, False], ids=["in-use", "not-in-use"])
+def test_what_one_costs_does_not_grow_with_their_number(in_use: bool) -> None:
+    view, keys = crowded(in_use=in_use)
+    assert NODES * EACH == len(set(keys))
+    assert in_use is not any(key.startswith(ORPHAN) for key in keys)
+    begun = time.process_time()
+    for key in keys[:100]:
+        volume = volume_of(view, key)
+        assert 1 == len(volume.places)
+        observe(view, volume, 0.0)
+    for node in range(NODES):
+        assert EACH == len([key for _, key in view.keys_on(f"n{node}") if key is not None])
+    assert time.process_time() - begun < SECONDS_MAX * (100 + NODES * EACH / 10)
