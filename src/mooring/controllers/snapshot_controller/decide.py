@@ -36,6 +36,7 @@ from mooring.controllers.snapshot_controller.decision import (
     SaveStatus,
     Tell,
     Touch,
+    UnmarkDeleted,
 )
 from mooring.controllers.snapshot_controller.status import as_json, copied, progress
 from mooring.controllers.snapshot_controller.view import (
@@ -49,10 +50,12 @@ from mooring.controllers.snapshot_controller.view import (
 )
 from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
+    BEING_DELETED,
     BOUND_FINALIZER,
     CONTENT_FINALIZER,
     DELETE_POLICY,
     GROUP_SNAPSHOT_KIND,
+    is_marked,
     is_member,
 )
 
@@ -130,7 +133,7 @@ def _decide_ready(view: View, snapshot: VolumeSnapshot) -> Decision:
         if is_member(snapshot):
             return Decision(why.ContentMisbound(content.metadata.name), failure=Failure("SnapshotMisbound", MISBOUND))
         return _misbound(content)
-    actions = (*_protection(snapshot, content.spec.deletion_policy), *_membership(view, snapshot))
+    actions = (*_protection(snapshot, content.spec.deletion_policy), *_revival(content), *_membership(view, snapshot))
     said = content.status
     if snapshot.status.error is not None and said is not None and said.ready_to_use is True and said.error is None:
         return _copy(view, snapshot, content, actions)  # an error whose write was not answered, before it got ready
@@ -153,7 +156,7 @@ def _decide_bound(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotC
         return _mismatch(snapshot, name)
     if not (_is_of(content, snapshot) if is_dynamic(snapshot) else _may_be_of(content, snapshot)):
         return _misbound(content)
-    protection = _protection(snapshot, content.spec.deletion_policy)
+    protection = (*_protection(snapshot, content.spec.deletion_policy), *_revival(content))
     if is_dynamic(snapshot):
         quiet = content.status is None and (snapshot.status is None or snapshot.status.error is None)
         if quiet and waited_s < STATUS_DELAY_S and not _names_content(snapshot):
@@ -164,8 +167,14 @@ def _decide_bound(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotC
     if is_deleting(content):  # finalizers can't be added any more
         return _going(name) if unbound else _copy(view, snapshot, content, protection)
     if unbound or (class_name and not content.spec.volume_snapshot_class_name):
-        return Decision(why.Binding(name), (*protection, BindContent(content, snapshot.metadata.uid, class_name)), again=True)
+        bind = BindContent(content, snapshot.metadata.uid, class_name)
+        return Decision(why.Binding(name), (*_protection(snapshot, content.spec.deletion_policy), bind), again=True)
     return _copy(view, snapshot, content, protection)
+
+
+def _revival(content: VolumeSnapshotContent) -> tuple[Action, ...]:
+    """The mark of a deletion goes from a content that is bound to a living snapshot: it is of one that was bound to it before."""
+    return (UnmarkDeleted(content),) if is_marked(content, BEING_DELETED) else ()
 
 
 def _going(name: str) -> Decision:

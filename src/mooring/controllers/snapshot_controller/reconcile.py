@@ -106,6 +106,8 @@ class Reconciler:
                 await writes.protect_content(content)
             case d.MarkDeleted(content):
                 await writes.mark_deleted(content)
+            case d.UnmarkDeleted(content):
+                await writes.unmark_deleted(content)
             case d.Touch(content):
                 await writes.touch(content)
             case d.DeleteContent(content):

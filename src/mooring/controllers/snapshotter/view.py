@@ -14,7 +14,7 @@ from mooring.control.slim import WHOLE, Part, always, slim
 from mooring.controllers.snapshotter.groups import view as groups
 from mooring.controllers.snapshotter.memory import Memory
 from mooring.controllers.snapshotter.options import SnapshotterOptions
-from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, is_marked
+from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, DELETE_POLICY, is_marked
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 from mooring.kube.cache.store import Store
@@ -48,9 +48,9 @@ class View:
         return self.options.groups and (not found or not all(map(groups.is_ready, found)))
 
     def other_of(self, content: VolumeSnapshotContent, handle: str) -> str:
-        """The name of another content that stands for this snapshot, and whose own snapshot object is not gone or going; "" for none."""
+        """The name of another content that keeps this snapshot; "" for none."""
         others = (one for one in self.contents.by(BY_HANDLE, handle) if one.metadata.uid != content.metadata.uid)
-        return min((one.metadata.name for one in others if not is_marked(one, BEING_DELETED) and not is_going(one)), default="")
+        return min((one.metadata.name for one in others if keeps_snapshot(one)), default="")
 
 
 def handle_of(content: VolumeSnapshotContent) -> str:
@@ -81,6 +81,14 @@ def is_going(content: VolumeSnapshotContent) -> bool:
     if is_deleting(content) and unbound:
         return True
     return is_given_up(content) and not is_open(content)
+
+
+def keeps_snapshot(content: VolumeSnapshotContent) -> bool:
+    """True for a content that stands for its snapshot: by its policy, or until it goes.
+
+    The mark of a deletion alone says nothing: it stays on what was kept, also when that is bound once more.
+    """
+    return content.spec.deletion_policy != DELETE_POLICY or not is_going(content)
 
 
 # -- indexes, and the kept parts of objects
