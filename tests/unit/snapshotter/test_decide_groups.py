@@ -22,7 +22,9 @@ UNREADY = {"volumeGroupSnapshotHandle": "g", "readyToUse": False}
 
 def decided(content: Json, *, classes: tuple[Json, ...] = (a_group_class(),), memory: Memory | None = None) -> Decision:
     contents = ConstantStore([typed(content)], CONTENT_INDEXES)
-    view = View(DRIVER, contents, ConstantStore(map(typed, classes)), memory or Memory(), SnapshotterOptions(groups=True))
+    view = View(
+        DRIVER, contents, ConstantStore(map(typed, classes)), memory or Memory(), SnapshotterOptions(groups=True), ConstantStore([])
+    )
     return decide_group_content(view, "groupcontent", 0.0)
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from mooring.api.core import SECRETS
-from mooring.api.meta import Key, Kind
-from mooring.apiserver.local import Faults
+from mooring.api.meta import Key
 from mooring.control.caches import Caches
 from mooring.control.result import Stale
 from mooring.controllers.snapshot_controller.writes import Writes
@@ -17,6 +15,7 @@ from mooring.controllers.snapshotting.names import BEING_DELETED, YES
 from mooring.controllers.snapshotting.names import SECRET_NAME as DELETION_SECRET_NAME
 from mooring.controllers.snapshotting.names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
 from tests.support.builders import Json, a_new_content, a_secret
+from tests.support.cluster_world import SlowGets
 from tests.support.snapshot_driver import DELETE
 from tests.support.snapshotting import PATCH_VSC, PVC, VS, VSC, SnapshotWorld
 from tests.support.virtual_loop import in_virtual_time
@@ -130,21 +129,9 @@ async def test_S39_a_content_that_was_kept_keeps_its_snapshot(bound):
         assert ([], {"there"}) == (world.driver.made(DELETE), set(world.driver.snapshots))
 
 
-class _SlowSecrets(Faults):
-    """Holds up each GET of a Secret until `gate` is set."""
-
-    def __init__(self) -> None:
-        self.asked, self.gate = asyncio.Event(), asyncio.Event()
-
-    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if verb == "get" and kind is SECRETS:
-            self.asked.set()
-            await self.gate.wait()
-
-
 @pytest.mark.parametrize("by", ["another content", "its policy"])
 async def test_S39_what_is_to_stay_while_the_secret_is_read_is_not_deleted(by):
-    slow = _SlowSecrets()
+    slow = SlowGets(SECRETS)
     world = await SnapshotWorld(faults=slow).base()
     world.driver.add("there")
     await world.create(a_secret(data={"user": "dQ=="}))

@@ -17,7 +17,6 @@ from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, DELETE_POLICY, is_marked
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
-from mooring.kube.cache.store import Store
 
 BY_CLASS: Final = "snapshotter/class"
 BY_HANDLE: Final = "snapshotter/handle"
@@ -32,7 +31,7 @@ class View:
     classes: Reader[VolumeSnapshotClass]
     memory: Memory
     options: SnapshotterOptions
-    group_contents: Reader[VolumeGroupSnapshotContent] = dataclasses.field(default_factory=Store)
+    group_contents: Reader[VolumeGroupSnapshotContent]
 
     def content(self, name: str) -> VolumeSnapshotContent | None:
         return self.contents.get(Key("", name))
@@ -48,9 +47,10 @@ class View:
         return self.options.groups and (not found or not all(map(groups.is_ready, found)))
 
     def other_of(self, content: VolumeSnapshotContent, handle: str) -> str:
-        """The name of another content that keeps this snapshot; "" for none."""
-        others = (one for one in self.contents.by(BY_HANDLE, handle) if one.metadata.uid != content.metadata.uid)
-        return min((one.metadata.name for one in others if keeps_snapshot(one)), default="")
+        """The name of another content, or of a group's, that keeps this snapshot; "" for none."""
+        others = [one for one in self.contents.by(BY_HANDLE, handle) if one.metadata.uid != content.metadata.uid and keeps_snapshot(one)]
+        in_groups = [one for one in self.group_contents.by(groups.BY_MEMBER, handle) if groups.keeps_group(one)]
+        return min((*(one.metadata.name for one in others), *(one.metadata.name for one in in_groups)), default="")
 
 
 def handle_of(content: VolumeSnapshotContent) -> str:
@@ -99,11 +99,12 @@ def _class_in_need(content: VolumeSnapshotContent) -> Iterable[str]:
     return (name,) if name and not is_ready(content) else ()
 
 
-def _handles(content: VolumeSnapshotContent) -> Iterable[str]:
+def handles_of(content: VolumeSnapshotContent) -> Iterable[str]:
+    """The handles that it names, in its status and as its source."""
     return {handle for handle in (handle_of(content), content.spec.source.snapshot_handle) if handle}
 
 
-CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {BY_CLASS: _class_in_need, BY_HANDLE: _handles}
+CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {BY_CLASS: _class_in_need, BY_HANDLE: handles_of}
 
 keeps_class = always(slim("driver", "parameters", metadata=slim()))
 

@@ -39,8 +39,9 @@ from mooring.controllers.snapshotting.names import (
     is_marked,
     member_content_name,
 )
-from mooring.controllers.snapshotting.writes import addition, annotate, removal
-from mooring.kube.patch import add, json_patch, set_fields, test
+from mooring.controllers.snapshotting.writes import addition, annotate_as_judged, as_judged, removal
+from mooring.kube.cluster import Patch
+from mooring.kube.patch import add, json_patch, set_fields
 
 CREATION_FAILED = "GroupSnapshotContentCreationFailed"
 _CREATION_TEXT = "failed to create group snapshot content with error "
@@ -93,7 +94,15 @@ def _decide_ready(view: View, group: VolumeGroupSnapshot) -> Decision:
         return _cant(CONTENT_MISSING, MISSING)
     if not _points_back(content, group):
         return _cant("GroupSnapshotMisbound", "VolumeGroupSnapshotContent is not bound to the VolumeGroupSnapshot correctly")
-    return Decision(why.Ready())
+    return Decision(why.Ready(), _revival(content))
+
+
+def _revival(content: VolumeGroupSnapshotContent) -> tuple[Action, ...]:
+    """The mark of a deletion goes from a content that is bound to a living group: it is of one that was bound to it before."""
+    if not is_marked(content, GROUP_BEING_DELETED):
+        return ()
+    patch = annotate_as_judged(content, GROUP_BEING_DELETED, None)
+    return (Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotBindFailed"),)
 
 
 def _points_back(content: VolumeGroupSnapshotContent, group: VolumeGroupSnapshot) -> bool:
@@ -198,17 +207,21 @@ def _decide_bound(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSn
         return _cant("GroupSnapshotBindFailed", f"VolumeGroupSnapshotContent [{name}] is being deleted")
     class_name = group.spec.volume_group_snapshot_class_name if is_static and not content.spec.volume_group_snapshot_class_name else None
     if unbound or _lacks_finalizer(content) or (class_name and not is_deleting(content)):
-        lacking = (GROUP_CONTENT_FINALIZER,) if _lacks_finalizer(content) else ()
-        path = "/spec/volumeGroupSnapshotRef/uid"
-        bind = [test(path, None), add(path, group.metadata.uid)] if unbound else []
-        named = [add("/spec/volumeGroupSnapshotClassName", class_name)] if class_name else []
-        patch = json_patch([*addition(content, lacking), *bind, *named])
-        write = Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotBindFailed")
+        write = Write(GROUP_SNAPSHOT_CONTENTS, content, _binding(group, content, class_name), "GroupSnapshotBindFailed")
         return Decision(why.Binding(name), (*protection, write), again=True)
+    protection = (*protection, *_revival(content))
     members = _members(view, group, content)
     if members:
         return Decision(why.MakingMembers(), (*protection, *members), again=True, done="made snapshots of its volumes")
     return _copy(group, content, protection)
+
+
+def _binding(group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent, class_name: str | None) -> Patch:
+    """The group's uid, its class where there is one, our finalizer; the mark of a former group's deletion goes."""
+    protected = {"finalizers": [*finalizers_of(content), GROUP_CONTENT_FINALIZER]} if _lacks_finalizer(content) else {}
+    unmarked = {"annotations": {GROUP_BEING_DELETED: None}} if is_marked(content, GROUP_BEING_DELETED) else {}
+    named = {"volumeGroupSnapshotClassName": class_name} if class_name else {}
+    return as_judged(content, {**protected, **unmarked}, {"volumeGroupSnapshotRef": {"uid": group.metadata.uid}, **named})
 
 
 def _lacks_finalizer(content: VolumeGroupSnapshotContent) -> bool:
@@ -292,7 +305,7 @@ def _decide_deletion(view: View, group: VolumeGroupSnapshot) -> Decision:
     goes = content is not None and content.spec.deletion_policy == DELETE_POLICY
     actions: list[Action] = []
     if content is not None and not is_marked(content, GROUP_BEING_DELETED):
-        patch = annotate(content, GROUP_BEING_DELETED, YES)
+        patch = annotate_as_judged(content, GROUP_BEING_DELETED, YES)
         actions.append(Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotContentObjectDeleteError"))
     if content is not None and goes and not is_deleting(content):
         text = "Failed to delete group snapshot content API object: "
