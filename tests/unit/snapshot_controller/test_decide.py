@@ -9,11 +9,9 @@ import pytest
 from mooring.controllers.snapshot_controller import reasons as why
 from mooring.controllers.snapshot_controller.decide import (
     BOTH_OR_NONE,
-    CLAIM_GRACE_S,
     MISBOUND,
     MISSING,
     STATUS_DELAY_S,
-    decide_claim,
     decide_content,
 )
 from mooring.controllers.snapshot_controller.decision import (
@@ -25,7 +23,6 @@ from mooring.controllers.snapshot_controller.decision import (
     LookUp,
     Protect,
     ProtectContent,
-    ReleaseClaim,
     SaveStatus,
     Tell,
 )
@@ -41,7 +38,6 @@ from mooring.controllers.snapshotting.names import (
 )
 from tests.support.builders import DELETED, DRIVER, a_bound_claim, a_claim, a_group_content, a_node, a_snapshot_class
 from tests.unit.snapshot_controller.situations import (
-    CLAIM,
     CONTENT,
     a_snap,
     a_view,
@@ -238,16 +234,6 @@ def test_S13_a_size_above_zero_stays(before, said, after):
     old = {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": False, **({"restoreSize": before} if before else {})}
     decision = decided(with_status(a_snap(**HELD), old), its_content(status={**CUT, "restoreSize": said}))
     assert after == the(decision, SaveStatus).status["restoreSize"]
-
-
-def test_S14_a_claim_is_held_while_one_snapshot_is_not_ready():
-    ready, other = with_status(a_snap(), READY), a_snap(name="other", uid="uid-other")
-    held = a_bound_claim(finalizers=(CLAIM_FINALIZER,))
-    assert Decision(why.ClaimNeeded("other")) == decide_claim(a_view(snapshots=[ready, other], claims=[held]), CLAIM)
-    assert [ReleaseClaim] == steps(decide_claim(a_view(snapshots=[ready], claims=[held]), CLAIM, 0.0))
-    assert CLAIM_GRACE_S == decide_claim(a_view(claims=[held]), CLAIM, 0.0).after_s, "a snapshot may be on its way"
-    assert [ReleaseClaim] == steps(decide_claim(a_view(claims=[held]), CLAIM))
-    assert Decision(why.ClaimFree()) == decide_claim(a_view(snapshots=[ready]), CLAIM)
 
 
 def test_S15_an_error_is_copied_and_an_equal_one_is_not_written_again():

@@ -19,7 +19,7 @@ from tests.support.cluster_world import SlowGets
 from tests.support.scripted_driver import Fail
 from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, GET, LIST, RPC, SnapshotDriver
-from tests.support.snapshotting import PATCH_VS, PATCH_VSC, PATCH_VSC_STATUS, PVC, VS, VSC, SnapshotWorld, error_of, finalizers
+from tests.support.snapshotting import PATCH_VS, PATCH_VSC, PATCH_VSC_STATUS, PUT_PVC, PVC, VS, VSC, SnapshotWorld, error_of, finalizers
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -295,7 +295,7 @@ async def test_S38_a_sidecar_that_sleeps_over_the_end_of_a_creation_is_woken():
         before = len(world.written())
         await world.content(lambda body: TOUCHED in body["metadata"]["annotations"])
         await world.settle(20.0)
-        assert [PATCH_VSC] == world.written()[before:]
+        assert [PUT_PVC, PATCH_VSC] == world.written()[before:]
 
 
 async def test_S38_one_that_is_awake_is_not():
@@ -310,7 +310,7 @@ async def test_S38_one_that_is_awake_is_not():
         gate.set()
         await world.gone(VS, "snap")
         await world.settle(5.0)
-        assert [PATCH_VSC_STATUS, PATCH_VSC, PATCH_VSC, PATCH_VS] == world.written()[before:]
+        assert [PATCH_VSC_STATUS, PATCH_VSC, PUT_PVC, PATCH_VSC, PATCH_VS] == world.written()[before:]
 
 
 async def test_S43_an_error_that_was_judged_before_a_content_turned_ready_is_not_shown():

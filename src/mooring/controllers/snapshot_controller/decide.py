@@ -1,4 +1,4 @@
-"""The snapshot controller's decisions: the next step for one snapshot, one content, or one claim.
+"""The snapshot controller's decisions: the next step for one snapshot or one content.
 
 Pure: the view goes in, actions come out, carried out in order by `reconcile.py`. Nothing is tried again after a while: each thing that can
 be missing is in a cache, and its arrival wakes the snapshot. A snapshot that was made once is never made again, whatever became of
@@ -32,7 +32,6 @@ from mooring.controllers.snapshot_controller.decision import (
     LookUp,
     Protect,
     ProtectContent,
-    ReleaseClaim,
     SaveStatus,
     Tell,
     Touch,
@@ -42,7 +41,6 @@ from mooring.controllers.snapshot_controller.status import as_json, copied, prog
 from mooring.controllers.snapshot_controller.view import (
     BY_GROUP_HANDLE,
     View,
-    holds_claim,
     is_dynamic,
     is_ready,
     snapshot_of,
@@ -64,9 +62,6 @@ STATUS_DELAY_S: Final = 0.5
 
 TOUCH_S: Final = 1.0
 """How long the driver's side has to let a content go by itself, once it may."""
-
-CLAIM_GRACE_S: Final = 30.0
-"""How long a claim stays protected that nobody needs, and that no change of a snapshot has set free."""
 
 MISSING: Final = "VolumeSnapshotContent is missing"
 MISBOUND: Final = "VolumeSnapshotContent is not bound to the VolumeSnapshot correctly"
@@ -304,7 +299,7 @@ def _news(snapshot: VolumeSnapshot, content: VolumeSnapshotContent, group_name: 
     return (*((created,) if news.created else ()), *((ready,) if news.ready else ()))
 
 
-# -- contents and claims
+# -- contents
 
 
 def decide_content(view: View, name: str, unmarked_s: float | None = None) -> Decision:
@@ -330,20 +325,3 @@ def decide_content(view: View, name: str, unmarked_s: float | None = None) -> De
     if CONTENT_FINALIZER not in finalizers_of(content):
         return Decision(why.Protecting(), (ProtectContent(content),))
     return Decision(why.Protected())
-
-
-def decide_claim(view: View, key: Key, idle_s: float | None = None) -> Decision:
-    """Our finalizer goes from a claim that no snapshot needs any more. idle_s: since this claim is known to be held for nobody; where
-    it has no snapshot at all, one that needs it may be on its way.
-    """
-    claim = view.claims.get(key)
-    if claim is None:
-        return Decision(why.Gone(str(key)))
-    if not holds_claim(claim):
-        return Decision(why.ClaimFree())
-    needing = view.unready_of(key)
-    if needing:
-        return Decision(why.ClaimNeeded(needing[0].metadata.name))
-    if idle_s is not None and idle_s < CLAIM_GRACE_S and not view.snapshots_of(key):
-        return Decision(why.ClaimIdle(), after_s=CLAIM_GRACE_S - idle_s)
-    return Decision(why.ClaimReleased(), (ReleaseClaim(key),), done="released the claim")

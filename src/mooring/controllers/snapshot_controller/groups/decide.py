@@ -23,8 +23,8 @@ from mooring.api.group_snapshot import (
 from mooring.api.matching import selects
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
-from mooring.controllers.snapshot_controller.content import CantTell, bound_volume
-from mooring.controllers.snapshot_controller.decision import Failure, Tell
+from mooring.controllers.snapshot_controller.content import CantTell, Source, bound_volume, check_stays
+from mooring.controllers.snapshot_controller.decision import Failure, HoldClaim, Tell
 from mooring.controllers.snapshot_controller.groups import reasons as why
 from mooring.controllers.snapshot_controller.groups.decision import Action, Create, Decision, Delete, Write
 from mooring.controllers.snapshot_controller.groups.objects import group_content, member, member_content, member_key, member_status
@@ -44,7 +44,7 @@ from mooring.kube.cluster import Patch
 from mooring.kube.patch import add, json_patch, set_fields
 
 CREATION_FAILED = "GroupSnapshotContentCreationFailed"
-_CREATION_TEXT = "failed to create group snapshot content with error "
+CREATION_TEXT = "failed to create group snapshot content with error "
 OBJECT_FAILED = "CreateGroupSnapshotContentFailed"
 _OBJECT_TEXT = "Error creating volume group snapshot content object for group snapshot "
 _STATUS_FAILED = "GroupSnapshotStatusUpdateFailed"
@@ -137,40 +137,36 @@ def _decide_creation(view: View, group: VolumeGroupSnapshot) -> Decision:
     try:
         sources = _sources(view, group)
     except CantTell as error:
-        return _cant(CREATION_FAILED, f"{_CREATION_TEXT}{error}")
-    driver = sources[0][1]
+        return _cant(CREATION_FAILED, f"{CREATION_TEXT}{error}")
+    driver = sources[0].driver
     try:
         found, chosen = _class_for(view, group, driver)
     except CantTell as error:
         return _cant("SetDefaultGroupSnapshotClassFailed", f"Failed to set default group snapshot class with error {error}", unready=False)
     try:
-        _check_drivers(sources, found)
-        body = group_content(group, found, [handle for _, _, handle in sources])
+        _check_fit(sources, found)
+        body = group_content(group, found, [source.volume_handle for source in sources])
     except CantTell as error:
-        return _cant(CREATION_FAILED, f"{_CREATION_TEXT}{error}", also=(OBJECT_FAILED, str(error)))
+        return _cant(CREATION_FAILED, f"{CREATION_TEXT}{error}", also=(OBJECT_FAILED, str(error)))
     waiting = f"Waiting for a group snapshot {key_of(group)} to be created by the CSI driver."
     object_text = f"{_OBJECT_TEXT}{key_of(group)}: "
     actions = (
         *_protection(group, chosen),
-        Create(GROUP_SNAPSHOT_CONTENTS, body, CREATION_FAILED, _CREATION_TEXT, saved=True, also=(OBJECT_FAILED, object_text)),
+        *(HoldClaim(source.claim) for source in sources),
+        Create(GROUP_SNAPSHOT_CONTENTS, body, CREATION_FAILED, CREATION_TEXT, saved=True, also=(OBJECT_FAILED, object_text)),
         Tell(group, GROUP_SNAPSHOTS, "Normal", "CreatingGroupSnapshot", waiting),
     )
     return Decision(why.Creating(body["metadata"]["name"]), actions, again=True, done="made its content")
 
 
-def _sources(view: View, group: VolumeGroupSnapshot) -> list[tuple[str, str, str]]:
-    """Name of the claim, driver and handle of each volume, by the names of the claims. Raises CantTell."""
+def _sources(view: View, group: VolumeGroupSnapshot) -> list[Source]:
+    """The claims and their volumes, by the names of the claims. Raises CantTell."""
     selector, namespace = group.spec.source.selector, group.metadata.namespace
     assert selector is not None
     claims = [claim for claim in view.claims.by(BY_NAMESPACE, namespace) if selects(selector, claim.metadata.labels)]
     if not claims:
         raise CantTell(f"label selector for group snapshot {key_of(group)} not applied to any PVC")
-    found = []
-    for claim in sorted(claims, key=lambda one: one.metadata.name):
-        csi = bound_volume(view, claim).spec.csi
-        assert csi is not None
-        found.append((claim.metadata.name, csi.driver, csi.volume_handle))
-    return found
+    return [Source(claim, bound_volume(view, claim)) for claim in sorted(claims, key=lambda one: one.metadata.name)]
 
 
 def _class_for(view: View, group: VolumeGroupSnapshot, driver: str) -> tuple[VolumeGroupSnapshotClass, str]:
@@ -187,12 +183,13 @@ def _class_for(view: View, group: VolumeGroupSnapshot, driver: str) -> tuple[Vol
     return found[0], found[0].metadata.name
 
 
-def _check_drivers(sources: list[tuple[str, str, str]], found: VolumeGroupSnapshotClass) -> None:
-    """Raises CantTell: one driver makes all."""
-    for claim, driver, _ in sources:
-        if driver != found.driver:
-            name = found.metadata.name
-            raise CantTell(f'the volume of claim "{claim}" is of driver "{driver}", and class "{name}" of driver "{found.driver}"')
+def _check_fit(sources: list[Source], found: VolumeGroupSnapshotClass) -> None:
+    """Raises CantTell: one driver makes all, of claims that stay as long as that takes."""
+    for source in sources:
+        if source.driver != found.driver:
+            claim, name = source.claim.metadata.name, found.metadata.name
+            raise CantTell(f'the volume of claim "{claim}" is of driver "{source.driver}", and class "{name}" of driver "{found.driver}"')
+        check_stays(source.claim)
 
 
 def _decide_bound(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent, *, is_static: bool) -> Decision:
