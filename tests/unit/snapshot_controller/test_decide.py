@@ -405,3 +405,32 @@ def test_a_ready_member_gets_its_group_as_owner():
     snapshot = with_status(a_snap(**HELD), {**READY, "volumeGroupSnapshotName": "g"})
     decision = decided(snapshot, its_content(status=CUT), groups=[group])
     assert ("g", "u") == (the(decision, JoinGroup).owner["name"], the(decision, JoinGroup).owner["uid"])
+
+
+def test_S18_an_empty_name_is_none():
+    """As hands write it."""
+    both = a_snap(claim="claim")
+    both["spec"]["source"]["volumeSnapshotContentName"] = ""
+    assert CreateContent in steps(decided(both))
+    both["spec"]["source"]["persistentVolumeClaimName"] = ""
+    assert ("SnapshotValidationError", BOTH_OR_NONE) == refusal(decided(both))
+    content = imported()
+    content["spec"]["source"]["volumeHandle"] = ""
+    assert BindContent in steps(decided(static(), content))
+    assert why.Unbound() == content_decision(content).because
+    content["spec"]["source"]["snapshotHandle"] = ""
+    assert why.BadContentSource() == content_decision(content).because
+
+
+OTHERS = a_snapshot_class("others", driver="other.csi")
+
+
+@pytest.mark.parametrize("more", [{"snapshot_class": "others"}, {}], ids=["the snapshot's", "the content's"])
+@pytest.mark.parametrize("uid", [None, "uid-snap"], ids=["unbound", "bound"])
+def test_S44_a_class_of_another_driver_than_the_contents_is_refused(more, uid):
+    """One that is bound already is protected, so that its content goes with it."""
+    content = imported(ref_uid=uid, **({} if more else {"volumeSnapshotClassName": "others"}))
+    decision = decided(static(**more), content, classes=[OTHERS])
+    event, text = refusal(decision)
+    assert ("SnapshotBindFailed", True) == (event, 'class "others" is of driver "other.csi"' in text)
+    assert ([] if uid is None else [Protect]) == steps(decision)

@@ -14,7 +14,7 @@ from mooring.controllers.snapshot_controller.writes import Writes
 from mooring.controllers.snapshotting.names import BEING_DELETED, YES
 from mooring.controllers.snapshotting.names import SECRET_NAME as DELETION_SECRET_NAME
 from mooring.controllers.snapshotting.names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
-from tests.support.builders import Json, a_new_content, a_secret
+from tests.support.builders import Json, a_new_content, a_secret, a_snapshot_class
 from tests.support.cluster_world import SlowGets
 from tests.support.snapshot_driver import DELETE
 from tests.support.snapshotting import PATCH_VSC, PVC, VS, VSC, SnapshotWorld
@@ -150,3 +150,32 @@ async def test_S39_what_is_to_stay_while_the_secret_is_read_is_not_deleted(by):
         slow.gate.set()
         await world.gone(VSC, "import")
         assert ([], {"there"}) == (world.driver.made(DELETE), set(world.driver.snapshots))
+
+
+# -- contents as hands write them
+
+
+async def test_S19_a_content_whose_uid_is_empty_is_bound():
+    world = await SnapshotWorld().base()
+    world.driver.add("there")
+    content = a_new_content("import", handle="there", ref_uid=None, policy="Retain", volumeSnapshotClassName="")
+    content["spec"]["volumeSnapshotRef"]["uid"] = ""
+    await world.create(content)
+    async with world.both():
+        await world.snap(content="import", snapshot_class="snapclass")
+        await world.ready(wait_s=20.0)
+        assert "snapclass" == (await world.get(VSC, "import"))["spec"]["volumeSnapshotClassName"]
+
+
+async def test_S44_a_snapshot_with_a_class_of_another_driver_is_refused_and_can_be_deleted():
+    world = await SnapshotWorld().base()
+    world.driver.add("there")
+    await world.create(a_snapshot_class("others", driver="other.csi"), a_new_content("import", handle="there", ref_uid=None))
+    async with world.both():
+        await world.snap(content="import", snapshot_class="others")
+        assert 'class "others" is of driver "other.csi"' in await world.told("snap", "SnapshotBindFailed")
+        assert "" == (await world.get(VSC, "import"))["spec"]["volumeSnapshotRef"].get("uid", "")
+        await world.delete(VS, "snap")
+        await world.gone(VS, "snap", wait_s=5.0)
+        await world.snap(content="import")
+        await world.ready()

@@ -168,3 +168,29 @@ async def test_S39_a_group_that_is_to_stay_while_its_secret_is_read_is_not_delet
         slow.gate.set()
         await world.settle(10.0)
         assert ([], {"h"}) == (world.driver.made(DELETE_GROUP), set(world.driver.snapshots))
+
+
+# -- contents as hands write them
+
+
+async def test_S19_a_group_content_whose_uid_is_empty_is_bound():
+    world = await a_world()
+    source = {"groupSnapshotHandles": {"volumeGroupSnapshotHandle": "g", "volumeSnapshotHandles": ["h"]}}
+    content = a_group_content(ref_uid=None, source=source, volumeGroupSnapshotClassName="")
+    content["spec"]["volumeGroupSnapshotRef"]["uid"] = ""
+    async with world.both(**ON):
+        await world.create(content, a_group_snapshot(content="groupcontent"))
+        await world.shown(VGS, "group", lambda body: (body.get("status") or {}).get("readyToUse") is True, "ready", 20.0)
+
+
+async def test_S44_a_group_with_a_class_of_another_driver_is_refused_and_can_be_deleted():
+    world = await a_world()
+    source = {"groupSnapshotHandles": {"volumeGroupSnapshotHandle": "g", "volumeSnapshotHandles": ["h"]}}
+    content = a_group_content(ref_uid=None, source=source, volumeGroupSnapshotClassName="")
+    await world.create(a_group_class("others", driver="other.csi"), content)
+    async with world.both(**ON):
+        await world.create(a_group_snapshot(content="groupcontent", group_class="others"))
+        assert 'class "others" is of driver "other.csi"' in await world.told("group", "GroupSnapshotBindFailed")
+        await world.delete(VGS, "group")
+        await world.gone(VGS, "group", wait_s=5.0)
+        assert [] == world.driver.made(DELETE_GROUP)

@@ -104,7 +104,7 @@ def _refused(view: View, snapshot: VolumeSnapshot) -> Decision | None:
         text = f'Failed to get snapshot class with error volumesnapshotclass.snapshot.storage.k8s.io "{name}" not found'
         look = LookUp(VOLUME_SNAPSHOT_CLASSES, Key("", name))
         return Decision(why.ClassMissing(name), (look,), Failure("GetSnapshotClassFailed", text, unready=False))
-    if (source.persistent_volume_claim_name is None) == (source.volume_snapshot_content_name is None):
+    if not is_member(snapshot) and bool(source.persistent_volume_claim_name) == bool(source.volume_snapshot_content_name):
         return Decision(why.BadSource(), failure=Failure("SnapshotValidationError", BOTH_OR_NONE))
     return None
 
@@ -147,10 +147,13 @@ def _decide_member(view: View, snapshot: VolumeSnapshot) -> Decision:
 def _decide_bound(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotContent, waited_s: float) -> Decision:
     """There is a content of the name that the snapshot wants."""
     name = content.metadata.name
-    if is_dynamic(snapshot) == (content.spec.source.volume_handle is None):
+    if is_dynamic(snapshot) == (not content.spec.source.volume_handle):
         return _mismatch(snapshot, name)
     if not (_is_of(content, snapshot) if is_dynamic(snapshot) else _may_be_of(content, snapshot)):
         return _misbound(content)
+    foreign = _foreign_class(view, snapshot, content)
+    if foreign is not None:
+        return foreign
     protection = (*_protection(snapshot, content.spec.deletion_policy), *_revival(content))
     if is_dynamic(snapshot):
         quiet = content.status is None and (snapshot.status is None or snapshot.status.error is None)
@@ -170,6 +173,19 @@ def _decide_bound(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotC
 def _revival(content: VolumeSnapshotContent) -> tuple[Action, ...]:
     """The mark of a deletion goes from a content that is bound to a living snapshot: it is of one that was bound to it before."""
     return (UnmarkDeleted(content),) if is_marked(content, BEING_DELETED) else ()
+
+
+def _foreign_class(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotContent) -> Decision | None:
+    """Its driver would never look at a content whose class is another's. What is bound already is protected, and goes with the snapshot."""
+    name, driver = content.metadata.name, content.spec.driver
+    class_name = content.spec.volume_snapshot_class_name or snapshot.spec.volume_snapshot_class_name or ""
+    named = view.class_named(class_name)
+    if named is None or named.driver == driver:
+        return None
+    problem = f'class "{class_name}" is of driver "{named.driver}", and VolumeSnapshotContent [{name}] of driver "{driver}"'
+    protection = _protection(snapshot, content.spec.deletion_policy) if _is_of(content, snapshot) else ()
+    failure = Failure("SnapshotBindFailed", f"Snapshot failed to bind VolumeSnapshotContent, {problem}")
+    return Decision(why.ContentMismatch(name, problem), protection, failure)
 
 
 def _going(name: str) -> Decision:
@@ -311,7 +327,7 @@ def decide_content(view: View, name: str, unmarked_s: float | None = None) -> De
     if content is None:
         return Decision(why.Gone(name))
     source = content.spec.source
-    if (source.volume_handle is None) == (source.snapshot_handle is None):
+    if bool(source.volume_handle) == bool(source.snapshot_handle):
         tell = Tell(content, VOLUME_SNAPSHOT_CONTENTS, "Warning", "ContentValidationError", BOTH_OR_NONE_OF_CONTENT)
         return Decision(why.BadContentSource(), (tell,))
     if not content.spec.volume_snapshot_ref.uid:

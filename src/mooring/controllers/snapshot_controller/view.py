@@ -104,7 +104,8 @@ def is_ready(snapshot: VolumeSnapshot) -> bool:
 
 
 def is_dynamic(snapshot: VolumeSnapshot) -> bool:
-    return snapshot.spec.source.persistent_volume_claim_name is not None
+    """Also for the member of a group whose volume has no claim: there the name of the claim is ""."""
+    return not snapshot.spec.source.volume_snapshot_content_name
 
 
 def claim_of(snapshot: VolumeSnapshot) -> Key | None:

@@ -77,7 +77,7 @@ def is_going(content: VolumeSnapshotContent) -> bool:
 
     A content that was deleted by hand, while its snapshot lives, waits for the end of that.
     """
-    unbound = content.spec.source.snapshot_handle is not None and not content.spec.volume_snapshot_ref.uid
+    unbound = bool(content.spec.source.snapshot_handle) and not content.spec.volume_snapshot_ref.uid
     if is_deleting(content) and unbound:
         return True
     return is_given_up(content) and not is_open(content)

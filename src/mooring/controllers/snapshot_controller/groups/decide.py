@@ -65,14 +65,14 @@ def decide_group(view: View, key: Key) -> Decision:
     if _is_ready(group):
         return _decide_ready(view, group)
     source = group.spec.source
-    if (source.selector is None) == (source.volume_group_snapshot_content_name is None):
+    is_static = bool(source.volume_group_snapshot_content_name)
+    if (source.selector is not None) == is_static:
         return _cant("GroupSnapshotValidationError", BOTH_OR_NONE)
     class_name = group.spec.volume_group_snapshot_class_name
     if class_name and view.group_classes.get(Key("", class_name)) is None:
         text = f'volumegroupsnapshotclass.groupsnapshot.storage.k8s.io "{class_name}" not found'
         return _cant("GetGroupSnapshotClassFailed", f"failed to get group snapshot class with error {text}", unready=False)
     content = view.group_content(wanted_group_content(group))
-    is_static = source.volume_group_snapshot_content_name is not None
     if content is None:
         return _cant(CONTENT_MISSING, MISSING) if is_static or _was_made(group) else _decide_creation(view, group)
     return _decide_bound(view, group, content, is_static=is_static)
@@ -199,6 +199,9 @@ def _decide_bound(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSn
     unbound = is_static and not ref.uid
     if Key(ref.namespace, ref.name) != key_of(group) or (not unbound and ref.uid != group.metadata.uid):
         return _also(_cant("GroupSnapshotContentMisbound", f"VolumeGroupSnapshotContent [{name}] is bound to a different group snapshot"))
+    foreign = _foreign_class(view, group, content)
+    if foreign:
+        return Decision(why.CantGo(foreign), () if unbound else _protection(group), Failure("GroupSnapshotBindFailed", foreign))
     protection = _protection(group)
     if unbound and is_deleting(content):  # finalizers can't be added any more
         return _cant("GroupSnapshotBindFailed", f"VolumeGroupSnapshotContent [{name}] is being deleted")
@@ -211,6 +214,16 @@ def _decide_bound(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSn
     if members:
         return Decision(why.MakingMembers(), (*protection, *members), again=True, done="made snapshots of its volumes")
     return _copy(group, content, protection)
+
+
+def _foreign_class(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent) -> str:
+    """The problem with a class of another driver, which the content's own driver would never look at; "" for none."""
+    name = content.spec.volume_group_snapshot_class_name or group.spec.volume_group_snapshot_class_name or ""
+    named = view.group_classes.get(Key("", name))
+    if named is None or named.driver == content.spec.driver:
+        return ""
+    content_name, driver = content.metadata.name, content.spec.driver
+    return f'class "{name}" is of driver "{named.driver}", and VolumeGroupSnapshotContent [{content_name}] of driver "{driver}"'
 
 
 def _binding(group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent, class_name: str | None) -> Patch:

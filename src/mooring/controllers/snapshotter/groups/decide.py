@@ -24,7 +24,7 @@ from mooring.controllers.snapshotter.groups.decision import (
 )
 from mooring.controllers.snapshotter.groups.requests import CreateGroupOrder, GroupHandles, extra_group_metadata
 from mooring.controllers.snapshotter.groups.standing import kept_by_content, kept_by_group
-from mooring.controllers.snapshotter.groups.view import View, handle_of, is_going, is_open, is_ready
+from mooring.controllers.snapshotter.groups.view import View, handle_of, is_given_up, is_going, is_open, is_ready
 from mooring.controllers.snapshotter.requests import snapshot_name
 from mooring.controllers.snapshotting.class_parameters import ClassParameterError, SnapshotSecret, for_driver, secret_of, without_ours
 from mooring.controllers.snapshotting.names import (
@@ -55,7 +55,7 @@ def decide_group_content(view: View, name: str, now: Instant) -> Decision:
 
 def _decided(view: View, content: VolumeGroupSnapshotContent, now: Instant) -> Decision:
     found = view.class_of(content)
-    if found is not None and found.driver != view.driver_name:
+    if found is not None and found.driver != view.driver_name and not is_given_up(content) and not is_going(content):
         return Decision(why.Foreign(found.metadata.name))
     if is_going(content):
         return _decide_deletion(view, content, now)
@@ -107,7 +107,8 @@ def _parameters(view: View, content: VolumeGroupSnapshotContent) -> dict[str, st
     if not content.spec.volume_group_snapshot_ref.uid:
         raise Unusable(f"group snapshot content {content.metadata.name} is not bound to a group snapshot")
     if found is None or replayed:
-        return {**(without_ours(found.parameters) if found is not None else {}), **extra}
+        is_ours = found is not None and found.driver == view.driver_name
+        return {**(without_ours(found.parameters) if found is not None and is_ours else {}), **extra}
     try:
         return {**for_driver(found.parameters), **extra}
     except ClassParameterError as error:
