@@ -212,6 +212,19 @@ class HeldWatch(Faults):
             await self._open.wait()
 
 
+class SlowGets(Faults):
+    """Holds up each GET of a kind until `gate` is set. asked: there was one."""
+
+    def __init__(self, kind: Kind[Any]) -> None:
+        self._kind = kind
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if verb == "get" and kind is self._kind:
+            self.asked.set()
+            await self.gate.wait()
+
+
 def metric(metrics: Metrics, name: str, **labels: str) -> float | None:
     """A sample's value, None when there is none."""
     return metrics.registry.get_sample_value(name, labels)

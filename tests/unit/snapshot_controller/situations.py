@@ -10,6 +10,7 @@ from mooring.controllers.snapshot_controller.decide import decide_snapshot
 from mooring.controllers.snapshot_controller.decision import Decision
 from mooring.controllers.snapshot_controller.view import (
     CLAIM_INDEXES,
+    CONTENT_INDEXES,
     GROUP_CONTENT_INDEXES,
     GROUP_INDEXES,
     NAMESPACE_INDEX,
@@ -41,7 +42,7 @@ def a_view(
     """Class, claim and volume are those of the base unless given."""
     return View(
         ConstantStore(map(typed, snapshots), SNAPSHOT_INDEXES),
-        ConstantStore(map(typed, contents)),
+        ConstantStore(map(typed, contents), CONTENT_INDEXES),
         ConstantStore(map(typed, [a_snapshot_class()] if classes is None else classes)),
         ConstantStore(map(typed, [a_bound_claim()] if claims is None else claims), {**CLAIM_INDEXES, **NAMESPACE_INDEX}),
         ConstantStore(map(typed, [a_volume()] if volumes is None else volumes), VOLUME_INDEXES),

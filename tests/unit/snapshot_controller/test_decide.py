@@ -9,11 +9,9 @@ import pytest
 from mooring.controllers.snapshot_controller import reasons as why
 from mooring.controllers.snapshot_controller.decide import (
     BOTH_OR_NONE,
-    CLAIM_GRACE_S,
     MISBOUND,
     MISSING,
     STATUS_DELAY_S,
-    decide_claim,
     decide_content,
 )
 from mooring.controllers.snapshot_controller.decision import (
@@ -25,7 +23,6 @@ from mooring.controllers.snapshot_controller.decision import (
     LookUp,
     Protect,
     ProtectContent,
-    ReleaseClaim,
     SaveStatus,
     Tell,
 )
@@ -41,7 +38,6 @@ from mooring.controllers.snapshotting.names import (
 )
 from tests.support.builders import DELETED, DRIVER, a_bound_claim, a_claim, a_group_content, a_node, a_snapshot_class
 from tests.unit.snapshot_controller.situations import (
-    CLAIM,
     CONTENT,
     a_snap,
     a_view,
@@ -240,16 +236,6 @@ def test_S13_a_size_above_zero_stays(before, said, after):
     assert after == the(decision, SaveStatus).status["restoreSize"]
 
 
-def test_S14_a_claim_is_held_while_one_snapshot_is_not_ready():
-    ready, other = with_status(a_snap(), READY), a_snap(name="other", uid="uid-other")
-    held = a_bound_claim(finalizers=(CLAIM_FINALIZER,))
-    assert Decision(why.ClaimNeeded("other")) == decide_claim(a_view(snapshots=[ready, other], claims=[held]), CLAIM)
-    assert [ReleaseClaim] == steps(decide_claim(a_view(snapshots=[ready], claims=[held]), CLAIM, 0.0))
-    assert CLAIM_GRACE_S == decide_claim(a_view(claims=[held]), CLAIM, 0.0).after_s, "a snapshot may be on its way"
-    assert [ReleaseClaim] == steps(decide_claim(a_view(claims=[held]), CLAIM))
-    assert Decision(why.ClaimFree()) == decide_claim(a_view(snapshots=[ready]), CLAIM)
-
-
 def test_S15_an_error_is_copied_and_an_equal_one_is_not_written_again():
     content = its_content(status={"readyToUse": False, "error": ERROR})
     status = the(decided(a_snap(**HELD), content), SaveStatus).status
@@ -419,3 +405,32 @@ def test_a_ready_member_gets_its_group_as_owner():
     snapshot = with_status(a_snap(**HELD), {**READY, "volumeGroupSnapshotName": "g"})
     decision = decided(snapshot, its_content(status=CUT), groups=[group])
     assert ("g", "u") == (the(decision, JoinGroup).owner["name"], the(decision, JoinGroup).owner["uid"])
+
+
+def test_S18_an_empty_name_is_none():
+    """As hands write it."""
+    both = a_snap(claim="claim")
+    both["spec"]["source"]["volumeSnapshotContentName"] = ""
+    assert CreateContent in steps(decided(both))
+    both["spec"]["source"]["persistentVolumeClaimName"] = ""
+    assert ("SnapshotValidationError", BOTH_OR_NONE) == refusal(decided(both))
+    content = imported()
+    content["spec"]["source"]["volumeHandle"] = ""
+    assert BindContent in steps(decided(static(), content))
+    assert why.Unbound() == content_decision(content).because
+    content["spec"]["source"]["snapshotHandle"] = ""
+    assert why.BadContentSource() == content_decision(content).because
+
+
+OTHERS = a_snapshot_class("others", driver="other.csi")
+
+
+@pytest.mark.parametrize("more", [{"snapshot_class": "others"}, {}], ids=["the snapshot's", "the content's"])
+@pytest.mark.parametrize("uid", [None, "uid-snap"], ids=["unbound", "bound"])
+def test_S44_a_class_of_another_driver_than_the_contents_is_refused(more, uid):
+    """One that is bound already is protected, so that its content goes with it."""
+    content = imported(ref_uid=uid, **({} if more else {"volumeSnapshotClassName": "others"}))
+    decision = decided(static(**more), content, classes=[OTHERS])
+    event, text = refusal(decision)
+    assert ("SnapshotBindFailed", True) == (event, 'class "others" is of driver "other.csi"' in text)
+    assert ([] if uid is None else [Protect]) == steps(decision)

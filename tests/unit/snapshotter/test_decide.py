@@ -117,6 +117,24 @@ def test_S44_a_class_of_another_driver():
     assert why.Foreign("snapclass") == decided(a_made_content(), classes=[a_snapshot_class(driver="other")]).because
 
 
+def test_S44_such_a_content_can_be_deleted():
+    """Nobody else would; and what became of its creation is found out without the other driver's parameters."""
+    others = [a_snapshot_class(driver="other", parameters={"pool": "a"})]
+    assert (Delete("h"),) == decided(going(), classes=others).actions
+    content = going(status=None, annotations={BEING_CREATED: "yes"})
+    assert (Create(CreateOrder("snapshot-uid-snap", "vol", {})),) == decided(content, classes=others).actions
+    unbound = imported(ref_uid=None, deletionTimestamp=DELETED, finalizers=["others"], status=CUT, volumeSnapshotClassName="snapclass")
+    assert (Delete("h"),) == decided(unbound, classes=others).actions
+
+
+def test_an_empty_handle_is_none():
+    content = imported()
+    content["spec"]["source"]["volumeHandle"] = ""
+    assert [Ask] == steps(decided(content))
+    content["spec"]["source"]["snapshotHandle"] = ""
+    assert why.BadSource() == decided(content).because
+
+
 def test_S48_the_names_of_the_objects_go_to_the_driver_on_request():
     parameters = the(decided(a_made_content(), extra_create_metadata=True), Create).order.parameters
     expected = {"volumesnapshot/name": "snap", "volumesnapshot/namespace": "default", "volumesnapshotcontent/name": "content"}

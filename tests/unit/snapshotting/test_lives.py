@@ -494,10 +494,12 @@ async def test_S27_kept_on_the_storage_then_brought_back():
         await world.remove(VS, "snap")
         await world.settle(2.0)
         assert ([handle], []) == (list(world.driver.snapshots), world.driver.made(DELETE))
+        [kept] = await world.list(VSC)
         await world.create(a_new_content("imported", snapshot="again", handle=handle, ref_uid=None))
         await world.snap("again", content="imported")
         again = await world.ready("again")
         assert again["metadata"]["uid"] == (await world.get(VSC, "imported"))["spec"]["volumeSnapshotRef"]["uid"]
+        await world.delete(VSC, kept["metadata"]["name"])
         await world.remove(VS, "again")
         await world.settle(2.0)
         assert {} == world.driver.snapshots

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from mooring.api.core import SECRETS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
-from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
-from mooring.apiserver.local import Faults
 from mooring.controllers.snapshotting.names import BEING_CREATED, CLAIM_FINALIZER, MANAGED_BY, TOUCHED
 from mooring.controllers.snapshotting.names import SECRET_NAME as DELETION_SECRET_NAME
 from mooring.controllers.snapshotting.names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
 from mooring.csi.codes import Code
 from tests.support.builders import APP, a_group_class, a_group_content, a_group_snapshot, a_new_content, a_secret
+from tests.support.cluster_world import SlowGets
 from tests.support.scripted_driver import Fail
 from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, GET, LIST, RPC, SnapshotDriver
-from tests.support.snapshotting import PATCH_VS, PATCH_VSC, PATCH_VSC_STATUS, PVC, VS, VSC, SnapshotWorld, error_of, finalizers
+from tests.support.snapshotting import PATCH_VS, PATCH_VSC, PATCH_VSC_STATUS, PUT_PVC, PVC, VS, VSC, SnapshotWorld, error_of, finalizers
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -297,7 +295,7 @@ async def test_S38_a_sidecar_that_sleeps_over_the_end_of_a_creation_is_woken():
         before = len(world.written())
         await world.content(lambda body: TOUCHED in body["metadata"]["annotations"])
         await world.settle(20.0)
-        assert [PATCH_VSC] == world.written()[before:]
+        assert [PUT_PVC, PATCH_VSC] == world.written()[before:]
 
 
 async def test_S38_one_that_is_awake_is_not():
@@ -312,23 +310,11 @@ async def test_S38_one_that_is_awake_is_not():
         gate.set()
         await world.gone(VS, "snap")
         await world.settle(5.0)
-        assert [PATCH_VSC_STATUS, PATCH_VSC, PATCH_VSC, PATCH_VS] == world.written()[before:]
-
-
-class _SlowClasses(Faults):
-    """Holds up each GET of a class until `gate` is set."""
-
-    def __init__(self) -> None:
-        self.asked, self.gate = asyncio.Event(), asyncio.Event()
-
-    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if verb == "get" and kind is VOLUME_SNAPSHOT_CLASSES:
-            self.asked.set()
-            await self.gate.wait()
+        assert [PATCH_VSC_STATUS, PATCH_VSC, PUT_PVC, PATCH_VSC, PATCH_VS] == world.written()[before:]
 
 
 async def test_S43_an_error_that_was_judged_before_a_content_turned_ready_is_not_shown():
-    slow = _SlowClasses()
+    slow = SlowGets(VOLUME_SNAPSHOT_CLASSES)
     world = await SnapshotWorld(faults=slow).kinds()
     async with world.snapshotting():
         await world.create(a_new_content("orphan", volumeSnapshotClassName="missing"))

@@ -46,6 +46,11 @@ class Source:
         assert self.volume.spec.csi is not None
         return self.volume.spec.csi.driver
 
+    @property
+    def volume_handle(self) -> str:
+        assert self.volume.spec.csi is not None
+        return self.volume.spec.csi.volume_handle
+
 
 def source_of(view: View, snapshot: VolumeSnapshot) -> Source:
     """Raises CantTell."""
@@ -95,9 +100,14 @@ def check_fit(source: Source, snapshot_class: VolumeSnapshotClass) -> None:
     if snapshot_class.driver != source.driver:
         name, pv_name = snapshot_class.metadata.name, source.volume.metadata.name
         raise CantTell(f'class "{name}" is of driver "{snapshot_class.driver}", and volume "{pv_name}" of driver "{source.driver}"')
-    if is_deleting(source.claim) and not holds_claim(source.claim):
-        name = source.claim.metadata.name
-        look = LookUp(PERSISTENT_VOLUME_CLAIMS, Key(source.claim.metadata.namespace, name))
+    check_stays(source.claim)
+
+
+def check_stays(claim: PersistentVolumeClaim) -> None:
+    """Raises CantTell for a claim that is going, and that we do not hold: finalizers can't be added any more."""
+    if is_deleting(claim) and not holds_claim(claim):
+        name = claim.metadata.name
+        look = LookUp(PERSISTENT_VOLUME_CLAIMS, Key(claim.metadata.namespace, name))
         raise CantTell(f'cannot add finalizer on claim because it is being deleted: claim "{name}" is being deleted', look)
 
 

@@ -31,7 +31,8 @@ from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always, changed
 from mooring.controllers.snapshot_controller import view as v
-from mooring.controllers.snapshot_controller.decide import STATUS_DELAY_S, decide_claim, decide_content, decide_snapshot
+from mooring.controllers.snapshot_controller.decide import STATUS_DELAY_S, decide_content, decide_snapshot
+from mooring.controllers.snapshot_controller.decide_claim import decide_claim
 from mooring.controllers.snapshot_controller.decision import CreateContent, Decision, Failure
 from mooring.controllers.snapshot_controller.groups.caches import GroupCaches
 from mooring.controllers.snapshot_controller.groups.controller import GroupSnapshots
@@ -89,7 +90,9 @@ class SnapshotController(Manager):
         contents = caches.of(VOLUME_SNAPSHOT_CONTENTS, keeps=v.keeps_content, indexes=v.CONTENT_INDEXES, resync_s=resync_s)
         classes = caches.of(VOLUME_SNAPSHOT_CLASSES, keeps=v.keeps_class)
         claims = caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=v.keeps_claim, indexes=v.CLAIM_INDEXES, resync_s=resync_s)
-        volumes = caches.of(PERSISTENT_VOLUMES, keeps=always(v.PLACED_VOLUME if options.distributed else v.VOLUME))
+        volumes = caches.of(
+            PERSISTENT_VOLUMES, keeps=always(v.PLACED_VOLUME if options.distributed else v.VOLUME), indexes=v.VOLUME_INDEXES
+        )
         nodes: Store[Node] = caches.of(NODES, keeps=always(v.NODE)).store if options.distributed else Store()
         groups = GroupCaches(caches, resync_s) if options.groups else None
         self._view = View(
@@ -99,7 +102,7 @@ class SnapshotController(Manager):
             claims.store,
             volumes.store,
             nodes,
-            Store() if groups is None else groups.groups.store,
+            Store(v.GROUP_INDEXES) if groups is None else groups.groups.store,
             Store(v.GROUP_CONTENT_INDEXES) if groups is None else groups.contents.store,
             Store() if groups is None else groups.classes.store,
             keeps_mode=options.prevent_volume_mode_conversion,
@@ -122,12 +125,16 @@ class SnapshotController(Manager):
         self._snapshots.watch(claims, self._claim_changed)
         self._snapshots.watch(volumes, self._volume_changed)
         if groups is not None:
-            self._groups = GroupSnapshots(runtime, self._view, groups, snapshots, contents, self.events, **queues)
+            self._groups = GroupSnapshots(runtime, self._view, groups, snapshots, contents, writes, self.events, **queues)
             self._snapshots.watch(groups.groups, self._group_changed)
             self._snapshots.watch(groups.contents, self._group_content_changed)
         self._contents.watch(contents, self._own_content)
         self._claims.watch(snapshots, self._source_claim)
         self._claims.watch(claims, self._held_claim)
+        self._claims.watch(contents, self._claim_of_content)
+        if groups is not None:
+            self._claims.watch(groups.groups, self._claims_near_group)
+            self._claims.watch(groups.contents, self._claims_of_group_content)
 
     # -- which snapshots a change concerns
 
@@ -255,6 +262,25 @@ class SnapshotController(Manager):
             return ()
         self._idle.pop(claim, None)
         return (claim,)
+
+    def _claim_of_content(self, change: Change[VolumeSnapshotContent]) -> Iterable[Key]:
+        handle = change.object.spec.source.volume_handle
+        return self._held_for(change.object.spec.driver, (handle,) if handle else ())
+
+    def _claims_of_group_content(self, change: Change[VolumeGroupSnapshotContent]) -> Iterable[Key]:
+        return self._held_for(change.object.spec.driver, change.object.spec.source.volume_handles or ())
+
+    def _held_for(self, driver: str, handles: Iterable[str]) -> Iterator[Key]:
+        """The claims of these volumes, as far as they are held."""
+        for volume in (one for handle in handles for one in self._view.volumes.by(v.BY_HANDLE, v.handle_key(driver, handle))):
+            ref = volume.spec.claim_ref
+            claim = None if ref is None else self._view.claims.get(Key(ref.namespace, ref.name))
+            if claim is not None and v.holds_claim(claim):
+                yield key_of(claim)
+
+    def _claims_near_group(self, change: Change[VolumeGroupSnapshot]) -> Iterable[Key]:
+        """The held claims of its namespace."""
+        return [key_of(claim) for claim in self._view.claims.by(v.BY_NAMESPACE, change.key.namespace) if v.holds_claim(claim)]
 
     def _held_claim(self, change: Change[PersistentVolumeClaim]) -> Iterable[Key]:
         """A claim that is held for no snapshot that we have seen to get ready, or to go."""

@@ -1,4 +1,4 @@
-"""The snapshot controller's decisions: the next step for one snapshot, one content, or one claim.
+"""The snapshot controller's decisions: the next step for one snapshot or one content.
 
 Pure: the view goes in, actions come out, carried out in order by `reconcile.py`. Nothing is tried again after a while: each thing that can
 be missing is in a cache, and its arrival wakes the snapshot. A snapshot that was made once is never made again, whatever became of
@@ -32,16 +32,15 @@ from mooring.controllers.snapshot_controller.decision import (
     LookUp,
     Protect,
     ProtectContent,
-    ReleaseClaim,
     SaveStatus,
     Tell,
     Touch,
+    UnmarkDeleted,
 )
 from mooring.controllers.snapshot_controller.status import as_json, copied, progress
 from mooring.controllers.snapshot_controller.view import (
     BY_GROUP_HANDLE,
     View,
-    holds_claim,
     is_dynamic,
     is_ready,
     snapshot_of,
@@ -49,10 +48,12 @@ from mooring.controllers.snapshot_controller.view import (
 )
 from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
+    BEING_DELETED,
     BOUND_FINALIZER,
     CONTENT_FINALIZER,
     DELETE_POLICY,
     GROUP_SNAPSHOT_KIND,
+    is_marked,
     is_member,
 )
 
@@ -61,9 +62,6 @@ STATUS_DELAY_S: Final = 0.5
 
 TOUCH_S: Final = 1.0
 """How long the driver's side has to let a content go by itself, once it may."""
-
-CLAIM_GRACE_S: Final = 30.0
-"""How long a claim stays protected that nobody needs, and that no change of a snapshot has set free."""
 
 MISSING: Final = "VolumeSnapshotContent is missing"
 MISBOUND: Final = "VolumeSnapshotContent is not bound to the VolumeSnapshot correctly"
@@ -106,7 +104,7 @@ def _refused(view: View, snapshot: VolumeSnapshot) -> Decision | None:
         text = f'Failed to get snapshot class with error volumesnapshotclass.snapshot.storage.k8s.io "{name}" not found'
         look = LookUp(VOLUME_SNAPSHOT_CLASSES, Key("", name))
         return Decision(why.ClassMissing(name), (look,), Failure("GetSnapshotClassFailed", text, unready=False))
-    if (source.persistent_volume_claim_name is None) == (source.volume_snapshot_content_name is None):
+    if not is_member(snapshot) and bool(source.persistent_volume_claim_name) == bool(source.volume_snapshot_content_name):
         return Decision(why.BadSource(), failure=Failure("SnapshotValidationError", BOTH_OR_NONE))
     return None
 
@@ -130,7 +128,7 @@ def _decide_ready(view: View, snapshot: VolumeSnapshot) -> Decision:
         if is_member(snapshot):
             return Decision(why.ContentMisbound(content.metadata.name), failure=Failure("SnapshotMisbound", MISBOUND))
         return _misbound(content)
-    actions = (*_protection(snapshot, content.spec.deletion_policy), *_membership(view, snapshot))
+    actions = (*_protection(snapshot, content.spec.deletion_policy), *_revival(content), *_membership(view, snapshot))
     said = content.status
     if snapshot.status.error is not None and said is not None and said.ready_to_use is True and said.error is None:
         return _copy(view, snapshot, content, actions)  # an error whose write was not answered, before it got ready
@@ -149,11 +147,14 @@ def _decide_member(view: View, snapshot: VolumeSnapshot) -> Decision:
 def _decide_bound(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotContent, waited_s: float) -> Decision:
     """There is a content of the name that the snapshot wants."""
     name = content.metadata.name
-    if is_dynamic(snapshot) == (content.spec.source.volume_handle is None):
+    if is_dynamic(snapshot) == (not content.spec.source.volume_handle):
         return _mismatch(snapshot, name)
     if not (_is_of(content, snapshot) if is_dynamic(snapshot) else _may_be_of(content, snapshot)):
         return _misbound(content)
-    protection = _protection(snapshot, content.spec.deletion_policy)
+    foreign = _foreign_class(view, snapshot, content)
+    if foreign is not None:
+        return foreign
+    protection = (*_protection(snapshot, content.spec.deletion_policy), *_revival(content))
     if is_dynamic(snapshot):
         quiet = content.status is None and (snapshot.status is None or snapshot.status.error is None)
         if quiet and waited_s < STATUS_DELAY_S and not _names_content(snapshot):
@@ -164,8 +165,27 @@ def _decide_bound(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotC
     if is_deleting(content):  # finalizers can't be added any more
         return _going(name) if unbound else _copy(view, snapshot, content, protection)
     if unbound or (class_name and not content.spec.volume_snapshot_class_name):
-        return Decision(why.Binding(name), (*protection, BindContent(content, snapshot.metadata.uid, class_name)), again=True)
+        bind = BindContent(content, snapshot.metadata.uid, class_name)
+        return Decision(why.Binding(name), (*_protection(snapshot, content.spec.deletion_policy), bind), again=True)
     return _copy(view, snapshot, content, protection)
+
+
+def _revival(content: VolumeSnapshotContent) -> tuple[Action, ...]:
+    """The mark of a deletion goes from a content that is bound to a living snapshot: it is of one that was bound to it before."""
+    return (UnmarkDeleted(content),) if is_marked(content, BEING_DELETED) else ()
+
+
+def _foreign_class(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotContent) -> Decision | None:
+    """Its driver would never look at a content whose class is another's. What is bound already is protected, and goes with the snapshot."""
+    name, driver = content.metadata.name, content.spec.driver
+    class_name = content.spec.volume_snapshot_class_name or snapshot.spec.volume_snapshot_class_name or ""
+    named = view.class_named(class_name)
+    if named is None or named.driver == driver:
+        return None
+    problem = f'class "{class_name}" is of driver "{named.driver}", and VolumeSnapshotContent [{name}] of driver "{driver}"'
+    protection = _protection(snapshot, content.spec.deletion_policy) if _is_of(content, snapshot) else ()
+    failure = Failure("SnapshotBindFailed", f"Snapshot failed to bind VolumeSnapshotContent, {problem}")
+    return Decision(why.ContentMismatch(name, problem), protection, failure)
 
 
 def _going(name: str) -> Decision:
@@ -295,7 +315,7 @@ def _news(snapshot: VolumeSnapshot, content: VolumeSnapshotContent, group_name: 
     return (*((created,) if news.created else ()), *((ready,) if news.ready else ()))
 
 
-# -- contents and claims
+# -- contents
 
 
 def decide_content(view: View, name: str, unmarked_s: float | None = None) -> Decision:
@@ -307,7 +327,7 @@ def decide_content(view: View, name: str, unmarked_s: float | None = None) -> De
     if content is None:
         return Decision(why.Gone(name))
     source = content.spec.source
-    if (source.volume_handle is None) == (source.snapshot_handle is None):
+    if bool(source.volume_handle) == bool(source.snapshot_handle):
         tell = Tell(content, VOLUME_SNAPSHOT_CONTENTS, "Warning", "ContentValidationError", BOTH_OR_NONE_OF_CONTENT)
         return Decision(why.BadContentSource(), (tell,))
     if not content.spec.volume_snapshot_ref.uid:
@@ -321,20 +341,3 @@ def decide_content(view: View, name: str, unmarked_s: float | None = None) -> De
     if CONTENT_FINALIZER not in finalizers_of(content):
         return Decision(why.Protecting(), (ProtectContent(content),))
     return Decision(why.Protected())
-
-
-def decide_claim(view: View, key: Key, idle_s: float | None = None) -> Decision:
-    """Our finalizer goes from a claim that no snapshot needs any more. idle_s: since this claim is known to be held for nobody; where
-    it has no snapshot at all, one that needs it may be on its way.
-    """
-    claim = view.claims.get(key)
-    if claim is None:
-        return Decision(why.Gone(str(key)))
-    if not holds_claim(claim):
-        return Decision(why.ClaimFree())
-    needing = view.unready_of(key)
-    if needing:
-        return Decision(why.ClaimNeeded(needing[0].metadata.name))
-    if idle_s is not None and idle_s < CLAIM_GRACE_S and not view.snapshots_of(key):
-        return Decision(why.ClaimIdle(), after_s=CLAIM_GRACE_S - idle_s)
-    return Decision(why.ClaimReleased(), (ReleaseClaim(key),), done="released the claim")

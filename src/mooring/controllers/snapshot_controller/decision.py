@@ -64,7 +64,7 @@ class CreateContent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BindContent:
-    """Write the snapshot's uid, and its class, into the content, with our finalizer. "" leaves the class alone."""
+    """Write the snapshot's uid, and its class, into the content, with our finalizer and unmarked. "" leaves the class alone."""
 
     content: VolumeSnapshotContent
     uid: str
@@ -81,6 +81,13 @@ class ProtectContent:
 @dataclasses.dataclass(frozen=True, slots=True)
 class MarkDeleted:
     """Tell the driver's side, by an annotation, that the snapshot of this content is being deleted."""
+
+    content: VolumeSnapshotContent
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UnmarkDeleted:
+    """Take that mark off again: it is a former snapshot's, and this one lives."""
 
     content: VolumeSnapshotContent
 
@@ -137,6 +144,7 @@ Action = (
     | BindContent
     | ProtectContent
     | MarkDeleted
+    | UnmarkDeleted
     | Touch
     | DeleteContent
     | Release

@@ -169,9 +169,9 @@ class ClaimFree:
     pass
 
 
-@reason('snapshot "{snapshot}" is not ready yet, and needs it')
+@reason("{user} is not ready yet, and needs it")
 class ClaimNeeded:
-    snapshot: str
+    user: str
 
 
 @reason("no snapshot needs it any more")

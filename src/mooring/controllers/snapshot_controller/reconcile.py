@@ -18,6 +18,7 @@ from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.controllers.snapshot_controller import decision as d
+from mooring.controllers.snapshot_controller.decide_claim import user_of
 from mooring.controllers.snapshot_controller.status import as_json
 from mooring.controllers.snapshot_controller.view import View
 from mooring.controllers.snapshot_controller.writes import Writes
@@ -97,7 +98,7 @@ class Reconciler:
             case d.HoldClaim(claim):
                 await writes.hold_claim(claim)
             case d.ReleaseClaim(key):
-                await writes.release_claim(key, lambda: bool(self._view.unready_of(key)))
+                await writes.release_claim(key, lambda: self._is_needed(key))
             case d.CreateContent(body):
                 await writes.create_content(body)
             case d.BindContent(content, uid, class_name):
@@ -106,6 +107,8 @@ class Reconciler:
                 await writes.protect_content(content)
             case d.MarkDeleted(content):
                 await writes.mark_deleted(content)
+            case d.UnmarkDeleted(content):
+                await writes.unmark_deleted(content)
             case d.Touch(content):
                 await writes.touch(content)
             case d.DeleteContent(content):
@@ -116,6 +119,10 @@ class Reconciler:
                 await writes.save_status(snapshot, status)
             case d.Tell(obj, kind, type_, reason, message):
                 self.tell(obj, kind, type_, reason, message)
+
+    def _is_needed(self, key: Key) -> bool:
+        claim = self._view.claims.get(key)
+        return claim is not None and bool(user_of(self._view, claim))
 
     async def _look_up(self, kind: Kind[Any], key: Key, *, strictly: bool) -> None:
         """One GET, since the watches of different kinds are not in step. Raises Stale; strictly: ApiError."""

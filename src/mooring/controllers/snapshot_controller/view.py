@@ -7,22 +7,31 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
-from mooring.api.group_snapshot import VolumeGroupSnapshot, VolumeGroupSnapshotClass, VolumeGroupSnapshotContent
-from mooring.api.meta import Key, finalizers_of, is_deleting
+from mooring.api.group_snapshot import (
+    VolumeGroupSnapshot,
+    VolumeGroupSnapshotClass,
+    VolumeGroupSnapshotContent,
+    VolumeGroupSnapshotContentStatus,
+)
+from mooring.api.meta import Key, Object, finalizers_of, is_deleting
 from mooring.api.snapshot import GROUP as SNAPSHOT_GROUP
-from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent
+from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent, VolumeSnapshotContentStatus
 from mooring.control.slim import always, only, slim
 from mooring.controllers.snapshotting.names import (
+    AS_SOURCE_FINALIZER,
     BEING_CREATED,
     BEING_DELETED,
     CLAIM_FINALIZER,
+    CONTENT_FINALIZER,
     DEFAULT_CLASS,
     GROUP_BEING_DELETED,
+    GROUP_CONTENT_FINALIZER,
     GROUP_DEFAULT_CLASS,
     GROUP_HANDLE,
     SNAPSHOT_KIND,
     content_name,
     group_content_name,
+    is_group_content,
     is_member,
     member_content_name,
 )
@@ -39,6 +48,7 @@ BY_GROUP: Final = "snapshots/group"
 BY_MEMBERSHIP: Final = "snapshots/membership"
 BY_NAMESPACE: Final = "snapshots/namespace"
 BY_HANDLE: Final = "snapshots/handle"
+BY_SOURCE_VOLUME: Final = "snapshots/source-volume"
 BY_GROUP_CONTENT: Final = "snapshots/group-content"
 
 
@@ -76,7 +86,7 @@ class View:
         return self.snapshots.by(BY_OWNER, group_uid)
 
     def unready_of(self, claim: Key) -> tuple[VolumeSnapshot, ...]:
-        """The snapshots of this claim that are not ready, and not being deleted."""
+        """The snapshots of this claim that are not ready, and whose end has not begun."""
         return self.snapshots.by(BY_CLAIM, str(claim))
 
     def snapshots_of(self, claim: Key) -> tuple[VolumeSnapshot, ...]:
@@ -94,7 +104,8 @@ def is_ready(snapshot: VolumeSnapshot) -> bool:
 
 
 def is_dynamic(snapshot: VolumeSnapshot) -> bool:
-    return snapshot.spec.source.persistent_volume_claim_name is not None
+    """Also for the member of a group whose volume has no claim: there the name of the claim is ""."""
+    return not snapshot.spec.source.volume_snapshot_content_name
 
 
 def claim_of(snapshot: VolumeSnapshot) -> Key | None:
@@ -126,7 +137,34 @@ def holds_claim(claim: PersistentVolumeClaim) -> bool:
 
 def _claim_in_need(snapshot: VolumeSnapshot) -> Iterable[str]:
     key = claim_of(snapshot)
-    return (str(key),) if key is not None and not is_ready(snapshot) and not is_deleting(snapshot) else ()
+    ends = is_deleting(snapshot) and AS_SOURCE_FINALIZER not in finalizers_of(snapshot)
+    return (str(key),) if key is not None and not is_ready(snapshot) and not ends else ()
+
+
+def handle_key(driver: str, volume_handle: str) -> str:
+    """Names a volume in indexes: handles are a driver's own."""
+    return f"{driver}^{volume_handle}"
+
+
+def source_volumes(content: VolumeSnapshotContent) -> Iterable[str]:
+    """The volume of which the driver may be making this snapshot. Members are made by their groups."""
+    status, handle = content.status or VolumeSnapshotContentStatus(), content.spec.source.volume_handle
+    bound = bool(content.spec.volume_snapshot_ref.uid)
+    making = _is_making(content, CONTENT_FINALIZER, is_ready=status.ready_to_use is True, is_made=bool(status.snapshot_handle))
+    return (handle_key(content.spec.driver, handle),) if handle and bound and making and not is_group_content(content) else ()
+
+
+def source_volumes_of_group(content: VolumeGroupSnapshotContent) -> Iterable[str]:
+    """The volumes of which the driver may be making these snapshots."""
+    status, handles = content.status or VolumeGroupSnapshotContentStatus(), content.spec.source.volume_handles or ()
+    is_made = bool(status.volume_group_snapshot_handle)
+    making = _is_making(content, GROUP_CONTENT_FINALIZER, is_ready=status.ready_to_use is True, is_made=is_made)
+    return [handle_key(content.spec.driver, handle) for handle in handles] if making else ()
+
+
+def _is_making(content: Object, finalizer: str, *, is_ready: bool, is_made: bool) -> bool:
+    """A content that is being deleted is made no more once its driver has answered, or has let it go."""
+    return not is_ready and (not is_deleting(content) or (not is_made and finalizer in finalizers_of(content)))
 
 
 def _contents(snapshot: VolumeSnapshot) -> Iterable[str]:
@@ -163,7 +201,7 @@ def _membership(content: VolumeSnapshotContent) -> Iterable[str]:
 
 def _handle(volume: PersistentVolume) -> Iterable[str]:
     source = volume.spec.csi
-    return (f"{source.driver}^{source.volume_handle}",) if source is not None else ()
+    return (handle_key(source.driver, source.volume_handle),) if source is not None else ()
 
 
 def _group_contents(group: VolumeGroupSnapshot) -> Iterable[str]:
@@ -184,7 +222,10 @@ SNAPSHOT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshot], Iterable[str]]]]
     BY_OWNER: lambda snapshot: [owner.uid for owner in snapshot.metadata.owner_references or ()],
     BY_GROUP: _group,
 }
-CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {BY_MEMBERSHIP: _membership}
+CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {
+    BY_MEMBERSHIP: _membership,
+    BY_SOURCE_VOLUME: source_volumes,
+}
 CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str]]]] = {BY_RESTORE: _restored}
 NAMESPACE_INDEX: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str]]]] = {
     BY_NAMESPACE: lambda claim: (claim.metadata.namespace,)
@@ -194,7 +235,10 @@ GROUP_INDEXES: Final[Mapping[str, Callable[[VolumeGroupSnapshot], Iterable[str]]
     BY_GROUP_CONTENT: _group_contents,
     BY_NAMESPACE: lambda group: (group.metadata.namespace,),
 }
-GROUP_CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeGroupSnapshotContent], Iterable[str]]]] = {BY_GROUP_HANDLE: _group_handle}
+GROUP_CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeGroupSnapshotContent], Iterable[str]]]] = {
+    BY_GROUP_HANDLE: _group_handle,
+    BY_SOURCE_VOLUME: source_volumes_of_group,
+}
 
 
 # -- the kept parts of objects

@@ -16,12 +16,21 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, Vol
 from mooring.control.locks import KeyLocks
 from mooring.control.result import Stale
 from mooring.controllers.snapshot_controller.status import as_json
-from mooring.controllers.snapshotting.names import BEING_DELETED, CLAIM_FINALIZER, CONTENT_FINALIZER, TOUCHED, YES
-from mooring.controllers.snapshotting.writes import addition, annotate, owner_json, patch_object, removal, stale_where_moved
+from mooring.controllers.snapshotting.names import BEING_DELETED, CLAIM_FINALIZER, CONTENT_FINALIZER, TOUCHED, YES, is_marked
+from mooring.controllers.snapshotting.writes import (
+    addition,
+    annotate,
+    annotate_as_judged,
+    as_judged,
+    owner_json,
+    patch_object,
+    removal,
+    stale_where_moved,
+)
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
 from mooring.kube.errors import AlreadyExists, NotFound
-from mooring.kube.patch import add, add_finalizer, json_patch, merge_patch, set_fields, test
+from mooring.kube.patch import add, add_finalizer, json_patch, merge_patch, set_fields
 
 
 class Writes:
@@ -76,20 +85,22 @@ class Writes:
             raise Stale(name) from error
 
     async def bind_content(self, content: VolumeSnapshotContent, uid: str, class_name: str) -> None:
-        """With our finalizer in the same patch: from now on the content is not to vanish."""
-        steps = [test("/spec/volumeSnapshotRef/name", content.spec.volume_snapshot_ref.name)]
-        if not content.spec.volume_snapshot_ref.uid:
-            steps += [test("/spec/volumeSnapshotRef/uid", None), add("/spec/volumeSnapshotRef/uid", uid)]
-        if class_name:
-            steps.append(add("/spec/volumeSnapshotClassName", class_name))
-        lacking = () if CONTENT_FINALIZER in finalizers_of(content) else (CONTENT_FINALIZER,)
-        await self._patch_content(content, json_patch([*addition(content, lacking), *steps]))
+        """With our finalizer in the same patch: from now on the content is not to vanish. The mark of a former snapshot's deletion goes."""
+        held = finalizers_of(content)
+        protected = {} if CONTENT_FINALIZER in held else {"finalizers": [*held, CONTENT_FINALIZER]}
+        unmarked = {"annotations": {BEING_DELETED: None}} if is_marked(content, BEING_DELETED) else {}
+        named = {"volumeSnapshotClassName": class_name} if class_name else {}
+        spec = {"volumeSnapshotRef": {"uid": uid}, **named}
+        await self._patch_content(content, as_judged(content, {**protected, **unmarked}, spec))
 
     async def protect_content(self, content: VolumeSnapshotContent) -> None:
         await self._patch_content(content, add_finalizer(content, CONTENT_FINALIZER))
 
     async def mark_deleted(self, content: VolumeSnapshotContent) -> None:
-        await self._patch_content(content, annotate(content, BEING_DELETED, YES))
+        await self._patch_content(content, annotate_as_judged(content, BEING_DELETED, YES))
+
+    async def unmark_deleted(self, content: VolumeSnapshotContent) -> None:
+        await self._patch_content(content, annotate_as_judged(content, BEING_DELETED, None))
 
     async def touch(self, content: VolumeSnapshotContent) -> None:
         """Changes nothing but an annotation that nobody reads."""

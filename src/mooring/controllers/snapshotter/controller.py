@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshotClass, VolumeSnapshotContent
 from mooring.base.log import logger
 from mooring.control.caches import Caches
@@ -27,6 +26,7 @@ from mooring.controllers.snapshotter.decide import decide_content
 from mooring.controllers.snapshotter.decide_after import After
 from mooring.controllers.snapshotter.decision import Decision, Failed
 from mooring.controllers.snapshotter.groups.controller import GroupContents
+from mooring.controllers.snapshotter.groups.view import CONTENT_INDEXES as GROUP_CONTENT_INDEXES
 from mooring.controllers.snapshotter.memory import Memory
 from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.snapshotter.polling import poll_s
@@ -64,10 +64,6 @@ class Snapshotter(Manager):
         self.events = EventRecorder(runtime.cluster, f"csi-snapshotter {info.name}", clock=runtime.clock, randomness=runtime.randomness)
         self._groups: GroupContents | None = None
         selection = Selection(label_selector=f"{MANAGED_BY}={options.node_name}") if options.node_name else EVERYTHING
-        if options.groups and has_groups(info):
-            self._groups = GroupContents(runtime, shared, driver, info.name, options, self.events, self._back_off, selection)
-        super().__init__(shared, self._contents, *((self._groups.controller,) if self._groups is not None else ()))
-        self.beside("snapshotter/events", self.events)
         capabilities = capabilities_of(info)
         contents = shared.of(
             VOLUME_SNAPSHOT_CONTENTS,
@@ -76,8 +72,12 @@ class Snapshotter(Manager):
             selection=selection,
             resync_s=options.resync_s,
         )
+        if options.groups and has_groups(info):
+            self._groups = GroupContents(runtime, shared, driver, info.name, options, self.events, self._back_off, selection, contents)
+        super().__init__(shared, self._contents, *((self._groups.controller,) if self._groups is not None else ()))
+        self.beside("snapshotter/events", self.events)
         classes = shared.of(VOLUME_SNAPSHOT_CLASSES, keeps=keeps_class)
-        group_contents = self._groups.contents if self._groups is not None else Store[VolumeGroupSnapshotContent]()
+        group_contents = self._groups.contents if self._groups is not None else Store(GROUP_CONTENT_INDEXES)
         self._view = View(capabilities, contents.store, classes.store, self._memory, options, group_contents)
         self._reconciler = Reconciler(runtime, self._view, contents, classes, driver, self.events)
         self._contents.watch(contents, self._content_changed)

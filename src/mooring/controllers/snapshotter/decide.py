@@ -34,7 +34,7 @@ from mooring.controllers.snapshotter.decision import (
     Way,
 )
 from mooring.controllers.snapshotter.requests import CreateOrder, extra_metadata, snapshot_name
-from mooring.controllers.snapshotter.view import View, handle_of, is_going, is_open, is_ready
+from mooring.controllers.snapshotter.view import View, handle_of, is_given_up, is_going, is_open, is_ready
 from mooring.controllers.snapshotting.class_parameters import ClassParameterError, SnapshotSecret, for_driver, secret_of, without_ours
 from mooring.controllers.snapshotting.names import (
     BEING_CREATED,
@@ -77,9 +77,9 @@ def decide_content(view: View, name: str, now: Instant) -> Decision:
 
 def _decided(view: View, content: VolumeSnapshotContent, now: Instant) -> Decision:
     found, source = view.class_of(content), content.spec.source
-    if found is not None and found.driver != view.driver.name:
+    if found is not None and found.driver != view.driver.name and not is_given_up(content) and not is_going(content):
         return Decision(why.Foreign(found.metadata.name))
-    if (source.volume_handle is None) == (source.snapshot_handle is None):
+    if bool(source.volume_handle) == bool(source.snapshot_handle):
         return Decision(why.BadSource())
     if is_going(content):
         return _decide_deletion(view, content, now)
@@ -87,7 +87,7 @@ def _decided(view: View, content: VolumeSnapshotContent, now: Instant) -> Decisi
         if is_marked(content, BEING_CREATED):
             return Decision(why.Settled(), (Unmark(),))
         return Decision(why.Ready())
-    if source.snapshot_handle is not None:
+    if source.snapshot_handle:
         return _decide_check(view, content, source.snapshot_handle)
     if is_group_content(content):
         handle = handle_of(content)
@@ -144,7 +144,7 @@ def _parameters(view: View, content: VolumeSnapshotContent, replayed: bool) -> d
         raise Unusable(text, class_name or "")
     if not content.spec.volume_snapshot_ref.uid:
         raise Unusable(f"snapshot content {content.metadata.name} is not bound to a snapshot")
-    if found is None:
+    if found is None or found.driver != view.driver.name:
         return extra
     try:
         return {**(without_ours(found.parameters) if replayed else for_driver(found.parameters)), **extra}

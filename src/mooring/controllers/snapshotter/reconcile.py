@@ -28,7 +28,7 @@ from mooring.controllers.snapshotter.decide_after import (
 )
 from mooring.controllers.snapshotter.requests import delete_request, get_request, list_request
 from mooring.controllers.snapshotter.secrets import Secrets
-from mooring.controllers.snapshotter.view import View, is_given_up, is_going, is_ready
+from mooring.controllers.snapshotter.view import View, is_given_up, is_going, is_ready, keeps_snapshot
 from mooring.controllers.snapshotter.writes import Writes
 from mooring.controllers.snapshotting.told import Told
 from mooring.csi.capabilities import controller_rpcs
@@ -103,7 +103,7 @@ class Reconciler:
             case d.Ask():
                 return await self._save(content, await self._ask(action, secrets, content))
             case d.Delete(handle):
-                await self._delete(handle, secrets)
+                await self._delete(content, handle, secrets)
                 self._memory.change(content.metadata.uid, deleted_at=self._clock.now())
                 return After(again=True)
             case d.Tell(reason, message):
@@ -178,7 +178,10 @@ class Reconciler:
             raise
         return got.snapshot if got.snapshot.snapshot_id == handle else None
 
-    async def _delete(self, handle: str, secrets: Mapping[str, str]) -> None:
+    async def _delete(self, content: VolumeSnapshotContent, handle: str, secrets: Mapping[str, str]) -> None:
+        """Raises Stale where the snapshot is to stay by now: its Secret may have taken a while."""
+        if keeps_snapshot(content) or self._view.other_of(content, handle):
+            raise Stale(content.metadata.name)
         try:
             await self._driver.delete_snapshot(delete_request(handle, secrets), self._call)
         except DriverError as error:

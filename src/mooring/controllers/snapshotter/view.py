@@ -14,10 +14,9 @@ from mooring.control.slim import WHOLE, Part, always, slim
 from mooring.controllers.snapshotter.groups import view as groups
 from mooring.controllers.snapshotter.memory import Memory
 from mooring.controllers.snapshotter.options import SnapshotterOptions
-from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, is_marked
+from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, DELETE_POLICY, is_marked
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
-from mooring.kube.cache.store import Store
 
 BY_CLASS: Final = "snapshotter/class"
 BY_HANDLE: Final = "snapshotter/handle"
@@ -32,7 +31,7 @@ class View:
     classes: Reader[VolumeSnapshotClass]
     memory: Memory
     options: SnapshotterOptions
-    group_contents: Reader[VolumeGroupSnapshotContent] = dataclasses.field(default_factory=Store)
+    group_contents: Reader[VolumeGroupSnapshotContent]
 
     def content(self, name: str) -> VolumeSnapshotContent | None:
         return self.contents.get(Key("", name))
@@ -48,9 +47,10 @@ class View:
         return self.options.groups and (not found or not all(map(groups.is_ready, found)))
 
     def other_of(self, content: VolumeSnapshotContent, handle: str) -> str:
-        """The name of another content that stands for this snapshot, and whose own snapshot object is not gone or going; "" for none."""
-        others = (one for one in self.contents.by(BY_HANDLE, handle) if one.metadata.uid != content.metadata.uid)
-        return min((one.metadata.name for one in others if not is_marked(one, BEING_DELETED) and not is_going(one)), default="")
+        """The name of another content, or of a group's, that keeps this snapshot; "" for none."""
+        others = [one for one in self.contents.by(BY_HANDLE, handle) if one.metadata.uid != content.metadata.uid and keeps_snapshot(one)]
+        in_groups = [one for one in self.group_contents.by(groups.BY_MEMBER, handle) if groups.keeps_group(one)]
+        return min((*(one.metadata.name for one in others), *(one.metadata.name for one in in_groups)), default="")
 
 
 def handle_of(content: VolumeSnapshotContent) -> str:
@@ -77,10 +77,18 @@ def is_going(content: VolumeSnapshotContent) -> bool:
 
     A content that was deleted by hand, while its snapshot lives, waits for the end of that.
     """
-    unbound = content.spec.source.snapshot_handle is not None and not content.spec.volume_snapshot_ref.uid
+    unbound = bool(content.spec.source.snapshot_handle) and not content.spec.volume_snapshot_ref.uid
     if is_deleting(content) and unbound:
         return True
     return is_given_up(content) and not is_open(content)
+
+
+def keeps_snapshot(content: VolumeSnapshotContent) -> bool:
+    """True for a content that stands for its snapshot: by its policy, or until it goes.
+
+    The mark of a deletion alone says nothing: it stays on what was kept, also when that is bound once more.
+    """
+    return content.spec.deletion_policy != DELETE_POLICY or not is_going(content)
 
 
 # -- indexes, and the kept parts of objects
@@ -91,11 +99,12 @@ def _class_in_need(content: VolumeSnapshotContent) -> Iterable[str]:
     return (name,) if name and not is_ready(content) else ()
 
 
-def _handles(content: VolumeSnapshotContent) -> Iterable[str]:
+def handles_of(content: VolumeSnapshotContent) -> Iterable[str]:
+    """The handles that it names, in its status and as its source."""
     return {handle for handle in (handle_of(content), content.spec.source.snapshot_handle) if handle}
 
 
-CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {BY_CLASS: _class_in_need, BY_HANDLE: _handles}
+CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {BY_CLASS: _class_in_need, BY_HANDLE: handles_of}
 
 keeps_class = always(slim("driver", "parameters", metadata=slim()))
 

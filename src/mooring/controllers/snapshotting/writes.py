@@ -30,6 +30,20 @@ def annotate(obj: Object, name: str, value: str | None) -> Patch:
     return merge_patch({"metadata": {"uid": obj.metadata.uid, "annotations": {name: value}}})
 
 
+def annotate_as_judged(obj: Object, name: str, value: str | None) -> Patch:
+    """As `annotate`, for what holds only while the object is as it was judged: one that is carried out late is refused."""
+    return as_judged(obj, {"annotations": {name: value}})
+
+
+def as_judged(obj: Object, metadata: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> Patch:
+    """Sets fields of this very version of the object.
+
+    In place of tests for fields that may be missing or "", between which a decoded object can't tell.
+    """
+    meta = {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version, **metadata}
+    return merge_patch({"metadata": meta, **({"spec": spec} if spec else {})})
+
+
 def addition(obj: Object, finalizers: tuple[str, ...]) -> list[Operation]:
     """Steps that add finalizers to this very object, if its list is still what it was."""
     held = obj.metadata.finalizers

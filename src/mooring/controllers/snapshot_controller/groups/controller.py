@@ -28,6 +28,7 @@ from mooring.controllers.snapshot_controller.groups.operations import GroupOpera
 from mooring.controllers.snapshot_controller.groups.reconcile import Failed, Reconciler
 from mooring.controllers.snapshot_controller.metrics import SnapshotMetrics
 from mooring.controllers.snapshot_controller.view import BY_GROUP_CONTENT, BY_NAMESPACE, View
+from mooring.controllers.snapshot_controller.writes import Writes
 from mooring.controllers.snapshotting.names import GROUP_SNAPSHOT_KIND
 from mooring.controllers.snapshotting.wakes import is_news
 from mooring.kube.cache.informer import Change, Informer
@@ -45,6 +46,7 @@ class GroupSnapshots:
         caches: GroupCaches,
         snapshots: Informer[VolumeSnapshot],
         contents: Informer[VolumeSnapshotContent],
+        writes: Writes,
         events: EventRecorder,
         **queues: Any,
     ) -> None:
@@ -55,7 +57,7 @@ class GroupSnapshots:
             VOLUME_SNAPSHOTS.plural: snapshots,
             VOLUME_SNAPSHOT_CONTENTS.plural: contents,
         }
-        self._reconciler = Reconciler(runtime, events, known)
+        self._reconciler = Reconciler(runtime, writes, events, known)
         self._operations = GroupOperations(view, runtime.metrics.once(SnapshotMetrics), runtime.clock)
         self.controller: Controller[Key] = Controller(
             runtime, "snapshot-controller-group-snapshot", self._reconcile, label="VolumeGroupSnapshot", **queues

@@ -23,8 +23,8 @@ from mooring.api.group_snapshot import (
 from mooring.api.matching import selects
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
-from mooring.controllers.snapshot_controller.content import CantTell, bound_volume
-from mooring.controllers.snapshot_controller.decision import Failure, Tell
+from mooring.controllers.snapshot_controller.content import CantTell, Source, bound_volume, check_stays
+from mooring.controllers.snapshot_controller.decision import Failure, HoldClaim, Tell
 from mooring.controllers.snapshot_controller.groups import reasons as why
 from mooring.controllers.snapshot_controller.groups.decision import Action, Create, Decision, Delete, Write
 from mooring.controllers.snapshot_controller.groups.objects import group_content, member, member_content, member_key, member_status
@@ -39,11 +39,12 @@ from mooring.controllers.snapshotting.names import (
     is_marked,
     member_content_name,
 )
-from mooring.controllers.snapshotting.writes import addition, annotate, removal
-from mooring.kube.patch import add, json_patch, set_fields, test
+from mooring.controllers.snapshotting.writes import addition, annotate_as_judged, as_judged, removal
+from mooring.kube.cluster import Patch
+from mooring.kube.patch import add, json_patch, set_fields
 
 CREATION_FAILED = "GroupSnapshotContentCreationFailed"
-_CREATION_TEXT = "failed to create group snapshot content with error "
+CREATION_TEXT = "failed to create group snapshot content with error "
 OBJECT_FAILED = "CreateGroupSnapshotContentFailed"
 _OBJECT_TEXT = "Error creating volume group snapshot content object for group snapshot "
 _STATUS_FAILED = "GroupSnapshotStatusUpdateFailed"
@@ -64,14 +65,14 @@ def decide_group(view: View, key: Key) -> Decision:
     if _is_ready(group):
         return _decide_ready(view, group)
     source = group.spec.source
-    if (source.selector is None) == (source.volume_group_snapshot_content_name is None):
+    is_static = bool(source.volume_group_snapshot_content_name)
+    if (source.selector is not None) == is_static:
         return _cant("GroupSnapshotValidationError", BOTH_OR_NONE)
     class_name = group.spec.volume_group_snapshot_class_name
     if class_name and view.group_classes.get(Key("", class_name)) is None:
         text = f'volumegroupsnapshotclass.groupsnapshot.storage.k8s.io "{class_name}" not found'
         return _cant("GetGroupSnapshotClassFailed", f"failed to get group snapshot class with error {text}", unready=False)
     content = view.group_content(wanted_group_content(group))
-    is_static = source.volume_group_snapshot_content_name is not None
     if content is None:
         return _cant(CONTENT_MISSING, MISSING) if is_static or _was_made(group) else _decide_creation(view, group)
     return _decide_bound(view, group, content, is_static=is_static)
@@ -93,7 +94,15 @@ def _decide_ready(view: View, group: VolumeGroupSnapshot) -> Decision:
         return _cant(CONTENT_MISSING, MISSING)
     if not _points_back(content, group):
         return _cant("GroupSnapshotMisbound", "VolumeGroupSnapshotContent is not bound to the VolumeGroupSnapshot correctly")
-    return Decision(why.Ready())
+    return Decision(why.Ready(), _revival(content))
+
+
+def _revival(content: VolumeGroupSnapshotContent) -> tuple[Action, ...]:
+    """The mark of a deletion goes from a content that is bound to a living group: it is of one that was bound to it before."""
+    if not is_marked(content, GROUP_BEING_DELETED):
+        return ()
+    patch = annotate_as_judged(content, GROUP_BEING_DELETED, None)
+    return (Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotBindFailed"),)
 
 
 def _points_back(content: VolumeGroupSnapshotContent, group: VolumeGroupSnapshot) -> bool:
@@ -128,40 +137,36 @@ def _decide_creation(view: View, group: VolumeGroupSnapshot) -> Decision:
     try:
         sources = _sources(view, group)
     except CantTell as error:
-        return _cant(CREATION_FAILED, f"{_CREATION_TEXT}{error}")
-    driver = sources[0][1]
+        return _cant(CREATION_FAILED, f"{CREATION_TEXT}{error}")
+    driver = sources[0].driver
     try:
         found, chosen = _class_for(view, group, driver)
     except CantTell as error:
         return _cant("SetDefaultGroupSnapshotClassFailed", f"Failed to set default group snapshot class with error {error}", unready=False)
     try:
-        _check_drivers(sources, found)
-        body = group_content(group, found, [handle for _, _, handle in sources])
+        _check_fit(sources, found)
+        body = group_content(group, found, [source.volume_handle for source in sources])
     except CantTell as error:
-        return _cant(CREATION_FAILED, f"{_CREATION_TEXT}{error}", also=(OBJECT_FAILED, str(error)))
+        return _cant(CREATION_FAILED, f"{CREATION_TEXT}{error}", also=(OBJECT_FAILED, str(error)))
     waiting = f"Waiting for a group snapshot {key_of(group)} to be created by the CSI driver."
     object_text = f"{_OBJECT_TEXT}{key_of(group)}: "
     actions = (
         *_protection(group, chosen),
-        Create(GROUP_SNAPSHOT_CONTENTS, body, CREATION_FAILED, _CREATION_TEXT, saved=True, also=(OBJECT_FAILED, object_text)),
+        *(HoldClaim(source.claim) for source in sources),
+        Create(GROUP_SNAPSHOT_CONTENTS, body, CREATION_FAILED, CREATION_TEXT, saved=True, also=(OBJECT_FAILED, object_text)),
         Tell(group, GROUP_SNAPSHOTS, "Normal", "CreatingGroupSnapshot", waiting),
     )
     return Decision(why.Creating(body["metadata"]["name"]), actions, again=True, done="made its content")
 
 
-def _sources(view: View, group: VolumeGroupSnapshot) -> list[tuple[str, str, str]]:
-    """Name of the claim, driver and handle of each volume, by the names of the claims. Raises CantTell."""
+def _sources(view: View, group: VolumeGroupSnapshot) -> list[Source]:
+    """The claims and their volumes, by the names of the claims. Raises CantTell."""
     selector, namespace = group.spec.source.selector, group.metadata.namespace
     assert selector is not None
     claims = [claim for claim in view.claims.by(BY_NAMESPACE, namespace) if selects(selector, claim.metadata.labels)]
     if not claims:
         raise CantTell(f"label selector for group snapshot {key_of(group)} not applied to any PVC")
-    found = []
-    for claim in sorted(claims, key=lambda one: one.metadata.name):
-        csi = bound_volume(view, claim).spec.csi
-        assert csi is not None
-        found.append((claim.metadata.name, csi.driver, csi.volume_handle))
-    return found
+    return [Source(claim, bound_volume(view, claim)) for claim in sorted(claims, key=lambda one: one.metadata.name)]
 
 
 def _class_for(view: View, group: VolumeGroupSnapshot, driver: str) -> tuple[VolumeGroupSnapshotClass, str]:
@@ -178,12 +183,13 @@ def _class_for(view: View, group: VolumeGroupSnapshot, driver: str) -> tuple[Vol
     return found[0], found[0].metadata.name
 
 
-def _check_drivers(sources: list[tuple[str, str, str]], found: VolumeGroupSnapshotClass) -> None:
-    """Raises CantTell: one driver makes all."""
-    for claim, driver, _ in sources:
-        if driver != found.driver:
-            name = found.metadata.name
-            raise CantTell(f'the volume of claim "{claim}" is of driver "{driver}", and class "{name}" of driver "{found.driver}"')
+def _check_fit(sources: list[Source], found: VolumeGroupSnapshotClass) -> None:
+    """Raises CantTell: one driver makes all, of claims that stay as long as that takes."""
+    for source in sources:
+        if source.driver != found.driver:
+            claim, name = source.claim.metadata.name, found.metadata.name
+            raise CantTell(f'the volume of claim "{claim}" is of driver "{source.driver}", and class "{name}" of driver "{found.driver}"')
+        check_stays(source.claim)
 
 
 def _decide_bound(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent, *, is_static: bool) -> Decision:
@@ -193,22 +199,39 @@ def _decide_bound(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSn
     unbound = is_static and not ref.uid
     if Key(ref.namespace, ref.name) != key_of(group) or (not unbound and ref.uid != group.metadata.uid):
         return _also(_cant("GroupSnapshotContentMisbound", f"VolumeGroupSnapshotContent [{name}] is bound to a different group snapshot"))
+    foreign = _foreign_class(view, group, content)
+    if foreign:
+        return Decision(why.CantGo(foreign), () if unbound else _protection(group), Failure("GroupSnapshotBindFailed", foreign))
     protection = _protection(group)
     if unbound and is_deleting(content):  # finalizers can't be added any more
         return _cant("GroupSnapshotBindFailed", f"VolumeGroupSnapshotContent [{name}] is being deleted")
     class_name = group.spec.volume_group_snapshot_class_name if is_static and not content.spec.volume_group_snapshot_class_name else None
     if unbound or _lacks_finalizer(content) or (class_name and not is_deleting(content)):
-        lacking = (GROUP_CONTENT_FINALIZER,) if _lacks_finalizer(content) else ()
-        path = "/spec/volumeGroupSnapshotRef/uid"
-        bind = [test(path, None), add(path, group.metadata.uid)] if unbound else []
-        named = [add("/spec/volumeGroupSnapshotClassName", class_name)] if class_name else []
-        patch = json_patch([*addition(content, lacking), *bind, *named])
-        write = Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotBindFailed")
+        write = Write(GROUP_SNAPSHOT_CONTENTS, content, _binding(group, content, class_name), "GroupSnapshotBindFailed")
         return Decision(why.Binding(name), (*protection, write), again=True)
+    protection = (*protection, *_revival(content))
     members = _members(view, group, content)
     if members:
         return Decision(why.MakingMembers(), (*protection, *members), again=True, done="made snapshots of its volumes")
     return _copy(group, content, protection)
+
+
+def _foreign_class(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent) -> str:
+    """The problem with a class of another driver, which the content's own driver would never look at; "" for none."""
+    name = content.spec.volume_group_snapshot_class_name or group.spec.volume_group_snapshot_class_name or ""
+    named = view.group_classes.get(Key("", name))
+    if named is None or named.driver == content.spec.driver:
+        return ""
+    content_name, driver = content.metadata.name, content.spec.driver
+    return f'class "{name}" is of driver "{named.driver}", and VolumeGroupSnapshotContent [{content_name}] of driver "{driver}"'
+
+
+def _binding(group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent, class_name: str | None) -> Patch:
+    """The group's uid, its class where there is one, our finalizer; the mark of a former group's deletion goes."""
+    protected = {"finalizers": [*finalizers_of(content), GROUP_CONTENT_FINALIZER]} if _lacks_finalizer(content) else {}
+    unmarked = {"annotations": {GROUP_BEING_DELETED: None}} if is_marked(content, GROUP_BEING_DELETED) else {}
+    named = {"volumeGroupSnapshotClassName": class_name} if class_name else {}
+    return as_judged(content, {**protected, **unmarked}, {"volumeGroupSnapshotRef": {"uid": group.metadata.uid}, **named})
 
 
 def _lacks_finalizer(content: VolumeGroupSnapshotContent) -> bool:
@@ -292,7 +315,7 @@ def _decide_deletion(view: View, group: VolumeGroupSnapshot) -> Decision:
     goes = content is not None and content.spec.deletion_policy == DELETE_POLICY
     actions: list[Action] = []
     if content is not None and not is_marked(content, GROUP_BEING_DELETED):
-        patch = annotate(content, GROUP_BEING_DELETED, YES)
+        patch = annotate_as_judged(content, GROUP_BEING_DELETED, YES)
         actions.append(Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotContentObjectDeleteError"))
     if content is not None and goes and not is_deleting(content):
         text = "Failed to delete group snapshot content API object: "

@@ -17,7 +17,7 @@ from mooring.api.group_snapshot import (
 from mooring.api.meta import Key, Kind, Object
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.controllers.snapshot_controller.content import CantTell
-from mooring.controllers.snapshot_controller.view import BY_HANDLE, View
+from mooring.controllers.snapshot_controller.view import BY_HANDLE, View, handle_key
 from mooring.controllers.snapshotting.class_parameters import ClassParameterError, SnapshotSecret, for_driver, secret_of
 from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
@@ -113,7 +113,7 @@ def member_key(group: VolumeGroupSnapshot, info: VolumeSnapshotInfo) -> Key:
 
 
 def _volume(view: View, content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo) -> PersistentVolume | None:
-    return next(iter(view.volumes.by(BY_HANDLE, f"{content.spec.driver}^{info.volume_handle}")), None)
+    return next(iter(view.volumes.by(BY_HANDLE, handle_key(content.spec.driver, info.volume_handle))), None)
 
 
 def _noted(annotations: Mapping[str, str]) -> dict[str, Any]:

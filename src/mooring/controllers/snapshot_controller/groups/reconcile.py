@@ -17,9 +17,11 @@ from mooring.base.text import shortened
 from mooring.control.events import EventRecorder
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
-from mooring.controllers.snapshot_controller.decision import Failure, Tell
+from mooring.controllers.snapshot_controller.decision import Failure, HoldClaim, Tell
+from mooring.controllers.snapshot_controller.groups.decide import CREATION_FAILED, CREATION_TEXT
 from mooring.controllers.snapshot_controller.groups.decision import Action, Create, Delete, Write
 from mooring.controllers.snapshot_controller.reconcile import ERROR_BYTES_MAX, is_told
+from mooring.controllers.snapshot_controller.writes import Writes
 from mooring.controllers.snapshotting.told import Told
 from mooring.controllers.snapshotting.writes import patch_object, stale_where_moved
 from mooring.kube.cache.informer import Informer
@@ -42,9 +44,9 @@ class Failed(MooringError):
 class Reconciler:
     """caches: by the plural of their kind."""
 
-    def __init__(self, runtime: Runtime, events: EventRecorder, caches: Mapping[str, Informer[Any]]) -> None:
+    def __init__(self, runtime: Runtime, writes: Writes, events: EventRecorder, caches: Mapping[str, Informer[Any]]) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
-        self._events, self._caches = events, caches
+        self._writes, self._events, self._caches = writes, events, caches
         self.told = Told()
 
     async def carry_out(self, actions: tuple[Action, ...]) -> None:
@@ -54,7 +56,7 @@ class Reconciler:
                 self.tell(action.obj, action.kind, action.type, action.reason, action.message)
                 continue
             try:
-                await self._write(action)
+                await (self._writes.hold_claim(action.claim) if isinstance(action, HoldClaim) else self._write(action))
             except ApiError as error:
                 raise Failed(_failure(action, error)) from error
 
@@ -119,7 +121,9 @@ class Reconciler:
         self._events.event(ref, type, reason, message)
 
 
-def _failure(action: Create | Write | Delete, error: ApiError) -> Failure:
+def _failure(action: Create | Write | Delete | HoldClaim, error: ApiError) -> Failure:
+    if isinstance(action, HoldClaim):
+        return Failure(CREATION_FAILED, f"{CREATION_TEXT}{error}")
     told = "" if isinstance(action, Write) else action.text
     text = f"{told or f'{action.kind.name}: '}{error}"
     if not isinstance(action, Create):

@@ -13,6 +13,7 @@ from mooring.api.group_snapshot import (
     VolumeGroupSnapshotClass,
     VolumeGroupSnapshotContent,
 )
+from mooring.api.snapshot import VolumeSnapshotContent
 from mooring.base.backoff import BackOff
 from mooring.base.log import logger
 from mooring.control.caches import Caches
@@ -24,13 +25,23 @@ from mooring.control.slim import changed
 from mooring.controllers.snapshotter.decision import Failed
 from mooring.controllers.snapshotter.groups.decide import decide_group_content
 from mooring.controllers.snapshotter.groups.reconcile import Reconciler
-from mooring.controllers.snapshotter.groups.view import BY_CLASS, CONTENT_INDEXES, View, is_ready, keeps_class, keeps_content
+from mooring.controllers.snapshotter.groups.view import (
+    BY_CLASS,
+    BY_MEMBER,
+    CONTENT_INDEXES,
+    View,
+    is_given_up,
+    is_ready,
+    keeps_class,
+    keeps_content,
+)
 from mooring.controllers.snapshotter.memory import Memory
 from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.snapshotter.polling import poll_s
+from mooring.controllers.snapshotter.view import handles_of
 from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED
 from mooring.csi.driver import Driver
-from mooring.kube.cache.informer import Cause, Change
+from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.cluster import Selection
 
 log = logger(__name__)
@@ -49,6 +60,7 @@ class GroupContents:
         events: EventRecorder,
         back_off: BackOff,
         selection: Selection,
+        singles: Informer[VolumeSnapshotContent],
     ) -> None:
         self._options, self._clock, self._memory = options, runtime.clock, Memory()
         self.controller: Controller[str] = Controller(
@@ -70,10 +82,11 @@ class GroupContents:
         )
         classes = caches.of(GROUP_SNAPSHOT_CLASSES, keeps=keeps_class, may_be_missing=True)
         self.contents = contents.store
-        self._view = View(driver_name, contents.store, classes.store, self._memory, options)
+        self._view = View(driver_name, contents.store, classes.store, self._memory, options, singles.store)
         self._reconciler = Reconciler(runtime, self._view, contents, driver, events)
         self.controller.watch(contents, self._content_changed)
         self.controller.watch(classes, self._class_changed)
+        self.controller.watch(singles, self._single_changed)
 
     def retry_now(self) -> None:
         """The driver is back."""
@@ -86,6 +99,12 @@ class GroupContents:
             self._reconciler.told.forget(change.object.metadata.uid)
         elif is_news(change):
             yield change.key.name
+
+    def _single_changed(self, change: Change[VolumeSnapshotContent]) -> Iterable[str]:
+        """One that stood for a snapshot of a group which is being deleted."""
+        handles = {handle for one in (change.old, change.new) if one is not None for handle in handles_of(one)}
+        found = [content for handle in sorted(handles) for content in self._view.contents.by(BY_MEMBER, handle)]
+        return sorted({content.metadata.name for content in found if is_given_up(content)})
 
     def _class_changed(self, change: Change[VolumeGroupSnapshotClass]) -> Iterable[str]:
         if not changed(change.old, change.new):

@@ -9,7 +9,7 @@ from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.meta import annotation, finalizers_of, is_deleting
 from mooring.base.clock import Instant
 from mooring.controllers.snapshotter.decide import Unusable
-from mooring.controllers.snapshotter.decision import Failure, LoadSecret
+from mooring.controllers.snapshotter.decision import Failure, LoadSecret, Tell
 from mooring.controllers.snapshotter.groups import reasons as why
 from mooring.controllers.snapshotter.groups.decision import (
     Action,
@@ -23,7 +23,8 @@ from mooring.controllers.snapshotter.groups.decision import (
     Unmark,
 )
 from mooring.controllers.snapshotter.groups.requests import CreateGroupOrder, GroupHandles, extra_group_metadata
-from mooring.controllers.snapshotter.groups.view import View, handle_of, is_going, is_open, is_ready
+from mooring.controllers.snapshotter.groups.standing import kept_by_content, kept_by_group
+from mooring.controllers.snapshotter.groups.view import View, handle_of, is_given_up, is_going, is_open, is_ready
 from mooring.controllers.snapshotter.requests import snapshot_name
 from mooring.controllers.snapshotting.class_parameters import ClassParameterError, SnapshotSecret, for_driver, secret_of, without_ours
 from mooring.controllers.snapshotting.names import (
@@ -38,6 +39,7 @@ from mooring.controllers.snapshotting.names import (
 CREATION_FAILED: Final = "GroupSnapshotCreationFailed"
 CHECK_FAILED: Final = "GroupSnapshotContentCheckandUpdateFailed"
 DELETION_FAILED: Final = "GroupSnapshotDeleteError"
+KEPT: Final = "GroupSnapshotKept"
 CREATION_TEXT: Final = "Failed to create group snapshot: "
 CHECK_TEXT: Final = "Failed to check and update group snapshot content: "
 
@@ -53,7 +55,7 @@ def decide_group_content(view: View, name: str, now: Instant) -> Decision:
 
 def _decided(view: View, content: VolumeGroupSnapshotContent, now: Instant) -> Decision:
     found = view.class_of(content)
-    if found is not None and found.driver != view.driver_name:
+    if found is not None and found.driver != view.driver_name and not is_given_up(content) and not is_going(content):
         return Decision(why.Foreign(found.metadata.name))
     if is_going(content):
         return _decide_deletion(view, content, now)
@@ -105,7 +107,8 @@ def _parameters(view: View, content: VolumeGroupSnapshotContent) -> dict[str, st
     if not content.spec.volume_group_snapshot_ref.uid:
         raise Unusable(f"group snapshot content {content.metadata.name} is not bound to a group snapshot")
     if found is None or replayed:
-        return {**(without_ours(found.parameters) if found is not None else {}), **extra}
+        is_ours = found is not None and found.driver == view.driver_name
+        return {**(without_ours(found.parameters) if found is not None and is_ours else {}), **extra}
     try:
         return {**for_driver(found.parameters), **extra}
     except ClassParameterError as error:
@@ -146,6 +149,12 @@ def _decide_deletion(view: View, content: VolumeGroupSnapshotContent, now: Insta
     handles = group_handles(content)
     if content.spec.deletion_policy != DELETE_POLICY or handles is None or not handle_of(content):
         return Decision(why.Releasing(), release, done="released the content") if held else Decision(why.Released())
+    if other := kept_by_group(view, content):
+        text = f"Group snapshot {handles.group} is not deleted: VolumeGroupSnapshotContent [{other}] stands for it, too"
+        return Decision(why.Kept(other), (Tell(KEPT, text), *release) if held else (), done="released the content")
+    if other := kept_by_content(view, content):
+        text = f"Group snapshot {handles.group} is not deleted: VolumeSnapshotContent [{other}] stands for a snapshot of it"
+        return Decision(why.Kept(other), failure=Failure(KEPT, text, retries=False, saved=False))
     try:
         secret = _noted_secret(content)
     except Unusable as error:

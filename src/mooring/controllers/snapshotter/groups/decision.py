@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from mooring.control.result import Because
-from mooring.controllers.snapshotter.decision import Failure, LoadSecret
+from mooring.controllers.snapshotter.decision import Failure, LoadSecret, Tell
 from mooring.controllers.snapshotter.groups.requests import CreateGroupOrder, GroupHandles
 
 
@@ -51,7 +51,7 @@ class Release:
     """Remove our finalizer."""
 
 
-Action = LoadSecret | Mark | Unmark | Create | Ask | Delete | ClearStatus | Release
+Action = LoadSecret | Mark | Unmark | Create | Ask | Delete | Tell | ClearStatus | Release
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -41,6 +41,11 @@ class Deleting:
     handle: str
 
 
+@reason('content "{content}" stands for it, or for a snapshot of it, too')
+class Kept:
+    content: str
+
+
 @reason("its finalizer is removed without a call")
 class Releasing:
     pass

@@ -13,12 +13,13 @@ from mooring.base.text import shortened
 from mooring.control.events import EventRecorder
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
-from mooring.controllers.snapshotter.decision import Failed, Failure, LoadSecret
+from mooring.controllers.snapshotter.decision import Failed, Failure, LoadSecret, Tell
 from mooring.controllers.snapshotter.groups import decision as d
 from mooring.controllers.snapshotter.groups.decide import CHECK_FAILED, CHECK_TEXT, DELETION_FAILED
 from mooring.controllers.snapshotter.groups.decide_after import After, after_answered, after_refused, as_json
 from mooring.controllers.snapshotter.groups.requests import GroupHandles
-from mooring.controllers.snapshotter.groups.view import View, is_given_up, is_going, is_ready
+from mooring.controllers.snapshotter.groups.standing import kept_by_content, kept_by_group
+from mooring.controllers.snapshotter.groups.view import View, is_given_up, is_going, is_ready, keeps_group
 from mooring.controllers.snapshotter.reconcile import ERROR_BYTES_MAX
 from mooring.controllers.snapshotter.secrets import Secrets
 from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, YES, is_marked
@@ -41,7 +42,7 @@ class Reconciler:
         self, runtime: Runtime, view: View, contents: Informer[VolumeGroupSnapshotContent], driver: Driver, events: EventRecorder
     ) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
-        self._memory, self._contents, self._driver, self._events = view.memory, contents, driver, events
+        self._view, self._memory, self._contents, self._driver, self._events = view, view.memory, contents, driver, events
         self._call = Call(view.options.timeout_s)
         self._secrets = Secrets(runtime, view.memory, CHECK_FAILED)
         self.told = Told()
@@ -76,7 +77,11 @@ class Reconciler:
             case d.Ask(handles):
                 return await self._save(content, await self._ask(handles, secrets, content))
             case d.Delete(handles):
+                if keeps_group(content) or kept_by_group(self._view, content) or kept_by_content(self._view, content):
+                    raise Stale(content.metadata.name)  # its Secret may have taken a while
                 await self._delete(handles, secrets)
+            case Tell(reason, message):
+                self._tell(content, reason, message)
             case d.ClearStatus():
                 await self._save_status(content, {k: v for k, v in (as_json(content.status) or {}).items() if k == "error"})
             case d.Release():
@@ -172,6 +177,9 @@ class Reconciler:
                 await self._save_status(content, {**status, "error": error, "readyToUse": False})
             if not self.told.note(uid, text) and not is_new:
                 return
+        self._tell(content, failure.event, text)
+
+    def _tell(self, content: VolumeGroupSnapshotContent, reason: str, message: str) -> None:
         meta = content.metadata
         ref = ObjectReference(_KIND.api_version, _KIND.name, "", meta.name, meta.uid, meta.resource_version)
-        self._events.event(ref, "Warning", failure.event, text)
+        self._events.event(ref, "Warning", reason, message)

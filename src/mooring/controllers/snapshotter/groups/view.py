@@ -9,25 +9,28 @@ from typing import Final
 
 from mooring.api.group_snapshot import VolumeGroupSnapshotClass, VolumeGroupSnapshotContent
 from mooring.api.meta import Key, is_deleting
+from mooring.api.snapshot import VolumeSnapshotContent
 from mooring.control.slim import WHOLE, Part, always, slim
 from mooring.controllers.snapshotter.memory import Memory
 from mooring.controllers.snapshotter.options import SnapshotterOptions
-from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_BEING_DELETED, is_marked
+from mooring.controllers.snapshotting.names import DELETE_POLICY, GROUP_BEING_CREATED, GROUP_BEING_DELETED, is_marked
 from mooring.kube.cache.reader import Reader
 
 BY_CLASS: Final = "snapshotter/group-class"
 BY_HANDLE: Final = "snapshotter/group-handle"
+BY_MEMBER: Final = "snapshotter/group-member"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The caches and the memory, live. contents: of this driver alone."""
+    """The caches and the memory, live. contents, singles: group contents and single ones of this driver alone."""
 
     driver_name: str
     contents: Reader[VolumeGroupSnapshotContent]
     classes: Reader[VolumeGroupSnapshotClass]
     memory: Memory
     options: SnapshotterOptions
+    singles: Reader[VolumeSnapshotContent]
 
     def content(self, name: str) -> VolumeGroupSnapshotContent | None:
         return self.contents.get(Key("", name))
@@ -64,14 +67,33 @@ def is_going(content: VolumeGroupSnapshotContent) -> bool:
     return is_given_up(content) and not is_open(content)
 
 
+def keeps_group(content: VolumeGroupSnapshotContent) -> bool:
+    """True for a content that stands for its group, as a single one stands for its snapshot."""
+    return content.spec.deletion_policy != DELETE_POLICY or not is_going(content)
+
+
 def _class_in_need(content: VolumeGroupSnapshotContent) -> Iterable[str]:
     name = content.spec.volume_group_snapshot_class_name
     return (name,) if name and not is_ready(content) else ()
 
 
+def _handles(content: VolumeGroupSnapshotContent) -> Iterable[str]:
+    imported = content.spec.source.group_snapshot_handles
+    return filter(None, {handle_of(content), imported.volume_group_snapshot_handle if imported is not None else ""})
+
+
+def member_handles(content: VolumeGroupSnapshotContent) -> Iterable[str]:
+    """Of its snapshots, as far as they are known."""
+    imported, status = content.spec.source.group_snapshot_handles, content.status
+    told = ((status.volume_snapshot_info_list if status is not None else None) or ()) if imported is None else ()
+    found = imported.volume_snapshot_handles if imported is not None else tuple(info.snapshot_handle for info in told)
+    return sorted(set(filter(None, found)))
+
+
 CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeGroupSnapshotContent], Iterable[str]]]] = {
     BY_CLASS: _class_in_need,
-    BY_HANDLE: lambda content: filter(None, (handle_of(content),)),
+    BY_HANDLE: _handles,
+    BY_MEMBER: lambda content: member_handles(content),
 }
 
 keeps_class = always(slim("driver", "parameters", metadata=slim()))
