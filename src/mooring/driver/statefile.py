@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Literal
@@ -28,6 +27,7 @@ from mooring.base.folders import hold, refusal, sync_folder
 from mooring.base.log import logger
 from mooring.driver.copying import copy_file, copy_folder
 from mooring.driver.state import Group, Snapshot, State, Volume, is_group_id, is_snapshot_id, is_volume_id
+from mooring.mounts.trees import remove_tree
 
 FORMAT: Final = 3
 """1 had no snapshots, and of volumes only the first five fields; 2 had no groups, images and uses. Both are still read."""
@@ -184,12 +184,8 @@ class StateFolder:
             raise
 
     def remove(self, record_id: str) -> None:
-        """Removes the data, as far as it is there. Raises OSError."""
-        path = self.data(record_id)
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        """Removes the data, as far as it is there. Raises OSError, with nothing removed where something is mounted in it."""
+        remove_tree(self.data(record_id))
 
     def write(self, state: State) -> None:
         """Replaces the state file; returns when the disk has it, and the folders made before. Raises OSError."""
@@ -238,9 +234,7 @@ class StateFolder:
         for group_id in list(state.broken_groups()):
             _log.info(2, "Removing a group snapshot that was not finished", id=group_id)
             state = state.dissolved(group_id)
-        for record_id in state.deleting:
-            self.remove(record_id)
-            state = state.forgotten(record_id)
+        state = self._without_data(state)
         if state != before:
             self.write(state)
         for record_id in self._orphans(state):
@@ -252,12 +246,27 @@ class StateFolder:
                 self.grow(volume.id, volume.capacity_bytes)
         return state
 
+    def _without_data(self, state: State) -> State:
+        """What was to be deleted is gone; what can't be removed now stays on its way out: the next call for it tries again."""
+        for record_id in state.deleting:
+            try:
+                self.remove(record_id)
+            except OSError as error:
+                _log.warning("Data that was deleted can't be removed", id=record_id, error=error)
+            else:
+                state = state.forgotten(record_id)
+        return state
+
     def _remove_if_empty(self, record_id: str) -> None:
         path = self.data(record_id)
-        if not _is_empty(path):
-            _log.warning("Data belongs to no volume and is left alone", path=str(path))
+        try:
+            if not _is_empty(path):
+                _log.warning("Data belongs to no volume and is left alone", path=str(path))
+                return
+            self.remove(record_id)
+        except OSError as error:
+            _log.warning("Data belongs to no volume and can't be removed", path=str(path), error=error)
             return
-        self.remove(record_id)
         _log.info(2, "Removed what is left of a creation that was never answered", path=str(path))
 
 

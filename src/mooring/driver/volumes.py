@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Mapping
 
 from mooring.csi.codes import Code, DriverError
@@ -106,6 +107,7 @@ async def remove_data(core: Core, record_id: str) -> None:
     try:
         await asyncio.to_thread(core.folder.remove, record_id)
     except OSError as error:
-        raise DriverError(Code.INTERNAL, f"the data of {record_id!r} can't be removed: {error.strerror}") from None
+        code = Code.FAILED_PRECONDITION if error.errno == errno.EBUSY else Code.INTERNAL
+        raise DriverError(code, f"the data of {record_id!r} can't be removed: {error.strerror}") from None
     core.journal.put(core.state.forgotten(record_id))
     await core.journal.flushed()  # not for a restart, which would forget it again: for people who read the state file

@@ -147,6 +147,26 @@ async def test_what_is_mounted_of_a_deleted_volume_is_undone(private_mounts: Pat
         await refused(on_node.unpublish(), Code.NOT_FOUND)
 
 
+async def test_a_volume_with_a_mount_in_it_is_not_deleted(private_mounts: Path) -> None:
+    """Somebody else's files would go with it. The driver starts meanwhile, too."""
+    (private_mounts / "foreign").mkdir()
+    (private_mounts / "foreign" / "precious").touch()
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts)
+        await on_node.create()
+        inner = data_of(driver, on_node) / "inner"
+        inner.mkdir()
+        (inner.parent / "file").touch()
+        system.bind(private_mounts / "foreign", inner)
+        for _ in range(2):
+            await refused(driver.delete_volume(a_deletion(on_node.volume_id)), Code.FAILED_PRECONDITION, f"mounted on '{inner}'")
+    with mounting(private_mounts) as driver:
+        assert (True, True) == ((private_mounts / "foreign" / "precious").exists(), (inner.parent / "file").exists())
+        system.unmount(inner)
+        await driver.delete_volume(a_deletion(on_node.volume_id))
+        nothing_left(private_mounts)
+
+
 async def test_what_others_mounted_is_left_alone(private_mounts: Path) -> None:
     with mounting(private_mounts) as driver:
         on_node = OnNode(driver, private_mounts)
