@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver import statefile
 from mooring.driver.capabilities import NodeCapability
 from mooring.driver.rules import Rules
-from mooring.mounts import loops, system
+from mooring.mounts import filesystems, loops, system
 from mooring.mounts.targets import mount_table
 from tests.support.private_mounts import loops_below, mounted_below
 from tests.unit.driver.calls import a_capability, a_deletion, a_publication, an_expansion, created, refused, snapshotted
@@ -324,6 +326,109 @@ async def test_a_file_system_that_a_killed_driver_left_frozen_goes_on(private_mo
             assert 0 == await touch.wait()
         on_node.driver = on_node.node = driver
         await on_node.down()
+
+
+class SlowCopies:
+    """Copies of volumes that begin, and end when the test lets them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._real = statefile.copy_file
+        self._begun, self._may_end = threading.Semaphore(0), threading.Semaphore(0)
+        patch.setattr(statefile, "copy_file", self._copy)
+
+    def _copy(self, *words: Any) -> None:
+        self._begun.release()
+        assert self._may_end.acquire(timeout=20)
+        self._real(*words)
+
+    async def begun(self) -> None:
+        assert await asyncio.to_thread(self._begun.acquire, timeout=20)
+
+    def end_one(self) -> None:
+        self._may_end.release()
+
+
+async def test_copies_of_a_volume_at_once_are_each_of_one_moment(private_mounts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the first one lets nobody write into the second."""
+    copies = SlowCopies(monkeypatch)
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        target = await on_node.up(**SIZE)
+        first = asyncio.ensure_future(snapshotted(driver, on_node.volume_id, "one"))
+        await copies.begun()
+        second = asyncio.ensure_future(snapshotted(driver, on_node.volume_id, "two"))
+        await copies.begun()
+        copies.end_one()
+        await first
+        touch = await asyncio.create_subprocess_exec("touch", target / "file")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(touch.wait(), 0.3)
+        copies.end_one()
+        snapshot_id = await second
+        async with asyncio.timeout(20):
+            assert 0 == await touch.wait()
+        monkeypatch.undo()
+        restored = OnNode(driver, private_mounts, node=driver.node("node-2"), node_id="node-2")
+        shown = await restored.up("restored", **SIZE, volume_content_source={"snapshot": {"snapshot_id": snapshot_id}})
+        assert ["lost+found"] == [path.name for path in shown.iterdir()]
+        await restored.down()
+        await on_node.down()
+
+
+async def test_a_volume_is_neither_unmounted_nor_mounted_nor_grown_while_it_is_copied(
+    private_mounts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen file system that is unmounted stays frozen; one that is mounted while it is copied is torn."""
+    copies = SlowCopies(monkeypatch)
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        target = await on_node.up(**SIZE)
+        first = asyncio.ensure_future(snapshotted(driver, on_node.volume_id, "one"))
+        await copies.begun()
+        await on_node.stage()
+        await on_node.publish()
+        growth = csi.NodeExpandVolumeRequest(volume_id=on_node.volume_id, volume_path=str(target), capacity_range={"required_bytes": MIB})
+        await refused(driver.node_expand_volume(growth), Code.ABORTED, "is being copied")
+        await on_node.unpublish()
+        await refused(on_node.unstage(), Code.ABORTED, "is being copied")
+        with pytest.raises(system.ToolFailed, match="busy"):
+            system.unmount(on_node.staging)
+        copies.end_one()
+        await first
+        await on_node.unstage()
+        second = asyncio.ensure_future(snapshotted(driver, on_node.volume_id, "two"))
+        await copies.begun()
+        await refused(on_node.stage(), Code.ABORTED, "is being copied")
+        filesystems.mount(loops.device(data_of(driver, on_node)), on_node.staging)
+        copies.end_one()
+        await refused(second, Code.INTERNAL, "was mounted at")
+        system.unmount(on_node.staging)
+        await on_node.stage()
+        await on_node.publish()
+        await on_node.down()
+
+
+async def test_a_file_system_that_can_not_be_frozen_is_not_copied(private_mounts: Path) -> None:
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        await on_node.up(**SIZE)
+        system.run("fsfreeze", "--freeze", str(on_node.staging))  # by somebody else, who will let it go in the middle of our copy
+        await refused(snapshotted(driver, on_node.volume_id), Code.INTERNAL, "the data can't be copied: fsfreeze")
+        system.run("fsfreeze", "--unfreeze", str(on_node.staging))
+        snapshot_id = await snapshotted(driver, on_node.volume_id)
+        await driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=snapshot_id))
+        await on_node.down()
+        nothing_left(private_mounts)
+
+
+async def test_a_file_system_that_is_mounted_read_only_is_copied_as_it_is(private_mounts: Path) -> None:
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        await on_node.create(**SIZE)
+        await on_node.attach(readonly=True)
+        await on_node.stage()
+        await snapshotted(driver, on_node.volume_id)
+        await on_node.unstage()
 
 
 # Several nodes, several paths

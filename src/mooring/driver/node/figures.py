@@ -50,6 +50,7 @@ class Figures(Plugin):
         async with node.alone_with(request.volume_id):
             volume = node.known(request.volume_id)
             self._check_expansion(volume, request)
+            node.core.check_still(volume)
             size = grown_bytes(node.core.state, volume, request.capacity_range, node.core.limits)
             source = node.source(volume)
             if volume.is_file:

@@ -26,11 +26,13 @@ class Staging(Plugin):
             check_may_stage(volume, node.node_id, str(path), node.core.rules)
             check_fits(volume, request.volume_capability)
             check_reach(volume, node.node_id, node.core.layout)
+            readonly = is_readonly(volume, node.node_id, request.volume_capability)
+            source = node.source(volume, request.volume_capability, readonly=readonly)
+            if volume.is_image and not await node.run(lambda: node.mounts.holds(source, path)):
+                node.core.check_still(volume)
             use = node.use_of(volume)
             node.put_use(volume.id, msgspec.structs.replace(use, staging_path=str(path)))
             await node.core.journal.flushed()
-            readonly = is_readonly(volume, node.node_id, request.volume_capability)
-            source = node.source(volume, request.volume_capability, readonly=readonly)
             try:
                 await node.run(lambda: node.mounts.stage(source, path))
             except DriverError:
@@ -58,6 +60,7 @@ class Staging(Plugin):
             volume = node.known(request.volume_id)
             use = node.use_of(volume)
             check_may_unstage(volume, use)
+            node.core.check_still(volume)
             source = node.source(volume)
             is_recorded = use.staging_path == str(path)
             if is_recorded or await node.run(lambda: node.mounts.holds(source, path)):
