@@ -2,6 +2,7 @@
 
     FOLDER/lock            held while a driver runs; the kernel frees it however the driver ends
     FOLDER/state.json      replaced whole: a reader sees the old state or the new one, never a part
+    FOLDER/state.json.new  room for the next one: what deletes and unpublishes works on a full disk
     FOLDER/volumes/ID      a volume's data: a folder, or a file when it is a block volume
     FOLDER/snapshots/ID    a snapshot's, likewise
     FOLDER/mounts/ID-NODE  where a volume is mounted that nobody stages
@@ -26,6 +27,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.folders import hold, refusal, sync_folder
 from mooring.base.log import logger
 from mooring.driver.copying import copy_file, copy_folder
+from mooring.driver.kept_file import KeptFile
 from mooring.driver.state import Group, Snapshot, State, Volume, is_group_id, is_snapshot_id, is_volume_id
 from mooring.mounts.trees import remove_tree
 
@@ -107,6 +109,7 @@ class StateFolder:
 
     def __init__(self, folder: Path, lock: int) -> None:
         self._folder = folder
+        self._file = KeptFile(folder / STATE_NAME)
         self._lock = lock
 
     @classmethod
@@ -192,14 +195,7 @@ class StateFolder:
         assert self._lock >= 0, "closed"
         for part in _PARTS:
             sync_folder(self._folder / part)
-        new = self._folder / f"{STATE_NAME}.new"
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(encoded(state))
-            file.flush()
-            os.fsync(descriptor)
-        new.replace(self._folder / STATE_NAME)
-        sync_folder(self._folder)
+        self._file.write(encoded(state))
 
     def _read(self) -> State:
         path = self._folder / STATE_NAME
@@ -237,6 +233,7 @@ class StateFolder:
         state = self._without_data(state)
         if state != before:
             self.write(state)
+        self._file.keep_room()
         for record_id in self._orphans(state):
             self._remove_if_empty(record_id)
         for volume in state.volumes.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 import threading
 from pathlib import Path
@@ -16,6 +17,8 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver import statefile
 from mooring.driver.capabilities import NodeCapability
 from mooring.driver.rules import Rules
+from mooring.driver.state import State
+from mooring.driver.statefile import read_state
 from mooring.mounts import filesystems, loops, system
 from mooring.mounts.targets import mount_table
 from tests.support.private_mounts import loops_below, mounted_below
@@ -211,6 +214,57 @@ async def test_a_failed_publish_leaves_nothing_at_the_target(private_mounts: Pat
         await on_node.publish()
         await on_node.down()
         nothing_left(private_mounts)
+
+
+# A disk that is full
+
+
+@pytest.fixture
+def small_disk(private_mounts: Path) -> Path:
+    """The state folder, on a disk of its own."""
+    (private_mounts / "state").mkdir()
+    system.run("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(private_mounts / "state"))
+    return private_mounts / "state"
+
+
+def fill(path: Path) -> None:
+    """As a pod does that takes each byte as soon as it is free."""
+    with path.open("ab", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        all(file.write(bytes(512)) for _ in itertools.count())
+
+
+async def test_on_a_full_disk_volumes_are_unpublished_and_deleted(private_mounts: Path, small_disk: Path) -> None:
+    """That makes room; nothing else does."""
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts)
+        await on_node.up()
+        others = [await created(driver, f"other-{number}") for number in range(10)]
+        hog = small_disk / "hog"
+        fill(hog)
+        for volume_id in others:
+            await driver.delete_volume(a_deletion(volume_id))
+            fill(hog)
+        for step in (on_node.unpublish, on_node.unstage, on_node.detach):
+            await step()
+            fill(hog)
+        await driver.delete_volume(a_deletion(on_node.volume_id))
+        assert State(publication_count=1) == read_state(small_disk)
+
+
+async def test_what_needs_more_room_is_refused_on_a_full_disk_and_what_needs_less_is_not(private_mounts: Path, small_disk: Path) -> None:
+    with mounting(private_mounts) as driver:
+        fill(small_disk / "hog")
+        made: list[str] = []
+
+        async def create_many() -> None:
+            while True:
+                made.append(await created(driver, f"pvc-{len(made)}", parameters={"csi.storage.k8s.io/pvc/name": "x" * 1000}))
+
+        await refused(create_many(), Code.RESOURCE_EXHAUSTED)
+        for volume_id in made:
+            await driver.delete_volume(a_deletion(volume_id))
+    with mounting(private_mounts):
+        assert State() == read_state(small_disk)
 
 
 # File systems of their size
