@@ -38,7 +38,7 @@ def type_on(device: Path) -> str:
 
 
 def prepare(device: Path, wanted: str = "") -> str:
-    """The device's file system, made where there is nothing yet, and checked where it was there. Nothing is formatted over.
+    """The device's file system, made where there is nothing yet, and checked where it is not mounted. Nothing is formatted over.
 
     wanted: its type, "" for any. Raises ToolFailed, OSError, Occupied for a file system of another type and for whatever else is on it.
     """
@@ -50,7 +50,7 @@ def prepare(device: Path, wanted: str = "") -> str:
     if wanted and wanted != there:
         raise Occupied(f"{device} has the file system {there}, and {wanted} is asked for: nothing is formatted over it")
     devices.forget_formatting(device)
-    if there in _EXT:
+    if there in _EXT and not _point_of(device):
         system.run("e2fsck", "-p", str(device), allowed=range(_REPAIRED_MAX + 1), timeout_s=_LONG_S)
     return there
 
@@ -81,7 +81,7 @@ def mount(device: Path, point: Path, wanted: str = "", flags: Sequence[str] = ()
 
 def grow(device: Path) -> None:
     """The file system takes the whole device, mounted or not; xfs grows only while it is mounted. Raises ToolFailed."""
-    point = next((mount.point for mount in mount_table() if mount.source == str(device)), "")
+    point = _point_of(device)
     fs_type = type_on(device)
     if fs_type in _EXT:
         if not point:
@@ -92,13 +92,18 @@ def grow(device: Path) -> None:
 
 
 def fit(device: Path) -> None:
-    """As `grow`, for a file system that is mounted next: quick where it has the whole device already. Raises ToolFailed."""
-    if type_on(device) not in _EXT:
+    """As `grow`, for a file system that is mounted next: quick where it has the whole device already, or is mounted. Raises ToolFailed."""
+    if type_on(device) not in _EXT or _point_of(device):
         return
     try:
         system.run("resize2fs", str(device), timeout_s=_LONG_S)
     except system.ToolFailed:  # it wants a whole check first
         grow(device)
+
+
+def _point_of(device: Path) -> str:
+    """Where the device is mounted, "" for nowhere."""
+    return next((mount.point for mount in mount_table() if mount.source == str(device)), "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
