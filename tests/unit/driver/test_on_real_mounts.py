@@ -23,7 +23,7 @@ from mooring.mounts import filesystems, loops, system
 from mooring.mounts.targets import mount_table
 from tests.support.private_mounts import loops_below, mounted_below
 from tests.unit.driver.calls import a_capability, a_deletion, a_publication, an_expansion, created, refused, snapshotted
-from tests.unit.driver.node_calls import MIB, OnNode, a_target, a_withdrawal, an_inline, mounting
+from tests.unit.driver.node_calls import MANY_NODES, MIB, OnNode, a_target, a_withdrawal, an_inline, mounting
 
 pytestmark = pytest.mark.slow
 
@@ -149,7 +149,23 @@ async def test_what_is_mounted_of_a_deleted_volume_is_undone(private_mounts: Pat
             await on_node.unstage()
         assert [] == mounted_below(private_mounts)
         assert [] == loops_below(private_mounts)
-        await refused(on_node.unpublish(), Code.NOT_FOUND)
+
+
+@KINDS
+async def test_a_node_lets_a_deleted_volume_go_whose_mounts_a_reboot_took(private_mounts: Path, block: bool, images: bool) -> None:
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node = OnNode(driver, private_mounts, block=block)
+        await on_node.up(**SIZE)
+        for point in reversed(mounted_below(private_mounts)):
+            system.unmount(Path(point))
+        system.detach_loops(data_of(driver, on_node))
+        await on_node.detach()
+        await driver.delete_volume(a_deletion(on_node.volume_id))
+        for _ in range(2):
+            await on_node.unpublish()
+            await on_node.unstage()
+        assert not on_node.target.exists()
+        nothing_left(private_mounts)
 
 
 async def test_a_volume_with_a_mount_in_it_is_not_deleted(private_mounts: Path) -> None:
@@ -183,7 +199,7 @@ async def test_what_others_mounted_is_left_alone(private_mounts: Path) -> None:
         system.bind(private_mounts / "foreign", on_node.target)
         await refused(on_node.publish(), Code.ALREADY_EXISTS, "something else is mounted")
         await on_node.unpublish()
-        await refused(driver.node_unpublish_volume(a_withdrawal("vol-1", on_node.target)), Code.NOT_FOUND)
+        await driver.node_unpublish_volume(a_withdrawal("vol-1", on_node.target))
         assert str(on_node.target) in mounted_below(private_mounts)
         system.unmount(on_node.target)
         (on_node.target / "file").touch()
@@ -509,6 +525,34 @@ async def test_nodes_share_a_volumes_device_and_the_last_gives_it_back(private_m
         assert [] == loops_below(private_mounts)
 
 
+@pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
+async def test_nodes_share_a_volume_and_each_leaves_alone(private_mounts: Path, images: bool) -> None:
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        first = OnNode(driver, private_mounts)
+        first.capability = MANY_NODES
+        await first.up(**SIZE)
+        second = OnNode(driver, private_mounts, node=driver.node("node-2"), node_id="node-2")
+        second.volume_id, second.capability = first.volume_id, MANY_NODES
+        await second.attach()
+        for _ in range(2):
+            await second.stage()
+            await second.publish()
+            (second.target / "file").write_text("seen by both")
+            assert "seen by both" == (first.target / "file").read_text()
+            await first.unpublish()
+            await first.unstage()
+            await first.detach()
+            assert "seen by both" == (second.target / "file").read_text()
+            await first.attach()
+            await first.stage()
+            await first.publish()
+        await second.unpublish()
+        await second.unstage()
+        await second.detach()
+        await first.down()
+        nothing_left(private_mounts)
+
+
 async def test_a_device_that_is_published_read_only_takes_no_writes(private_mounts: Path) -> None:
     with mounting(private_mounts) as driver:
         on_node = OnNode(driver, private_mounts, block=True)
@@ -539,6 +583,63 @@ async def test_an_attachment_that_is_read_only_is_so_on_the_node(private_mounts:
         with pytest.raises(OSError) as caught:
             (on_node.target / "file").touch()
         assert errno.EROFS == caught.value.errno
+        await on_node.down()
+
+
+@pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
+async def test_a_mount_that_was_cut_off_before_it_got_its_flags_is_completed(private_mounts: Path, images: bool) -> None:
+    """A bind mount is made first, and made read-only then: who is killed in between has left one that a pod could write to."""
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        on_node.capability = csi.VolumeCapability(access_mode=a_capability().access_mode, mount={"mount_flags": ["noexec"]})
+        await on_node.create(**SIZE)
+        await on_node.attach()
+        await on_node.stage()
+        on_node.target.mkdir()
+        system.bind(on_node.staging, on_node.target)
+        system.run("mount", "-o", "remount,bind,exec,nosuid", str(on_node.target))
+        for _ in range(2):
+            await on_node.publish(readonly=True)
+        mount = mount_table().at(str(on_node.target))
+        assert mount is not None
+        assert {"ro", "noexec", "nosuid"} <= set(mount.options.split(","))
+        with pytest.raises(OSError, match="Read-only"):
+            (on_node.target / "file").touch()
+        (on_node.staging / "file").touch()
+        await on_node.down()
+
+
+async def test_a_staging_that_was_cut_off_before_it_got_its_flags_is_completed(private_mounts: Path) -> None:
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts)
+        on_node.capability = csi.VolumeCapability(access_mode=a_capability().access_mode, mount={"mount_flags": ["noexec"]})
+        await on_node.create()
+        await on_node.attach()
+        system.bind(data_of(driver, on_node), on_node.staging)
+        await on_node.stage()
+        mount = mount_table().at(str(on_node.staging))
+        assert mount is not None
+        assert "noexec" in mount.options.split(",")
+        await on_node.unstage()
+
+
+async def test_statistics_of_a_block_volume_are_told_where_a_kubelet_has_mounted_it(private_mounts: Path) -> None:
+    """It publishes at one path, mounts the device at another, and asks for that."""
+    mapped = private_mounts / "volumeDevices" / "pv" / "dev" / "pod"
+    mapped.parent.mkdir(parents=True)
+    mapped.touch()
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts, block=True)
+        request = csi.NodeGetVolumeStatsRequest(volume_id=await on_node.create(**SIZE), volume_path=str(mapped))
+        await refused(driver.node_get_volume_stats(request), Code.NOT_FOUND)
+        await on_node.attach()
+        await on_node.stage()
+        target = await on_node.publish()
+        await refused(driver.node_get_volume_stats(request), Code.NOT_FOUND)
+        system.bind(target, mapped)
+        answer = await driver.node_get_volume_stats(request)
+        assert ([32 * MIB], False) == ([usage.total for usage in answer.usage], answer.volume_condition.abnormal)
+        system.unmount(mapped)
         await on_node.down()
 
 

@@ -216,6 +216,18 @@ def mounting_is_possible_here(folder: Path) -> None:
     assert [] == list(folder.iterdir())
 
 
+def what_is_mounted_is_no_empty_folder(folder: Path) -> None:
+    source, target = folder / "source", folder / "target"
+    source.mkdir()
+    targets.bind(source, target)
+    targets.remove_empty(target)
+    assert targets.holds(source, target)
+    targets.clear(target)
+    for _ in range(2):
+        targets.remove_empty(target)
+    assert not target.exists()
+
+
 def a_tree_with_a_mount_in_it_stays_whole(folder: Path) -> None:
     tree, foreign = a_folder(folder, "tree"), a_folder(folder, "foreign")
     targets.bind(foreign, tree / "inner")
@@ -256,6 +268,7 @@ SCENES: dict[str, Callable[[Path], None]] = {
         a_mounted_file_system_grows_where_the_kernel_allows_it,
         another_device_is_not_mounted_over,
         mounting_is_possible_here,
+        what_is_mounted_is_no_empty_folder,
         a_tree_with_a_mount_in_it_stays_whole,
         a_mount_that_comes_while_a_tree_is_removed_is_not_entered,
     )

@@ -52,10 +52,11 @@ class Staging(Plugin):
         await self._node.core.journal.flushed()
 
     async def node_unstage_volume(self, request: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
+        """Differs from csi-driver-host-path: OK for a volume that is not known, as NodeUnpublishVolume."""
         node, path = self._node, targets.plain(request.staging_target_path)
         async with node.alone_with(request.volume_id):
-            if node.find(request.volume_id) is None and await node.run(lambda: node.mounts.is_from(node.core.folder.path, path)):
-                await node.run(lambda: node.mounts.undo(path, removes=False))  # its volume was deleted
+            if node.find(request.volume_id) is None:
+                await node.run(lambda: node.mounts.leave(node.core.folder.path, path, removes=False))
                 return csi.NodeUnstageVolumeResponse()
             volume = node.known(request.volume_id)
             use = node.use_of(volume)
