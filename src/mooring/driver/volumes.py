@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.core import Core, check_whole
-from mooring.driver.creating import check_capabilities, check_mutable, check_same, grown_bytes, planned
+from mooring.driver.creating import KIND, check_capabilities, check_mutable, check_same, grown_bytes, planned, tell_ignored
 from mooring.driver.publishing import check_unused, unsupported
 from mooring.driver.sdk import Plugin
 from mooring.driver.state import Volume
@@ -31,6 +31,7 @@ class Volumes(Plugin):
             volume_id = f"vol-{self._core.randomness.uid()}"
             core = self._core
             volume = planned(core.state, request, core.layout, core.limits, volume_id, core.now_ns(), images=core.rules.images)
+            tell_ignored(request.parameters, KIND, request.name)
             self._add(volume)
         try:
             await self._core.filling.filled(volume.id)
