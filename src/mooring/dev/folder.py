@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from mooring.dev.story import Story
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.namespace import MountSpace
 from mooring.mounts.system import ToolFailed, detach_loops, unmount
+from mooring.mounts.trees import remove_tree
 from mooring.node.volumes.files import read_mount_table
 
 PREFIX: Final = "mooring-"
@@ -69,6 +69,6 @@ def _remove(folder: Path, story: Story) -> None:
         story.happened("warning", f"{folder} is left, since {left[-1]} is still mounted in it: unmount that, then remove the folder")
         return
     try:
-        shutil.rmtree(folder)
+        remove_tree(folder)
     except OSError as error:
         story.happened("warning", f"{folder} can't be removed: {error}")

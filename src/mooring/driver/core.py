@@ -80,6 +80,11 @@ class Core:
         check_whole(volume)
         return volume
 
+    def check_still(self, volume: Volume) -> None:
+        """Raises Aborted while the file system of a volume is frozen, or has to stay unmounted, since it is being copied."""
+        if volume.is_image:
+            self.check_unread(volume.id)
+
     def check_unread(self, record_id: str) -> None:
         """Raises Aborted while the data of a volume or snapshot is copied to somewhere else."""
         for record in self.state.filling():

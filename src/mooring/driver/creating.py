@@ -6,11 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from mooring.base.flagkinds import read_bool
+from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.layout import Layout, Limits, chosen, left_bytes
 from mooring.driver.publishing import unknown_mode
 from mooring.driver.state import Snapshot, State, Volume
+
+_log = logger(__name__)
 
 SECTOR_BYTES: Final = 512
 KIND: Final = "kind"
@@ -29,12 +32,7 @@ def check_capabilities(capabilities: Iterable[csi.VolumeCapability]) -> None:
 
 
 def check_parameters(parameters: Mapping[str, str], limits: Limits) -> None:
-    """Raises InvalidArgument for parameters of a class that this driver does not know."""
-    unknown = sorted(key for key in parameters if key != KIND and not key.startswith(OF_THE_CLUSTER))
-    if unknown:
-        raise DriverError(
-            Code.INVALID_ARGUMENT, f"parameters: {unknown[0]!r} is not known: this driver knows {KIND!r}, take out the others"
-        )
+    """Raises InvalidArgument for a kind of storage that there is not."""
     kind = parameters.get(KIND)
     if kind is not None and not limits.kinds:
         raise DriverError(
@@ -46,16 +44,19 @@ def check_parameters(parameters: Mapping[str, str], limits: Limits) -> None:
         raise DriverError(Code.INVALID_ARGUMENT, f"parameters: there is no {KIND} {kind!r}: take one of {there}")
 
 
+def tell_ignored(parameters: Mapping[str, str], known: str, name: str) -> None:
+    """Logs the parameters of a class that this driver does not know: it ignores them, as csi-driver-host-path does. name: what is made."""
+    for key in sorted(parameters):
+        if key != known and not key.startswith(OF_THE_CLUSTER):
+            _log.warning("A parameter of the class is not known, and ignored", parameter=key, known=known, name=name)
+
+
 IGNORE_FAILED_READ: Final = "ignoreFailedRead"
 """Of snapshots, as csi-driver-host-path has it: true or false. No read fails here that could be ignored."""
 
 
 def check_snapshot_parameters(parameters: Mapping[str, str]) -> None:
-    """Raises InvalidArgument for parameters that snapshots of this driver do not have."""
-    unknown = sorted(key for key in parameters if key != IGNORE_FAILED_READ and not key.startswith(OF_THE_CLUSTER))
-    if unknown:
-        what = f"parameters: {unknown[0]!r} is not known: this driver's snapshots have {IGNORE_FAILED_READ!r} alone, take it out"
-        raise DriverError(Code.INVALID_ARGUMENT, what)
+    """Raises InvalidArgument for a parameter of snapshots that can't be read."""
     try:
         read_bool(parameters.get(IGNORE_FAILED_READ, "false"))
     except ValueError:

@@ -17,6 +17,7 @@ from mooring.csi.codes import Code, DriverError
 from mooring.driver.journal import Journal
 from mooring.driver.state import Snapshot, Volume
 from mooring.driver.statefile import StateFolder
+from mooring.mounts.system import ToolFailed
 
 _log = logger(__name__)
 
@@ -98,5 +99,7 @@ def _raise_failure(copy: asyncio.Future[None]) -> None:
         full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
         code = Code.RESOURCE_EXHAUSTED if full else Code.INTERNAL
         raise DriverError(code, f"the data can't be copied: {failure.strerror}")
+    if isinstance(failure, ToolFailed):
+        raise DriverError(Code.INTERNAL, f"the data can't be copied: {failure}")
     if failure is not None:
         raise failure

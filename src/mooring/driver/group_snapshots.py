@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.core import Core, check_whole
-from mooring.driver.creating import check_snapshot_parameters
+from mooring.driver.creating import IGNORE_FAILED_READ, check_snapshot_parameters, tell_ignored
 from mooring.driver.sdk import Plugin
 from mooring.driver.state import Group
 from mooring.driver.volumes import remove_data
@@ -34,6 +34,7 @@ class GroupSnapshots(Plugin):
         """The group and its snapshots, in one change: no part of it is ever there alone."""
         core = self._core
         volumes = [core.whole(volume_id) for volume_id in sorted(set(request.source_volume_ids))]
+        tell_ignored(request.parameters, IGNORE_FAILED_READ, request.name)
         group_id, now_ns, state = f"group-{core.randomness.uid()}", core.now_ns(), core.state
         snapshots = [core.new_snapshot(f"{request.name}-{volume.id}", volume, now_ns, group_id) for volume in volumes]
         for snapshot in snapshots:

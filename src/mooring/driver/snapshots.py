@@ -5,7 +5,7 @@ from __future__ import annotations
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.core import Core, check_whole
-from mooring.driver.creating import check_snapshot_parameters
+from mooring.driver.creating import IGNORE_FAILED_READ, check_snapshot_parameters, tell_ignored
 from mooring.driver.sdk import Plugin
 from mooring.driver.state import Snapshot, is_snapshot_id
 from mooring.driver.volumes import remove_data
@@ -28,6 +28,7 @@ class Snapshots(Plugin):
 
     def _added(self, request: csi.CreateSnapshotRequest) -> Snapshot:
         volume = self._core.whole(request.source_volume_id)
+        tell_ignored(request.parameters, IGNORE_FAILED_READ, request.name)
         snapshot = self._core.new_snapshot(request.name, volume, self._core.now_ns())
         self._core.journal.put(self._core.state.with_snapshot(snapshot))
         return snapshot

@@ -2,6 +2,7 @@
 
     FOLDER/lock            held while a driver runs; the kernel frees it however the driver ends
     FOLDER/state.json      replaced whole: a reader sees the old state or the new one, never a part
+    FOLDER/state.json.new  room for the next one: what deletes and unpublishes works on a full disk
     FOLDER/volumes/ID      a volume's data: a folder, or a file when it is a block volume
     FOLDER/snapshots/ID    a snapshot's, likewise
     FOLDER/mounts/ID-NODE  where a volume is mounted that nobody stages
@@ -16,7 +17,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Literal
@@ -27,7 +27,9 @@ from mooring.base.errors import ConfigError
 from mooring.base.folders import hold, refusal, sync_folder
 from mooring.base.log import logger
 from mooring.driver.copying import copy_file, copy_folder
+from mooring.driver.kept_file import KeptFile
 from mooring.driver.state import Group, Snapshot, State, Volume, is_group_id, is_snapshot_id, is_volume_id
+from mooring.mounts.trees import remove_tree
 
 FORMAT: Final = 3
 """1 had no snapshots, and of volumes only the first five fields; 2 had no groups, images and uses. Both are still read."""
@@ -107,6 +109,7 @@ class StateFolder:
 
     def __init__(self, folder: Path, lock: int) -> None:
         self._folder = folder
+        self._file = KeptFile(folder / STATE_NAME)
         self._lock = lock
 
     @classmethod
@@ -184,26 +187,15 @@ class StateFolder:
             raise
 
     def remove(self, record_id: str) -> None:
-        """Removes the data, as far as it is there. Raises OSError."""
-        path = self.data(record_id)
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        """Removes the data, as far as it is there. Raises OSError, with nothing removed where something is mounted in it."""
+        remove_tree(self.data(record_id))
 
     def write(self, state: State) -> None:
         """Replaces the state file; returns when the disk has it, and the folders made before. Raises OSError."""
         assert self._lock >= 0, "closed"
         for part in _PARTS:
             sync_folder(self._folder / part)
-        new = self._folder / f"{STATE_NAME}.new"
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(encoded(state))
-            file.flush()
-            os.fsync(descriptor)
-        new.replace(self._folder / STATE_NAME)
-        sync_folder(self._folder)
+        self._file.write(encoded(state))
 
     def _read(self) -> State:
         path = self._folder / STATE_NAME
@@ -238,11 +230,10 @@ class StateFolder:
         for group_id in list(state.broken_groups()):
             _log.info(2, "Removing a group snapshot that was not finished", id=group_id)
             state = state.dissolved(group_id)
-        for record_id in state.deleting:
-            self.remove(record_id)
-            state = state.forgotten(record_id)
+        state = self._without_data(state)
         if state != before:
             self.write(state)
+        self._file.keep_room()
         for record_id in self._orphans(state):
             self._remove_if_empty(record_id)
         for volume in state.volumes.values():
@@ -252,12 +243,27 @@ class StateFolder:
                 self.grow(volume.id, volume.capacity_bytes)
         return state
 
+    def _without_data(self, state: State) -> State:
+        """What was to be deleted is gone; what can't be removed now stays on its way out: the next call for it tries again."""
+        for record_id in state.deleting:
+            try:
+                self.remove(record_id)
+            except OSError as error:
+                _log.warning("Data that was deleted can't be removed", id=record_id, error=error)
+            else:
+                state = state.forgotten(record_id)
+        return state
+
     def _remove_if_empty(self, record_id: str) -> None:
         path = self.data(record_id)
-        if not _is_empty(path):
-            _log.warning("Data belongs to no volume and is left alone", path=str(path))
+        try:
+            if not _is_empty(path):
+                _log.warning("Data belongs to no volume and is left alone", path=str(path))
+                return
+            self.remove(record_id)
+        except OSError as error:
+            _log.warning("Data belongs to no volume and can't be removed", path=str(path), error=error)
             return
-        self.remove(record_id)
         _log.info(2, "Removed what is left of a creation that was never answered", path=str(path))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Mapping
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.core import Core, check_whole
-from mooring.driver.creating import check_capabilities, check_mutable, check_same, grown_bytes, planned
+from mooring.driver.creating import KIND, check_capabilities, check_mutable, check_same, grown_bytes, planned, tell_ignored
 from mooring.driver.publishing import check_unused, unsupported
 from mooring.driver.sdk import Plugin
 from mooring.driver.state import Volume
@@ -30,6 +31,7 @@ class Volumes(Plugin):
             volume_id = f"vol-{self._core.randomness.uid()}"
             core = self._core
             volume = planned(core.state, request, core.layout, core.limits, volume_id, core.now_ns(), images=core.rules.images)
+            tell_ignored(request.parameters, KIND, request.name)
             self._add(volume)
         try:
             await self._core.filling.filled(volume.id)
@@ -106,6 +108,7 @@ async def remove_data(core: Core, record_id: str) -> None:
     try:
         await asyncio.to_thread(core.folder.remove, record_id)
     except OSError as error:
-        raise DriverError(Code.INTERNAL, f"the data of {record_id!r} can't be removed: {error.strerror}") from None
+        code = Code.FAILED_PRECONDITION if error.errno == errno.EBUSY else Code.INTERNAL
+        raise DriverError(code, f"the data of {record_id!r} can't be removed: {error.strerror}") from None
     core.journal.put(core.state.forgotten(record_id))
     await core.journal.flushed()  # not for a restart, which would forget it again: for people who read the state file

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from mooring.mounts import system
+from mooring.mounts import devices, system
 from mooring.mounts.targets import Occupied, mount_table
 
 FS_TYPE: Final = "ext4"
 """Where the caller names none."""
 
 _EXT: Final = frozenset({"ext2", "ext3", "ext4"})
-_FORMAT_OPTIONS: Final = {**dict.fromkeys(_EXT, ("-q", "-F", "-m0")), "xfs": ("-q", "-f")}
+_FORMAT_OPTIONS: Final = {**dict.fromkeys(_EXT, ("-q", "-F", "-m0", "-E", "nodiscard")), "xfs": ("-q", "-f", "-K")}
 FS_TYPES: Final = frozenset(_FORMAT_OPTIONS)
 _REPAIRED_MAX: Final = 1
 """e2fsck's highest exit code that leaves a sound file system."""
@@ -32,25 +32,34 @@ def tools_for(fs_type: str) -> tuple[str, ...]:
 
 
 def type_on(device: Path) -> str:
-    """The type of the file system on the device, "" for none. Raises ToolFailed."""
-    return system.run("blkid", "-p", "-o", "value", "-s", "TYPE", str(device), allowed=(0, 2)).strip()
+    """The type of the file system on the device, "" for none. Raises ToolFailed, OSError for a device that can't be read."""
+    found, is_file_system = devices.signature_on(device)
+    return found if is_file_system else ""
 
 
 def prepare(device: Path, wanted: str = "") -> str:
-    """The device's file system, made where there is none yet, and checked where it was there. Nothing is formatted over.
+    """The device's file system, made where there is nothing yet, and checked where it is not mounted. Nothing is formatted over.
 
-    wanted: its type, "" for any. Raises ToolFailed, Occupied for a file system of another type.
+    wanted: its type, "" for any. Raises ToolFailed, OSError, Occupied for a file system of another type and for whatever else is on it.
     """
-    there = type_on(device)
+    there, is_file_system = devices.signature_on(device)
     if not there:
-        fs_type = wanted or FS_TYPE
-        system.run(f"mkfs.{fs_type}", *_FORMAT_OPTIONS.get(fs_type, ()), str(device), timeout_s=_LONG_S)
-        return fs_type
+        return _made(device, wanted or FS_TYPE)
+    if not is_file_system:
+        raise Occupied(f"{device} has {there} on it, and no file system: nothing is formatted over it")
     if wanted and wanted != there:
         raise Occupied(f"{device} has the file system {there}, and {wanted} is asked for: nothing is formatted over it")
-    if there in _EXT:
+    devices.forget_formatting(device)
+    if there in _EXT and not _point_of(device):
         system.run("e2fsck", "-p", str(device), allowed=range(_REPAIRED_MAX + 1), timeout_s=_LONG_S)
     return there
+
+
+def _made(device: Path, fs_type: str) -> str:
+    devices.check_empty(device)
+    with devices.being_formatted(device):
+        system.run(f"mkfs.{fs_type}", *_FORMAT_OPTIONS.get(fs_type, ()), str(device), timeout_s=_LONG_S)
+    return fs_type
 
 
 def mount(device: Path, point: Path, wanted: str = "", flags: Sequence[str] = (), *, readonly: bool = False) -> None:
@@ -72,7 +81,7 @@ def mount(device: Path, point: Path, wanted: str = "", flags: Sequence[str] = ()
 
 def grow(device: Path) -> None:
     """The file system takes the whole device, mounted or not; xfs grows only while it is mounted. Raises ToolFailed."""
-    point = next((mount.point for mount in mount_table() if mount.source == str(device)), "")
+    point = _point_of(device)
     fs_type = type_on(device)
     if fs_type in _EXT:
         if not point:
@@ -83,13 +92,18 @@ def grow(device: Path) -> None:
 
 
 def fit(device: Path) -> None:
-    """As `grow`, for a file system that is mounted next: quick where it has the whole device already. Raises ToolFailed."""
-    if type_on(device) not in _EXT:
+    """As `grow`, for a file system that is mounted next: quick where it has the whole device already, or is mounted. Raises ToolFailed."""
+    if type_on(device) not in _EXT or _point_of(device):
         return
     try:
         system.run("resize2fs", str(device), timeout_s=_LONG_S)
     except system.ToolFailed:  # it wants a whole check first
         grow(device)
+
+
+def _point_of(device: Path) -> str:
+    """Where the device is mounted, "" for nowhere."""
+    return next((mount.point for mount in mount_table() if mount.source == str(device)), "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

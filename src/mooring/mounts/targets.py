@@ -19,6 +19,9 @@ from mooring.mounts.mountinfo import Mount, MountTable, parse
 OF_ANY_MOUNT: Final = frozenset({"ro", "rw", "noexec", "exec", "nosuid", "suid", "nodev", "dev", "noatime", "nodiratime", "relatime"})
 """Mount flags that a bind mount can have; the others are for file systems, and a folder has none of its own."""
 
+_RESTRICTIONS: Final = frozenset({"ro", "noexec", "nosuid", "nodev", "noatime", "nodiratime"})
+"""Those of them that the mount table shows, and that a mount lacks at first."""
+
 
 class Occupied(MooringError):
     """Something else is at a path, or a path is not what it must be. The text says it all."""
@@ -72,6 +75,30 @@ def withdraw(target: Path) -> None:
             raise Occupied(f"{str(target)!r} is a file with content, and not of this driver: move it away")
         else:
             target.unlink()
+
+
+def complete(target: Path, flags: Sequence[str] = (), *, readonly: bool = False) -> None:
+    """What is mounted on the target gets the flags that it lacks: a bind mount has none until its second step, which a kill may prevent.
+
+    Raises ToolFailed.
+    """
+    mount = mount_table().at(str(target))
+    there = [] if mount is None else mount.options.split(",")
+    wanted = [flag for flag in (*flags, *(["ro"] if readonly else [])) if flag in _RESTRICTIONS]
+    if not set(wanted) <= set(there):
+        kept = [flag for flag in there if flag in _RESTRICTIONS and flag not in wanted]
+        system.run("mount", "-o", ",".join(("remount", "bind", *kept, *wanted)), str(target))
+
+
+def remove_empty(target: Path) -> None:
+    """An empty folder or file, as far as it is there and nothing is mounted on it; anything else is left alone. Raises OSError."""
+    if not os.path.lexists(target) or mount_table().at(str(target)) is not None:
+        return
+    status = target.lstat()
+    if stat.S_ISREG(status.st_mode) and not status.st_size:
+        target.unlink()
+    elif stat.S_ISDIR(status.st_mode) and not any(target.iterdir()):
+        target.rmdir()
 
 
 def clear(path: Path) -> None:

@@ -47,7 +47,7 @@ LONELY = len(LIFE) - 2
 """The step after which there is the volume alone, about to be deleted; a worker begins there, whatever it finds."""
 
 FILES = {"data": "data", "inner/more": "more data"}
-CHANGES = {"open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.link", "shutil.rmtree", "os.truncate"}
+CHANGES = {"open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.link", "os.truncate", "ctypes.dlopen"}
 
 
 async def worker(driver: HostPath, name: str, answered: int, laps: int) -> None:

@@ -72,8 +72,8 @@ async def test_groups_that_can_not_be(tmp_path: Path) -> None:
         unknown = a_group(one, "vol-9", parameters={})
         await refused(driver.create_volume_group_snapshot(unknown), Code.NOT_FOUND, "there is no volume 'vol-9'")
         nothing_left(tmp_path)
-        for parameters in ({"color": "red"}, {"ignoreFailedRead": "maybe"}):
-            await refused(driver.create_volume_group_snapshot(a_group(one, parameters=parameters)), Code.INVALID_ARGUMENT, "parameters")
+        unread = a_group(one, parameters={"ignoreFailedRead": "maybe"})
+        await refused(driver.create_volume_group_snapshot(unread), Code.INVALID_ARGUMENT, "parameters")
         await refused(driver.create_volume_group_snapshot(a_group()), Code.INVALID_ARGUMENT)
         group = await grouped(driver, one, two)
         await refused(driver.create_volume_group_snapshot(a_group(one)), Code.ALREADY_EXISTS, "exists, of volumes")

@@ -11,6 +11,7 @@ import pytest
 
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver import statefile
 from mooring.driver.attachments import PUBLICATION_KEY
 from mooring.driver.capabilities import Capability, Expansion, Service
 from mooring.driver.hostpath import HostPath
@@ -209,11 +210,16 @@ async def test_a_published_volume_is_not_deleted(driver: HostPath) -> None:
 
 
 async def test_data_that_can_not_be_removed_is_told_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with a_driver(tmp_path) as driver:
-        volume_id = await created(driver)
-        with monkeypatch.context() as patch:
-            patch.setattr("shutil.rmtree", _no_permission)
+    """Also across a restart, which it does not keep from serving."""
+    with monkeypatch.context() as patch:
+        patch.setattr(statefile, "remove_tree", _no_permission)
+        with a_driver(tmp_path) as driver:
+            volume_id = await created(driver)
             await refused(driver.delete_volume(a_deletion(volume_id)), Code.INTERNAL, "can't be removed")
+        with a_driver(tmp_path) as driver:
+            await refused(driver.delete_volume(a_deletion(volume_id)), Code.INTERNAL, "can't be removed")
+    with a_driver(tmp_path) as driver:
+        assert [] == list((tmp_path / "volumes").iterdir())
         await driver.delete_volume(a_deletion(volume_id))
         assert [] == list((tmp_path / "volumes").iterdir())
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,16 @@ import pytest
 
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver import statefile
 from mooring.driver.capabilities import NodeCapability
 from mooring.driver.rules import Rules
-from mooring.mounts import loops, system
+from mooring.driver.state import State
+from mooring.driver.statefile import read_state
+from mooring.mounts import filesystems, loops, system
 from mooring.mounts.targets import mount_table
 from tests.support.private_mounts import loops_below, mounted_below
 from tests.unit.driver.calls import a_capability, a_deletion, a_publication, an_expansion, created, refused, snapshotted
-from tests.unit.driver.node_calls import MIB, OnNode, a_target, a_withdrawal, an_inline, mounting
+from tests.unit.driver.node_calls import MANY_NODES, MIB, OnNode, a_target, a_withdrawal, an_inline, mounting
 
 pytestmark = pytest.mark.slow
 
@@ -144,7 +149,43 @@ async def test_what_is_mounted_of_a_deleted_volume_is_undone(private_mounts: Pat
             await on_node.unstage()
         assert [] == mounted_below(private_mounts)
         assert [] == loops_below(private_mounts)
-        await refused(on_node.unpublish(), Code.NOT_FOUND)
+
+
+@KINDS
+async def test_a_node_lets_a_deleted_volume_go_whose_mounts_a_reboot_took(private_mounts: Path, block: bool, images: bool) -> None:
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node = OnNode(driver, private_mounts, block=block)
+        await on_node.up(**SIZE)
+        for point in reversed(mounted_below(private_mounts)):
+            system.unmount(Path(point))
+        system.detach_loops(data_of(driver, on_node))
+        await on_node.detach()
+        await driver.delete_volume(a_deletion(on_node.volume_id))
+        for _ in range(2):
+            await on_node.unpublish()
+            await on_node.unstage()
+        assert not on_node.target.exists()
+        nothing_left(private_mounts)
+
+
+async def test_a_volume_with_a_mount_in_it_is_not_deleted(private_mounts: Path) -> None:
+    """Somebody else's files would go with it. The driver starts meanwhile, too."""
+    (private_mounts / "foreign").mkdir()
+    (private_mounts / "foreign" / "precious").touch()
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts)
+        await on_node.create()
+        inner = data_of(driver, on_node) / "inner"
+        inner.mkdir()
+        (inner.parent / "file").touch()
+        system.bind(private_mounts / "foreign", inner)
+        for _ in range(2):
+            await refused(driver.delete_volume(a_deletion(on_node.volume_id)), Code.FAILED_PRECONDITION, f"mounted on '{inner}'")
+    with mounting(private_mounts) as driver:
+        assert (True, True) == ((private_mounts / "foreign" / "precious").exists(), (inner.parent / "file").exists())
+        system.unmount(inner)
+        await driver.delete_volume(a_deletion(on_node.volume_id))
+        nothing_left(private_mounts)
 
 
 async def test_what_others_mounted_is_left_alone(private_mounts: Path) -> None:
@@ -158,7 +199,7 @@ async def test_what_others_mounted_is_left_alone(private_mounts: Path) -> None:
         system.bind(private_mounts / "foreign", on_node.target)
         await refused(on_node.publish(), Code.ALREADY_EXISTS, "something else is mounted")
         await on_node.unpublish()
-        await refused(driver.node_unpublish_volume(a_withdrawal("vol-1", on_node.target)), Code.NOT_FOUND)
+        await driver.node_unpublish_volume(a_withdrawal("vol-1", on_node.target))
         assert str(on_node.target) in mounted_below(private_mounts)
         system.unmount(on_node.target)
         (on_node.target / "file").touch()
@@ -189,6 +230,57 @@ async def test_a_failed_publish_leaves_nothing_at_the_target(private_mounts: Pat
         await on_node.publish()
         await on_node.down()
         nothing_left(private_mounts)
+
+
+# A disk that is full
+
+
+@pytest.fixture
+def small_disk(private_mounts: Path) -> Path:
+    """The state folder, on a disk of its own."""
+    (private_mounts / "state").mkdir()
+    system.run("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(private_mounts / "state"))
+    return private_mounts / "state"
+
+
+def fill(path: Path) -> None:
+    """As a pod does that takes each byte as soon as it is free."""
+    with path.open("ab", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        all(file.write(bytes(512)) for _ in itertools.count())
+
+
+async def test_on_a_full_disk_volumes_are_unpublished_and_deleted(private_mounts: Path, small_disk: Path) -> None:
+    """That makes room; nothing else does."""
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts)
+        await on_node.up()
+        others = [await created(driver, f"other-{number}") for number in range(10)]
+        hog = small_disk / "hog"
+        fill(hog)
+        for volume_id in others:
+            await driver.delete_volume(a_deletion(volume_id))
+            fill(hog)
+        for step in (on_node.unpublish, on_node.unstage, on_node.detach):
+            await step()
+            fill(hog)
+        await driver.delete_volume(a_deletion(on_node.volume_id))
+        assert State(publication_count=1) == read_state(small_disk)
+
+
+async def test_what_needs_more_room_is_refused_on_a_full_disk_and_what_needs_less_is_not(private_mounts: Path, small_disk: Path) -> None:
+    with mounting(private_mounts) as driver:
+        fill(small_disk / "hog")
+        made: list[str] = []
+
+        async def create_many() -> None:
+            while True:
+                made.append(await created(driver, f"pvc-{len(made)}", parameters={"csi.storage.k8s.io/pvc/name": "x" * 1000}))
+
+        await refused(create_many(), Code.RESOURCE_EXHAUSTED)
+        for volume_id in made:
+            await driver.delete_volume(a_deletion(volume_id))
+    with mounting(private_mounts):
+        assert State() == read_state(small_disk)
 
 
 # File systems of their size
@@ -306,6 +398,109 @@ async def test_a_file_system_that_a_killed_driver_left_frozen_goes_on(private_mo
         await on_node.down()
 
 
+class SlowCopies:
+    """Copies of volumes that begin, and end when the test lets them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._real = statefile.copy_file
+        self._begun, self._may_end = threading.Semaphore(0), threading.Semaphore(0)
+        patch.setattr(statefile, "copy_file", self._copy)
+
+    def _copy(self, *words: Any) -> None:
+        self._begun.release()
+        assert self._may_end.acquire(timeout=20)
+        self._real(*words)
+
+    async def begun(self) -> None:
+        assert await asyncio.to_thread(self._begun.acquire, timeout=20)
+
+    def end_one(self) -> None:
+        self._may_end.release()
+
+
+async def test_copies_of_a_volume_at_once_are_each_of_one_moment(private_mounts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the first one lets nobody write into the second."""
+    copies = SlowCopies(monkeypatch)
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        target = await on_node.up(**SIZE)
+        first = asyncio.ensure_future(snapshotted(driver, on_node.volume_id, "one"))
+        await copies.begun()
+        second = asyncio.ensure_future(snapshotted(driver, on_node.volume_id, "two"))
+        await copies.begun()
+        copies.end_one()
+        await first
+        touch = await asyncio.create_subprocess_exec("touch", target / "file")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(touch.wait(), 0.3)
+        copies.end_one()
+        snapshot_id = await second
+        async with asyncio.timeout(20):
+            assert 0 == await touch.wait()
+        monkeypatch.undo()
+        restored = OnNode(driver, private_mounts, node=driver.node("node-2"), node_id="node-2")
+        shown = await restored.up("restored", **SIZE, volume_content_source={"snapshot": {"snapshot_id": snapshot_id}})
+        assert ["lost+found"] == [path.name for path in shown.iterdir()]
+        await restored.down()
+        await on_node.down()
+
+
+async def test_a_volume_is_neither_unmounted_nor_mounted_nor_grown_while_it_is_copied(
+    private_mounts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen file system that is unmounted stays frozen; one that is mounted while it is copied is torn."""
+    copies = SlowCopies(monkeypatch)
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        target = await on_node.up(**SIZE)
+        first = asyncio.ensure_future(snapshotted(driver, on_node.volume_id, "one"))
+        await copies.begun()
+        await on_node.stage()
+        await on_node.publish()
+        growth = csi.NodeExpandVolumeRequest(volume_id=on_node.volume_id, volume_path=str(target), capacity_range={"required_bytes": MIB})
+        await refused(driver.node_expand_volume(growth), Code.ABORTED, "is being copied")
+        await on_node.unpublish()
+        await refused(on_node.unstage(), Code.ABORTED, "is being copied")
+        with pytest.raises(system.ToolFailed, match="busy"):
+            system.unmount(on_node.staging)
+        copies.end_one()
+        await first
+        await on_node.unstage()
+        second = asyncio.ensure_future(snapshotted(driver, on_node.volume_id, "two"))
+        await copies.begun()
+        await refused(on_node.stage(), Code.ABORTED, "is being copied")
+        filesystems.mount(loops.device(data_of(driver, on_node)), on_node.staging)
+        copies.end_one()
+        await refused(second, Code.INTERNAL, "was mounted at")
+        system.unmount(on_node.staging)
+        await on_node.stage()
+        await on_node.publish()
+        await on_node.down()
+
+
+async def test_a_file_system_that_can_not_be_frozen_is_not_copied(private_mounts: Path) -> None:
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        await on_node.up(**SIZE)
+        system.run("fsfreeze", "--freeze", str(on_node.staging))  # by somebody else, who will let it go in the middle of our copy
+        await refused(snapshotted(driver, on_node.volume_id), Code.INTERNAL, "the data can't be copied: fsfreeze")
+        system.run("fsfreeze", "--unfreeze", str(on_node.staging))
+        snapshot_id = await snapshotted(driver, on_node.volume_id)
+        await driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=snapshot_id))
+        await on_node.down()
+        nothing_left(private_mounts)
+
+
+async def test_a_file_system_that_is_mounted_read_only_is_copied_as_it_is(private_mounts: Path) -> None:
+    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        await on_node.create(**SIZE)
+        await on_node.attach(readonly=True)
+        await on_node.stage()
+        await snapshotted(driver, on_node.volume_id)
+        await on_node.unstage()
+
+
 # Several nodes, several paths
 
 
@@ -328,6 +523,34 @@ async def test_nodes_share_a_volumes_device_and_the_last_gives_it_back(private_m
         await second.unpublish()
         await second.unstage()
         assert [] == loops_below(private_mounts)
+
+
+@pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
+async def test_nodes_share_a_volume_and_each_leaves_alone(private_mounts: Path, images: bool) -> None:
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        first = OnNode(driver, private_mounts)
+        first.capability = MANY_NODES
+        await first.up(**SIZE)
+        second = OnNode(driver, private_mounts, node=driver.node("node-2"), node_id="node-2")
+        second.volume_id, second.capability = first.volume_id, MANY_NODES
+        await second.attach()
+        for _ in range(2):
+            await second.stage()
+            await second.publish()
+            (second.target / "file").write_text("seen by both")
+            assert "seen by both" == (first.target / "file").read_text()
+            await first.unpublish()
+            await first.unstage()
+            await first.detach()
+            assert "seen by both" == (second.target / "file").read_text()
+            await first.attach()
+            await first.stage()
+            await first.publish()
+        await second.unpublish()
+        await second.unstage()
+        await second.detach()
+        await first.down()
+        nothing_left(private_mounts)
 
 
 async def test_a_device_that_is_published_read_only_takes_no_writes(private_mounts: Path) -> None:
@@ -360,6 +583,63 @@ async def test_an_attachment_that_is_read_only_is_so_on_the_node(private_mounts:
         with pytest.raises(OSError) as caught:
             (on_node.target / "file").touch()
         assert errno.EROFS == caught.value.errno
+        await on_node.down()
+
+
+@pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
+async def test_a_mount_that_was_cut_off_before_it_got_its_flags_is_completed(private_mounts: Path, images: bool) -> None:
+    """A bind mount is made first, and made read-only then: who is killed in between has left one that a pod could write to."""
+    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+        on_node = OnNode(driver, private_mounts)
+        on_node.capability = csi.VolumeCapability(access_mode=a_capability().access_mode, mount={"mount_flags": ["noexec"]})
+        await on_node.create(**SIZE)
+        await on_node.attach()
+        await on_node.stage()
+        on_node.target.mkdir()
+        system.bind(on_node.staging, on_node.target)
+        system.run("mount", "-o", "remount,bind,exec,nosuid", str(on_node.target))
+        for _ in range(2):
+            await on_node.publish(readonly=True)
+        mount = mount_table().at(str(on_node.target))
+        assert mount is not None
+        assert {"ro", "noexec", "nosuid"} <= set(mount.options.split(","))
+        with pytest.raises(OSError, match="Read-only"):
+            (on_node.target / "file").touch()
+        (on_node.staging / "file").touch()
+        await on_node.down()
+
+
+async def test_a_staging_that_was_cut_off_before_it_got_its_flags_is_completed(private_mounts: Path) -> None:
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts)
+        on_node.capability = csi.VolumeCapability(access_mode=a_capability().access_mode, mount={"mount_flags": ["noexec"]})
+        await on_node.create()
+        await on_node.attach()
+        system.bind(data_of(driver, on_node), on_node.staging)
+        await on_node.stage()
+        mount = mount_table().at(str(on_node.staging))
+        assert mount is not None
+        assert "noexec" in mount.options.split(",")
+        await on_node.unstage()
+
+
+async def test_statistics_of_a_block_volume_are_told_where_a_kubelet_has_mounted_it(private_mounts: Path) -> None:
+    """It publishes at one path, mounts the device at another, and asks for that."""
+    mapped = private_mounts / "volumeDevices" / "pv" / "dev" / "pod"
+    mapped.parent.mkdir(parents=True)
+    mapped.touch()
+    with mounting(private_mounts) as driver:
+        on_node = OnNode(driver, private_mounts, block=True)
+        request = csi.NodeGetVolumeStatsRequest(volume_id=await on_node.create(**SIZE), volume_path=str(mapped))
+        await refused(driver.node_get_volume_stats(request), Code.NOT_FOUND)
+        await on_node.attach()
+        await on_node.stage()
+        target = await on_node.publish()
+        await refused(driver.node_get_volume_stats(request), Code.NOT_FOUND)
+        system.bind(target, mapped)
+        answer = await driver.node_get_volume_stats(request)
+        assert ([32 * MIB], False) == ([usage.total for usage in answer.usage], answer.volume_condition.abnormal)
+        system.unmount(mapped)
         await on_node.down()
 
 

@@ -24,6 +24,7 @@ from tests.unit.driver.calls import (
     a_deletion,
     a_driver,
     a_publication,
+    a_snapshot_of,
     an_expansion,
     created,
     refused,
@@ -85,15 +86,25 @@ async def test_without_a_kind_a_volume_goes_where_there_is_room(tmp_path: Path) 
     [
         ({}, {"kind": "fast"}, "leave 'kind' out, or start it with --capacity=KIND=SIZE"),
         ({"fast": GIB}, {"kind": "slow"}, "there is no kind 'slow': take one of fast"),
-        ({"fast": GIB}, {"Kind": "fast"}, "'Kind' is not known: this driver knows 'kind'"),
-        ({}, {"type": "ssd"}, "'type' is not known"),
     ],
 )
-async def test_parameters_that_it_does_not_know_are_refused(tmp_path: Path, kinds: Any, parameters: Any, text: str) -> None:
+async def test_a_kind_that_there_is_not_is_refused(tmp_path: Path, kinds: Any, parameters: Any, text: str) -> None:
     with a_driver(tmp_path, limits=Limits(kinds=kinds)) as driver:
         await refused(driver.create_volume(a_creation(parameters=parameters)), Code.INVALID_ARGUMENT, text)
         assert (0, 0) == await room(driver, parameters=parameters)
-        await created(driver, parameters={"csi.storage.k8s.io/pvc/name": "claim"})
+
+
+async def test_parameters_that_it_does_not_know_are_ignored_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As with csi-driver-host-path, whose classes are taken over as they are. Told once, and nothing of what the cluster adds."""
+    parameters = {"Kind": "fast", "type": "ssd", "kind": "slow", "csi.storage.k8s.io/pvc/name": "claim"}
+    with a_driver(tmp_path, limits=Limits(kinds={"fast": GIB, "slow": GIB})) as driver:
+        answer = await driver.create_volume(a_creation(parameters=parameters))
+        assert parameters == dict(answer.volume.volume_context)
+        assert answer == await driver.create_volume(a_creation(parameters=parameters))
+        for _ in range(2):
+            await driver.create_snapshot(a_snapshot_of(answer.volume.volume_id, parameters={"speed": "high", "ignoreFailedRead": "true"}))
+    told = [record.getMessage() for record in caplog.records if "is not known, and ignored" in record.getMessage()]
+    assert ["Kind", "type", "speed"] == [message.split('parameter="')[1].split('"')[0] for message in told]
 
 
 # Sizes

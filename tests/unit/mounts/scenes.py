@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from mooring.mounts import filesystems, loops, system, targets
+from mooring.mounts import filesystems, loops, system, targets, trees
+from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.system import ToolFailed
 from mooring.mounts.targets import Occupied, mount_table
+from mooring.mounts.trees import remove_tree
 
 MIB = 1 << 20
 
@@ -214,6 +216,41 @@ def mounting_is_possible_here(folder: Path) -> None:
     assert [] == list(folder.iterdir())
 
 
+def what_is_mounted_is_no_empty_folder(folder: Path) -> None:
+    source, target = folder / "source", folder / "target"
+    source.mkdir()
+    targets.bind(source, target)
+    targets.remove_empty(target)
+    assert targets.holds(source, target)
+    targets.clear(target)
+    for _ in range(2):
+        targets.remove_empty(target)
+    assert not target.exists()
+
+
+def a_tree_with_a_mount_in_it_stays_whole(folder: Path) -> None:
+    tree, foreign = a_folder(folder, "tree"), a_folder(folder, "foreign")
+    targets.bind(foreign, tree / "inner")
+    with pytest.raises(OSError, match=f"something is mounted on '{tree}/inner'"):
+        remove_tree(tree)
+    assert ["file", "inner"] == sorted(path.name for path in tree.iterdir())
+    assert "foreign" == (foreign / "file").read_text()
+    targets.clear(tree / "inner")
+    remove_tree(tree)
+    assert not tree.exists()
+
+
+def a_mount_that_comes_while_a_tree_is_removed_is_not_entered(folder: Path) -> None:
+    tree, foreign = a_folder(folder, "tree"), a_folder(folder, "foreign")
+    foreign.chmod(0o500)
+    targets.bind(foreign, tree / "inner")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trees, "mount_table", lambda: MountTable(()))
+        with pytest.raises(OSError, match="something is mounted on 'inner'"):
+            remove_tree(tree)
+    assert ("foreign", 0o500) == ((foreign / "file").read_text(), foreign.stat().st_mode & 0o777)
+
+
 SCENES: dict[str, Callable[[Path], None]] = {
     scene.__name__: scene
     for scene in (
@@ -231,6 +268,9 @@ SCENES: dict[str, Callable[[Path], None]] = {
         a_mounted_file_system_grows_where_the_kernel_allows_it,
         another_device_is_not_mounted_over,
         mounting_is_possible_here,
+        what_is_mounted_is_no_empty_folder,
+        a_tree_with_a_mount_in_it_stays_whole,
+        a_mount_that_comes_while_a_tree_is_removed_is_not_entered,
     )
 }
 

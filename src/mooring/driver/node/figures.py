@@ -35,7 +35,7 @@ class Figures(Plugin):
         node, path = self._node, plain(request.volume_path)
         volume = node.known(request.volume_id)
         use = node.use_of(volume)
-        if use.at(str(path)) is None and use.staging_path != str(path):
+        if use.at(str(path)) is None and use.staging_path != str(path) and not await self._is_mapped(volume, path):
             raise DriverError(Code.NOT_FOUND, f"volume {request.volume_id!r} is not at {request.volume_path!r}")
         await node.core.journal.flushed()
         source = node.source(volume)
@@ -44,12 +44,18 @@ class Figures(Plugin):
         condition, usage = await node.run(lambda: (node_condition(node.mounts, source, path), usage_of(volume, path)))
         return csi.NodeGetVolumeStatsResponse(usage=usage, volume_condition=condition)
 
+    async def _is_mapped(self, volume: Volume, path: Path) -> bool:
+        """Whether the caller has mounted a block volume there itself: a kubelet asks for .../volumeDevices/NAME/dev/POD."""
+        source = self._node.source(volume)
+        return volume.is_block and await self._node.run(lambda: self._node.mounts.holds(source, path))
+
     async def node_expand_volume(self, request: csi.NodeExpandVolumeRequest) -> csi.NodeExpandVolumeResponse:
         """The volume's file and what is in it get the size; also that which the controller has not given it."""
         node = self._node
         async with node.alone_with(request.volume_id):
             volume = node.known(request.volume_id)
             self._check_expansion(volume, request)
+            node.core.check_still(volume)
             size = grown_bytes(node.core.state, volume, request.capacity_range, node.core.limits)
             source = node.source(volume)
             if volume.is_file:

@@ -61,8 +61,17 @@ class Mounts(abc.ABC):
     def release(self, source: Source) -> None:
         """Gives back what the last user of a file has left: its loop devices."""
 
-    def undo(self, path: Path, *, removes: bool) -> None:
-        """Takes from the path what is there of a volume that is not known any more; its loop device too, where that was its last mount."""
+    def leave(self, folder: Path, path: Path, *, removes: bool) -> None:
+        """Takes from the path what is there of a volume that is not known any more: what is from below the folder, or nothing but empty.
+
+        Its loop device goes, too, where that was its last mount. What others have put there is left alone.
+        """
+        if self.is_from(folder, path):
+            self._undo(path, removes=removes)
+        elif removes:
+            targets.remove_empty(path)
+
+    def _undo(self, path: Path, *, removes: bool) -> None:
         device = _loop_of(targets.mount_table().at(str(path)))
         (targets.withdraw if removes else targets.clear)(path)
         if device and not any(_loop_of(mount) == device for mount in targets.mount_table()):
@@ -83,6 +92,8 @@ class RealMounts(Mounts):
             loops.device(source.path)
             return
         if self._is_done(source, staging):
+            if not source.is_image:
+                targets.complete(staging, source.flags)
             return
         if source.is_image:
             device = loops.device(source.path)
@@ -97,6 +108,7 @@ class RealMounts(Mounts):
 
     def publish(self, source: Source, staging: Path, target: Path) -> None:
         if self._is_done(source, target):
+            targets.complete(target, source.flags, readonly=source.readonly)
             return
         if source.is_block:
             device = loops.device(source.path, readonly=source.readonly)

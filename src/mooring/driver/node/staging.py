@@ -26,11 +26,13 @@ class Staging(Plugin):
             check_may_stage(volume, node.node_id, str(path), node.core.rules)
             check_fits(volume, request.volume_capability)
             check_reach(volume, node.node_id, node.core.layout)
+            readonly = is_readonly(volume, node.node_id, request.volume_capability)
+            source = node.source(volume, request.volume_capability, readonly=readonly)
+            if volume.is_image and not await node.run(lambda: node.mounts.holds(source, path)):
+                node.core.check_still(volume)
             use = node.use_of(volume)
             node.put_use(volume.id, msgspec.structs.replace(use, staging_path=str(path)))
             await node.core.journal.flushed()
-            readonly = is_readonly(volume, node.node_id, request.volume_capability)
-            source = node.source(volume, request.volume_capability, readonly=readonly)
             try:
                 await node.run(lambda: node.mounts.stage(source, path))
             except DriverError:
@@ -50,14 +52,16 @@ class Staging(Plugin):
         await self._node.core.journal.flushed()
 
     async def node_unstage_volume(self, request: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
+        """Differs from csi-driver-host-path: OK for a volume that is not known, as NodeUnpublishVolume."""
         node, path = self._node, targets.plain(request.staging_target_path)
         async with node.alone_with(request.volume_id):
-            if node.find(request.volume_id) is None and await node.run(lambda: node.mounts.is_from(node.core.folder.path, path)):
-                await node.run(lambda: node.mounts.undo(path, removes=False))  # its volume was deleted
+            if node.find(request.volume_id) is None:
+                await node.run(lambda: node.mounts.leave(node.core.folder.path, path, removes=False))
                 return csi.NodeUnstageVolumeResponse()
             volume = node.known(request.volume_id)
             use = node.use_of(volume)
             check_may_unstage(volume, use)
+            node.core.check_still(volume)
             source = node.source(volume)
             is_recorded = use.staging_path == str(path)
             if is_recorded or await node.run(lambda: node.mounts.holds(source, path)):

@@ -73,13 +73,13 @@ class Targets(InlineVolumes):
         await self._end(volume)
 
     async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
+        """Differs from csi-driver-host-path: OK for a volume that is not known (any more). A node that was given up could not let it go."""
         node, target = self._node, targets.plain(request.target_path)
         async with node.alone_with(request.volume_id):
-            if node.find(request.volume_id) is None and await node.run(lambda: node.mounts.is_from(node.core.folder.path, target)):
-                await node.run(lambda: node.mounts.undo(target, removes=True))  # its volume was deleted
-                return csi.NodeUnpublishVolumeResponse()
-            volume = node.known(request.volume_id)
-            await self._withdraw_from(volume, target)
+            if node.find(request.volume_id) is None:
+                await node.run(lambda: node.mounts.leave(node.core.folder.path, target, removes=True))
+            else:
+                await self._withdraw_from(node.known(request.volume_id), target)
         return csi.NodeUnpublishVolumeResponse()
 
     async def _withdraw_from(self, volume: Volume, target: Path) -> None:
@@ -90,6 +90,8 @@ class Targets(InlineVolumes):
         if left != use or await node.run(lambda: node.mounts.holds(source, target)):
             await node.run(lambda: targets.withdraw(target))
             await self._forget_target(volume, left)
+        else:
+            await node.run(lambda: targets.remove_empty(target))
         await self._end(volume)
 
     async def _end(self, volume: Volume) -> None:

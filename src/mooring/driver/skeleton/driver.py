@@ -9,7 +9,6 @@ for each volume; work that blocks belongs into `blocking`, which finishes it eve
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from mooring.driver.idempotency import check_same, check_size, id_of, is_id, pag
 from mooring.driver.records import Records
 from mooring.driver.sdk import Code, DriverError, Plugin
 from mooring.mounts import filesystems, targets
+from mooring.mounts.trees import remove_tree
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -136,5 +136,5 @@ class Skeleton(Plugin):
         if data.exists():
             if points := targets.mount_table().references(str(targets.plain(data))):
                 raise DriverError(Code.FAILED_PRECONDITION, f"volume {volume_id!r} is published at {', '.join(points)}")
-            shutil.rmtree(data)
+            remove_tree(data)
         self._records.remove(volume_id)

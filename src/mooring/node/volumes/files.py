@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import errno
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Mapping
@@ -23,6 +24,8 @@ from mooring.node import records
 
 _MOUNTINFO: Final = Path("/proc/self/mountinfo")
 _MODE: Final = 0o750
+_OF_A_POD: Final = re.compile(r"/pods/[^/]+/(volumes/kubernetes\.io~csi|volume-subpaths)/")
+"""Below the root folder of some node."""
 
 
 class LeftOver(MooringError):
@@ -104,9 +107,10 @@ class VolumeFiles:
             remove_folder(folder.parent)
 
     def foreign_references(self, staging: Path, root: Path) -> tuple[str, ...]:
-        """Other places where what is staged is mounted; those below the root folder's own plugins aside."""
+        """Other places where what is staged is mounted: those of another node of this machine, which has staged it for itself, aside."""
         part = str(staging).removeprefix(str(root))
-        return tuple(point for point in self._mount_table().references(str(staging)) if part not in point)
+        found = [point for point in self._mount_table().references(str(staging)) if part not in point]
+        return tuple(point for point in found if is_within(point, str(root)) or not _OF_A_POD.search(point))
 
 
 def _remove_empty_file(path: Path) -> None:
