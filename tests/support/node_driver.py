@@ -20,7 +20,8 @@ class NodeDriver(ScriptedDriver):
     """able: node capabilities.
 
     leaves_target: the folder stays when it takes a volume from a pod. lies: it
-    says that it has taken a volume back, and has not. usage: its answer to questions for it.
+    says that it has taken a volume back, and has not. mounts_apart: what it publishes is a mount of its own, and no bind mount of what is
+    staged. usage: its answer to questions for it.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class NodeDriver(ScriptedDriver):
     ) -> None:
         super().__init__(name, story=story)
         self.mounts, self.able = mounts, tuple(able)
-        self.leaves_target = self.lies = False
+        self.leaves_target = self.lies = self.mounts_apart = False
         self.usage = csi.NodeGetVolumeStatsResponse()
 
     def calls_for_volumes(self) -> list[str]:
@@ -68,7 +69,8 @@ class NodeDriver(ScriptedDriver):
             if request.volume_capability.HasField("block"):
                 Path(request.target_path).write_text("a device")
             else:
-                self.mounts.mount(request.target_path, root=f"/{request.volume_id}")
+                apart = "-published" if self.mounts_apart else ""
+                self.mounts.mount(request.target_path, root=f"/{request.volume_id}{apart}")
             return csi.NodePublishVolumeResponse()
 
         return await self._call(PUBLISH, request, request.volume_id, publish)

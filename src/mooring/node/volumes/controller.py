@@ -35,6 +35,7 @@ from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.injected import Injector
 from mooring.node.volumes.left_folders import LeftFolders
 from mooring.node.volumes.mount_slots import MountSlots
+from mooring.node.volumes.names_in_use import NamesInUse
 from mooring.node.volumes.pods import FOLDER_BACK_OFF, NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
@@ -42,9 +43,11 @@ from mooring.node.volumes.reconcile_growth import GrowthSteps
 from mooring.node.volumes.requests import EXPANDS
 from mooring.node.volumes.selinux import Labels, default_context
 from mooring.node.volumes.state import Publication, Stand, VolumeState
-from mooring.node.volumes.stats import Asked
+from mooring.node.volumes.stats import Asked, asked_of
 from mooring.node.volumes.step_tools import StepFailed, Surroundings
 from mooring.node.volumes.step_watch import StepWatch
+from mooring.node.volumes.unread import Unread
+from mooring.node.volumes.unread_devices import UnreadDevices
 from mooring.node.volumes.volume import Volume, shares
 
 _log = logger(__name__)
@@ -80,8 +83,9 @@ class NodeVolumes:
         self._desired = DesiredState(self._wish_changed, self._pods_known)
         actual = self._actual = ActualState(caches, node_name, self._desired, events)
         self._announcements = Announcements(actual)
-        self._in_use_before = frozenset[str]()
-        self.in_use = InUseReport(runtime.cluster, actual.nodes, node_name, self._names_in_use, self._reported, clock=runtime.clock)
+        self._unread = Unread(self._pods_known)
+        self._names = NamesInUse(actual, self._unread)
+        self.in_use = InUseReport(runtime.cluster, actual.nodes, node_name, self._names.all, self._reported, clock=runtime.clock)
         self._attachments = Attachments(runtime.cluster, actual, runtime.clock, on_full)
         around = Surroundings(
             node_name,
@@ -102,7 +106,8 @@ class NodeVolumes:
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
         self._slots = MountSlots(mounts_max, self.controller.add)
-        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow, self._adopt)
+        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow, self._adopt, self._unread)
+        self.unread_devices = UnreadDevices(runtime, layout, self._unread, self._adopt)
         self.left_folders = LeftFolders(runtime, layout, self._desired, actual)
         self.controller.watch(actual.nodes, self._node_changed)
         self.controller.watch(actual.csi_drivers, self._driver_object_changed)
@@ -122,13 +127,15 @@ class NodeVolumes:
             state.attachable = state.volume.unique in known_names
             self._actual.states[state.volume.unique] = state
             self.controller.add(state.volume.unique)
-        for uid in found.unread_pods:
+        self._unread.begin(found.unread)
+        self.unread_devices.begin()
+        for uid in found.unlisted_pods:
             self.pods.folders.add_after(uid, FOLDER_BACK_OFF.base_s)
-        self._in_use_before = frozenset(node.status.volumes_in_use or ())
-        self.in_use.begin(self._in_use_before)
+        self._names.before = frozenset(node.status.volumes_in_use or ())
+        self.in_use.begin(self._names.before)
 
     def _adopt(self, found: Found) -> None:
-        """Volumes of a pod that is gone were found only now: they are taken back."""
+        """Volumes were found only now; those of pods that are gone are taken back."""
         for new in found.states:
             state = self._actual.states.setdefault(new.volume.unique, new)
             for uid, publication in new.publications.items():
@@ -153,14 +160,7 @@ class NodeVolumes:
 
     def published(self) -> Iterator[Asked]:
         """Every volume that a pod has now."""
-        for state in self._actual.states.values():
-            volume = state.volume
-            for uid, publication in state.publications.items():
-                use = self._desired.uses(volume.unique).get(uid)
-                if publication.stand is Stand.DONE and use is not None:
-                    name = publication.spec_name
-                    path = self._layout.block_map(name) / uid if volume.is_block else self._layout.target(uid, name)
-                    yield Asked(volume.driver, volume.handle, path, use.namespace, use.claim, use)
+        return asked_of(self._actual, self._layout)
 
     def tell_abnormal(self, asked: Asked, text: str) -> None:
         """The driver says that a volume is not well."""
@@ -204,15 +204,10 @@ class NodeVolumes:
         self.in_use.changed()
         self.controller.tell(PODS_KNOWN)
 
-    def _names_in_use(self) -> set[str]:
-        """What the Node is to report. What it reported before the start stays until it is known what every pod wants."""
-        if self._desired.is_known:
-            self._in_use_before = frozenset()
-        return self._actual.in_use | self._in_use_before
-
     # -- one volume
 
     async def _reconcile(self, unique: str) -> Result:
+        self._desired.begin()
         try:
             return await self._next_step(unique)
         finally:
@@ -227,7 +222,7 @@ class NodeVolumes:
         decision = decide_volume(state, facts)
         self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
         self._announcements.refused(state, decision)
-        pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
+        pods_known = frozenset({PODS_KNOWN}) if facts.is_unsure else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
             state.context = None  # that of an attachment which is over
             wait_s = await self._attachments.wait(state)
@@ -269,6 +264,7 @@ class NodeVolumes:
             state.attachable = self._actual.is_attachable(wanted)
         state.volume = wanted
         state.size_bytes = state.size_bytes or wanted.size_bytes
+        self._unread.settle(state, {uid: use.spec_name for uid, use in self._desired.uses(unique).items()})
         return state
 
     def _let_start(self, state: VolumeState) -> None:
@@ -285,13 +281,14 @@ class NodeVolumes:
         return Facts(
             wanted={uid: use.name for uid, use in uses.items()},
             unsure=frozenset(uid for uid in state.publications if self._desired.is_unsure(uid)),
-            may_take_away=not self._desired.has_unsure,
+            may_take_away=not self._desired.has_unseen,
             reported=self.in_use.has(unique),
             attached=unique in self._actual.attached,
             has_driver=self._drivers.find(state.volume.driver) is not None,
             now=self._clock.now(),
             in_reach=self._actual.is_in_reach(state.volume),
             has_slot=self._slots.has_free(state.volume.driver),
+            may_be_unread=self._names.may_be_unread(unique),
             clashing=self._clashing(state.volume, uses),
             labels={uid: use.label for uid, use in uses.items() if use.label},
             readers=frozenset(uid for uid, use in uses.items() if use.read_only),
@@ -329,6 +326,7 @@ class NodeVolumes:
                 await self._growth.expand(state, uses[uid])
             case Step.FORGET:
                 del self._actual.states[state.volume.unique]
+                self._names.before -= {state.volume.unique}
 
     def _failed(self, state: VolumeState, decision: Decision, error: StepFailed) -> None:
         """Remembers when the step may be tried again, and tells the users of the pods that it keeps waiting."""

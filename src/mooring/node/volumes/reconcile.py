@@ -116,11 +116,11 @@ class FileSystemSteps(StepTools):
         del state.publications[uid]
 
     async def unstage(self, state: VolumeState) -> None:
-        """The device has left this node afterwards. A record that is missing means that it has left already."""
+        """The device has left this node afterwards. Where neither a record nor a mount is there, it has left already."""
         volume, step = state.volume, "UnmountDevice"
         staging = self._layout.staging(volume.driver, volume.handle)
         record = await self._on_disk(volume, step, records.read, staging.parent)
-        if record is None:
+        if record is None and not await self._on_disk(volume, step, self._files.is_mounted, staging):
             await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
             state.device, state.may_be_staged = Stand.ABSENT, False
             return

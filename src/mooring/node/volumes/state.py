@@ -79,6 +79,11 @@ class VolumeState:
         return self.at_work is None and self.device is Stand.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
 
     @property
+    def spec_names(self) -> frozenset[str]:
+        """Of the PersistentVolumes that it is known by here; empty while only what is staged tells of it."""
+        return frozenset({self.volume.spec_name, *(one.spec_name for one in self.publications.values())} - {""})
+
+    @property
     def is_to_grow(self) -> bool:
         """True while the driver is to be asked, on this node, for the size that the claim is to have."""
         growth = self.volume.growth

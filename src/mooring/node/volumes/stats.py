@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +20,12 @@ from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.drivers import CALL_S, Drivers, NotRegistered
+from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.requests import STATS, PodUse
+from mooring.node.volumes.state import Stand
 
 _log = logger(__name__)
 
@@ -40,6 +43,18 @@ class Asked:
     namespace: str
     claim: str
     use: PodUse
+
+
+def asked_of(actual: ActualState, layout: Layout) -> Iterator[Asked]:
+    """Every volume that a pod has now."""
+    for state in actual.states.values():
+        volume = state.volume
+        for uid, publication in state.publications.items():
+            use = actual.desired.uses(volume.unique).get(uid)
+            if publication.stand is Stand.DONE and use is not None:
+                name = publication.spec_name
+                path = layout.block_map(name) / uid if volume.is_block else layout.target(uid, name)
+                yield Asked(volume.driver, volume.handle, path, use.namespace, use.claim, use)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
