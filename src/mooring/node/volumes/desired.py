@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.volume import Volume
+from mooring.node.volumes.volume import Volume, shares
 
 
 class DesiredState:
@@ -77,6 +77,11 @@ class DesiredState:
     def uses(self, unique: str) -> Mapping[str, PodUse]:
         """By pod uid."""
         return self._uses.get(unique, {})
+
+    def clashing(self, volume: Volume) -> dict[str, str]:
+        """The pods that name the volume by a PersistentVolume that can't share it with this one, to its name."""
+        own = ((uid, self.volume_of(volume.unique, uid)) for uid in self.uses(volume.unique))
+        return {uid: one.spec_name for uid, one in own if one is not None and not shares(volume, one)}
 
     def of_pod(self, pod_uid: str) -> Mapping[str, Volume]:
         """The volumes that the pod wants, by unique name."""
