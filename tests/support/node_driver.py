@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from mooring.csi.codes import Code, DriverError
@@ -19,8 +19,9 @@ EXPAND, STATS, CAPABILITIES = "NodeExpandVolume", "NodeGetVolumeStats", "NodeGet
 class NodeDriver(ScriptedDriver):
     """able: node capabilities.
 
-    leaves_target: the folder stays when it takes a volume from a pod. lies: it
-    says that it has taken a volume back, and has not. usage: its answer to questions for it.
+    leaves_target: the folder stays when it takes a volume from a pod. leaves: makes something else in its place. lies: it
+    says that it has taken a volume back, and has not. mounts_apart: what it publishes is a mount of its own, and no bind mount of what is
+    staged. usage: its answer to questions for it.
     """
 
     def __init__(
@@ -32,7 +33,8 @@ class NodeDriver(ScriptedDriver):
     ) -> None:
         super().__init__(name, story=story)
         self.mounts, self.able = mounts, tuple(able)
-        self.leaves_target = self.lies = False
+        self.leaves_target = self.lies = self.mounts_apart = False
+        self.leaves: Callable[[Path], object] | None = None
         self.usage = csi.NodeGetVolumeStatsResponse()
 
     def calls_for_volumes(self) -> list[str]:
@@ -68,7 +70,8 @@ class NodeDriver(ScriptedDriver):
             if request.volume_capability.HasField("block"):
                 Path(request.target_path).write_text("a device")
             else:
-                self.mounts.mount(request.target_path, root=f"/{request.volume_id}")
+                apart = "-published" if self.mounts_apart else ""
+                self.mounts.mount(request.target_path, root=f"/{request.volume_id}{apart}")
             return csi.NodePublishVolumeResponse()
 
         return await self._call(PUBLISH, request, request.volume_id, publish)
@@ -79,6 +82,8 @@ class NodeDriver(ScriptedDriver):
                 self.mounts.unmount(request.target_path, keeps_folder=self.leaves_target)
                 if Path(request.target_path).is_file():  # a device
                     Path(request.target_path).unlink()
+                if self.leaves is not None:
+                    self.leaves(Path(request.target_path))
             return csi.NodeUnpublishVolumeResponse()
 
         return await self._call(UNPUBLISH, request, request.volume_id, unpublish)

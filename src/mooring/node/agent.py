@@ -134,6 +134,8 @@ class NodeAgent(Manager):
             self._volumes.pods.controller,
             self._volumes.pods.folders,
             self._volumes.left_folders.controller,
+            self._volumes.unread_devices.controller,
+            self._volumes.steps,
             self._volumes.controller,
             *((self._heartbeat.controller,) if self._heartbeat is not None else ()),
             prepare=self._prepare_node,

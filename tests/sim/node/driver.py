@@ -120,7 +120,12 @@ class NodeService(Backend):
         return volume is not None and volume.block
 
     async def _work(self, operation: Operation) -> None:
-        """As the backend's. A call that fails may have done a part of its work; one that did all of it mostly leaves that open."""
+        """As the backend's. A call that fails may have done a part of its work; one that did all of it mostly leaves that open.
+
+        No driver says of a volume that it has here that it knows none: nobody could tell it from one that was deleted.
+        """
+        if operation.fate.error is Code.NOT_FOUND and operation.verb not in GIVING:
+            operation.fate = dataclasses.replace(operation.fate, error=Code.INTERNAL)
         fate = operation.fate
         if fate.takes_effect and fate.error is not None and not self._may_lie(operation):
             operation.fate = dataclasses.replace(fate, error=_one_of(NOT_FINAL, self._randomness))

@@ -78,7 +78,7 @@ class Endpoint:
         finally:
             if self._mortal.alive:
                 self._tell(f"{what}: {outcome}")
-            laws.call_ends(self._machine, number, handle)
+            laws.call_ends(self._machine, number, verb, handle, path)
 
     def _check_secret(self, verb: str, handle: str, request: Any) -> None:
         """Raises DriverError."""

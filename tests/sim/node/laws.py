@@ -17,7 +17,7 @@
 | running-without   | a pod is said to run, and not all of its volumes are there                                               |
 | pod-dropped       | a pod is removed while something of its volumes is, or may come, there, or that nobody has deleted       |
 | secret-shown      | a secret's value stands in the log, in an object or in a record                                          |
-| overlap           | one agent has two calls in flight for one volume                                                         |
+| overlap           | one agent has two calls in flight for one volume, that do not both take it from pods                     |
 | hot-loop          | one thing is done too often                                                                              |
 """
 
@@ -54,7 +54,7 @@ class Laws:
 
     def __init__(self, truth: Truth, site: Any, plan: Plan, fail: Callable[[str, str], None]) -> None:
         self._truth, self._site, self._plan, self._fail = truth, site, plan, fail
-        self._in_flight: dict[tuple[str, int, str], str] = {}
+        self._in_flight: dict[tuple[str, int, str], list[tuple[str, str]]] = defaultdict(list)  # verb and path
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
         self._in_use: dict[str, frozenset[str]] = {}
         self.pods: dict[str, Json] = {}
@@ -80,9 +80,9 @@ class Laws:
     def call_begins(self, machine: Machine, process: int, verb: str, handle: str, path: str, request: Any) -> None:
         self.counts[verb] += 1
         key, what = (machine.name, process, handle), f"{verb} {handle} at {machine.name}"
-        if key in self._in_flight:
-            self._fail("overlap", f"{what} while {self._in_flight[key]} is in flight")
-        self._in_flight[key] = what
+        if others := [other for other in self._in_flight[key] if (verb, other[0]) != (UNPUBLISH, UNPUBLISH) or other[1] == path]:
+            self._fail("overlap", f"{what} while {others} are in flight")
+        self._in_flight[key].append((verb, path))
         volume = self._plan.volume_of(handle)
         if volume is not None and self._driver_of(volume).attaches:
             self._of_attached(machine, volume, verb, request, what)
@@ -95,8 +95,8 @@ class Laws:
         elif verb == UNSTAGE and handle in machine.published.values():
             self._fail("unstage-published", f"{what}, and it is published: {self._targets(machine, handle)}")
 
-    def call_ends(self, machine: Machine, process: int, handle: str) -> None:
-        self._in_flight.pop((machine.name, process, handle), None)
+    def call_ends(self, machine: Machine, process: int, verb: str, handle: str, path: str) -> None:
+        self._in_flight[machine.name, process, handle].remove((verb, path))
 
     def _of_attached(self, machine: Machine, volume: VolumePlan, verb: str, request: Any, what: str) -> None:
         pair = (volume.handle, machine.name)
@@ -136,6 +136,9 @@ class Laws:
         if unique_name(volume.driver, handle) not in self._in_use.get(machine.name, ()):
             self._fail("not-in-use", f"{verb} {handle} comes about at {machine.name}, which does not report it in use")
         elsewhere = [other.name for other in self._site.machines.values() if other is not machine and self._is_on(other, handle)]
+        pair = (handle, machine.name)
+        if pair in self.torn and pair not in self._site.attached:
+            return  # begun before it was torn away: nobody can call that back
         if volume.single_node and any((handle, other) not in self.torn for other in elsewhere):
             self._fail("staged-twice", f"{verb} {handle} at {machine.name}, and it is on {elsewhere}")
 

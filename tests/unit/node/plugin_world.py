@@ -29,18 +29,22 @@ WAIT_S = 60.0
 
 
 class NodePlugin:
-    """A driver's node service. error: what NodeGetInfo raises."""
+    """A driver's node service. error: what NodeGetInfo raises. hangs_s: how long its answer takes. segments: of the topology."""
 
     def __init__(self, name: str, error: Exception | None = None, limit: int = 0) -> None:
         self.name, self.error, self.limit = name, error, limit
         self.node_id = f"id-{name}"
+        self.segments = {"k": "v"}
+        self.hangs_s = 0.0
         self.asked = 0
 
     async def node_get_info(self, request: Any) -> csi.NodeGetInfoResponse:
         self.asked += 1
         if self.error is not None:
             raise self.error
-        return csi.NodeGetInfoResponse(node_id=self.node_id, max_volumes_per_node=self.limit, accessible_topology={"segments": {"k": "v"}})
+        await asyncio.sleep(self.hangs_s)
+        topology = {"segments": self.segments}
+        return csi.NodeGetInfoResponse(node_id=self.node_id, max_volumes_per_node=self.limit, accessible_topology=topology)
 
 
 class PluginServer:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from mooring.api.core import NODES
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES
 from mooring.control.caches import Caches
 from mooring.control.manager import Manager
@@ -44,10 +45,11 @@ class AllocatableWorld(ClusterWorld):
         self.allocatable = Allocatable(runtime, caches, self.drivers, self.objects, told_by)
         self.manager = Manager(caches, self.allocatable.controller)
 
-    async def register(self) -> None:
-        client = cast(WireDriver, RegisteredDriver(self.plugin, clock=self.clock))
-        await self.drivers.put(NodeDriver("d1", Path("/s"), "/e", (1, 0, 0), client))
-        await self.objects.enter(told_by("d1", await self.plugin.node_get_info(None)))
+    async def register(self, plugin: NodePlugin | None = None) -> None:
+        plugin = plugin or self.plugin
+        client = cast(WireDriver, RegisteredDriver(plugin, clock=self.clock))
+        await self.drivers.put(NodeDriver(plugin.name, Path("/s"), "/e", (1, 0, 0), client))
+        await self.objects.enter(told_by(plugin.name, await plugin.node_get_info(None)))
 
     async def count(self) -> int:
         (driver,) = (await self.get(CSI_NODES, "n"))["spec"]["drivers"]
@@ -99,6 +101,39 @@ async def test_ALC2_without_a_period_it_is_never_asked() -> None:
     async with registered(None) as world:
         await world.settle(1000.0)
         assert 0 == world.plugin.asked
+
+
+@pytest.mark.parametrize(("node_id", "segments"), [("", {"k": "v"}), ("other", {"k": "v"}), ("id-d1", {"zone": "z"})])
+@in_virtual_time
+async def test_an_answer_about_another_node_changes_nothing_and_is_told(
+    caplog: pytest.LogCaptureFixture, node_id: str, segments: dict[str, str]
+) -> None:
+    """Only a registration changes what the driver's entries in Node and CSINode say."""
+    async with registered(10) as world:
+        before = await world.get(CSI_NODES, "n"), await world.get(NODES, "n")
+        world.plugin.node_id, world.plugin.segments = node_id, segments
+        await world.settle(30.0)
+        assert before == (await world.get(CSI_NODES, "n"), await world.get(NODES, "n"))
+        assert ("gave no node id" if not node_id else "restart its registrar") in caplog.text
+        world.plugin.node_id, world.plugin.segments = "id-d1", {"k": "v"}
+        await world.settle(150.0)
+        assert 7 == await world.count()
+
+
+@in_virtual_time
+async def test_drivers_that_hang_hold_up_no_other_s_count() -> None:
+    async with registered(10) as world:
+        for number in range(20):
+            plugin = NodePlugin(f"hangs{number}")
+            await world.create(a_csi_driver(plugin.name, **{PERIOD: 10}))
+            await world.register(plugin)
+            plugin.hangs_s = 1000.0
+            world.allocatable.refresh_now(plugin.name)
+        world.plugin.limit = 8
+        await world.settle(15.0)
+        assert {8} == {
+            driver["allocatable"]["count"] for driver in (await world.get(CSI_NODES, "n"))["spec"]["drivers"] if driver["name"] == "d1"
+        }
 
 
 @in_virtual_time

@@ -174,3 +174,22 @@ async def test_a_volume_that_was_attached_anew_between_tries_comes_with_the_new_
         await world.create(an_attached_va(volume.attachment, "vol", NODE, attacher="d1", status=again))
         await world.until_called(PUBLISH, 4 if method == PUBLISH else 1)
         assert {"devicePath": "/dev/another"} == dict(world.request(method).publish_context)
+
+
+@pytest.mark.parametrize("method", [STAGE, PUBLISH])
+@in_virtual_time
+async def test_a_call_that_failed_and_left_a_mount_is_told_as_that(world: VolumesWorld, method: str) -> None:
+    """Not as a driver that had been asked to take the volume back. What is mounted is taken back when the pod goes."""
+    world.driver.always(method, Lose(Code.INTERNAL, "the file system could not be checked"))
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.pod(volume)
+        point = world.staging(volume) if method == STAGE else world.target(pod, "vol")
+        text = await world.until_told(pod, "the file system could not be checked")
+        assert f"; it has left something behind: {point} is still mounted" in text
+        assert "taken" not in text
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.until_called(UNSTAGE)
+        await world.settle(5.0)
+        assert ([], []) == (world.left(), world.mounts.points)

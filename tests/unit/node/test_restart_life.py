@@ -15,7 +15,7 @@ from mooring.node import records
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.scripted_driver import Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.node.volume_world import VolumesWorld
+from tests.unit.node.volume_world import Bound, VolumesWorld
 
 REPORT = "patch nodes/status"
 
@@ -46,20 +46,53 @@ async def test_RST1_a_pod_that_is_still_there_gets_its_volume_again_and_is_never
         assert ([], [], []) == (world.left(), world.mounts.points, await world.in_use())
 
 
+def held_back(world: VolumesWorld, claim: str) -> asyncio.Event:
+    """The API server answers for this claim once the event is set."""
+    gate, read = asyncio.Event(), world.cluster.get
+
+    async def late(kind: object, name: str, namespace: str = "") -> object:
+        if name == claim:
+            await gate.wait()
+        return await read(kind, name, namespace)  # type: ignore[arg-type]
+
+    world.cluster.get = late  # type: ignore[method-assign, assignment]
+    return gate
+
+
 @in_virtual_time
 async def test_RST1_what_was_reported_and_never_mounted_stays_reported(world: VolumesWorld) -> None:
-    """Killed between the report and the first call: the next report comes when the pods are known."""
+    """Killed between the report and the first call: the next report comes when the pods were looked at."""
     world.driver.always(STAGE, Wait(1000.0))
     async with world.agent(is_registered=False):
         volume = await world.volume()
         await world.pod(volume)
         await world.shown(NODES, "n", lambda node: node["status"].get("volumesInUse"))
     before = len(reports(world))
-    world.cluster.refuse("get persistentvolumeclaims", times=3, error=ServerError("starting"))
+    gate = held_back(world, "vol")
     async with world.agent(is_registered=False):
+        await world.settle(20.0)
+        gate.set()
         await world.settle(20.0)
         assert [volume.unique] == await world.in_use()
     assert [] == reports(world)[before:]
+
+
+@in_virtual_time
+async def test_a_pod_that_can_t_be_resolved_keeps_no_other_pod_s_volume_in_use(world: VolumesWorld) -> None:
+    """Neither one that is taken back after the restart, nor one that was reported and never mounted."""
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        await world.pod(Bound("no-such-claim", "x", "d1"))
+        await world.settle(5.0)
+    other = await world.volume("other")
+    await world.patch(NODES, "n", {"status": {"volumesInUse": [*await world.in_use(), other.unique]}}, subresource="status")
+    async with world.agent():
+        await world.settle(5.0)
+        assert other.unique not in await world.in_use()
+        await world.delete_pod(pod)
+        await world.until_called(UNSTAGE)
+        await world.settle(5.0)
+        assert [] == await world.in_use()
 
 
 @in_virtual_time
@@ -108,15 +141,7 @@ async def test_RST2_it_waits_until_every_pod_of_the_node_is_known_and_no_longer(
         await world.running_pod(other)
     await world.users.delete(PODS, gone["metadata"]["name"], "default", grace_period_s=0)
     world.driver.calls.clear()
-    gate = asyncio.Event()
-    read = world.cluster.get
-
-    async def late(kind: object, name: str, namespace: str = "") -> object:
-        if name == "other":
-            await gate.wait()
-        return await read(kind, name, namespace)  # type: ignore[arg-type]
-
-    world.cluster.get = late  # type: ignore[method-assign, assignment]
+    gate = held_back(world, "other")
     async with world.agent():
         await world.settle(30.0)
         assert [] == world.driver.calls_for_volumes()
@@ -259,3 +284,18 @@ async def test_a_staged_volume_without_any_pods_record_is_found(world: VolumesWo
         await world.until_calls(UNSTAGE)
         await world.settle()
         assert ([], []) == (world.left(), await world.in_use())
+
+
+@in_virtual_time
+async def test_a_claim_that_is_slow_to_read_delays_its_own_pod_alone(world: VolumesWorld) -> None:
+    """That of a new pod: what other pods have left is taken away meanwhile, from their folders and from the node."""
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        slow = await world.volume("slow")
+        gate = held_back(world, "slow")
+        waiting = await world.pod(slow)
+        await world.settle(1.0)
+        await world.delete_pod(pod)
+        await world.until_called(UNSTAGE)
+        gate.set()
+        await world.shown(PODS, waiting["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running")

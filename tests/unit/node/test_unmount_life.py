@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from mooring.api.pods import PODS
 from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
 from mooring.node import records
+from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.scripted_driver import Fail
 from tests.support.virtual_loop import in_virtual_time
@@ -33,6 +35,84 @@ async def test_UNM1_folders_and_records_go_with_the_volume(world: VolumesWorld, 
         assert [] == world.left()
 
 
+@pytest.mark.parametrize("is_block", [False, True], ids=["file-system", "device"])
+@pytest.mark.parametrize("leaves", ["file", "folder", "link", "broken-link"])
+@in_virtual_time
+async def test_UNM1_what_a_driver_leaves_at_the_target_goes(world: VolumesWorld, tools: FakeTools, leaves: str, is_block: bool) -> None:
+    """What a link leads to stays."""
+    outside = world.layout.root.parent / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("precious")
+    kinds = {
+        "file": Path.touch,
+        "folder": Path.mkdir,
+        "link": lambda target: target.symlink_to(outside),
+        "broken-link": lambda target: target.symlink_to("/nowhere"),
+    }
+    world.driver.leaves = kinds[leaves]
+    async with world.agent():
+        pod = await world.running_pod(await world.volume(mode="Block" if is_block else "Filesystem"), devices=is_block)
+        await world.delete_pod(pod)
+        await world.gone(PODS, pod["metadata"]["name"])
+        await world.until_called(UNSTAGE)
+        await world.settle()
+        assert ([], "precious") == (world.left(), (outside / "file").read_text())
+
+
+@pytest.mark.parametrize("is_block", [False, True], ids=["file-system", "device"])
+@in_virtual_time
+async def test_a_file_with_content_at_the_target_is_kept_and_told(world: VolumesWorld, tools: FakeTools, is_block: bool) -> None:
+    world.driver.leaves = lambda target: target.write_text("precious")
+    async with world.agent():
+        volume = await world.volume(mode="Block" if is_block else "Filesystem")
+        pod = await world.running_pod(volume, devices=is_block)
+        uid = pod["metadata"]["uid"]
+        target = world.layout.block_publish("vol", uid) if is_block else world.target(pod, "vol")
+        await world.delete_pod(pod)
+        reason = "FailedMapVolume" if is_block else "FailedMount"
+        text = await world.until_told(pod, f"{target} is no empty file", reason)
+        assert "the driver says that it has taken the volume back, but" in text
+        assert ("precious", [volume.unique]) == (target.read_text(), await world.in_use())
+
+
+@pytest.mark.parametrize("is_block", [False, True], ids=["file-system", "device"])
+@in_virtual_time
+async def test_a_volume_that_its_driver_does_not_know_any_more_is_let_go(world: VolumesWorld, tools: FakeTools, is_block: bool) -> None:
+    """It was detached by force and deleted while the node was off. The pod went, too."""
+    async with world.agent():
+        pod = await world.running_pod(await world.volume(mode="Block" if is_block else "Filesystem"), devices=is_block)
+    await world.users.delete(PODS, pod["metadata"]["name"], "default", grace_period_s=0)
+    uid, layout = pod["metadata"]["uid"], world.layout
+    if is_block:  # the machine was off: the device's file was on a memory file system
+        world.mounts.unbind_file(str(layout.block_map("vol") / uid))
+        layout.block_publish("vol", uid).unlink()
+    for point in world.mounts.points:
+        world.mounts.unmount(point, keeps_folder=True)
+    world.driver.calls.clear()
+    for method in (UNPUBLISH, UNSTAGE):
+        world.driver.always(method, Fail(Code.NOT_FOUND, "there is no volume"))
+    async with world.agent():
+        await world.until_calls(UNPUBLISH, UNSTAGE)
+        await world.settle(5.0)
+        assert ([], []) == (await world.in_use(), world.left())
+
+
+@pytest.mark.parametrize("method", [UNPUBLISH, UNSTAGE])
+@in_virtual_time
+async def test_a_volume_that_its_driver_does_not_know_is_kept_while_it_is_mounted(world: VolumesWorld, method: str) -> None:
+    world.driver.always(method, Fail(Code.NOT_FOUND, "there is no volume"))
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.running_pod(volume)
+        await world.delete_pod(pod)
+        await world.until_called(method, 5)
+        point = world.staging(volume) if method == UNSTAGE else world.target(pod, "vol")
+        assert (True, [volume.unique]) == (str(point) in world.mounts.points, await world.in_use())
+        assert world.record(point.parent) is not None
+        if method == UNPUBLISH:
+            await world.until_told(pod, f"there is no volume; it has left something behind: {point} is still mounted")
+
+
 @in_virtual_time
 async def test_UNM1_a_target_that_is_still_mounted_is_left_alone(world: VolumesWorld, caplog: pytest.LogCaptureFixture) -> None:
     """The driver says that it took the volume back, and did not: nothing of it is touched, and the pod stays."""
@@ -42,7 +122,7 @@ async def test_UNM1_a_target_that_is_still_mounted_is_left_alone(world: VolumesW
         target = world.target(pod, "vol")
         await world.delete_pod(pod)
         await world.until_called(UNPUBLISH, 3)
-        assert f"{target} is still mounted" in caplog.text
+        assert f"the driver says that it has taken the volume back, but {target} is still mounted" in caplog.text
         assert (target / "content").is_file()
         assert world.record(target.parent) is not None
         assert await world.find(PODS, pod["metadata"]["name"]) is not None

@@ -52,6 +52,27 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
     [
         pytest.param(state(), facts("a"), Decision(why.Staging(), Step.STAGE), id="MNT-1-staged-first"),
         pytest.param(state(DONE), facts("a"), Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-1-then-published"),
+        pytest.param(
+            state(DONE, a=UNCERTAIN, b=DONE),
+            facts(leaving=frozenset("a")),
+            Decision(why.Unpublishing("b"), Step.UNPUBLISH, "b"),
+            id="pods-leave-at-the-same-time",
+        ),
+        pytest.param(
+            state(DONE, a=UNCERTAIN),
+            facts("c", leaving=frozenset("a")),
+            Decision(why.Unpublishing("a")),
+            id="nothing-is-given-while-a-pod-leaves",
+        ),
+        pytest.param(
+            state(DONE, a=UNCERTAIN), facts(leaving=frozenset("a")), Decision(why.Unpublishing("a")), id="not-unstaged-while-a-pod-leaves"
+        ),
+        pytest.param(
+            state(DONE), facts(may_be_unread=True), Decision(why.Unread(), waits=Waits.PODS), id="not-unstaged-while-a-record-is-unread"
+        ),
+        pytest.param(
+            state(), facts(may_be_unread=True), Decision(why.Unread(), waits=Waits.PODS), id="not-forgotten-while-a-record-is-unread"
+        ),
         pytest.param(state(), facts("a", has_slot=False), Decision(why.ManyMounts("d"), waits=Waits.SLOT), id="waits-for-its-turn"),
         pytest.param(
             state(DONE, b=DONE), facts(has_slot=False), Decision(why.Unpublishing("b"), Step.UNPUBLISH, "b"), id="what-goes-waits-for-none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.node.volumes.attachment import WAIT_S
 from tests.support.builders import a_claim, a_csi_driver
-from tests.support.node_driver import PUBLISH, STAGE
+from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import Bound, VolumesWorld
 
@@ -175,6 +176,28 @@ async def test_ALC3_pods_are_rejected_by_a_node_that_is_full(world: VolumesWorld
             return
         assert (["d1"], "Failed", "VolumeAttachmentLimitExceeded") == (world.full, status["phase"], status["reason"])
         assert status["message"].startswith("Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[vol]")
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@in_virtual_time
+async def test_ALC3_a_pod_that_runs_with_the_volume_is_never_rejected(world: VolumesWorld, is_restarted: bool) -> None:
+    """The Node does not list the volume any more, after a detach that stopped half way; another pod waits for it."""
+    await world.create(a_csi_driver("d1", nodeAllocatableUpdatePeriodSeconds=10))
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(world.agent())
+        volume = await world.volume(modes=("ReadWriteMany",))
+        runs = await world.running_pod(volume)
+        if is_restarted:
+            await stack.aclose()
+        await world.patch(NODES, "n", {"status": {"volumesAttached": None}}, subresource="status")
+        await world.patch(VOLUME_ATTACHMENTS, volume.attachment, {"status": FULL}, subresource="status")
+        if is_restarted:
+            await stack.enter_async_context(world.agent())
+        waits = await world.pod(volume)
+        await world.shown(PODS, waits["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Failed")
+        await world.settle(2 * WAIT_S)
+        assert "Running" == (await world.get(PODS, runs["metadata"]["name"]))["status"]["phase"]
+        assert [] == world.driver.made(UNPUBLISH)
 
 
 @in_virtual_time

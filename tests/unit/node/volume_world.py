@@ -104,7 +104,9 @@ class VolumesWorld(ClusterWorld):
             await caches.synced()
             await node.pods.remove_orphans()
 
-        manager = Manager(caches, node.pods.controller, node.pods.folders, node.controller, prepare=prepare)
+        manager = Manager(
+            caches, node.pods.controller, node.pods.folders, node.unread_devices.controller, node.steps, node.controller, prepare=prepare
+        )
         manager.beside("in-use", Loop(node.report))
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.drivers.close)

@@ -25,6 +25,8 @@ from mooring.node.plugins.drivers import CALL_S, Drivers
 
 PERIOD_S_MIN: Final = 10
 BACK_OFF: Final = BackOff(10.0, 120.0)
+WORKERS: Final = 64
+"""Drivers that are asked at once: one that hangs holds up no other."""
 
 
 @reason("asked every {period_s} s")
@@ -52,7 +54,7 @@ class Allocatable:
         self._asked_at: dict[str, float] = {}
         self._csi_drivers = caches.of(CSI_DRIVERS)
         self.controller: Controller[str] = Controller(
-            runtime, "node-allocatable", self.reconcile, workers=2, backoff=BACK_OFF, label="driver"
+            runtime, "node-allocatable", self.reconcile, workers=WORKERS, backoff=BACK_OFF, label="driver"
         )
         self.controller.watch(self._csi_drivers, lambda change: [change.key.name])
         drivers.on_change(self._changed)

@@ -71,6 +71,17 @@ def decide_csinode(csinode: CSINode, coming: DriverOnNode) -> Operations:
     return (_version(csinode), {"op": "add", "path": path, "value": {"count": coming.count}})
 
 
+def check_refresh(csinode: CSINode, coming: DriverOnNode) -> None:
+    """Raises Refused for an answer that is about another node than the driver's entry: only a registration may change what that says."""
+    _, present = _find(csinode.spec.drivers or (), coming.driver)
+    if present is not None and (present.node_id, set(present.topology_keys or ())) != (coming.node_id, set(coming.topology)):
+        raise Refused(
+            f"the driver {coming.driver} is registered with node id {present.node_id!r} and topology keys "
+            f"{sorted(present.topology_keys or ())}, and now gives {coming.node_id!r} and {sorted(coming.topology)}; "
+            "restart its registrar, so that it is registered anew"
+        )
+
+
 def decide_csinode_without(csinode: CSINode, driver: str) -> Operations:
     """The JSON patch that takes the driver off the CSINode, () when it is not there. The object stays, also without any driver."""
     position, present = _find(csinode.spec.drivers or (), driver)

@@ -14,6 +14,7 @@ from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.node.csinode.decide import (
     Operations,
+    check_refresh,
     decide_csinode,
     decide_csinode_without,
     decide_migrated,
@@ -63,8 +64,7 @@ class NodeObjects:
 
     async def enter(self, coming: DriverOnNode) -> None:
         """Enters the driver: at the Node first, then at the CSINode. Writes nothing where all of it stands there."""
-        if not coming.node_id:
-            raise Refused(f"the driver {coming.driver} gave no node id")
+        _check_node_id(coming)
 
         async def step() -> None:
             node = await self._cluster.get(NODES, self._name)
@@ -74,10 +74,13 @@ class NodeObjects:
         await self._locked(step)
 
     async def refresh(self, coming: DriverOnNode) -> None:
-        """Enters a limit that may have changed. The Node is not written."""
+        """Enters a limit that may have changed. The Node is not written, and the entry stays where the driver gives another node id."""
+        _check_node_id(coming)
 
         async def step() -> None:
-            await self._enter(await self._cluster.get(CSI_NODES, self._name), coming)
+            csinode = await self._cluster.get(CSI_NODES, self._name)
+            check_refresh(csinode, coming)
+            await self._enter(csinode, coming)
 
         await self._locked(step)
 
@@ -136,3 +139,9 @@ class NodeObjects:
                     _log.info(4, "Node objects could not be written, trying again", reason=str(error))
                 await self._clock.sleep(pause_s)
             return await step()
+
+
+def _check_node_id(coming: DriverOnNode) -> None:
+    """Raises Refused."""
+    if not coming.node_id:
+        raise Refused(f"the driver {coming.driver} gave no node id")

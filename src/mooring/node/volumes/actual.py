@@ -11,6 +11,7 @@ from mooring.api.pods import PODS, Pod
 from mooring.api.storage import CSI_DRIVERS, CSIDriverSpec
 from mooring.control.caches import Caches
 from mooring.control.events import EventRecorder
+from mooring.kube.cache.informer import Change
 from mooring.kube.cluster import Selection
 from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.expansion import Growth
@@ -77,11 +78,20 @@ class ActualState:
         """The volumes of which something is, or may be, in the pod's folder."""
         for state in self.states.values():
             one = state.publications.get(uid)
-            if state.at_work == uid or (one is not None and one.stand is not Stand.ABSENT):
+            if uid in state.at_work or (one is not None and one.stand is not Stand.ABSENT):
                 yield state
 
     def states_of_driver(self, driver: str) -> list[VolumeState]:
         return [state for state in self.states.values() if state.volume.driver == driver]
+
+    def concerned_by_node(self, change: Change[Node]) -> Iterator[str]:
+        """The volumes that have come to be attached and, where the labels are others, those with a node affinity."""
+        old = change.old
+        attached = attached_to(change.object) - (attached_to(old) if old is not None else frozenset())
+        has_other_labels = old is None or old.metadata.labels != change.object.metadata.labels
+        for state in self.states.values():
+            if (state.attachable and state.volume.unique in attached) or (has_other_labels and state.volume.affinity is not None):
+                yield state.volume.unique
 
     def has_all(self, uid: str) -> bool:
         """True when everything that the pod wants is published to it."""

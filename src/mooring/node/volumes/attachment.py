@@ -52,7 +52,7 @@ class Attachments:
     async def wait(self, state: VolumeState) -> float:
         """Seconds until the next look at a volume that is not attached.
 
-        After WAIT_S its pods are told, with what the attacher says; those on a node that is full are rejected.
+        After WAIT_S pods that do not have it are told, with what the attacher says; on a node that is full those that wait are rejected.
         """
         now = self._clock.now()
         if state.unattached_since is None:
@@ -60,15 +60,18 @@ class Attachments:
         if (left_s := state.unattached_since + WAIT_S - now) > 0:
             return left_s
         state.unattached_since = now
-        await self._tell(state.volume)
+        await self._tell(state)
         return WAIT_S
 
-    async def _tell(self, volume: Volume) -> None:
+    async def _tell(self, state: VolumeState) -> None:
+        volume = state.volume
         cause, code = await self._error(volume)
         is_full = code == Code.RESOURCE_EXHAUSTED and bool(self._actual.driver_spec(volume.driver).node_allocatable_update_period_seconds)
         if is_full:
             self._on_full(volume.driver)
         for uid, use in list(self._actual.desired.uses(volume.unique).items()):
+            if state.has(uid):
+                continue
             lists = f"unmounted volumes=[{use.volume_name}], unattached volumes=[{use.volume_name}], failed to process volumes=[]"
             self._actual.announce(uid, volume.unique, f"Unable to attach or mount volumes: {lists}: {cause}")
             if is_full:
@@ -84,7 +87,9 @@ class Attachments:
         return (error.message, error.error_code) if error is not None else ("the attacher has not attached it yet", None)
 
     async def _reject(self, uid: str, reason: str, message: str) -> None:
-        if (key := self._actual.keys.get(uid)) is None:
+        """A pod that runs is not: it has its volumes, or had them before a restart."""
+        pod, key = self._actual.pod(uid), self._actual.keys.get(uid)
+        if pod is None or key is None or pod.status.phase == "Running":
             return
         patch = {"metadata": {"uid": uid}, "status": {"phase": "Failed", "reason": reason, "message": message}}
         try:

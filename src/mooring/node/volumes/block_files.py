@@ -21,7 +21,7 @@ from mooring.mounts import system
 from mooring.mounts.mountinfo import MountTable
 from mooring.node import records
 from mooring.node.layout import Layout
-from mooring.node.volumes.files import LeftOver, read_mount_table, remove_folder
+from mooring.node.volumes.files import LeftOver, read_mount_table, remove_folder, remove_target
 
 _MODE: Final = 0o750
 
@@ -76,8 +76,10 @@ class BlockFiles:
 
     def end_publish(self, spec_name: str, uid: str) -> None:
         """Removes the folders of the pod's device, as far as they are empty, and the file that told of it. Raises LeftOver, OSError."""
-        if (device := self._layout.block_publish(spec_name, uid)).exists():
-            raise LeftOver(f"{device} is still there, although the driver says that it has taken it back")
+        device = self._layout.block_publish(spec_name, uid)
+        if self._mount_table().at(str(device)) is not None:
+            raise LeftOver(f"{device} is still mounted")
+        remove_target(device)
         for folder in (self._layout.pod_devices(uid), self._layout.pod_devices(uid).parent):
             with contextlib.suppress(LeftOver):
                 remove_folder(folder)
@@ -96,7 +98,7 @@ class BlockFiles:
             self._layout.block_publish(spec_name, "pod").parent,
             self._layout.block_map(spec_name),
         ):
-            if (below := self._mount_table().below(str(folder))) and below:
+            if below := self._mount_table().below(str(folder)):
                 raise LeftOver(f"{below[-1].point} is still mounted")
             remove_folder(folder)
         data = self._layout.block_record_folder(spec_name)

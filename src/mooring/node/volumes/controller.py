@@ -7,20 +7,17 @@ Source: kubelet 1.36, pkg/kubelet/volumemanager. Differs: nothing is polled, and
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mooring.api.core import Node
-from mooring.api.storage import CSIDriver
 from mooring.base.log import logger
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
-from mooring.control.result import Result
+from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
-from mooring.kube.cache.informer import Change
 from mooring.node.layout import BadName, Layout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.drivers import Drivers
@@ -35,6 +32,7 @@ from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.injected import Injector
 from mooring.node.volumes.left_folders import LeftFolders
 from mooring.node.volumes.mount_slots import MountSlots
+from mooring.node.volumes.names_in_use import NamesInUse
 from mooring.node.volumes.pods import FOLDER_BACK_OFF, NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
@@ -42,15 +40,18 @@ from mooring.node.volumes.reconcile_growth import GrowthSteps
 from mooring.node.volumes.requests import EXPANDS
 from mooring.node.volumes.selinux import Labels, default_context
 from mooring.node.volumes.state import Publication, Stand, VolumeState
-from mooring.node.volumes.stats import Asked
+from mooring.node.volumes.stats import Asked, asked_of
+from mooring.node.volumes.step_tasks import StepTasks
 from mooring.node.volumes.step_tools import StepFailed, Surroundings
 from mooring.node.volumes.step_watch import StepWatch
-from mooring.node.volumes.volume import Volume, shares
+from mooring.node.volumes.unread import Unread
+from mooring.node.volumes.unread_devices import UnreadDevices
+from mooring.node.volumes.volume import shares
 
 _log = logger(__name__)
 
-WORKERS: Final = 256
-"""Volumes worked on at once; most of that time they wait for drivers."""
+WORKERS: Final = 16
+"""Volumes decided on at once; their steps wait for drivers in tasks of their own."""
 
 REPORTED: Final = "in-use-report"
 PODS_KNOWN: Final = "pods-known"
@@ -80,8 +81,9 @@ class NodeVolumes:
         self._desired = DesiredState(self._wish_changed, self._pods_known)
         actual = self._actual = ActualState(caches, node_name, self._desired, events)
         self._announcements = Announcements(actual)
-        self._in_use_before = frozenset[str]()
-        self.in_use = InUseReport(runtime.cluster, actual.nodes, node_name, self._names_in_use, self._reported, clock=runtime.clock)
+        self._unread = Unread(self._pods_known)
+        self._names = NamesInUse(actual, self._unread)
+        self.in_use = InUseReport(runtime.cluster, actual.nodes, node_name, self._names.all, self._reported, clock=runtime.clock)
         self._attachments = Attachments(runtime.cluster, actual, runtime.clock, on_full)
         around = Surroundings(
             node_name,
@@ -101,11 +103,15 @@ class NodeVolumes:
         self._growth = GrowthSteps(around, runtime.cluster)
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
+        self.steps = StepTasks(lambda unique: self.controller.apply_result(unique, Retry("a step failed unexpectedly")))
         self._slots = MountSlots(mounts_max, self.controller.add)
-        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow, self._adopt)
+        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow, self._adopt, self._unread)
+        self.unread_devices = UnreadDevices(runtime, layout, self._unread, self._adopt)
         self.left_folders = LeftFolders(runtime, layout, self._desired, actual)
-        self.controller.watch(actual.nodes, self._node_changed)
-        self.controller.watch(actual.csi_drivers, self._driver_object_changed)
+        self.controller.watch(actual.nodes, actual.concerned_by_node)
+        self.controller.watch(
+            actual.csi_drivers, lambda change: [state.volume.unique for state in actual.states_of_driver(change.key.name)]
+        )
         drivers.on_change(self._driver_changed)
 
     # -- the start and the end
@@ -122,13 +128,15 @@ class NodeVolumes:
             state.attachable = state.volume.unique in known_names
             self._actual.states[state.volume.unique] = state
             self.controller.add(state.volume.unique)
-        for uid in found.unread_pods:
+        self._unread.begin(found.unread)
+        self.unread_devices.begin()
+        for uid in found.unlisted_pods:
             self.pods.folders.add_after(uid, FOLDER_BACK_OFF.base_s)
-        self._in_use_before = frozenset(node.status.volumes_in_use or ())
-        self.in_use.begin(self._in_use_before)
+        self._names.before = frozenset(node.status.volumes_in_use or ())
+        self.in_use.begin(self._names.before)
 
     def _adopt(self, found: Found) -> None:
-        """Volumes of a pod that is gone were found only now: they are taken back."""
+        """Volumes were found only now; those of pods that are gone are taken back."""
         for new in found.states:
             state = self._actual.states.setdefault(new.volume.unique, new)
             for uid, publication in new.publications.items():
@@ -153,33 +161,13 @@ class NodeVolumes:
 
     def published(self) -> Iterator[Asked]:
         """Every volume that a pod has now."""
-        for state in self._actual.states.values():
-            volume = state.volume
-            for uid, publication in state.publications.items():
-                use = self._desired.uses(volume.unique).get(uid)
-                if publication.stand is Stand.DONE and use is not None:
-                    name = publication.spec_name
-                    path = self._layout.block_map(name) / uid if volume.is_block else self._layout.target(uid, name)
-                    yield Asked(volume.driver, volume.handle, path, use.namespace, use.claim, use)
+        return asked_of(self._actual, self._layout)
 
     def tell_abnormal(self, asked: Asked, text: str) -> None:
         """The driver says that a volume is not well."""
         self._actual.tell(asked.use, "Warning", "VolumeConditionAbnormal", f"Volume {asked.use.volume_name}: {text}")
 
     # -- what wakes what
-
-    def _node_changed(self, change: Change[Node]) -> Iterator[str]:
-        """Wakes the volumes that have come to be attached and, where the labels are others, those with a node affinity."""
-        old = change.old
-        attached = attached_to(change.object) - (attached_to(old) if old is not None else frozenset())
-        has_other_labels = old is None or old.metadata.labels != change.object.metadata.labels
-        for state in self._actual.states.values():
-            if (state.attachable and state.volume.unique in attached) or (has_other_labels and state.volume.affinity is not None):
-                yield state.volume.unique
-
-    def _driver_object_changed(self, change: Change[CSIDriver]) -> Iterator[str]:
-        for state in self._actual.states_of_driver(change.key.name):
-            yield state.volume.unique
 
     def _driver_changed(self, name: str) -> None:
         """What failed for the driver's absence is tried at once."""
@@ -204,21 +192,18 @@ class NodeVolumes:
         self.in_use.changed()
         self.controller.tell(PODS_KNOWN)
 
-    def _names_in_use(self) -> set[str]:
-        """What the Node is to report. What it reported before the start stays until it is known what every pod wants."""
-        if self._desired.is_known:
-            self._in_use_before = frozenset()
-        return self._actual.in_use | self._in_use_before
-
     # -- one volume
 
     async def _reconcile(self, unique: str) -> Result:
+        self._desired.begin()
         try:
             return await self._next_step(unique)
         finally:
             self._slots.pass_on()
 
     async def _next_step(self, unique: str) -> Result:
+        if (found := self._actual.states.get(unique)) is not None and found.is_alone:
+            return Result(next(iter(found.at_work.values())))  # its end brings the volume here again
         state = self._state(unique)
         if state is None:
             return Result(why.Forgotten())
@@ -227,7 +212,7 @@ class NodeVolumes:
         decision = decide_volume(state, facts)
         self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
         self._announcements.refused(state, decision)
-        pods_known = frozenset({PODS_KNOWN}) if facts.unsure or not facts.may_take_away else frozenset[str]()
+        pods_known = frozenset({PODS_KNOWN}) if facts.is_unsure else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
             state.context = None  # that of an attachment which is over
             wait_s = await self._attachments.wait(state)
@@ -239,22 +224,41 @@ class NodeVolumes:
         if decision.step is Step.NOTHING:
             waits_for = pods_known | ({REPORTED} if decision.waits is Waits.REPORT else set())
             return Result(decision.because, waits_for=waits_for, after_s=decision.after_s)
+        if decision.step is Step.FORGET:
+            del self._actual.states[unique]
+            self._names.before -= {unique}
+            self.in_use.changed()
+        elif self.steps.is_open:
+            self._begin(state, decision)
+        return Result(decision.because, again=decision.step is Step.UNPUBLISH)  # another pod may be left at the same time
+
+    def _begin(self, state: VolumeState, decision: Decision) -> None:
+        unique = state.volume.unique
         self.controller.explain(unique, decision.because)
-        state.at_work = decision.pod  # so it stays reported in use, and the pod's object stays, also where the pod goes meanwhile
+        state.at_work[decision.pod] = decision.because  # so it stays reported in use, and the object of a pod stays that goes meanwhile
+        state.is_alone = decision.step is not Step.UNPUBLISH
+        if decision.step in MOUNTS:
+            self._slots.take(state.volume.driver)
+        self.steps.begin(unique, decision.step.value, lambda: self._do(state, decision))
+
+    async def _do(self, state: VolumeState, decision: Decision) -> None:
         try:
-            with self._slots.taken(state.volume.driver) if decision.step in MOUNTS else contextlib.nullcontext():
-                async with self._watch.around(state, decision):
-                    await self._carry_out(state, decision)
+            async with self._watch.around(state, decision):
+                await self._carry_out(state, decision)
         except StepFailed as error:
             self._failed(state, decision, error)
         except BadName as error:
             self._failed(state, decision, StepFailed("NewMounter initialization", str(error)))
         finally:
-            state.at_work = None
+            del state.at_work[decision.pod]
+            state.is_alone = False
+            if decision.step in MOUNTS:
+                self._slots.give_back(state.volume.driver)
+            self._slots.pass_on()
         if decision.pod:
             await self.pods.step_ended(decision.pod)
         self.in_use.changed()
-        return Result(decision.because, again=decision.step is not Step.FORGET)
+        self.controller.add(state.volume.unique)
 
     def _state(self, unique: str) -> VolumeState | None:
         """What has been done with the volume; begun for one that a pod wants, None for one that is neither wanted nor here."""
@@ -269,6 +273,7 @@ class NodeVolumes:
             state.attachable = self._actual.is_attachable(wanted)
         state.volume = wanted
         state.size_bytes = state.size_bytes or wanted.size_bytes
+        self._unread.settle(state, {uid: use.spec_name for uid, use in self._desired.uses(unique).items()})
         return state
 
     def _let_start(self, state: VolumeState) -> None:
@@ -285,22 +290,19 @@ class NodeVolumes:
         return Facts(
             wanted={uid: use.name for uid, use in uses.items()},
             unsure=frozenset(uid for uid in state.publications if self._desired.is_unsure(uid)),
-            may_take_away=not self._desired.has_unsure,
+            may_take_away=not self._desired.has_unseen,
             reported=self.in_use.has(unique),
             attached=unique in self._actual.attached,
             has_driver=self._drivers.find(state.volume.driver) is not None,
             now=self._clock.now(),
             in_reach=self._actual.is_in_reach(state.volume),
+            leaving=frozenset(state.at_work),
             has_slot=self._slots.has_free(state.volume.driver),
-            clashing=self._clashing(state.volume, uses),
+            may_be_unread=self._names.may_be_unread(unique),
+            clashing=self._desired.clashing(state.volume),
             labels={uid: use.label for uid, use in uses.items() if use.label},
             readers=frozenset(uid for uid, use in uses.items() if use.read_only),
         )
-
-    def _clashing(self, volume: Volume, uids: Iterable[str]) -> dict[str, str]:
-        """The pods that name the volume by a PersistentVolume that can't share it with this one, to its name."""
-        own = ((uid, self._desired.volume_of(volume.unique, uid)) for uid in uids)
-        return {uid: one.spec_name for uid, one in own if one is not None and not shares(volume, one)}
 
     async def _carry_out(self, state: VolumeState, decision: Decision) -> None:
         """Raises StepFailed."""
@@ -327,8 +329,6 @@ class NodeVolumes:
                 state.device_failure = state.context = None
             case Step.EXPAND:
                 await self._growth.expand(state, uses[uid])
-            case Step.FORGET:
-                del self._actual.states[state.volume.unique]
 
     def _failed(self, state: VolumeState, decision: Decision, error: StepFailed) -> None:
         """Remembers when the step may be tried again, and tells the users of the pods that it keeps waiting."""

@@ -50,7 +50,8 @@ class Facts:
     attached: the Node's status lists it. has_driver: its driver is registered. now: monotonic seconds. in_reach: its
     node affinity means this node. readers: the pods that only read it. labels: the SELinux labels that pods want, where they want one.
     clashing: the pods that name it by another PersistentVolume and can't have it beside those of the first, to that one's name.
-    has_slot: its driver may mount one more volume now.
+    leaving: the pods that it is being taken from at this moment. has_slot: its driver may mount one more volume now.
+    may_be_unread: it may be in a place of which no record can be read.
     """
 
     wanted: Mapping[str, str]
@@ -64,7 +65,14 @@ class Facts:
     readers: frozenset[str] = frozenset()
     clashing: Mapping[str, str] = dataclasses.field(default_factory=dict)
     has_slot: bool = True
+    leaving: frozenset[str] = frozenset()
+    may_be_unread: bool = False
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_unsure(self) -> bool:
+        """True while somebody may have the volume of whom that is not known."""
+        return bool(self.unsure) or self.may_be_unread or not self.may_take_away
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,6 +94,8 @@ class Decision:
 def decide_volume(state: VolumeState, facts: Facts) -> Decision:
     """The next step, or what is waited for."""
     decision = _next_step(state, facts)
+    if facts.leaving and decision.step not in (Step.NOTHING, Step.UNPUBLISH):  # nothing else is done for the volume meanwhile
+        return dataclasses.replace(decision, because=why.Unpublishing(min(facts.leaving)), step=Step.NOTHING, pod="")
     if decision.step in MOUNTS and not facts.has_slot:
         return Decision(why.ManyMounts(state.volume.driver), waits=Waits.SLOT, refused=decision.refused, refused_at=decision.refused_at)
     return decision
@@ -98,8 +108,12 @@ def _next_step(state: VolumeState, facts: Facts) -> Decision:
     if facts.wanted:  # a pod that can't be got rid of does not keep the others waiting, and is not forgotten for them
         arriving = _arriving(state, facts)
         return arriving if leaving is None else dataclasses.replace(arriving, after_s=_sooner(arriving.after_s, leaving.after_s))
+    if facts.leaving:
+        return Decision(why.Unpublishing(min(facts.leaving)))
     if any(one.stand is not Stand.ABSENT for one in state.publications.values()):
         return Decision(why.PodsUnknown(), waits=Waits.PODS)
+    if facts.may_be_unread:
+        return Decision(why.Unread(), waits=Waits.PODS)
     if state.device is Stand.ABSENT:
         return Decision(why.Forgotten(), Step.FORGET)
     if not facts.may_take_away or facts.unsure:
@@ -114,7 +128,7 @@ def _leaving(state: VolumeState, facts: Facts) -> Decision | None:
     gone = [
         (uid, one)
         for uid, one in state.publications.items()
-        if one.stand is not Stand.ABSENT and uid not in facts.wanted and uid not in facts.unsure
+        if one.stand is not Stand.ABSENT and uid not in (*facts.wanted, *facts.unsure, *facts.leaving)
     ]
     if not gone or not facts.may_take_away:
         return None
@@ -177,7 +191,7 @@ def _labelled_alike(state: VolumeState, facts: Facts, due: Mapping[str, str]) ->
 def _leaving_for_others(state: VolumeState, facts: Facts, because: Because) -> Decision:
     """The volume is here in another way than any pod that is due wants it: it has to leave the node first."""
     is_held = any(one.stand is not Stand.ABSENT for one in state.publications.values())
-    if is_held or not facts.may_take_away or facts.unsure or not facts.has_driver:
+    if is_held or facts.is_unsure or not facts.has_driver:
         return Decision(because, waits=Waits.OTHER_POD)
     return _once_due(state.device_failure, facts) or Decision(because, Step.UNSTAGE)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.volume import Volume
+from mooring.node.volumes.volume import Volume, shares
 
 
 class DesiredState:
@@ -20,17 +20,26 @@ class DesiredState:
         self._uses: dict[str, dict[str, PodUse]] = {}  # by volume, then by pod
         self._of_pod: dict[str, frozenset[str]] = {}  # the volumes of each pod that was looked at
         self._unseen: set[str] = set()  # pods that are there, and were not looked at yet
+        self._first: set[str] = set()  # those of them that were there at the start
+        self._has_begun = False
         self._incomplete: set[str] = set()  # pods of which not every volume could be found out
+
+    def begin(self) -> None:
+        """Every pod that is there has appeared; those that appear from now on have nothing here yet."""
+        self._has_begun = True
 
     def appeared(self, pod_uid: str) -> None:
         """The pod is there, and is going to be looked at: what it has stays as it is until then."""
         if pod_uid not in self._of_pod:
             self._unseen.add(pod_uid)
+            if not self._has_begun:
+                self._first.add(pod_uid)
 
     def set(self, pod_uid: str, wanted: Mapping[str, tuple[Volume, PodUse]], *, is_complete: bool = True) -> None:
         """What the pod wants, by unique name. is_complete: False while it may want more."""
         was_looked_at, was_unsure = pod_uid in self._of_pod, self.is_unsure(pod_uid)
         self._unseen.discard(pod_uid)
+        self._first.discard(pod_uid)
         (self._incomplete.discard if is_complete else self._incomplete.add)(pod_uid)
         before = self._of_pod.get(pod_uid, frozenset())
         self._of_pod[pod_uid] = frozenset(wanted)
@@ -49,6 +58,7 @@ class DesiredState:
         """The pod wants nothing any more."""
         was_unsure = self.is_unsure(pod_uid)
         self._unseen.discard(pod_uid)
+        self._first.discard(pod_uid)
         self._incomplete.discard(pod_uid)
         for unique in sorted(self._of_pod.pop(pod_uid, frozenset())):
             self._drop(unique, pod_uid)
@@ -68,6 +78,11 @@ class DesiredState:
         """By pod uid."""
         return self._uses.get(unique, {})
 
+    def clashing(self, volume: Volume) -> dict[str, str]:
+        """The pods that name the volume by a PersistentVolume that can't share it with this one, to its name."""
+        own = ((uid, self.volume_of(volume.unique, uid)) for uid in self.uses(volume.unique))
+        return {uid: one.spec_name for uid, one in own if one is not None and not shares(volume, one)}
+
     def of_pod(self, pod_uid: str) -> Mapping[str, Volume]:
         """The volumes that the pod wants, by unique name."""
         wanted = ((unique, self.volume_of(unique, pod_uid)) for unique in sorted(self._of_pod.get(pod_uid, ())))
@@ -78,21 +93,16 @@ class DesiredState:
         return pod_uid in self._incomplete or pod_uid in self._unseen
 
     @property
-    def has_unsure(self) -> bool:
-        """True while a pod was not looked at at all."""
-        return bool(self._unseen)
-
-    @property
-    def is_known(self) -> bool:
-        """True when every pod was looked at, and nothing of what they want is missing."""
-        return not self._incomplete and not self.has_unsure
+    def has_unseen(self) -> bool:
+        """True while a pod that was there at the start was not looked at."""
+        return bool(self._first)
 
     @property
     def volumes(self) -> tuple[Volume, ...]:
         return tuple(next(iter(volumes.values())) for volumes in self._volumes.values())
 
     def _learnt(self, has_become_known: bool) -> None:
-        if has_become_known and not self._unseen:
+        if has_become_known and not self._first:
             self._known()
 
     def _drop(self, unique: str, pod_uid: str) -> None:

@@ -72,15 +72,15 @@ class VolumeFiles:
         return self._mount_table().at(str(path)) is not None
 
     def end(self, folder: Path, mounted: str) -> None:
-        """Removes what `begin` made, with the folder `mounted` in it, after the driver has said that nothing is left.
+        """Removes what `begin` made, with what the driver has left at `mounted` in it.
 
         The record goes last but for its folder: as long as it is there, the volume is found again. Raises LeftOver, with everything
         in place, when there still is a mount, or a file where none belongs; OSError.
         """
         point = folder / mounted
-        if (below := self._mount_table().below(str(point))) and below:
-            raise LeftOver(f"{below[-1].point} is still mounted, although the driver says that it has taken the volume back")
-        remove_folder(point)
+        if below := self._mount_table().below(str(point)):
+            raise LeftOver(f"{below[-1].point} is still mounted")
+        remove_target(point)
         records.remove(folder)
         with contextlib.suppress(LeftOver):
             remove_folder(folder)
@@ -111,6 +111,24 @@ class VolumeFiles:
         part = str(staging).removeprefix(str(root))
         found = [point for point in self._mount_table().references(str(staging)) if part not in point]
         return tuple(point for point in found if is_within(point, str(root)) or not _OF_A_POD.search(point))
+
+
+def remove_target(path: Path) -> None:
+    """Removes what a driver may leave where nothing is mounted: an empty folder, an empty file, a device's file, a link.
+
+    What a link leads to stays. Nothing there is fine. Raises LeftOver for what has content, OSError.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return
+    kind = stat.S_IFMT(status.st_mode)
+    if kind in (stat.S_IFLNK, stat.S_IFBLK, stat.S_IFCHR):
+        path.unlink()
+    elif kind == stat.S_IFREG:
+        _remove_empty_file(path)
+    else:
+        remove_folder(path)
 
 
 def _remove_empty_file(path: Path) -> None:

@@ -14,10 +14,12 @@ from typing import Final
 
 from mooring.api.volume_names import digest, split_unique_name, unique_name
 from mooring.base.log import logger
+from mooring.mounts.mountinfo import MountTable
 from mooring.node import records
 from mooring.node.layout import Layout, escaped, inline_unique_name, is_folder_name
 from mooring.node.volumes.files import LeftOver, read_mount_table, remove_folder
 from mooring.node.volumes.state import Publication, Stand, VolumeState
+from mooring.node.volumes.unread import Places
 from mooring.node.volumes.volume import Volume
 
 _log = logger(__name__)
@@ -29,11 +31,12 @@ _STAYS: Final = "A folder without a volume's record can't be removed"
 class Found:
     """records_count, unread_count: records that were tried, and those of them that could not be read.
 
-    unread_pods: uids of pods whose folders could not be listed.
+    unlisted_pods: uids of pods whose folders could not be listed. unread: where something may be of which no record tells.
     """
 
     states: list[VolumeState] = dataclasses.field(default_factory=list)
-    unread_pods: list[str] = dataclasses.field(default_factory=list)
+    unlisted_pods: list[str] = dataclasses.field(default_factory=list)
+    unread: Places = dataclasses.field(default_factory=Places)
     records_count: int = 0
     unread_count: int = 0
 
@@ -57,15 +60,17 @@ def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> Found:
 
     known_names: of volumes that are attached, or were in use: they tell which one is staged where a record can't be read.
     """
-    found, states = Found(), dict[str, VolumeState]()
+    found, states, mounts = Found(), dict[str, VolumeState](), read_mount_table(layout.root)
     known = [parts for name in known_names if (parts := split_unique_name(name)) is not None]
     owners = {(driver, digest(handle)): records.staging_record(driver, handle) for driver, handle in known}
     for folder in folders_in(layout.pods):
         try:
-            _read_pod(found, states, layout, folder.name)
+            _read_pod(found, states, layout, folder.name, mounts)
         except OSError as error:
             _log.error("The volumes in a pod's folder can't be listed; that is tried again", error=error, folder=str(folder))
-            found.unread_pods.append(folder.name)
+            found.unlisted_pods.append(folder.name)
+            if mounted := _mounted_in(layout.pod_volumes(folder.name), mounts):
+                found.unread.in_pods[folder.name] = mounted
     for driver_folder in folders_in(layout.csi):
         try:
             volume_folders = list(folders_in(driver_folder))
@@ -74,17 +79,12 @@ def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> Found:
             volume_folders = [driver_folder / name for driver, name in owners if driver == driver_folder.name]
         for volume_folder in volume_folders:
             record = found.read(volume_folder, _is_staged)
-            if record is None and _has_record(volume_folder):
+            if record is None and (_has_record(volume_folder) or mounts.below(str(volume_folder))):
                 record = owners.get((driver_folder.name, volume_folder.name))
             if record is not None:
                 _staged(states, record)
     for spec_folder in folders_in(layout.block):
-        record = found.read(spec_folder / "data", _is_mapped)
-        if record is not None:
-            try:
-                _mapped(states, layout, record)
-            except OSError as error:
-                _log.error("The pods of a raw device can't be listed; it stays until they can", error=error, folder=str(spec_folder))
+        _read_device(found, states, layout, spec_folder.name, mounts)
     found.states = list(states.values())
     return found
 
@@ -97,15 +97,48 @@ def names_on_disk(layout: Layout) -> list[str]:
 def find_in_pod(layout: Layout, uid: str) -> Found:
     """The volumes that records in one pod's folder tell of. Blocks. Raises OSError when they can't be listed."""
     found, states = Found(), dict[str, VolumeState]()
-    _read_pod(found, states, layout, uid)
+    _read_pod(found, states, layout, uid, read_mount_table(layout.root))
     found.states = list(states.values())
     return found
 
 
-def _read_pod(found: Found, states: dict[str, VolumeState], layout: Layout, uid: str) -> None:
+def find_device(layout: Layout, folder: str) -> Found:
+    """The raw device that the record in its folder tells of. Blocks. Raises OSError."""
+    found, states = Found(), dict[str, VolumeState]()
+    _read_device(found, states, layout, folder, read_mount_table(layout.root))
+    found.states = list(states.values())
+    return found
+
+
+def _read_pod(found: Found, states: dict[str, VolumeState], layout: Layout, uid: str, mounts: MountTable) -> None:
+    unread = set(_mounted_in(layout.pod_volumes(uid), mounts))
     for volume_folder in list(folders_in(layout.pod_volumes(uid))):
         if (record := found.read(volume_folder, _is_published)) is not None:
             _published(states, layout, uid, record)
+            unread.discard(volume_folder.name)
+        elif _has_record(volume_folder):
+            unread.add(volume_folder.name)
+    if unread:
+        _log.error("Volumes may be mounted in a pod's folder, and no record tells which", pod_uid=uid, folders=sorted(unread))
+        found.unread.in_pods[uid] = frozenset(unread)
+
+
+def _read_device(found: Found, states: dict[str, VolumeState], layout: Layout, folder: str, mounts: MountTable) -> None:
+    record_folder = layout.block_record_folder(folder)
+    if (record := found.read(record_folder, _is_mapped)) is not None:
+        try:
+            _mapped(states, layout, record)
+        except OSError as error:
+            _log.error("The pods of a raw device can't be listed; it stays until they can", error=error, folder=str(record_folder.parent))
+    elif record_folder.parent not in _shared_by_devices(layout):
+        try:
+            pods = _pods_of_device(layout, folder)
+            may_be_here = bool(pods) or _has_record(record_folder) or bool(mounts.below(str(layout.block_staging(folder))))
+        except OSError:
+            pods, may_be_here = (), True
+        if may_be_here:
+            _log.error("A raw device may be here, and no record tells which volume it is", folder=str(record_folder.parent))
+            found.unread.devices[folder] = pods
 
 
 def remove_unrecorded(layout: Layout) -> list[tuple[Path, ...]]:
@@ -120,7 +153,7 @@ def remove_unrecorded(layout: Layout) -> list[tuple[Path, ...]]:
             left += _remove_unrecorded_of(layout, driver_folder)
     for folder in folders_in(layout.block):
         name = folder.name
-        if folder not in (layout.block_staging(name).parent, layout.block_publish(name, "pod").parent.parent):
+        if folder not in _shared_by_devices(layout):
             others = (layout.block_staging(name), layout.block_publish(name, "pod").parent, layout.block_map(name))
             left += _remove_unless_recorded(layout, folder / "data", *others, folder / "data", folder)
     return left
@@ -154,10 +187,18 @@ def _remove_unless_recorded(layout: Layout, record_folder: Path, *folders: Path)
     return []
 
 
+def _shared_by_devices(layout: Layout) -> tuple[Path, ...]:
+    """Folders beside those of raw devices, which are of none of them."""
+    return layout.block_staging("pv").parent, layout.block_publish("pv", "pod").parent.parent
+
+
 def folders_in(folder: Path) -> Iterator[Path]:
-    """Its folders, by name; links are passed over."""
-    if folder.is_dir():
-        yield from (path for path, is_folder in entries_in(folder) if is_folder)
+    """Its folders, by name; links are passed over. None where it is no folder. Raises OSError for one that can't be listed."""
+    try:
+        entries = entries_in(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    yield from (path for path, is_folder in entries if is_folder)
 
 
 def entries_in(folder: Path) -> list[tuple[Path, bool]]:
@@ -183,8 +224,14 @@ def _spec_folder(record: Mapping[str, str]) -> str:
 
 
 def _has_record(folder: Path) -> bool:
-    """True also for one that can't be read."""
-    return os.path.lexists(folder / records.NAME)
+    """True also for one that can't be read, and where that can't be found out."""
+    return not _is_absent(folder / records.NAME)
+
+
+def _mounted_in(folder: Path, mounts: MountTable) -> frozenset[str]:
+    """The names of the folders in it, at or below which something is mounted."""
+    below = (Path(mount.point).relative_to(folder).parts for mount in mounts.below(str(folder)))
+    return frozenset(parts[0] for parts in below if parts)
 
 
 def _published(states: dict[str, VolumeState], layout: Layout, uid: str, record: dict[str, str]) -> None:
@@ -206,10 +253,15 @@ def _mapped(states: dict[str, VolumeState], layout: Layout, record: dict[str, st
     state = VolumeState(Volume(unique, driver, handle, spec_name, is_block=True, is_known=False), Stand.UNCERTAIN, device_was_found=True)
     state.may_be_staged = not _is_absent(layout.block_staging(spec_name))
     states[unique] = state
+    for uid in _pods_of_device(layout, spec_name):
+        state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
+
+
+def _pods_of_device(layout: Layout, spec_name: str) -> tuple[str, ...]:
+    """The pods for which a file or a link of the device is there. Raises OSError."""
     linked = {folder.name for folder in folders_in(layout.pods) if layout.block_link(folder.name, spec_name).is_symlink()}
     published = layout.block_publish(spec_name, "pod").parent
-    for uid in sorted(linked | _names(published) | _names(layout.block_map(spec_name))):
-        state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
+    return tuple(sorted(linked | _names(published) | _names(layout.block_map(spec_name))))
 
 
 def _is_absent(path: Path) -> bool:
@@ -217,12 +269,16 @@ def _is_absent(path: Path) -> bool:
     try:
         path.lstat()
     except OSError as error:
-        return isinstance(error, FileNotFoundError)
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False
 
 
 def _names(folder: Path) -> set[str]:
-    return {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
+    """Raises OSError for a folder that can't be listed."""
+    try:
+        return set(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
 
 
 def _staged(states: dict[str, VolumeState], record: dict[str, str]) -> None:

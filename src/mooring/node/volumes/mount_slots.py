@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 
 class MountSlots:
@@ -22,13 +21,11 @@ class MountSlots:
         """The volume is woken when it is its turn."""
         self._waiting.setdefault(driver, {})[unique] = None
 
-    @contextlib.contextmanager
-    def taken(self, driver: str) -> Iterator[None]:
+    def take(self, driver: str) -> None:
         self._busy[driver] += 1
-        try:
-            yield
-        finally:
-            self._busy[driver] -= 1
+
+    def give_back(self, driver: str) -> None:
+        self._busy[driver] -= 1
 
     def pass_on(self) -> None:
         """Wakes as many volumes as there are free slots. To be called whenever a volume was dealt with: it may not have needed its slot."""

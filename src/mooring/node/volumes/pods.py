@@ -30,6 +30,7 @@ from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.found import Found, find_in_pod
 from mooring.node.volumes.pod_folders import pod_folders, remove_pod_folder
 from mooring.node.volumes.selinux import Labels
+from mooring.node.volumes.unread import Unread
 from mooring.node.volumes.view import Resolver, claims_of, is_leaving
 
 _log = logger(__name__)
@@ -47,7 +48,7 @@ _CONDITIONS: Final = tuple({"type": kind, "status": "True"} for kind in ("Initia
 class NodePods:
     """wake: called with the name of a volume that is to be looked at. may_grow: whether a driver grows volumes on the node, by its name.
 
-    adopt: called with volumes that are found in the folder of a pod that is gone.
+    adopt: called with what is found in the folder of a pod that is gone.
     """
 
     def __init__(
@@ -59,11 +60,12 @@ class NodePods:
         wake: Callable[[str], None],
         may_grow: Callable[[str], bool],
         adopt: Callable[[Found], None],
+        unread: Unread,
     ) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         self._metrics = runtime.metrics.once(NodeMetrics)
         self._actual, self._desired, self._layout, self._wake = actual, actual.desired, layout, wake
-        self._may_grow, self._adopt = may_grow, adopt
+        self._may_grow, self._adopt, self._unread = may_grow, adopt, unread
         self._resolver = Resolver(runtime.cluster, labels)
         self._looked_at: dict[str, tuple[str, float]] = {}  # by uid: the resource version that was resolved, and when
         self._deleted: set[str] = set()  # uids, until the cache shows that they are gone
@@ -137,6 +139,7 @@ class NodePods:
 
     async def _reconcile(self, key: Key) -> Result:
         """Raises Retry, ApiError."""
+        self._desired.begin()
         pod = self._actual.pods.store.get(key)
         if pod is None:
             return Result(why.PodGone())
@@ -233,6 +236,7 @@ class NodePods:
             _log.error(_FOLDER_STAYS, error=error, pod_uid=uid)
             self.folders.add_after(uid, FOLDER_BACK_OFF.base_s)
             return False
+        self._unread.pod_was_read(uid, {})
         return True
 
     async def _clean_up(self, uid: str) -> Result:
@@ -242,8 +246,9 @@ class NodePods:
             return Result(why.PodRuns())
         try:
             found = await asyncio.to_thread(find_in_pod, self._layout, uid)
+            self._adopt(found)
+            self._unread.pod_was_read(uid, found.unread.in_pods)
             if found.states:
-                self._adopt(found)
                 return Result(why.PodLeaves())
             await asyncio.to_thread(remove_pod_folder, self._layout, uid)
         except (OSError, BadRecord, LeftOver) as error:

@@ -90,6 +90,11 @@ class PodsUnknown:
     pass
 
 
+@reason("a record on this node can't be read, and may be this volume's: put it right, or remove it and what is mounted beside it")
+class Unread:
+    pass
+
+
 @reason("the pod is gone, and nothing of its volumes is left here")
 class PodGone:
     pass
@@ -97,6 +102,11 @@ class PodGone:
 
 @reason("a volume's folder, which was left behind, is a volume's again")
 class FolderUsed:
+    pass
+
+
+@reason("the raw device's record can be read, or nothing of it is left")
+class DeviceRead:
     pass
 
 

@@ -61,7 +61,7 @@ class FileSystemSteps(StepTools):
         except DriverError as error:
             self._forget_secret(volume.stage_secret)
             if error.final and before is Stand.ABSENT:
-                await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
+                await self._undo(volume, step, error, self._files.end, staging.parent, staging.name)
                 state.device = Stand.ABSENT
             raise self._failed(step, str(error), uncertain=not error.final) from None
         state.device = Stand.DONE
@@ -91,7 +91,7 @@ class FileSystemSteps(StepTools):
             if before is Stand.DONE:  # what the pod has is as it was
                 publication.stand = Stand.DONE
             elif error.final and before is Stand.ABSENT:
-                await self._on_disk(volume, step, self._files.end, target.parent, target.name)
+                await self._undo(volume, step, error, self._files.end, target.parent, target.name)
                 publication.stand = Stand.ABSENT
             raise self._failed(step, str(error), uncertain=not error.final) from None
         if sets_group(volume, use, policy, able):
@@ -107,20 +107,17 @@ class FileSystemSteps(StepTools):
         driver = self._driver(volume, step)
         publication.stand = Stand.UNCERTAIN
         await self._on_disk(volume, step, self._files.end_sub_paths, self._layout.sub_paths(uid, publication.spec_name))
-        try:
-            request = csi.NodeUnpublishVolumeRequest(volume_id=volume.handle, target_path=str(target))
-            await driver.rpc.node_unpublish_volume(request, Call(CALL_S))
-        except DriverError as error:
-            raise self._failed(step, str(error), uncertain=True) from None
-        await self._on_disk(volume, step, self._files.end, target.parent, target.name)
+        request = csi.NodeUnpublishVolumeRequest(volume_id=volume.handle, target_path=str(target))
+        call = driver.rpc.node_unpublish_volume(request, Call(CALL_S))
+        await self._take_back(volume, step, call, self._files.end, target.parent, target.name)
         del state.publications[uid]
 
     async def unstage(self, state: VolumeState) -> None:
-        """The device has left this node afterwards. A record that is missing means that it has left already."""
+        """The device has left this node afterwards. Where neither a record nor a mount is there, it has left already."""
         volume, step = state.volume, "UnmountDevice"
         staging = self._layout.staging(volume.driver, volume.handle)
         record = await self._on_disk(volume, step, records.read, staging.parent)
-        if record is None:
+        if record is None and not await self._on_disk(volume, step, self._files.is_mounted, staging):
             await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
             state.device, state.may_be_staged = Stand.ABSENT, False
             return
@@ -131,12 +128,11 @@ class FileSystemSteps(StepTools):
             raise self._failed(step, text)
         state.device = Stand.UNCERTAIN
         if requests.STAGES in able:
-            try:
-                request = csi.NodeUnstageVolumeRequest(volume_id=volume.handle, staging_target_path=str(staging))
-                await driver.rpc.node_unstage_volume(request, Call(CALL_S))
-            except DriverError as error:
-                raise self._failed(step, str(error), uncertain=True) from None
-        await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
+            request = csi.NodeUnstageVolumeRequest(volume_id=volume.handle, staging_target_path=str(staging))
+            call = driver.rpc.node_unstage_volume(request, Call(CALL_S))
+            await self._take_back(volume, step, call, self._files.end, staging.parent, staging.name)
+        else:
+            await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
         state.device, state.may_be_staged = Stand.ABSENT, False
 
     # -- what publishing is made of

@@ -39,7 +39,7 @@ class BlockSteps(StepTools):
             except DriverError as error:
                 self._forget_secret(volume.stage_secret)
                 if error.final and before is Stand.ABSENT:
-                    await self._on_disk(volume, step, self._files.end, volume.spec_name)
+                    await self._undo(volume, step, error, self._files.end, volume.spec_name)
                     state.device = Stand.ABSENT
                 raise self._failed(step, str(error), uncertain=not error.final) from None
         state.device = Stand.DONE
@@ -63,7 +63,7 @@ class BlockSteps(StepTools):
             if before is Stand.DONE:  # what the pod has is as it was
                 publication.stand = Stand.DONE
             elif error.final and before is Stand.ABSENT:
-                await self._on_disk(volume, step, self._files.end_publish, volume.spec_name, use.uid)
+                await self._undo(volume, step, error, self._files.end_publish, volume.spec_name, use.uid)
                 publication.stand = Stand.ABSENT
             raise self._failed(step, str(error), uncertain=not error.final) from None
         await self._on_disk(volume, step, self._files.map, volume.spec_name, use.uid)
@@ -78,13 +78,10 @@ class BlockSteps(StepTools):
         driver = self._driver(volume, step)
         state.publications[uid].stand = Stand.UNCERTAIN
         await self._on_disk(volume, step, self._files.unmap, spec_name, uid)
-        try:
-            target = str(self._layout.block_publish(spec_name, uid))
-            request = csi.NodeUnpublishVolumeRequest(volume_id=volume.handle, target_path=target)
-            await driver.rpc.node_unpublish_volume(request, Call(CALL_S))
-        except DriverError as error:
-            raise self._failed(step, str(error), uncertain=True) from None
-        await self._on_disk(volume, step, self._files.end_publish, spec_name, uid)
+        target = str(self._layout.block_publish(spec_name, uid))
+        request = csi.NodeUnpublishVolumeRequest(volume_id=volume.handle, target_path=target)
+        call = driver.rpc.node_unpublish_volume(request, Call(CALL_S))
+        await self._take_back(volume, step, call, self._files.end_publish, spec_name, uid)
         del state.publications[uid]
 
     async def unstage(self, state: VolumeState) -> None:
@@ -94,21 +91,15 @@ class BlockSteps(StepTools):
             mapped = self._layout.block_map(volume.spec_name)
             raise self._failed(step, f"the device {mapped} is still referenced from other Pods {list(pods)}")
         state.device = Stand.UNCERTAIN
-        if state.may_be_staged:
-            await self._unstage(volume, step)
-        await self._on_disk(volume, step, self._files.end, volume.spec_name)
-        state.device, state.may_be_staged = Stand.ABSENT, False
-
-    async def _unstage(self, volume: Volume, step: str) -> None:
-        driver, able = await self._able(volume, step)
-        if requests.STAGES not in able:
-            return
-        try:
+        driver, able = await self._able(volume, step) if state.may_be_staged else (None, frozenset[int]())
+        if driver is not None and requests.STAGES in able:
             staging = str(self._layout.block_staging(volume.spec_name))
             request = csi.NodeUnstageVolumeRequest(volume_id=volume.handle, staging_target_path=staging)
-            await driver.rpc.node_unstage_volume(request, Call(CALL_S))
-        except DriverError as error:
-            raise self._failed(step, str(error), uncertain=True) from None
+            call = driver.rpc.node_unstage_volume(request, Call(CALL_S))
+            await self._take_back(volume, step, call, self._files.end, volume.spec_name)
+        else:
+            await self._on_disk(volume, step, self._files.end, volume.spec_name)
+        state.device, state.may_be_staged = Stand.ABSENT, False
 
     def _tell_mapped(self, state: VolumeState, use: PodUse) -> None:
         spec_name = state.volume.spec_name

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping
 
+from mooring.control.result import Because
 from mooring.node.volumes.volume import Volume
 
 
@@ -52,8 +53,9 @@ class VolumeState:
     context: what the attacher noted for this node. size_bytes: that it has on this node, 0 while that is not known. grown: the version
     of the claim whose growth is done with. growth_was_refused: for good, at the last try or before. may_not_grow: the driver says that
     it is in use; not asked again until the volume has left the node.
-    unattached_since: monotonic seconds, while pods wait for its attachment. at_work: whom a step is being
-    carried out for: a pod's uid, "" for all of them, None while there is none.
+    unattached_since: monotonic seconds, while pods wait for its attachment. at_work: the steps that are under way, to their reasons: by the
+    uid of the pod that a step is for, "" for all of them. is_alone: the step under way excludes all others; taking it from one pod does not
+    exclude taking it from another.
     """
 
     volume: Volume
@@ -70,13 +72,19 @@ class VolumeState:
     grown: str = ""
     may_not_grow: bool = False
     unattached_since: float | None = None
-    at_work: str | None = None
+    at_work: dict[str, Because] = dataclasses.field(default_factory=dict)
+    is_alone: bool = False
     publications: dict[str, Publication] = dataclasses.field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """True when nothing of the volume is on this node, or about to be."""
-        return self.at_work is None and self.device is Stand.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
+        return not self.at_work and self.device is Stand.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
+
+    @property
+    def spec_names(self) -> frozenset[str]:
+        """Of the PersistentVolumes that it is known by here; empty while only what is staged tells of it."""
+        return frozenset({self.volume.spec_name, *(one.spec_name for one in self.publications.values())} - {""})
 
     @property
     def is_to_grow(self) -> bool:

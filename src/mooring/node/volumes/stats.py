@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +20,12 @@ from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.drivers import CALL_S, Drivers, NotRegistered
+from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.requests import STATS, PodUse
+from mooring.node.volumes.state import Stand
 
 _log = logger(__name__)
 
@@ -40,6 +43,18 @@ class Asked:
     namespace: str
     claim: str
     use: PodUse
+
+
+def asked_of(actual: ActualState, layout: Layout) -> Iterator[Asked]:
+    """Every volume that a pod has now."""
+    for state in actual.states.values():
+        volume = state.volume
+        for uid, publication in state.publications.items():
+            use = actual.desired.uses(volume.unique).get(uid)
+            if publication.stand is Stand.DONE and use is not None:
+                name = publication.spec_name
+                path = layout.block_map(name) / uid if volume.is_block else layout.target(uid, name)
+                yield Asked(volume.driver, volume.handle, path, use.namespace, use.claim, use)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,23 +130,36 @@ class VolumeStats:
         self._drivers, self._volumes, self._abnormal, self._metrics = drivers, volumes, abnormal, metrics
         self._clock, self._randomness = clock, randomness
         self.usages: dict[Asked, Usage] = {}
+        self._asking: set[str] = set()  # drivers
 
     async def run(self) -> None:
         """Asks until cancelled."""
-        while True:
-            await self._clock.sleep(PERIOD_S * self._randomness.uniform(1, 2))
-            await self.ask_all()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._clock.sleep(PERIOD_S * self._randomness.uniform(1, 2))
+                self._ask_all(group)
 
     async def ask_all(self) -> None:
-        """Asks once for each volume: those of one driver in turn, so that a driver that hangs holds up no other. Forgets what has gone."""
+        """Asks once for each volume."""
+        async with asyncio.TaskGroup() as group:
+            self._ask_all(group)
+
+    def _ask_all(self, group: asyncio.TaskGroup) -> None:
+        """The volumes of one driver in turn: one that has not answered for all of the last time is not asked. Forgets the gone."""
         volumes = list(self._volumes())
         self.usages = {volume: self.usages[volume] for volume in volumes if volume in self.usages}
-        async with asyncio.TaskGroup() as group:
-            for driver in sorted({volume.driver for volume in volumes}):
-                mine = [volume for volume in volumes if volume.driver == driver]
-                group.create_task(self._ask(mine), name=f"node/stats/{driver}")
+        for driver in sorted({volume.driver for volume in volumes} - self._asking):
+            mine = [volume for volume in volumes if volume.driver == driver]
+            group.create_task(self._ask(driver, mine), name=f"node/stats/{driver}")
 
-    async def _ask(self, volumes: Iterable[Asked]) -> None:
+    async def _ask(self, driver: str, volumes: Iterable[Asked]) -> None:
+        self._asking.add(driver)
+        try:
+            await self._ask_each(volumes)
+        finally:
+            self._asking.discard(driver)
+
+    async def _ask_each(self, volumes: Iterable[Asked]) -> None:
         for volume in volumes:
             began = self._clock.now()
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from mooring.api.core import SecretReference
@@ -12,9 +12,10 @@ from mooring.api.volume_names import attachment_name
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
 from mooring.base.errors import MooringError
+from mooring.base.log import logger
 from mooring.base.randomness import Random
 from mooring.control.secrets import SecretCache, SecretError
-from mooring.csi.codes import DriverError
+from mooring.csi.codes import Code, DriverError
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError
 from mooring.mounts.system import ToolFailed
@@ -28,6 +29,8 @@ from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Failure, Stand, VolumeState
 from mooring.node.volumes.threads import WAIT_S, Threads
 from mooring.node.volumes.volume import Volume
+
+_log = logger(__name__)
 
 T = TypeVar("T")
 
@@ -133,6 +136,32 @@ class StepTools:
             mode=mode,
             label=label,
         )
+
+    async def _undo(self, volume: Volume, step: str, error: DriverError, end: Callable[..., None], *args: Any) -> None:
+        """Removes what was made for a call that has failed and done nothing. Raises StepFailed, with both errors, for what it has left."""
+        try:
+            await self._on_disk(volume, step, end, *args)
+        except StepFailed as left:
+            raise self._failed(step, f"{error}; it has left something behind: {left}", uncertain=True) from None
+
+    async def _take_back(self, volume: Volume, step: str, call: Awaitable[object], end: Callable[..., None], *args: Any) -> None:
+        """The driver takes the volume back, and what was made around it is removed. Raises StepFailed.
+
+        A driver that does not know the volume any more has nothing to take back: then it is enough that nothing is mounted.
+        Differs from kubelet: it asks such a driver for ever.
+        """
+        try:
+            await call
+        except DriverError as error:
+            if error.code != Code.NOT_FOUND:
+                raise self._failed(step, str(error), uncertain=True) from None
+            await self._undo(volume, step, error, end, *args)
+            _log.warning("The driver does not know a volume, and nothing of it is mounted: it counts as taken back", volume=volume.unique)
+            return
+        try:
+            await self._on_disk(volume, step, end, *args)
+        except StepFailed as left:
+            raise self._failed(step, f"the driver says that it has taken the volume back, but {left}", uncertain=True) from None
 
     async def _on_disk(self, volume: Volume, step: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S) -> T:
         """Work on files and mounts, on a thread of the driver's. Raises StepFailed: what was begun may be half done."""

@@ -24,7 +24,7 @@ class Threads:
 
     def __init__(self) -> None:
         self._pools: dict[str, DaemonPool] = {}
-        self._left: dict[str, asyncio.Future[Any]] = {}
+        self._left: dict[str, set[asyncio.Future[Any]]] = {}
 
     async def run(self, driver: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S, about: str = "") -> T:
         """What the work returns, or raises. TimeoutError after limit_s: the thread is left to itself, for nothing can end it.
@@ -36,7 +36,7 @@ class Threads:
             pool = self._pools[driver] = DaemonPool(THREADS, f"node/{driver}")
         async with asyncio.timeout(limit_s):
             if (left := self._left.get(about)) is not None:
-                await asyncio.wait([left])
+                await asyncio.wait(left)
             doing = asyncio.get_running_loop().run_in_executor(pool, work, *args)
             try:
                 await asyncio.wait([doing])
@@ -47,12 +47,13 @@ class Threads:
 
     def _leave(self, about: str, doing: asyncio.Future[Any]) -> None:
         """Nobody waits for the work any more, but what comes next about the volume."""
-        self._left[about] = doing
+        self._left.setdefault(about, set()).add(doing)
 
         def ended(doing: asyncio.Future[Any]) -> None:
             if not doing.cancelled() and (error := doing.exception()) is not None:
                 _log.error("Work on a volume's files that nobody waited for any more has failed", error=error, volume=about)
-            if self._left.get(about) is doing:
+            self._left[about].discard(doing)
+            if not self._left[about]:
                 del self._left[about]
 
         doing.add_done_callback(ended)

@@ -1,0 +1,27 @@
+"""The volumes that the node is to report in use: those that pods want, those that are here, and those that may be here still."""
+
+from __future__ import annotations
+
+from mooring.node.volumes.actual import ActualState
+from mooring.node.volumes.unread import Unread
+
+
+class NamesInUse:
+    """before: what the Node reported before the start, as far as it is not known that nothing of it is here."""
+
+    def __init__(self, actual: ActualState, unread: Unread) -> None:
+        self._actual, self._unread = actual, unread
+        self.before = frozenset[str]()
+
+    def all(self) -> set[str]:
+        """What was reported before the start stays until every pod was looked at, and as long as it may be where no record can be read."""
+        if not self._actual.desired.has_unseen:
+            self.before = frozenset(name for name in self.before if self.may_be_unread(name))
+        return self._actual.in_use | self.before
+
+    def may_be_unread(self, unique: str) -> bool:
+        """True while the volume may be in a place of which no record can be read."""
+        state = self._actual.states.get(unique)
+        if state is None:
+            return self._unread.may_hold(())
+        return self._unread.may_hold(state.spec_names, is_block=state.volume.is_block)

@@ -1,0 +1,222 @@
+"""Records that can't be read, or are gone, after a restart: what may be mounted stays in use, and nothing is unstaged under a mount."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.api.pods import PODS
+from mooring.kube.errors import ServerError
+from mooring.node import records
+from tests.support.builders import a_csi_driver
+from tests.support.fake_mounts import FakeTools
+from tests.support.node_driver import NODE_RPC, PUBLISH, UNPUBLISH, UNSTAGE
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.node.test_injected_life import inline
+from tests.unit.node.volume_world import Bound, VolumesWorld
+
+TORN, EMPTY = '{"volumeHandle":', ""
+FOREIGN = '{"driverName":"d1","specVolID":"other","volumeHandle":"handle-other"}'
+GONE = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """record: which one can't be read: of the `pod`, of what is `staged`, or of the `device`. stages: the driver does."""
+
+    record: str
+    stages: bool = True
+    is_block: bool = False
+    is_inline: bool = False
+
+
+ROWS = {
+    "file-system": Row("pod"),
+    "file-system-staged": Row("staged"),
+    "file-system-of-a-driver-that-does-not-stage": Row("pod", stages=False),
+    "device": Row("device", is_block=True),
+    "device-of-a-driver-that-does-not-stage": Row("device", stages=False, is_block=True),
+    "inline": Row("pod", stages=False, is_inline=True),
+}
+rows = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+texts = pytest.mark.parametrize("text", [TORN, EMPTY, FOREIGN, GONE], ids=["torn", "empty", "foreign", "gone"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """volume: None for an inline one. record: the file that is spoilt."""
+
+    world: VolumesWorld
+    pod: dict[str, Any]
+    volume: Bound | None
+    record: Path
+    text: str
+
+    async def goes_on(self, seconds: int) -> None:
+        """What is mounted is in use at each moment, and nothing is unstaged under a mount in the pod."""
+        for _ in range(seconds):
+            await self.world.settle(1.0)
+            if self.volume is not None and self.world.mounts.points:
+                assert [self.volume.unique] == await self.world.in_use()
+            if UNSTAGE in self.world.driver.calls_for_volumes():
+                assert not self.in_pod()
+
+    def in_pod(self) -> list[str]:
+        """What is mounted for the pod."""
+        return [point for point in self.world.mounts.points if self.pod["metadata"]["uid"] in point]
+
+    def mend(self) -> None:
+        self.record.parent.mkdir(parents=True, exist_ok=True)
+        self.record.write_text(self.text)
+
+    async def is_taken_back(self) -> None:
+        async def is_gone() -> bool:
+            return ([], []) == (self.world.mounts.points, await self.world.in_use())
+
+        await self.world.until(is_gone, what="nothing is left", wait_s=1300.0)
+        await self.world.settle(5.0)
+        assert [] == self.world.left()
+
+
+async def spoilt(world: VolumesWorld, row: Row, text: str | None) -> Scene:
+    """A pod that runs with its volume, on a node whose agent is away, and a record that can't be read."""
+    world.driver.mounts_apart = True
+    world.driver.able = (NODE_RPC.STAGE_UNSTAGE_VOLUME,) if row.stages else ()
+    volume = None
+    async with world.agent():
+        if row.is_inline:
+            await world.create(a_csi_driver("d1", volumeLifecycleModes=["Ephemeral"]))
+            pod, name = await world.running_pod(**inline()), "scratch"
+        else:
+            volume, name = await world.volume(mode="Block" if row.is_block else "Filesystem"), "vol"
+            pod = await world.running_pod(volume, devices=row.is_block)
+    folder = world.target(pod, name).parent
+    if row.record == "staged":
+        assert volume is not None
+        folder = world.staging(volume).parent
+    elif row.record == "device":
+        folder = world.layout.block_record_folder(name)
+    record = folder / records.NAME
+    before = record.read_text()
+    if text is None:
+        record.unlink()
+    else:
+        record.write_text(text)
+    world.driver.calls.clear()
+    return Scene(world, pod, volume, record, before)
+
+
+@pytest.mark.slow
+@rows
+@texts
+@in_virtual_time
+async def test_what_a_pod_that_is_gone_has_left_stays_in_use_until_it_is_taken_back(
+    world: VolumesWorld, tools: FakeTools, row: Row, text: str | None
+) -> None:
+    """Whoever forgets it lets it be detached under its mount. Once the record is put right it is taken back, without a restart."""
+    scene = await spoilt(world, row, text)
+    await world.users.delete(PODS, scene.pod["metadata"]["name"], "default", grace_period_s=0)
+    async with world.agent():
+        await scene.goes_on(700)
+        assert (row.record == "staged") == (UNPUBLISH in world.driver.calls_for_volumes())
+        if world.mounts.points:
+            scene.mend()
+        await scene.goes_on(650)
+        await scene.is_taken_back()
+
+
+@pytest.mark.slow
+@rows
+@texts
+@in_virtual_time
+async def test_what_a_pod_has_that_can_t_be_looked_at_stays_as_it_is(
+    world: VolumesWorld, tools: FakeTools, row: Row, text: str | None
+) -> None:
+    """The API server does not give the pod's claim at first; then the pod has its volume as before, and gives it back at its end."""
+    scene = await spoilt(world, row, text)
+    rule = world.cluster.refuse("get persistentvolumeclaims", times=None, error=ServerError("starting"))
+    async with world.agent(is_registered=False):
+        await world.register()
+        await scene.goes_on(60)
+        if not row.is_inline:
+            assert [] == world.driver.calls_for_volumes()
+        rule.times = 0
+        await world.until_called(PUBLISH)
+        assert ([], 1) == (world.driver.made(UNPUBLISH, UNSTAGE), len(world.driver.made(PUBLISH)))
+        await world.delete_pod(scene.pod)
+        await scene.is_taken_back()
+
+
+@pytest.mark.parametrize("row", [ROWS["file-system"], ROWS["device"]], ids=["file-system", "device"])
+@in_virtual_time
+async def test_a_pod_that_ends_before_it_has_its_volume_again_gives_it_back(world: VolumesWorld, tools: FakeTools, row: Row) -> None:
+    """Its claim tells what the record does not; the driver comes late."""
+    scene = await spoilt(world, row, TORN)
+    async with world.agent(is_registered=False):
+        await world.settle(5.0)
+        await world.delete_pod(scene.pod)
+        await scene.goes_on(5)
+        await world.register()
+        await scene.is_taken_back()
+        assert [UNPUBLISH, UNSTAGE] == world.driver.calls_for_volumes()
+
+
+@in_virtual_time
+async def test_a_pod_s_folder_that_can_t_be_listed_keeps_what_is_mounted_in_it(
+    world: VolumesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = await spoilt(world, ROWS["file-system-of-a-driver-that-does-not-stage"], GONE)
+    scene.mend()
+    await world.users.delete(PODS, scene.pod["metadata"]["name"], "default", grace_period_s=0)
+    folder, scandir = world.layout.pod_volumes(scene.pod["metadata"]["uid"]), os.scandir
+
+    def fails(place: Any = ".") -> Any:
+        if str(place) == str(folder):
+            raise OSError(5, "Input/output error", str(place))
+        return scandir(place)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", fails)
+        async with world.agent():
+            await scene.goes_on(60)
+            assert [] == world.driver.calls_for_volumes()
+            patched.undo()
+            await scene.is_taken_back()
+
+
+@in_virtual_time
+async def test_a_record_that_can_t_be_read_holds_back_no_volume_of_another_name(world: VolumesWorld) -> None:
+    async with world.agent():
+        volume, other = await world.volume(), await world.volume("other")
+        pod, gone = await world.running_pod(volume), await world.running_pod(other)
+    (world.target(pod, "vol").parent / records.NAME).write_text(TORN)
+    for one in (pod, gone):
+        await world.users.delete(PODS, one["metadata"]["name"], "default", grace_period_s=0)
+    world.driver.calls.clear()
+    async with world.agent():
+        await world.until_called(UNSTAGE)
+        await world.settle(5.0)
+        assert {"handle-other"} == {call.request.volume_id for call in world.driver.made(UNPUBLISH, UNSTAGE)}
+        assert [volume.unique] == await world.in_use()
+
+
+@in_virtual_time
+async def test_a_record_that_can_t_be_read_and_is_removed_with_its_mount_frees_the_volume(world: VolumesWorld, tools: FakeTools) -> None:
+    """As the log advises."""
+    scene = await spoilt(world, ROWS["device-of-a-driver-that-does-not-stage"], TORN)
+    await world.users.delete(PODS, scene.pod["metadata"]["name"], "default", grace_period_s=0)
+    async with world.agent():
+        await scene.goes_on(30)
+        uid, layout = scene.pod["metadata"]["uid"], world.layout
+        world.mounts.unbind_file(str(layout.block_map("vol") / uid))
+        for path in (layout.block_map("vol") / uid, layout.block_publish("vol", uid), layout.block_link(uid, "vol"), scene.record):
+            path.unlink()
+        await world.until(lambda: _is_free(world), what="no volume in use", wait_s=700.0)
+
+
+async def _is_free(world: VolumesWorld) -> bool:
+    return [] == await world.in_use()
