@@ -37,8 +37,8 @@ async def test_AT01_three_steps_and_nothing_else(world: AttacherWorld):
         va = await world.attached()
         await world.settle(200)
     assert STD_ATTACH == world.story
-    assert {"metadata": {"annotations": {NODE_ID_ANNOTATION: "nodeID1"}, "finalizers": [FINALIZER]}} == world.bodies(PATCH_VA)[0]
-    assert {"status": {"attached": True}} == world.bodies(PATCH_STATUS)[0]
+    assert {"metadata": {"annotations": {NODE_ID_ANNOTATION: "nodeID1"}, "finalizers": [FINALIZER]}} == world.changes(PATCH_VA)[0]
+    assert {"status": {"attached": True}} == world.changes(PATCH_STATUS)[0]
     assert ("MERGE", "MERGE") == (world.last(PATCH_VA).patch_type, world.last(PATCH_STATUS).patch_type)
     assert [FINALIZER] == va["metadata"]["finalizers"]
     request = world.driver.made(PUBLISH)[0].request
@@ -66,7 +66,7 @@ async def test_AT03_the_volume_is_held_first(others):
     path = "/metadata/finalizers"
     absent = [{"op": "test", "path": path, "value": None}, {"op": "add", "path": path, "value": [FINALIZER]}]
     present = [{"op": "add", "path": f"{path}/-", "value": FINALIZER}]
-    assert [present if others else absent] == world.bodies(PATCH_PV)
+    assert [present if others else absent] == world.changes(PATCH_PV)
     assert "JSON" == world.last(PATCH_PV).patch_type
     assert [*others, FINALIZER] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
 
@@ -99,7 +99,7 @@ async def test_AT10_the_publish_context_is_saved(world: AttacherWorld):
     async with world.attaching(a_va()):
         va = await world.attached()
     assert {"foo": "bar"} == va["status"]["attachmentMetadata"]
-    assert {"status": {"attached": True, "attachmentMetadata": {"foo": "bar"}}} == world.bodies(PATCH_STATUS)[0]
+    assert {"status": {"attached": True, "attachmentMetadata": {"foo": "bar"}}} == world.changes(PATCH_STATUS)[0]
 
 
 async def test_AT11_an_attached_one_causes_no_request(world: AttacherWorld):
@@ -194,7 +194,7 @@ async def test_AT20_a_refused_volume_patch_is_told_and_tried_again():
         assert "could not add PersistentVolume finalizer: not now" == (await world.error())["message"]
         va = await world.attached()
     assert [PATCH_PV, PATCH_STATUS, PATCH_PV, *STD_ATTACH] == world.story
-    assert {"status": {"attached": True, "attachError": None}} == world.bodies(PATCH_STATUS)[-1]
+    assert {"status": {"attached": True, "attachError": None}} == world.changes(PATCH_STATUS)[-1]
     assert "attachError" not in va["status"]
 
 
@@ -528,7 +528,7 @@ async def test_TR01_one_status_patch_and_no_call(plugin):
         va = await world.attached()
         await world.remove(VOLUME_ATTACHMENTS, "pv1-node1")
     assert [PATCH_STATUS] == world.story
-    assert {"status": {"attached": True}} == world.bodies(PATCH_STATUS)[0]
+    assert {"status": {"attached": True}} == world.changes(PATCH_STATUS)[0]
     assert "finalizers" not in va["metadata"]
 
 
