@@ -30,6 +30,7 @@ from mooring.controllers.attacher.decision import (
     Publish,
     RemoveFinalizer,
     RemoveVolumeFinalizer,
+    SettlePublish,
     Unpublish,
     idle,
 )
@@ -81,8 +82,8 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     # Differs from external-attacher: a publish on the node's new machine that its status does not tell of yet is made once more.
     if attachment.status.attached and not again and not annotation(attachment, STATUS_OF_ANNOTATION):
         # Differs from external-attacher, which leaves an error of a try that raced with the success there for ever.
-        left = attachment.status.attach_error is not None
-        return Decision(why.Attached(node_name), (ClearError(),) if left else ())
+        left: tuple[Action, ...] = (ClearError(),) if attachment.status.attach_error is not None else ()
+        return Decision(why.Attached(node_name), (*_settle(view, attachment), *left))
 
     pv_name = named_volume(attachment)
     if pv_name:
@@ -116,6 +117,13 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     actions = (*_load(volume.secret), *finalizer, Publish(order), *confirm)
     because = why.Attaching(node_name, order.node_id, again)
     return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=order.node_id)
+
+
+def _settle(view: View, attachment: VolumeAttachment) -> tuple[Action, ...]:
+    """Where the cache shows a publish whose status patch had no answer. One that was meant for another machine is shown by nothing."""
+    unconfirmed = view.memory.unconfirmed_of(attachment.metadata.name)
+    is_shown = unconfirmed is not None and unconfirmed.order.node_id == annotation(attachment, NODE_ID_ANNOTATION)
+    return (SettlePublish(),) if is_shown else ()
 
 
 def _wait_for_call(view: View, volume_handle: str) -> Decision | None:

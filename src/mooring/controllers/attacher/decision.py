@@ -92,6 +92,11 @@ class ClearError:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SettlePublish:
+    """The attachment tells of the publish that was unconfirmed: its end is a detach from now on."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class MarkDetached:
     """Save that it is detached, where an earlier try could not."""
 
@@ -114,6 +119,7 @@ Action = (
     | MarkAttached
     | RemoveVolumeFinalizer
     | ClearError
+    | SettlePublish
     | MarkDetached
     | EndUndo
 )

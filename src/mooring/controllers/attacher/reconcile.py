@@ -78,6 +78,8 @@ class Reconciler:
                     await self._unpublish(order, secrets)
                     self._learn(target.name, Learnt.UNPUBLISHED)
                     call_over()
+                case d.SettlePublish():
+                    self._learn(target.name, Learnt.SHOWN)
                 case d.EndUndo():
                     self._learn(target.name, Learnt.UNDONE)
                 case d.RemoveFinalizer(mark):
