@@ -24,6 +24,7 @@ from mooring.controllers.attacher.decision import (
 )
 from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
 from mooring.controllers.attacher.requests import UnpublishOrder
+from mooring.controllers.attacher.view import STATUS_OF_ANNOTATION
 from mooring.controllers.attacher.volume import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED
 from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va, typed
 from tests.unit.attacher.views import a_view, facts
@@ -246,7 +247,8 @@ def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
     """It may be published, and its detach is under way: whose name is the lesser counts among those that are to stay."""
     first = a_va("a", node="a", finalizers=[FINALIZER])
     leaving = a_va("b", node="b", finalizers=[FINALIZER], deleting=True)
-    view = a_view(vas=[first, leaving], pvs=[a_held_pv(modes=RWO)], nodes=[a_csi_node("a"), a_csi_node("b")])
+    nodes = [a_csi_node("a"), a_csi_node("b", {DRIVER: "nodeID2"})]
+    view = a_view(vas=[first, leaving], pvs=[a_held_pv(modes=RWO)], nodes=nodes)
     assert why.HeldElsewhere("b", "b", True) == decide_attachment(view, "a").problem
     assert why.Detaching is type(decide_attachment(view, "b").because)
 
@@ -326,9 +328,50 @@ def test_DT11_the_annotation_serves_a_node_that_is_gone(nodes):
     assert "annotatedNodeID" == order_of(decided(va, nodes=nodes)).node_id
 
 
-def test_csinode_wins_over_the_annotation():
+def calls(decision: Decision) -> list[tuple[type, str]]:
+    return [(type(action), action.order.node_id) for action in decision.actions if isinstance(action, Publish | Unpublish)]
+
+
+def test_a_machine_that_was_replaced_under_its_node_s_name_is_detached_too():
     va = an_attached_va(deleting=True, annotations={NODE_ID_ANNOTATION: "old"})
-    assert "nodeID1" == order_of(decided(va)).node_id
+    assert [(Unpublish, "old"), (Unpublish, "nodeID1")] == calls(decided(va))
+
+
+def test_a_replaced_machine_is_left_to_another_attachment_that_has_it_now():
+    """It is another node's machine by now, and that node uses the volume, too."""
+    va = an_attached_va(deleting=True, annotations={NODE_ID_ANNOTATION: "old"})
+    other = an_attached_va("other", node="node2", annotations={NODE_ID_ANNOTATION: "old"})
+    nodes = [a_csi_node(), a_csi_node("node2", {DRIVER: "old"})]
+    assert [(Unpublish, "nodeID1")] == calls(decided(va, nodes=nodes, others=[other]))
+
+
+def test_a_twin_on_the_new_machine_does_not_keep_the_former_one():
+    va = an_attached_va(deleting=True, annotations={NODE_ID_ANNOTATION: "old"})
+    decision = decided(va, others=[an_attached_va("twin")])
+    assert [Unpublish, RemoveFinalizer] == steps(decision)
+    assert [(Unpublish, "old")] == calls(decision)
+
+
+@pytest.mark.parametrize(
+    ("va", "drift", "former"),
+    [
+        pytest.param(a_va(finalizers=[FINALIZER], annotations={NODE_ID_ANNOTATION: "old"}), None, True, id="its-publish-is-unconfirmed"),
+        pytest.param(a_va(annotations={NODE_ID_ANNOTATION: "old"}), None, False, id="never-claimed"),
+        pytest.param(an_attached_va(annotations={NODE_ID_ANNOTATION: "old"}), Drift.MISSING, False, id="the-backend-has-it-nowhere"),
+        pytest.param(an_attached_va(annotations={NODE_ID_ANNOTATION: "old"}), Drift.MOVED, True, id="the-backend-has-it-there"),
+        pytest.param(
+            an_attached_va(annotations={NODE_ID_ANNOTATION: "old", STATUS_OF_ANNOTATION: "oldest"}),
+            None,
+            True,
+            id="the-status-is-older",
+        ),
+    ],
+)
+def test_a_former_machine_is_left_before_the_new_one_gets_the_volume(va: dict[str, Any], drift: Drift | None, former: bool):
+    """Its id stands in the claim alone, which names the new one from then on."""
+    decision = decided(va, drift={VA: drift} if drift else {})
+    assert [*([(Unpublish, "old")] if former else []), (Publish, "nodeID1")] == calls(decision)
+    assert AddFinalizer("nodeID1") == decision.actions[1 if former else 0]
 
 
 def test_DT14_an_in_tree_volume_is_detached_by_its_translated_handle():

@@ -115,8 +115,17 @@ def undone(unconfirmed: UnconfirmedPublish, **view: Any) -> Any:
     return decide_attachment(a_view(orphaned=[unconfirmed], pvs=[a_held_pv()], nodes=[a_csi_node()], **view), unconfirmed.name)
 
 
+ELSEWHERE = an_attached_va("other-node", node="node2", annotations={NODE_ID_ANNOTATION: "nodeID2"})
+
+
 @pytest.mark.parametrize(
-    "vas", [(), (a_va("torn"),), (an_attached_va("other-node", node="node2"),), (an_attached_va("twin", deleting=True),)]
+    "vas",
+    [
+        (),
+        (a_va("torn"),),
+        (ELSEWHERE,),
+        (an_attached_va("twin", deleting=True),),
+    ],
 )
 def test_what_an_attachment_left_behind_is_taken_back_first(vas):
     decision = undone(an_unconfirmed(), vas=vas)

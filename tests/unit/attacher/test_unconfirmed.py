@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
+from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
-from tests.support.attaching import PATCH_STATUS, UNPUBLISH, AttacherWorld
-from tests.support.builders import a_va
+from tests.support.attaching import PATCH_STATUS, PUBLISH, UNPUBLISH, AttacherWorld
+from tests.support.builders import DRIVER, a_csi_node, a_va
+from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Step
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -33,3 +35,55 @@ async def test_a_detach_settles_a_publish_whose_status_was_never_stored(world: A
         await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.settle(60.0)
     assert 1 == world.story.count(UNPUBLISH)
+
+
+# -- a machine that is replaced under its node's name
+
+
+async def replace_machine(world: AttacherWorld) -> None:
+    await world.delete(CSI_NODES, "node1")
+    await world.create(a_csi_node("node1", {DRIVER: "nodeID9"}))
+
+
+async def test_a_publish_that_had_no_answer_is_undone_on_the_machine_that_is_replaced(world: AttacherWorld):
+    world.driver.script(PUBLISH, Lose())
+    async with world.attaching(a_va()):
+        await world.error()
+        await replace_machine(world)
+        await world.attached()
+    assert {"nodeID9"} == world.driver.published["handle1"]
+
+
+async def test_what_was_attached_to_a_machine_that_is_replaced_is_detached_there(world: AttacherWorld):
+    async with world.attaching(a_va()):
+        await world.attached()
+        await replace_machine(world)
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
+    assert set() == world.driver.published["handle1"]
+
+
+async def test_a_detach_from_a_replaced_machine_that_fails_is_told_and_keeps_the_attachment(world: AttacherWorld):
+    async with world.attaching(a_va()):
+        await world.attached()
+        await replace_machine(world)
+        world.driver.always(UNPUBLISH, lambda request: Fail(Code.NOT_FOUND, "no such machine") if request.node_id == "nodeID1" else None)
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        assert "no such machine" in (await world.error("detachError"))["message"]
+        await world.settle(600.0)
+        assert await world.find(VOLUME_ATTACHMENTS, "pv1-node1") is not None
+
+
+async def test_a_single_node_volume_leaves_the_replaced_machine_for_the_new_one_when_the_backend_reports_it_there():
+    driver = ScriptedDriver(controller=(RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES))
+
+    def refused_elsewhere(request: object) -> Step:
+        return Fail(Code.FAILED_PRECONDITION, "in use") if driver.published["handle1"] - {"nodeID9"} else None
+
+    world = await AttacherWorld(driver).base(modes=["ReadWriteOnce"])
+    async with world.attaching(a_va()):
+        await world.attached()
+        await replace_machine(world)
+        driver.always(PUBLISH, refused_elsewhere)
+        await world.settle(200.0)
+    assert {"nodeID9"} == driver.published["handle1"]

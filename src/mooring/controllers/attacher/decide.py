@@ -78,7 +78,7 @@ def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision:
 
 def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     name, node_name = attachment.metadata.name, attachment.spec.node_name
-    again = view.memory.drift(name) is Drift.MISSING
+    again = view.memory.drift(name) in (Drift.MISSING, Drift.MOVED)
     # Differs from external-attacher: a publish on the node's new machine that its status does not tell of yet is made once more.
     if attachment.status.attached and not again and not annotation(attachment, STATUS_OF_ANNOTATION):
         # Differs from external-attacher, which leaves an error of a try that raced with the success there for ever.
@@ -114,9 +114,21 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     has_finalizer = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
     finalizer: tuple[Action, ...] = () if has_finalizer else (AddFinalizer(order.node_id),)
     confirm: tuple[Action, ...] = (ConfirmStatus(),) if view.tells_of_another(attachment, order.node_id) else ()
-    actions = (*_load(volume.secret), *finalizer, Publish(order), *confirm)
+    actions = (*_load(volume.secret), *_leave_former(view, attachment, order), *finalizer, Publish(order), *confirm)
     because = why.Attaching(node_name, order.node_id, again)
     return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=order.node_id)
+
+
+def _leave_former(view: View, attachment: VolumeAttachment, order: PublishOrder) -> tuple[Unpublish, ...]:
+    """What was published on a machine that had the node's name before: its id is lost to everybody once the claim names the new one.
+
+    Differs from external-attacher, which forgets it. While the status tells of it, pods may use it there; unless the backend contradicts.
+    """
+    is_told = attachment.status.attached and not annotation(attachment, STATUS_OF_ANNOTATION)
+    if not view.may_hold(attachment) or (is_told and view.memory.drift(attachment.metadata.name) is not Drift.MOVED):
+        return ()
+    former = (one for one in view.former_node_ids(attachment, order.node_id) if view.other_attachment_on(attachment, one) is None)
+    return tuple(Unpublish(dataclasses.replace(order.undone, node_id=one)) for one in former)
 
 
 def _settle(view: View, attachment: VolumeAttachment) -> tuple[Action, ...]:
@@ -196,26 +208,29 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     ours = view.holds(attachment)
     if not ours and view.memory.drift(name) is not Drift.EXTRA:
         return Decision(why.Detached(), (MarkDetached(),) if _is_marked_attached(attachment) else ())
-    other = view.other_attachment_on_node(attachment)
-    if other is not None:  # Differs from external-attacher, which detaches the volume that the other one uses.
-        return Decision(why.HeldByAnother(other), (RemoveFinalizer(),) if ours else ())
+    present = view.node_id(node_name)
+    node_ids = tuple(filter(None, (*view.former_node_ids(attachment, present), present)))
+    holders = {one: view.other_attachment_on(attachment, one) for one in node_ids or ("",)}
+    if all(holders.values()):  # Differs from external-attacher, which detaches the volume that the other one uses.
+        return Decision(why.HeldByAnother(next(filter(None, holders.values()))), (RemoveFinalizer(),) if ours else ())
     pv_name = named_volume(attachment)
     if pv_name and view.volume(pv_name) is None:
         return _missing(attachment, why.VolumeMissing(pv_name), LookUpVolume(pv_name))
     volume = resolve_volume(view, attachment)
     if not isinstance(volume, Volume):
         return _stuck(volume)
-    node_id = view.node_id(node_name) or annotation(attachment, NODE_ID_ANNOTATION)
-    if not node_id:
+    if not node_ids:
         return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
     waiting = _wait_for_call(view, volume.handle)
     if waiting is not None:
         return waiting
-    order = UnpublishOrder(volume.handle, node_id, volume.secret, volume.migrated)
+    # Differs from external-attacher, which leaves what is published on a machine that had the node's name before.
+    left = [one for one in node_ids if holders[one] is None]
+    unpublish = (Unpublish(UnpublishOrder(volume.handle, one, volume.secret, volume.migrated)) for one in left)
     release: tuple[Action, ...] = (RemoveFinalizer(),) if ours else ()
-    because = why.Detaching(node_name, node_id)
-    actions: tuple[Action, ...] = (*_load(volume.secret), Unpublish(order), *release)
-    return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=node_id)
+    because = why.Detaching(node_name, ", ".join(left))
+    actions: tuple[Action, ...] = (*_load(volume.secret), *unpublish, *release)
+    return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=because.node_id)
 
 
 def _is_marked_attached(attachment: VolumeAttachment) -> bool:
@@ -232,7 +247,7 @@ def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision:
     handle, attachment = unconfirmed.order.handle, unconfirmed.attachment
     decision = _wait_for_call(view, handle)
     if decision is None:
-        other = view.other_attachment_on_node(attachment)
+        other = view.other_attachment_on(attachment, unconfirmed.order.node_id)
         if other is not None:
             decision = Decision(why.HeldByAnother(other), (EndUndo(),), again=True, volume_handle=handle)
         else:

@@ -76,12 +76,14 @@ def _drift(view: View, attachment: VolumeAttachment, report: Report) -> Drift | 
             return None
     if handle in report.unknown and handle not in report.published:
         return None
-    published = node_id in report.published.get(handle, ())
-    if published == attachment.status.attached:
+    published = report.published.get(handle, frozenset())
+    if (node_id in published) == attachment.status.attached:
         return None
-    if published:
+    if node_id in published:
         return Drift.EXTRA
-    return None if is_deleting(attachment) and not view.holds(attachment) else Drift.MISSING
+    if is_deleting(attachment) and not view.holds(attachment):
+        return None
+    return Drift.MISSING if published.isdisjoint(view.former_node_ids(attachment, node_id)) else Drift.MOVED
 
 
 class Rounds:

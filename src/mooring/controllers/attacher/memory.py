@@ -28,6 +28,7 @@ class Drift(enum.Enum):
     """How the backend's last report contradicts an attachment's status."""
 
     MISSING = "attached here, not published in the backend"
+    MOVED = "attached here, published on the machine that had the node's name before"
     EXTRA = "not attached here, but published in the backend"
 
 

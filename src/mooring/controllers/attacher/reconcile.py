@@ -57,6 +57,7 @@ class Reconciler:
         """Performs the actions in order. call_over: called when the driver has answered. Raises Failed, Stale."""
         writes = self.writes
         secrets: Mapping[str, str] = {}
+        last_call = next((action for action in reversed(actions) if isinstance(action, d.Publish | d.Unpublish)), None)
         for action in actions:
             match action:
                 case d.AddVolumeFinalizer(pv_name):
@@ -76,8 +77,9 @@ class Reconciler:
                     await writes.confirm_status(target)
                 case d.Unpublish(order):
                     await self._unpublish(order, secrets)
-                    self._learn(target.name, Learnt.UNPUBLISHED)
-                    call_over()
+                    self._unpublished(target.name, order)
+                    if action is last_call:
+                        call_over()
                 case d.SettlePublish():
                     self._learn(target.name, Learnt.SHOWN)
                 case d.EndUndo():
@@ -135,6 +137,12 @@ class Reconciler:
             await self._driver.controller_unpublish_volume(order.request(secrets), Call(self._timeout_s, order.migrated))
         except DriverError as error:
             raise self._failed_call(error, order.secret) from error
+
+    def _unpublished(self, name: str, order: UnpublishOrder) -> None:
+        """It settles a publish on that machine, not one on another."""
+        unconfirmed = self._memory.unconfirmed_of(name)
+        if unconfirmed is not None and unconfirmed.order.node_id == order.node_id:
+            self._learn(name, Learnt.UNPUBLISHED)
 
     def _learn(self, name: str, learnt: Learnt) -> None:
         unconfirmed = self._memory.unconfirmed_of(name)

@@ -103,13 +103,23 @@ class View:
             return True
         return attachment.status.attached and annotation(attachment, NODE_ID_ANNOTATION) not in ("", node_id)
 
-    def other_attachment_on_node(self, attachment: VolumeAttachment) -> str | None:
-        """The name of another attachment that holds the same volume on the same node and is to stay."""
+    def former_node_ids(self, attachment: VolumeAttachment, node_id: str) -> tuple[str, ...]:
+        """The machines, beside the one that has its node's name now, on which this attachment may have its volume published."""
+        unconfirmed = self.memory.unconfirmed_of(attachment.metadata.name)
+        claimed = (annotation(attachment, NODE_ID_ANNOTATION), unconfirmed.order.node_id if unconfirmed is not None else "")
+        return tuple(one for one in dict.fromkeys(claimed) if one not in ("", node_id))
+
+    def other_attachment_on(self, attachment: VolumeAttachment, node_id: str) -> str | None:
+        """The name of another attachment that holds the same volume on this machine and is to stay. node_id: "" for the same node."""
         for other in self._of_same_volume(attachment):
-            same_place = other.spec.node_name == attachment.spec.node_name and other.metadata.name != attachment.metadata.name
-            if same_place and self.holds(other) and not is_deleting(other):
+            if other.metadata.name == attachment.metadata.name or not self.holds(other) or is_deleting(other):
+                continue
+            if self._claims(other, node_id) if node_id else other.spec.node_name == attachment.spec.node_name:
                 return other.metadata.name
         return None
+
+    def _claims(self, attachment: VolumeAttachment, node_id: str) -> bool:
+        return (annotation(attachment, NODE_ID_ANNOTATION) or self.node_id(attachment.spec.node_name)) == node_id
 
     def _of_same_volume(self, attachment: VolumeAttachment) -> Iterator[VolumeAttachment]:
         """The attachments of its volume, itself too, whichever PersistentVolume with that handle they name."""
