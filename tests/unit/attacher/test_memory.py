@@ -122,7 +122,8 @@ ELSEWHERE = an_attached_va("other-node", node="node2", annotations={NODE_ID_ANNO
     "vas",
     [
         (),
-        (a_va("torn"),),
+        (a_va("torn", deleting=True),),
+        (a_va("torn", "pv2"),),
         (ELSEWHERE,),
         (an_attached_va("twin", deleting=True),),
     ],

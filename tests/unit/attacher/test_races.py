@@ -15,7 +15,7 @@ from mooring.csi.codes import Code
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
 from mooring.kube.errors import Invalid, Unreachable
 from tests.support.attaching import PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, STD_ATTACH, UNPUBLISH, AttacherWorld
-from tests.support.builders import DELETED, DRIVER, FINALIZER, a_csi_node, a_va, an_attached_va
+from tests.support.builders import DELETED, DRIVER, FINALIZER, a_csi_node, a_held_pv, a_va, an_attached_va
 from tests.support.recording import RecordingCluster, Request
 from tests.support.scripted_driver import Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -216,8 +216,8 @@ async def test_a_single_node_volume_goes_to_no_other_node_until_its_publish_in_d
 
 
 async def test_undos_that_fail_do_not_wake_each_other(world: AttacherWorld):
-    """Two nodes of one volume, both torn away and made anew: each name has a back-off, which the failing undo of the other must not end."""
-    await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
+    """Two nodes of one volume, both torn away: each name has a back-off, which the failing undo of the other must not end."""
+    await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}), a_held_pv("pv2", "handle2"))
     world.driver.always(PUBLISH, Lose())
     world.driver.always(UNPUBLISH, Wait(0.1, Fail(Code.UNAVAILABLE)))
     names = {"pv1-node1": "node1", "pv1-node2": "node2"}
@@ -226,7 +226,7 @@ async def test_undos_that_fail_do_not_wake_each_other(world: AttacherWorld):
             await world.status(lambda status: "attachError" in status, name)
             await world.set_finalizers(VOLUME_ATTACHMENTS, name, [])
             await world.delete(VOLUME_ATTACHMENTS, name)
-            await world.create(a_va(name, node=node))
+            await world.create(a_va(name, "pv2", node))
         await world.settle(10.0)
     assert 4 <= world.story.count(UNPUBLISH) <= 10
 
@@ -273,7 +273,6 @@ async def test_a_mark_never_goes_to_a_later_attachment_of_the_name(world: Attach
         await world.tear_away("pv1-node1")
         await world.create(a_va())
         gate.set()
-        await world.until(lambda: _made(world, UNPUBLISH))
         late.show()
         va = await world.status(lambda status: status["attached"], wait_s=5.0)
         assert [FINALIZER] == va["metadata"].get("finalizers")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
 from tests.support.attaching import PATCH_STATUS, PUBLISH, UNPUBLISH, AttacherWorld
-from tests.support.builders import DRIVER, a_csi_node, a_va
+from tests.support.builders import DRIVER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Step
 from tests.support.virtual_loop import in_virtual_time
 
@@ -35,6 +37,60 @@ async def test_a_detach_settles_a_publish_whose_status_was_never_stored(world: A
         await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.settle(60.0)
     assert 1 == world.story.count(UNPUBLISH)
+
+
+# -- the next attachment of the name
+
+
+async def torn_away(world: AttacherWorld) -> None:
+    """Its publish has happened, without an answer, and can't be undone."""
+    world.driver.script(PUBLISH, Lose())
+    world.driver.always(UNPUBLISH, Fail(Code.INTERNAL, "node is gone"))
+    await world.create(a_va())
+    await world.error()
+    await world.tear_away("pv1-node1")
+    await world.settle(5.0)
+
+
+async def test_the_next_attachment_of_the_name_supersedes_an_undo_that_fails(world: AttacherWorld):
+    """The pod comes back to the node: it needs what could not be taken back, and its end is the detach of that."""
+    async with world.attaching():
+        await torn_away(world)
+        await world.create(a_va())
+        await world.attached(wait_s=1.0)
+        world.driver.forget_scripts()
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
+        before = world.story.count(UNPUBLISH)
+        await world.settle(600.0)
+    assert set() == world.driver.published["handle1"]
+    assert before == world.story.count(UNPUBLISH), "the undo is over, too"
+
+
+@pytest.mark.parametrize(("volume", "deleted", "field"), [("pv2", False, "attachError"), ("pv1", True, "detachError")])
+async def test_an_attachment_hears_that_it_waits_for_an_undo_that_fails(world: AttacherWorld, volume: str, deleted: bool, field: str):
+    await world.create(a_held_pv("pv2", "handle2"))
+    async with world.attaching():
+        await torn_away(world)
+        await world.create(a_va(pv=volume, finalizers=["kit/hold"] if deleted else None))
+        if deleted:
+            await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        message = (await world.error(field))["message"]
+    assert "waits until what an earlier VolumeAttachment of this name left published is taken back: " in message
+    assert message.endswith("node is gone")
+
+
+async def test_an_undo_goes_on_while_the_next_attachment_of_the_name_can_not_be_attached():
+    """Else both would wait for ever: it for the other node, and that one for the undo."""
+    world = await AttacherWorld().base(modes=["ReadWriteOnce"])
+    await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
+    async with world.attaching():
+        await torn_away(world)
+        await world.create(an_attached_va("pv1-node2", node="node2", annotations={NODE_ID_ANNOTATION: "nodeID2"}), a_va())
+        await world.settle(5.0)
+        world.driver.forget_scripts()
+        await world.settle(600.0)
+    assert set() == world.driver.published["handle1"]
 
 
 # -- a machine that is replaced under its node's name

@@ -10,7 +10,7 @@ from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Key, is_deleting
-from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode
+from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.base.clock import Instant, rfc3339
 from mooring.base.log import logger
 from mooring.base.text import shortened
@@ -164,21 +164,31 @@ class Attacher(Manager):
         text = shortened(str(failure), ERROR_BYTES_MAX)
         if decision.undoing:
             self._memory.undo_failed(target.name)
+            await self._show_to_the_next(target.name, text)
             return Retry(f"failed to undo a publish: {text}", because=decision.because)
         attachment = target.find(self._view)
         if attachment is not None and failure.reported:
-            await self._show(target, decision, text, failure.code)
+            await self._show(attachment, decision.detaching, text, failure.code)
         is_full = attachment is not None and failure.code == Code.RESOURCE_EXHAUSTED
         heals = (room_on(attachment.spec.node_name),) if attachment is not None and is_full else ()
         return Retry(f"failed to {'detach' if decision.detaching else 'attach'}: {text}", heals=heals, because=decision.problem)
 
-    async def _show(self, target: Target, decision: Decision, text: str, code: int | None) -> None:
-        field = "detachError" if decision.detaching else "attachError"
-        shown_code = code if self._options.report_error_codes and not decision.detaching else None
+    async def _show_to_the_next(self, name: str, text: str) -> None:
+        """An attachment that has the name of a vanished one hears what it waits for."""
+        attachment = self._view.attachment(name)
+        if attachment is not None and attachment.spec.attacher == self._view.driver.name:
+            waits = f"waits until what an earlier VolumeAttachment of this name left published is taken back: {text}"
+            await self._show(attachment, is_deleting(attachment), shortened(waits, ERROR_BYTES_MAX), None)
+
+    async def _show(self, attachment: VolumeAttachment, detaching: bool, text: str, code: int | None) -> None:
+        name = attachment.metadata.name
+        field = "detachError" if detaching else "attachError"
+        shown_code = code if self._options.report_error_codes and not detaching else None
+        target = Target(name, attachment.metadata.uid)
         try:
             await self._reconciler.writes.save_error(target, field, text, rfc3339(self._clock.wall_s()), shown_code)
         except ApiError as error:
-            log.error("could not save the error in the status", error=error, VolumeAttachment=target.name)
+            log.error("could not save the error in the status", error=error, VolumeAttachment=name)
 
     # -- PersistentVolumes
 

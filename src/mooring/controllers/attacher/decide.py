@@ -45,12 +45,17 @@ from mooring.csi.volume_capability import AccessModeError
 
 def decide_attachment(view: View, name: str) -> Decision:
     """The next step for one VolumeAttachment, or for a publish that an earlier one of its name left behind."""
-    orphaned = view.memory.orphaned(name)
-    if orphaned is not None:
-        return _decide_undo(view, orphaned)
-    attachment = view.attachment(name)
-    if attachment is None:
-        return Decision(why.Gone(name))
+    orphaned, attachment = view.memory.orphaned(name), view.attachment(name)
+    if orphaned is None:
+        return Decision(why.Gone(name)) if attachment is None else _decide_present(view, attachment)
+    if attachment is not None and _supersedes(view, attachment, orphaned):
+        decision = _decide_present(view, attachment)
+        if decision.problem is None and (decision.actions or decision.needs_slot):
+            return decision
+    return _decide_undo(view, orphaned)
+
+
+def _decide_present(view: View, attachment: VolumeAttachment) -> Decision:
     if attachment.spec.attacher != view.driver.name:
         return Decision(why.Foreign(attachment.spec.attacher))
     detaching = is_deleting(attachment)
@@ -239,10 +244,19 @@ def _is_marked_attached(attachment: VolumeAttachment) -> bool:
     return is_shown and bool(annotation(attachment, NODE_ID_ANNOTATION))
 
 
+def _supersedes(view: View, attachment: VolumeAttachment, orphaned: UnconfirmedPublish) -> bool:
+    """True where the attachment that has the name by now is for the same volume on the same machine: its publish is that one."""
+    if attachment.spec.attacher != view.driver.name or is_deleting(attachment):
+        return False
+    volume, order = resolve_volume(view, attachment), orphaned.order
+    return isinstance(volume, Volume) and (volume.handle, view.node_id(attachment.spec.node_name)) == (order.handle, order.node_id)
+
+
 def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision:
     """Undoes a publish whose attachment was removed by force, with its finalizer: nobody else would undo it.
 
-    An attachment that has the name by now comes after that. Another attachment that holds the volume there by now keeps it.
+    An attachment that has the name by now comes after that, unless it can be attached at once and needs this very publish. Another
+    attachment that holds the volume there by now keeps it.
     """
     handle, attachment = unconfirmed.order.handle, unconfirmed.attachment
     decision = _wait_for_call(view, handle)
