@@ -44,6 +44,9 @@ log = logger(__name__)
 WORKERS_PER_CALL: Final = 4
 """Workers for each allowed call, for the writes before and after it."""
 
+LASTS: Final = 2
+"""Failures in a row after which one more is told that is mostly passing."""
+
 ERROR_BYTES_MAX: Final = 1024
 """Of a VolumeError's message; the API server refuses more, and then nobody would see the error."""
 
@@ -167,7 +170,8 @@ class Attacher(Manager):
             await self._show_to_the_next(target.name, text)
             return Retry(f"failed to undo a publish: {text}", because=decision.because)
         attachment = target.find(self._view)
-        if attachment is not None and failure.reported:
+        is_told = failure.reported or (failure.is_told_when_it_lasts and self._attachments.failures(target.name) >= LASTS)
+        if attachment is not None and is_told:
             await self._show(attachment, decision.detaching, text, failure.code)
         is_full = attachment is not None and failure.code == Code.RESOURCE_EXHAUSTED
         heals = (room_on(attachment.spec.node_name),) if attachment is not None and is_full else ()

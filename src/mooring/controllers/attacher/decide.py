@@ -36,7 +36,7 @@ from mooring.controllers.attacher.decision import (
 )
 from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
 from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder, capability, is_single_node
-from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, handle_of, volume_of
+from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, handle_of
 from mooring.controllers.attacher.volume import Volume, named_volume, resolve_volume
 from mooring.csi.volume_capability import AccessModeError
 
@@ -196,7 +196,7 @@ def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) ->
     if not is_single_node(volume.spec.access_modes) or attachment.status.attached:
         return None
     name, ours = attachment.metadata.name, view.may_hold(attachment)
-    for other in view.attachments.by(BY_VOLUME, volume_of(attachment)):
+    for other in view.of_same_volume(attachment):
         if other.metadata.name == name or other.spec.node_name == attachment.spec.node_name or not view.may_hold(other):
             continue
         if is_deleting(other) or other.status.attached or not ours or other.metadata.name < name:

@@ -35,13 +35,14 @@ log = logger(__name__)
 class Failed(MooringError):
     """An action failed. str() is the text for the object's status; code: the driver's gRPC code, if it was the driver.
 
-    reported: False when the failure is not the user's business (a conflict, or the very status could not be saved): only logged.
+    reported: False when the failure is not the user's business (a conflict, or the very status could not be saved): only logged; unless
+    it `is_told_when_it_lasts`, and others came before it in a row.
     """
 
-    def __init__(self, text: str, *, code: int | None = None, reported: bool = True) -> None:
+    def __init__(self, text: str, *, code: int | None = None, reported: bool = True, is_told_when_it_lasts: bool = False) -> None:
         super().__init__(text)
         self.code = code
-        self.reported = reported
+        self.reported, self.is_told_when_it_lasts = reported, is_told_when_it_lasts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class Writes:
         except Invalid as error:  # asking again would get the same answer, so the user must see it
             raise Failed(f"could not save the driver's publish_context: {error}") from error
         except ApiError as error:
-            raise Failed(f"could not mark as attached: {error}", reported=False) from error
+            raise Failed(f"could not mark as attached: {error}", reported=False, is_told_when_it_lasts=True) from error
         return Learnt.UNSENT if answer is attachment else Learnt.MARKED
 
     async def ask(self, target: Target) -> Learnt:
