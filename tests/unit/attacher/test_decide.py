@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mooring.api.core import SecretReference
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.decide import decide_attachment, decide_volume
 from mooring.controllers.attacher.decision import (
@@ -30,6 +31,7 @@ from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_
 from tests.unit.attacher.views import a_view, facts
 
 VA = "pv1-node1"
+SECRET = SecretReference("secret", "default")
 SECRET_REF = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default"}}
 INLINE: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "inline1"}}
 RWO = ("ReadWriteOnce",)
@@ -86,10 +88,14 @@ def test_AT06_attributes_become_the_context():
 
 
 def test_AT07_the_secret_is_loaded_before_the_claim():
-    decision = decided(a_va(), [a_held_pv(**SECRET_REF)])
-    assert [LoadSecret, AddFinalizer, Publish] == steps(decision)
-    ref = decision.actions[0].ref  # type: ignore[union-attr]
-    assert ("default", "secret") == (ref.namespace, ref.name)
+    decision = decided(a_va(), [a_held_pv(**SECRET_REF)], calls_full=True)
+    assert ((LoadSecret(SECRET),), True, None) == (decision.actions, decision.again, decision.volume_handle), "and before there is a slot"
+    read = decided(a_va(), [a_held_pv(**SECRET_REF)], secret_at_hand={VA: SECRET})
+    assert [AddFinalizer, Publish] == steps(read)
+
+
+def test_a_secret_that_somebody_reads_is_shared():
+    assert SECRET == decided(a_va(), [a_held_pv(**SECRET_REF)], being_read=[SECRET]).shares
 
 
 def test_AT11_an_attached_one_is_left_alone():
@@ -157,8 +163,10 @@ def test_AT27_an_inline_volume_needs_no_pv():
 
 def test_AT28_an_inline_volume_with_everything():
     source = {**INLINE["csi"], "readOnly": True, "volumeAttributes": {"a": "b"}, **SECRET_REF}
-    decision = decided(a_va(pv=None, inline={**INLINE, "csi": source}), pvs=[])
-    assert [LoadSecret, AddFinalizer, Publish] == steps(decision)
+    va = a_va(pv=None, inline={**INLINE, "csi": source})
+    assert [LoadSecret] == steps(decided(va, pvs=[]))
+    decision = decided(va, pvs=[], secret_at_hand={VA: SECRET})
+    assert [AddFinalizer, Publish] == steps(decision)
     assert (True, {"a": "b"}) == (order_of(decision).read_only, dict(order_of(decision).context))
 
 
@@ -290,7 +298,9 @@ def test_DT02_an_inline_volume_is_detached_without_a_pv():
 
 
 def test_DT03_the_secret_is_loaded_for_the_detach():
-    assert [LoadSecret, Unpublish, RemoveFinalizer] == steps(decided(an_attached_va(deleting=True), [a_held_pv(**SECRET_REF)]))
+    va, pv = an_attached_va(deleting=True), a_held_pv(**SECRET_REF)
+    assert [LoadSecret] == steps(decided(va, [pv]))
+    assert [Unpublish, RemoveFinalizer] == steps(decided(va, [pv], secret_at_hand={VA: SECRET}))
 
 
 def test_DT07_without_the_finalizer_nothing_is_done():

@@ -136,7 +136,9 @@ def test_what_an_attachment_left_behind_is_taken_back_first(vas):
 
 
 def test_taking_back_needs_the_secret_of_the_publish():
-    assert [LoadSecret, Unpublish, EndUndo] == [type(action) for action in undone(an_unconfirmed(secret=SECRET)).actions]
+    assert (LoadSecret(SECRET),) == undone(an_unconfirmed(secret=SECRET)).actions
+    read = undone(an_unconfirmed(secret=SECRET), secret_at_hand={"torn": SECRET})
+    assert [Unpublish, EndUndo] == [type(action) for action in read.actions]
 
 
 def test_what_another_attachment_holds_there_is_left_to_it():

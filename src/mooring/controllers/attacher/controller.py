@@ -21,6 +21,7 @@ from mooring.control.queue import retry_backoff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
+from mooring.controllers.attacher.call_secrets import secret_read
 from mooring.controllers.attacher.call_slots import CallSlots
 from mooring.controllers.attacher.decide import decide_attachment, decide_volume
 from mooring.controllers.attacher.decision import Decision, idle
@@ -91,7 +92,15 @@ class Attacher(Manager):
         self._view = View(capabilities, attachments.store, volumes.store, node_store, self._slots, self._memory, options.default_fstype)
         self._handlers = EventHandlers(self._view, self._attachments, self._volumes)
         self._reconciler = Reconciler(
-            runtime, self._view, attachments, volumes, nodes, driver, options.timeout_s, self._handlers.publish_undone
+            runtime,
+            self._view,
+            attachments,
+            volumes,
+            nodes,
+            driver,
+            options.timeout_s,
+            self._handlers.publish_undone,
+            self._attachments.tell,
         )
         self._rounds = Rounds(driver, self._view, attachments.store, self._attachments, options, runtime.clock)
         self._attachments.watch(attachments, self._handlers.attachment_changed)
@@ -124,6 +133,9 @@ class Attacher(Manager):
             if decision.needs_slot:
                 self._slots.wait(decision.volume_handle, name)
                 return Result(decision.because, keeps_backoff=True)
+            if decision.shares is not None:
+                self._memory.secrets.share(name, decision.shares)
+                return Result(decision.because, keeps_backoff=True, waits_for=frozenset({secret_read(decision.shares)}))
             target = Target(name, decision.uid)
             try:
                 await self._carry_out(target, decision)
@@ -147,6 +159,8 @@ class Attacher(Manager):
                     await self._reconciler.carry_out(target, decision.actions, slot.call_over)
         finally:
             self._rounds.worked_on(target.name)
+            if handle is not None or not decision.again:
+                self._memory.secrets.forget(target.name)
             if handle is not None:
                 self._volumes.tell(idle(handle))
         if decision.problem is not None:

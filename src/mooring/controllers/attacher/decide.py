@@ -50,7 +50,7 @@ def decide_attachment(view: View, name: str) -> Decision:
         return Decision(why.Gone(name)) if attachment is None else _decide_present(view, attachment)
     if attachment is not None and _supersedes(view, attachment, orphaned):
         decision = _decide_present(view, attachment)
-        if decision.problem is None and (decision.actions or decision.needs_slot):
+        if decision.problem is None and (decision.actions or decision.needs_slot or decision.shares):
             return decision
     return _decide_undo(view, orphaned)
 
@@ -113,13 +113,13 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     if not order.node_id:
         return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
 
-    waiting = _wait_for_call(view, volume.handle)
+    waiting = _wait_for_call(view, name, volume.handle, volume.secret)
     if waiting is not None:
         return waiting
     has_finalizer = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
     finalizer: tuple[Action, ...] = () if has_finalizer else (AddFinalizer(order.node_id),)
     confirm: tuple[Action, ...] = (ConfirmStatus(),) if view.tells_of_another(attachment, order.node_id) else ()
-    actions = (*_load(volume.secret), *_leave_former(view, attachment, order), *finalizer, Publish(order), *confirm)
+    actions = (*_leave_former(view, attachment, order), *finalizer, Publish(order), *confirm)
     because = why.Attaching(node_name, order.node_id, again)
     return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=order.node_id)
 
@@ -143,8 +143,13 @@ def _settle(view: View, attachment: VolumeAttachment) -> tuple[Action, ...]:
     return (SettlePublish(),) if is_shown else ()
 
 
-def _wait_for_call(view: View, volume_handle: str) -> Decision | None:
-    """Waits for a call that has to end first; None when this one may begin."""
+def _wait_for_call(view: View, name: str, volume_handle: str, secret: SecretReference | None) -> Decision | None:
+    """Reads the Secret, then waits for a call that has to end first; None when this one may begin."""
+    secrets = view.memory.secrets
+    if secret is not None and not secrets.is_at_hand(name, secret):
+        if secrets.is_being_read(secret):
+            return Decision(why.SharingSecret(secret.namespace, secret.name), shares=secret)
+        return Decision(why.ReadingSecret(secret.namespace, secret.name), (LoadSecret(secret),), again=True)
     holder = view.calls.in_flight.get(volume_handle)
     if holder is not None:
         return Decision(why.CallInFlight(volume_handle, holder), volume_handle=volume_handle, needs_slot=True)
@@ -174,10 +179,6 @@ def _publish_order(view: View, volume: Volume, node_id: str) -> PublishOrder:
         secret=volume.secret,
         migrated=volume.migrated,
     )
-
-
-def _load(secret: SecretReference | None) -> tuple[LoadSecret, ...]:
-    return () if secret is None else (LoadSecret(secret),)
 
 
 def _node_problem(view: View, node_name: str) -> Problem:
@@ -226,7 +227,7 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
         return _stuck(volume)
     if not node_ids:
         return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
-    waiting = _wait_for_call(view, volume.handle)
+    waiting = _wait_for_call(view, name, volume.handle, volume.secret)
     if waiting is not None:
         return waiting
     # Differs from external-attacher, which leaves what is published on a machine that had the node's name before.
@@ -234,7 +235,7 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     unpublish = (Unpublish(UnpublishOrder(volume.handle, one, volume.secret, volume.migrated)) for one in left)
     release: tuple[Action, ...] = (RemoveFinalizer(),) if ours else ()
     because = why.Detaching(node_name, ", ".join(left))
-    actions: tuple[Action, ...] = (*_load(volume.secret), *unpublish, *release)
+    actions: tuple[Action, ...] = (*unpublish, *release)
     return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=because.node_id)
 
 
@@ -259,15 +260,14 @@ def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision:
     attachment that holds the volume there by now keeps it.
     """
     handle, attachment = unconfirmed.order.handle, unconfirmed.attachment
-    decision = _wait_for_call(view, handle)
+    decision = _wait_for_call(view, unconfirmed.name, handle, unconfirmed.order.secret)
     if decision is None:
         other = view.other_attachment_on(attachment, unconfirmed.order.node_id)
         if other is not None:
             decision = Decision(why.HeldByAnother(other), (EndUndo(),), again=True, volume_handle=handle)
         else:
             because = why.TakingBack(attachment.spec.node_name, unconfirmed.order.node_id)
-            actions: tuple[Action, ...] = (*_load(unconfirmed.order.secret), Unpublish(unconfirmed.order), EndUndo())
-            decision = Decision(because, actions, again=True, volume_handle=handle)
+            decision = Decision(because, (Unpublish(unconfirmed.order), EndUndo()), again=True, volume_handle=handle)
     return dataclasses.replace(decision, undoing=True, uid=attachment.metadata.uid)
 
 

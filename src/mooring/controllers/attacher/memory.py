@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mooring.api.storage import VolumeAttachment
 from mooring.base.log import logger
+from mooring.controllers.attacher.call_secrets import CallSecrets
 from mooring.controllers.attacher.decide_after import After, Learnt, decide_after
 from mooring.controllers.attacher.requests import UnpublishOrder
 
@@ -62,9 +63,13 @@ _NOTHING: Final = Record()
 
 
 class Memory:
-    """Records by the attachment's name; and volumes that may carry the finalizer although the cache does not show it."""
+    """Records by the attachment's name; and volumes that may carry the finalizer although the cache does not show it.
+
+    secrets: those of the next calls.
+    """
 
     def __init__(self) -> None:
+        self.secrets = CallSecrets()
         self._records: dict[str, Record] = {}
         self._unconfirmed: dict[str, dict[str, UnconfirmedPublish]] = {}  # by volume handle, then by the attachment's name
         self._unsure_volumes: set[str] = set()
@@ -75,6 +80,7 @@ class Memory:
 
     def ended(self, name: str) -> bool:
         """The attachment is gone. Returns True when a publish under its name is to be undone."""
+        self.secrets.forget(name)
         if name not in self._records:
             return False
         self.learn(name, Learnt.VANISHED)
