@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.api.storage import VolumeAttachment
@@ -91,10 +90,6 @@ class Memory:
 
     def drift(self, name: str) -> Drift | None:
         return self._records.get(name, _NOTHING).drift
-
-    def drifts(self) -> Mapping[str, Drift]:
-        """By attachment name, all that differ."""
-        return {name: record.drift for name, record in self._records.items() if record.drift is not None}
 
     def mark_drift(self, name: str, drift: Drift | None) -> None:
         """None: the mark is used up."""
