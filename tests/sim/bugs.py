@@ -162,7 +162,7 @@ def _undos_see_no_twin() -> contextlib.AbstractContextManager[Any]:
     undo = decide._decide_undo
 
     def blind(*args: Any) -> Decision:
-        with mock.patch.object(View, "other_attachment_on_node", return_value=None):
+        with mock.patch.object(View, "other_attachment_on", return_value=None):
             return undo(*args)
 
     return mock.patch.object(decide, "_decide_undo", blind)

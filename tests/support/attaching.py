@@ -97,5 +97,18 @@ class AttacherWorld(ClusterWorld):
     def bodies(self, short: str) -> list[Any]:
         return [request.body for request in self.cluster.writes(short)]
 
+    def changes(self, short: str) -> list[Any]:
+        """The bodies without the uid, which each of them has."""
+        return [_without_uid(body) for body in self.bodies(short)]
+
     def last(self, short: str) -> Request:
         return self.cluster.writes(short)[-1]
+
+
+def _without_uid(body: Any) -> Any:
+    if isinstance(body, list):
+        assert body[0]["path"] == "/metadata/uid"
+        return body[1:]
+    metadata = {name: value for name, value in body["metadata"].items() if name != "uid"}
+    assert metadata != body["metadata"]
+    return {**body, "metadata": metadata} if metadata else {name: value for name, value in body.items() if name != "metadata"}

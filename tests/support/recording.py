@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from mooring.api.meta import Kind
 from mooring.kube import cluster
-from mooring.kube.cluster import EVERYTHING, Cluster, Selection, Verb, WatchEvent
+from mooring.kube.cluster import EVERYTHING, Cluster, Patch, PatchType, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError, Forbidden
 
 T = TypeVar("T")
@@ -51,6 +51,21 @@ class Rule:
     def applies(self, request: Request) -> bool:
         wanted = request.short == self.short and self.name in ("", request.name)
         return wanted and (self.times is None or self.hits < self.times)
+
+
+NAMES_ONCE = ("events", "leases")
+"""Kinds whose patches need not say which object of the name is meant: an Event's name has its time, a node's Lease is the node's."""
+
+
+class NamelessError(BaseException):
+    """A patch without its object's uid. Nobody catches that: what runs ends with it."""
+
+
+def names_its_object(patch: Patch) -> bool:
+    """True for a patch that changes one object, and not another one that takes its name: by its uid, or by a version."""
+    if patch.type is PatchType.JSON:
+        return any(step["op"] == "test" and step["path"] in ("/metadata/uid", "/metadata/resourceVersion") for step in patch.body)
+    return not {"uid", "resourceVersion"}.isdisjoint(patch.body.get("metadata") or {})
 
 
 class RecordingCluster(Cluster):
@@ -124,5 +139,7 @@ def _recorded(request: cluster.Request) -> Request | None:
         case Verb.REPLACE:
             return Request("update", plural, part, name, request.body)
         case Verb.PATCH:
+            if plural not in NAMES_ONCE and not names_its_object(request.body):
+                raise NamelessError(f"it may change another {request.kind.name} of the name: {request.body}")
             return Request("patch", plural, part, name, request.body.body, request.body.type.name)
     return Request(request.verb.value, plural, "", name, None)

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from mooring.api.meta import Object, finalizers_of
 from mooring.kube.cluster import Patch, PatchType
+from mooring.kube.errors import ApiError, Conflict, Invalid
 
 Operation: TypeAlias = dict[str, Any]
 """One step of a JSON patch (RFC 6902)."""
@@ -14,14 +15,32 @@ Operation: TypeAlias = dict[str, Any]
 _FINALIZERS: Final = "/metadata/finalizers"
 
 
-def merge_patch(body: Mapping[str, Any]) -> Patch:
-    """Fields to set; None removes one, a list replaces the whole list (RFC 7386)."""
-    return Patch(PatchType.MERGE, body)
+def merge_patch(body: Mapping[str, Any], *, of: Object | str | None = None) -> Patch:
+    """Fields to set; None removes one, a list replaces the whole list (RFC 7386).
+
+    of: the very object that is meant, or its uid. A write may be carried out long after whoever sent it gave up; where another object
+    has the name by then, it is refused (`is_about_identity`). The controllers leave it out for no object whose name can come again.
+    """
+    return Patch(PatchType.MERGE, body if of is None else _with_uid(body, of))
 
 
-def json_patch(operations: Iterable[Operation]) -> Patch:
-    """Steps that apply together or not at all; `test` makes them depend on what is stored (RFC 6902)."""
-    return Patch(PatchType.JSON, list(operations))
+def strategic_patch(body: Mapping[str, Any], *, of: Object | str | None = None) -> Patch:
+    """As `merge_patch`, but lists are joined as their fields say. Kubernetes' own kinds have that alone."""
+    return Patch(PatchType.STRATEGIC, body if of is None else _with_uid(body, of))
+
+
+def json_patch(operations: Iterable[Operation], *, of: Object | str | None = None) -> Patch:
+    """Steps that apply together or not at all; `test` makes them depend on what is stored (RFC 6902). of: as for `merge_patch`."""
+    return Patch(PatchType.JSON, [*([] if of is None else [test("/metadata/uid", _uid(of))]), *operations])
+
+
+def is_about_identity(error: ApiError) -> bool:
+    """True where a write may have been refused because the object is another one, or another version, than was meant.
+
+    A JSON patch whose test has failed names no field, whatever it tested.
+    """
+    causes = error.details.get("causes") or ()
+    return isinstance(error, Conflict | Invalid) and all(str(cause.get("field", "")).startswith("metadata.") for cause in causes)
 
 
 def test(path: str, value: Any) -> Operation:
@@ -49,26 +68,28 @@ def pointer(*parts: str | int) -> str:
 
 
 def add_finalizer(obj: Object, finalizer: str, *, strictly: bool = True) -> Patch:
-    """Adds a missing finalizer. strictly: fails (Invalid) on another uid or changed finalizers; otherwise it may end up there twice."""
+    """Adds a missing finalizer to the very object. strictly: fails (Invalid) on changed finalizers; else it may end up there twice."""
     held = obj.metadata.finalizers
     assert finalizer not in finalizers_of(obj)
-    very_object = [_same_object(obj)] if strictly else []
     if not held:
-        return json_patch([*very_object, test(_FINALIZERS, None if held is None else []), add(_FINALIZERS, [finalizer])])
+        return json_patch([test(_FINALIZERS, None if held is None else []), add(_FINALIZERS, [finalizer])], of=obj)
     unchanged = [test(_FINALIZERS, list(held))] if strictly else []
-    return json_patch([*very_object, *unchanged, add(f"{_FINALIZERS}/-", finalizer)])
+    return json_patch([*unchanged, add(f"{_FINALIZERS}/-", finalizer)], of=obj)
 
 
-def remove_finalizer(obj: Object, finalizer: str, *, strictly: bool = True) -> Patch:
-    """Removes a finalizer, also a double one. Fails (Invalid) unless it stands where obj has it. strictly: fails also on another uid."""
+def remove_finalizer(obj: Object, finalizer: str) -> Patch:
+    """Removes a finalizer from the very object, also a double one. Fails (Invalid) unless it stands where obj has it."""
     places = [f"{_FINALIZERS}/{place}" for place, held in enumerate(finalizers_of(obj)) if held == finalizer]
     assert places
-    steps = (step for place in reversed(places) for step in (test(place, finalizer), remove(place)))
-    return json_patch([*([_same_object(obj)] if strictly else []), *steps])
+    return json_patch((step for place in reversed(places) for step in (test(place, finalizer), remove(place))), of=obj)
 
 
-def _same_object(obj: Object) -> Operation:
-    return test("/metadata/uid", obj.metadata.uid)
+def _with_uid(body: Mapping[str, Any], of: Object | str) -> Mapping[str, Any]:
+    return {**body, "metadata": {**body.get("metadata", {}), "uid": _uid(of)}}
+
+
+def _uid(of: Object | str) -> str:
+    return of if isinstance(of, str) else of.metadata.uid
 
 
 def set_fields(obj: Object, field: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Patch | None:
@@ -79,10 +100,10 @@ def set_fields(obj: Object, field: str, before: Mapping[str, Any] | None, after:
     """
     path = pointer(field)
     if before is None:
-        return json_patch([_same_object(obj), test(path, None), add(path, dict(after))]) if after else None
+        return json_patch([test(path, None), add(path, dict(after))], of=obj) if after else None
     steps = [remove(f"{path}{pointer(name)}") for name in before if after.get(name) is None]
     steps += [add(f"{path}{pointer(name)}", value) for name, value in after.items() if not _same(before.get(name), value)]
-    return json_patch([_same_object(obj), *steps]) if steps else None
+    return json_patch(steps, of=obj) if steps else None
 
 
 def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from mooring.control.slim import always
 from mooring.csi.registration import Registration
 from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
-from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
+from mooring.kube.patch import strategic_patch
 from mooring.mounts.system import missing_tools
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.reconcile import NodeObjects
@@ -208,8 +208,8 @@ class NodeAgent(Manager):
             except AlreadyExists:
                 node = await self._cluster.get(NODES, self._name)
         if (node.metadata.annotations or {}).get(CONTROLLED_ATTACH) != "true":
-            patch = {"metadata": {"annotations": {CONTROLLED_ATTACH: "true"}}}
-            await self._cluster.patch(NODES, self._name, Patch(PatchType.STRATEGIC, patch), subresource="status")
+            patch = strategic_patch({"metadata": {"annotations": {CONTROLLED_ATTACH: "true"}}}, of=node)
+            await self._cluster.patch(NODES, self._name, patch, subresource="status")
 
 
 def new_node(name: str, in_use: Sequence[str] = ()) -> dict[str, Any]:

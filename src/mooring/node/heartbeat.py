@@ -20,9 +20,9 @@ from mooring.control.controller import Controller
 from mooring.control.reasons import reason
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
-from mooring.kube.cluster import Patch, PatchType, Selection
+from mooring.kube.cluster import Selection
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
-from mooring.kube.patch import merge_patch
+from mooring.kube.patch import merge_patch, strategic_patch
 
 _log = logger(__name__)
 
@@ -96,7 +96,7 @@ class Heartbeat:
         is_due = self._posted_at is None or now - self._posted_at >= REPORT_S
         conditions = decide_conditions(node, is_due=is_due, now=rfc3339(self._clock.wall_s()))
         if conditions:
-            patch = Patch(PatchType.STRATEGIC, {"status": {"conditions": list(conditions)}})
+            patch = strategic_patch({"status": {"conditions": list(conditions)}}, of=node)
             await self._nodes.write(Key("", name), self._cluster.patch(NODES, name, patch, subresource="status"))
             self._posted_at = now
         return Result(AsPosted(), done="posted its conditions" if conditions else "", after_s=self._due_s(now))

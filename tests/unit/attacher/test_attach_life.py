@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.cluster import Request
 from mooring.kube.errors import Forbidden, Invalid, ServerError
 from tests.support.attaching import (
     GET_NODE,
@@ -37,8 +39,8 @@ async def test_AT01_three_steps_and_nothing_else(world: AttacherWorld):
         va = await world.attached()
         await world.settle(200)
     assert STD_ATTACH == world.story
-    assert {"metadata": {"annotations": {NODE_ID_ANNOTATION: "nodeID1"}, "finalizers": [FINALIZER]}} == world.bodies(PATCH_VA)[0]
-    assert {"status": {"attached": True}} == world.bodies(PATCH_STATUS)[0]
+    assert {"metadata": {"annotations": {NODE_ID_ANNOTATION: "nodeID1"}, "finalizers": [FINALIZER]}} == world.changes(PATCH_VA)[0]
+    assert {"status": {"attached": True}} == world.changes(PATCH_STATUS)[0]
     assert ("MERGE", "MERGE") == (world.last(PATCH_VA).patch_type, world.last(PATCH_STATUS).patch_type)
     assert [FINALIZER] == va["metadata"]["finalizers"]
     request = world.driver.made(PUBLISH)[0].request
@@ -66,7 +68,7 @@ async def test_AT03_the_volume_is_held_first(others):
     path = "/metadata/finalizers"
     absent = [{"op": "test", "path": path, "value": None}, {"op": "add", "path": path, "value": [FINALIZER]}]
     present = [{"op": "add", "path": f"{path}/-", "value": FINALIZER}]
-    assert [present if others else absent] == world.bodies(PATCH_PV)
+    assert [present if others else absent] == world.changes(PATCH_PV)
     assert "JSON" == world.last(PATCH_PV).patch_type
     assert [*others, FINALIZER] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
 
@@ -99,7 +101,7 @@ async def test_AT10_the_publish_context_is_saved(world: AttacherWorld):
     async with world.attaching(a_va()):
         va = await world.attached()
     assert {"foo": "bar"} == va["status"]["attachmentMetadata"]
-    assert {"status": {"attached": True, "attachmentMetadata": {"foo": "bar"}}} == world.bodies(PATCH_STATUS)[0]
+    assert {"status": {"attached": True, "attachmentMetadata": {"foo": "bar"}}} == world.changes(PATCH_STATUS)[0]
 
 
 async def test_AT11_an_attached_one_causes_no_request(world: AttacherWorld):
@@ -194,7 +196,7 @@ async def test_AT20_a_refused_volume_patch_is_told_and_tried_again():
         assert "could not add PersistentVolume finalizer: not now" == (await world.error())["message"]
         va = await world.attached()
     assert [PATCH_PV, PATCH_STATUS, PATCH_PV, *STD_ATTACH] == world.story
-    assert {"status": {"attached": True, "attachError": None}} == world.bodies(PATCH_STATUS)[-1]
+    assert {"status": {"attached": True, "attachError": None}} == world.changes(PATCH_STATUS)[-1]
     assert "attachError" not in va["status"]
 
 
@@ -528,7 +530,7 @@ async def test_TR01_one_status_patch_and_no_call(plugin):
         va = await world.attached()
         await world.remove(VOLUME_ATTACHMENTS, "pv1-node1")
     assert [PATCH_STATUS] == world.story
-    assert {"status": {"attached": True}} == world.bodies(PATCH_STATUS)[0]
+    assert {"status": {"attached": True}} == world.changes(PATCH_STATUS)[0]
     assert "finalizers" not in va["metadata"]
 
 
@@ -558,3 +560,45 @@ async def test_finalizers_of_a_time_with_publish_go_with_the_objects():
         left = await world.get(PERSISTENT_VOLUMES, "pv1")
     assert FINALIZER not in left["metadata"].get("finalizers", [])
     assert [] == world.driver.made(UNPUBLISH)
+
+
+async def test_a_refusal_of_attached_that_lasts_is_told(world: AttacherWorld):
+    """An admission policy: other patches of the status pass, so that the user can hear of it."""
+    refuse = world.cluster.ask
+
+    async def ask(request: Request) -> Any:
+        if request.subresource == "status" and request.body.body["status"].get("attached"):
+            raise Forbidden("policy says no", reason="Forbidden")
+        return await refuse(request)
+
+    world.cluster.ask = ask  # type: ignore[method-assign]
+    async with world.attaching(a_va()):
+        assert "could not mark as attached: policy says no" == (await world.error())["message"]
+        world.cluster.ask = refuse  # type: ignore[method-assign]
+        assert "attachError" not in (await world.attached())["status"]
+
+
+async def test_a_volume_for_a_single_node_is_one_under_whatever_names():
+    """Two PersistentVolumes of one handle: the guard knows that, and so does the end of the first attachment."""
+    world = await AttacherWorld(retry_interval_start_s=100.0, resync_s=0.0).base(modes=["ReadWriteOnce"])
+    await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}), a_held_pv("same", modes=["ReadWriteOnce"]))
+    async with world.attaching(a_va()):
+        await world.attached()
+        await world.create(a_va("same-node2", "same", "node2"))
+        assert 'may be attached to node "node1"' in (await world.error(name="same-node2"))["message"]
+        assert {"nodeID1"} == world.driver.published["handle1"]
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.attached("same-node2", wait_s=5.0)
+    assert {"nodeID2"} == world.driver.published["handle1"]
+
+
+async def test_a_look_up_for_one_attachment_wakes_the_others_of_the_volume():
+    world = AttacherWorld(faults=LateWatch("persistentvolumes", seconds=20.0))
+    await world.create(a_csi_node(), a_csi_node("node2", {DRIVER: "nodeID2"}), a_va())
+    async with world.attaching():
+        await world.error()
+        await world.settle(400.0)  # the back-off is at its longest
+        await world.create(a_held_pv())
+        await world.create(a_va("pv1-node2", node="node2"))
+        await world.attached("pv1-node2", wait_s=1.0)
+        await world.attached(wait_s=1.0)

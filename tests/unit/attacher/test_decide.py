@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mooring.api.core import SecretReference
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.decide import decide_attachment, decide_volume
 from mooring.controllers.attacher.decision import (
@@ -24,11 +25,13 @@ from mooring.controllers.attacher.decision import (
 )
 from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
 from mooring.controllers.attacher.requests import UnpublishOrder
+from mooring.controllers.attacher.view import STATUS_OF_ANNOTATION
 from mooring.controllers.attacher.volume import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED
 from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va, typed
 from tests.unit.attacher.views import a_view, facts
 
 VA = "pv1-node1"
+SECRET = SecretReference("secret", "default")
 SECRET_REF = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default"}}
 INLINE: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "inline1"}}
 RWO = ("ReadWriteOnce",)
@@ -85,10 +88,14 @@ def test_AT06_attributes_become_the_context():
 
 
 def test_AT07_the_secret_is_loaded_before_the_claim():
-    decision = decided(a_va(), [a_held_pv(**SECRET_REF)])
-    assert [LoadSecret, AddFinalizer, Publish] == steps(decision)
-    ref = decision.actions[0].ref  # type: ignore[union-attr]
-    assert ("default", "secret") == (ref.namespace, ref.name)
+    decision = decided(a_va(), [a_held_pv(**SECRET_REF)], calls_full=True)
+    assert ((LoadSecret(SECRET),), True, None) == (decision.actions, decision.again, decision.volume_handle), "and before there is a slot"
+    read = decided(a_va(), [a_held_pv(**SECRET_REF)], secret_at_hand={VA: SECRET})
+    assert [AddFinalizer, Publish] == steps(read)
+
+
+def test_a_secret_that_somebody_reads_is_shared():
+    assert SECRET == decided(a_va(), [a_held_pv(**SECRET_REF)], being_read=[SECRET]).shares
 
 
 def test_AT11_an_attached_one_is_left_alone():
@@ -156,8 +163,10 @@ def test_AT27_an_inline_volume_needs_no_pv():
 
 def test_AT28_an_inline_volume_with_everything():
     source = {**INLINE["csi"], "readOnly": True, "volumeAttributes": {"a": "b"}, **SECRET_REF}
-    decision = decided(a_va(pv=None, inline={**INLINE, "csi": source}), pvs=[])
-    assert [LoadSecret, AddFinalizer, Publish] == steps(decision)
+    va = a_va(pv=None, inline={**INLINE, "csi": source})
+    assert [LoadSecret] == steps(decided(va, pvs=[]))
+    decision = decided(va, pvs=[], secret_at_hand={VA: SECRET})
+    assert [AddFinalizer, Publish] == steps(decision)
     assert (True, {"a": "b"}) == (order_of(decision).read_only, dict(order_of(decision).context))
 
 
@@ -246,7 +255,8 @@ def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
     """It may be published, and its detach is under way: whose name is the lesser counts among those that are to stay."""
     first = a_va("a", node="a", finalizers=[FINALIZER])
     leaving = a_va("b", node="b", finalizers=[FINALIZER], deleting=True)
-    view = a_view(vas=[first, leaving], pvs=[a_held_pv(modes=RWO)], nodes=[a_csi_node("a"), a_csi_node("b")])
+    nodes = [a_csi_node("a"), a_csi_node("b", {DRIVER: "nodeID2"})]
+    view = a_view(vas=[first, leaving], pvs=[a_held_pv(modes=RWO)], nodes=nodes)
     assert why.HeldElsewhere("b", "b", True) == decide_attachment(view, "a").problem
     assert why.Detaching is type(decide_attachment(view, "b").because)
 
@@ -288,7 +298,9 @@ def test_DT02_an_inline_volume_is_detached_without_a_pv():
 
 
 def test_DT03_the_secret_is_loaded_for_the_detach():
-    assert [LoadSecret, Unpublish, RemoveFinalizer] == steps(decided(an_attached_va(deleting=True), [a_held_pv(**SECRET_REF)]))
+    va, pv = an_attached_va(deleting=True), a_held_pv(**SECRET_REF)
+    assert [LoadSecret] == steps(decided(va, [pv]))
+    assert [Unpublish, RemoveFinalizer] == steps(decided(va, [pv], secret_at_hand={VA: SECRET}))
 
 
 def test_DT07_without_the_finalizer_nothing_is_done():
@@ -326,9 +338,50 @@ def test_DT11_the_annotation_serves_a_node_that_is_gone(nodes):
     assert "annotatedNodeID" == order_of(decided(va, nodes=nodes)).node_id
 
 
-def test_csinode_wins_over_the_annotation():
+def calls(decision: Decision) -> list[tuple[type, str]]:
+    return [(type(action), action.order.node_id) for action in decision.actions if isinstance(action, Publish | Unpublish)]
+
+
+def test_a_machine_that_was_replaced_under_its_node_s_name_is_detached_too():
     va = an_attached_va(deleting=True, annotations={NODE_ID_ANNOTATION: "old"})
-    assert "nodeID1" == order_of(decided(va)).node_id
+    assert [(Unpublish, "old"), (Unpublish, "nodeID1")] == calls(decided(va))
+
+
+def test_a_replaced_machine_is_left_to_another_attachment_that_has_it_now():
+    """It is another node's machine by now, and that node uses the volume, too."""
+    va = an_attached_va(deleting=True, annotations={NODE_ID_ANNOTATION: "old"})
+    other = an_attached_va("other", node="node2", annotations={NODE_ID_ANNOTATION: "old"})
+    nodes = [a_csi_node(), a_csi_node("node2", {DRIVER: "old"})]
+    assert [(Unpublish, "nodeID1")] == calls(decided(va, nodes=nodes, others=[other]))
+
+
+def test_a_twin_on_the_new_machine_does_not_keep_the_former_one():
+    va = an_attached_va(deleting=True, annotations={NODE_ID_ANNOTATION: "old"})
+    decision = decided(va, others=[an_attached_va("twin")])
+    assert [Unpublish, RemoveFinalizer] == steps(decision)
+    assert [(Unpublish, "old")] == calls(decision)
+
+
+@pytest.mark.parametrize(
+    ("va", "drift", "former"),
+    [
+        pytest.param(a_va(finalizers=[FINALIZER], annotations={NODE_ID_ANNOTATION: "old"}), None, True, id="its-publish-is-unconfirmed"),
+        pytest.param(a_va(annotations={NODE_ID_ANNOTATION: "old"}), None, False, id="never-claimed"),
+        pytest.param(an_attached_va(annotations={NODE_ID_ANNOTATION: "old"}), Drift.MISSING, False, id="the-backend-has-it-nowhere"),
+        pytest.param(an_attached_va(annotations={NODE_ID_ANNOTATION: "old"}), Drift.MOVED, True, id="the-backend-has-it-there"),
+        pytest.param(
+            an_attached_va(annotations={NODE_ID_ANNOTATION: "old", STATUS_OF_ANNOTATION: "oldest"}),
+            None,
+            True,
+            id="the-status-is-older",
+        ),
+    ],
+)
+def test_a_former_machine_is_left_before_the_new_one_gets_the_volume(va: dict[str, Any], drift: Drift | None, former: bool):
+    """Its id stands in the claim alone, which names the new one from then on."""
+    decision = decided(va, drift={VA: drift} if drift else {})
+    assert [*([(Unpublish, "old")] if former else []), (Publish, "nodeID1")] == calls(decision)
+    assert AddFinalizer("nodeID1") == decision.actions[1 if former else 0]
 
 
 def test_DT14_an_in_tree_volume_is_detached_by_its_translated_handle():

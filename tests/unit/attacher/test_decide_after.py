@@ -18,6 +18,7 @@ OVER, UNDO, FREED = After(over=True), After(undo=True), After(over=True, freed=T
         (Learnt.VANISHED, UNDO, UNDO),
         (Learnt.UNPUBLISHED, FREED, UNDO),
         (Learnt.RELEASED, OVER, UNDO),
+        (Learnt.SHOWN, OVER, OVER),
         (Learnt.UNDONE, FREED, FREED),
     ],
 )
@@ -26,4 +27,4 @@ def test_a_publish_unconfirmed_is_over_or_undone_by_what_is_learnt(learnt, uncon
 
 
 def test_every_thing_that_can_be_learnt_has_a_row():
-    assert 7 == len(Learnt)
+    assert 8 == len(Learnt)

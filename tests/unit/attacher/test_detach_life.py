@@ -53,7 +53,7 @@ async def test_DT01_a_surviving_object_is_marked_after_its_finalizer_went():
         va = await world.status(lambda status: not status["attached"])
         await world.settle()
     assert [UNPUBLISH, PATCH_VA, PATCH_STATUS] == world.story
-    assert {"status": {"attached": False, "attachmentMetadata": None}} == world.bodies(PATCH_STATUS)[0]
+    assert {"status": {"attached": False, "attachmentMetadata": None}} == world.changes(PATCH_STATUS)[0]
     assert (["kit/hold"], {"attached": False}) == (va["metadata"]["finalizers"], va["status"])
 
 
@@ -205,7 +205,7 @@ async def test_PV06_only_its_own_entry_goes():
         await world.settle()
     assert ["kit/second", "kit/third"] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
     path = "/metadata/finalizers/0"
-    assert [{"op": "test", "path": path, "value": FINALIZER}, {"op": "remove", "path": path}] == world.bodies(PATCH_PV)[0]
+    assert [{"op": "test", "path": path, "value": FINALIZER}, {"op": "remove", "path": path}] == world.changes(PATCH_PV)[0]
 
 
 async def test_a_finalizer_whose_place_has_changed_is_taken_off_by_its_name_at_once():

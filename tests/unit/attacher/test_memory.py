@@ -115,8 +115,18 @@ def undone(unconfirmed: UnconfirmedPublish, **view: Any) -> Any:
     return decide_attachment(a_view(orphaned=[unconfirmed], pvs=[a_held_pv()], nodes=[a_csi_node()], **view), unconfirmed.name)
 
 
+ELSEWHERE = an_attached_va("other-node", node="node2", annotations={NODE_ID_ANNOTATION: "nodeID2"})
+
+
 @pytest.mark.parametrize(
-    "vas", [(), (a_va("torn"),), (an_attached_va("other-node", node="node2"),), (an_attached_va("twin", deleting=True),)]
+    "vas",
+    [
+        (),
+        (a_va("torn", deleting=True),),
+        (a_va("torn", "pv2"),),
+        (ELSEWHERE,),
+        (an_attached_va("twin", deleting=True),),
+    ],
 )
 def test_what_an_attachment_left_behind_is_taken_back_first(vas):
     decision = undone(an_unconfirmed(), vas=vas)
@@ -126,7 +136,9 @@ def test_what_an_attachment_left_behind_is_taken_back_first(vas):
 
 
 def test_taking_back_needs_the_secret_of_the_publish():
-    assert [LoadSecret, Unpublish, EndUndo] == [type(action) for action in undone(an_unconfirmed(secret=SECRET)).actions]
+    assert (LoadSecret(SECRET),) == undone(an_unconfirmed(secret=SECRET)).actions
+    read = undone(an_unconfirmed(secret=SECRET), secret_at_hand={"torn": SECRET})
+    assert [Unpublish, EndUndo] == [type(action) for action in read.actions]
 
 
 def test_what_another_attachment_holds_there_is_left_to_it():

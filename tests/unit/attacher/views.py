@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mooring.api.core import SecretReference
 from mooring.controllers.attacher.decide_after import Learnt
 from mooring.controllers.attacher.memory import Drift, Memory, UnconfirmedPublish
 from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, VOLUME_INDEXES, View
@@ -40,9 +41,17 @@ def a_view(
     finalizer_unknown: Mapping[str, str] | None = None,
     unconfirmed_publishes: Iterable[UnconfirmedPublish] = (),
     orphaned: Iterable[UnconfirmedPublish] = (),
+    secret_at_hand: Mapping[str, SecretReference] | None = None,
+    being_read: Iterable[SecretReference] = (),
 ) -> View:
-    """torn: unconfirmed_publishes whose attachments have vanished."""
+    """orphaned: unconfirmed publishes whose attachments have vanished. secret_at_hand: by the attachment's name."""
     memory = Memory()
+    for name, ref in (secret_at_hand or {}).items():
+        memory.secrets.begin(ref)
+        memory.secrets.succeeded(name, ref, {})
+        memory.secrets.end(ref)
+    for ref in being_read:
+        memory.secrets.begin(ref)
     for name, difference in (drift or {}).items():
         memory.mark_drift(name, difference)
     for name, uid in (finalizer_unknown or {}).items():

@@ -31,4 +31,4 @@ def report_patch(node: Node, report: Report, waited: str) -> Patch:
     """The whole list, since it is replaced as a whole; refused where another Node has taken the name. waited: as of `waited.note_of`."""
     listed = [{"name": one.name, "devicePath": one.device_path} for one in report]
     noted = {} if waited == written_on(node) else {"annotations": {WAITED: waited or None}}
-    return merge_patch({"metadata": {"uid": node.metadata.uid, **noted}, "status": {"volumesAttached": listed or None}})
+    return merge_patch({"metadata": noted, "status": {"volumesAttached": listed or None}}, of=node)

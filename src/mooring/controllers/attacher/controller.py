@@ -10,7 +10,7 @@ from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Key, is_deleting
-from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode
+from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.base.clock import Instant, rfc3339
 from mooring.base.log import logger
 from mooring.base.text import shortened
@@ -21,6 +21,7 @@ from mooring.control.queue import retry_backoff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
+from mooring.controllers.attacher.call_secrets import secret_read
 from mooring.controllers.attacher.call_slots import CallSlots
 from mooring.controllers.attacher.decide import decide_attachment, decide_volume
 from mooring.controllers.attacher.decision import Decision, idle
@@ -43,6 +44,9 @@ log = logger(__name__)
 
 WORKERS_PER_CALL: Final = 4
 """Workers for each allowed call, for the writes before and after it."""
+
+LASTS: Final = 2
+"""Failures in a row after which one more is told that is mostly passing."""
 
 ERROR_BYTES_MAX: Final = 1024
 """Of a VolumeError's message; the API server refuses more, and then nobody would see the error."""
@@ -88,7 +92,15 @@ class Attacher(Manager):
         self._view = View(capabilities, attachments.store, volumes.store, node_store, self._slots, self._memory, options.default_fstype)
         self._handlers = EventHandlers(self._view, self._attachments, self._volumes)
         self._reconciler = Reconciler(
-            runtime, self._view, attachments, volumes, nodes, driver, options.timeout_s, self._handlers.publish_undone
+            runtime,
+            self._view,
+            attachments,
+            volumes,
+            nodes,
+            driver,
+            options.timeout_s,
+            self._handlers.publish_undone,
+            self._attachments.tell,
         )
         self._rounds = Rounds(driver, self._view, attachments.store, self._attachments, options, runtime.clock)
         self._attachments.watch(attachments, self._handlers.attachment_changed)
@@ -121,6 +133,9 @@ class Attacher(Manager):
             if decision.needs_slot:
                 self._slots.wait(decision.volume_handle, name)
                 return Result(decision.because, keeps_backoff=True)
+            if decision.shares is not None:
+                self._memory.secrets.share(name, decision.shares)
+                return Result(decision.because, keeps_backoff=True, waits_for=frozenset({secret_read(decision.shares)}))
             target = Target(name, decision.uid)
             try:
                 await self._carry_out(target, decision)
@@ -144,6 +159,8 @@ class Attacher(Manager):
                     await self._reconciler.carry_out(target, decision.actions, slot.call_over)
         finally:
             self._rounds.worked_on(target.name)
+            if handle is not None or not decision.again:
+                self._memory.secrets.forget(target.name)
             if handle is not None:
                 self._volumes.tell(idle(handle))
         if decision.problem is not None:
@@ -164,21 +181,32 @@ class Attacher(Manager):
         text = shortened(str(failure), ERROR_BYTES_MAX)
         if decision.undoing:
             self._memory.undo_failed(target.name)
+            await self._show_to_the_next(target.name, text)
             return Retry(f"failed to undo a publish: {text}", because=decision.because)
         attachment = target.find(self._view)
-        if attachment is not None and failure.reported:
-            await self._show(target, decision, text, failure.code)
+        is_told = failure.reported or (failure.is_told_when_it_lasts and self._attachments.failures(target.name) >= LASTS)
+        if attachment is not None and is_told:
+            await self._show(attachment, decision.detaching, text, failure.code)
         is_full = attachment is not None and failure.code == Code.RESOURCE_EXHAUSTED
         heals = (room_on(attachment.spec.node_name),) if attachment is not None and is_full else ()
         return Retry(f"failed to {'detach' if decision.detaching else 'attach'}: {text}", heals=heals, because=decision.problem)
 
-    async def _show(self, target: Target, decision: Decision, text: str, code: int | None) -> None:
-        field = "detachError" if decision.detaching else "attachError"
-        shown_code = code if self._options.report_error_codes and not decision.detaching else None
+    async def _show_to_the_next(self, name: str, text: str) -> None:
+        """An attachment that has the name of a vanished one hears what it waits for."""
+        attachment = self._view.attachment(name)
+        if attachment is not None and attachment.spec.attacher == self._view.driver.name:
+            waits = f"waits until what an earlier VolumeAttachment of this name left published is taken back: {text}"
+            await self._show(attachment, is_deleting(attachment), shortened(waits, ERROR_BYTES_MAX), None)
+
+    async def _show(self, attachment: VolumeAttachment, detaching: bool, text: str, code: int | None) -> None:
+        name = attachment.metadata.name
+        field = "detachError" if detaching else "attachError"
+        shown_code = code if self._options.report_error_codes and not detaching else None
+        target = Target(name, attachment.metadata.uid)
         try:
             await self._reconciler.writes.save_error(target, field, text, rfc3339(self._clock.wall_s()), shown_code)
         except ApiError as error:
-            log.error("could not save the error in the status", error=error, VolumeAttachment=target.name)
+            log.error("could not save the error in the status", error=error, VolumeAttachment=name)
 
     # -- PersistentVolumes
 

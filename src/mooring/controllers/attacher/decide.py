@@ -30,12 +30,13 @@ from mooring.controllers.attacher.decision import (
     Publish,
     RemoveFinalizer,
     RemoveVolumeFinalizer,
+    SettlePublish,
     Unpublish,
     idle,
 )
 from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
 from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder, capability, is_single_node
-from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, handle_of, volume_of
+from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, handle_of
 from mooring.controllers.attacher.volume import Volume, named_volume, resolve_volume
 from mooring.csi.volume_capability import AccessModeError
 
@@ -44,12 +45,17 @@ from mooring.csi.volume_capability import AccessModeError
 
 def decide_attachment(view: View, name: str) -> Decision:
     """The next step for one VolumeAttachment, or for a publish that an earlier one of its name left behind."""
-    orphaned = view.memory.orphaned(name)
-    if orphaned is not None:
-        return _decide_undo(view, orphaned)
-    attachment = view.attachment(name)
-    if attachment is None:
-        return Decision(why.Gone(name))
+    orphaned, attachment = view.memory.orphaned(name), view.attachment(name)
+    if orphaned is None:
+        return Decision(why.Gone(name)) if attachment is None else _decide_present(view, attachment)
+    if attachment is not None and _supersedes(view, attachment, orphaned):
+        decision = _decide_present(view, attachment)
+        if decision.problem is None and (decision.actions or decision.needs_slot or decision.shares):
+            return decision
+    return _decide_undo(view, orphaned)
+
+
+def _decide_present(view: View, attachment: VolumeAttachment) -> Decision:
     if attachment.spec.attacher != view.driver.name:
         return Decision(why.Foreign(attachment.spec.attacher))
     detaching = is_deleting(attachment)
@@ -77,12 +83,12 @@ def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision:
 
 def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     name, node_name = attachment.metadata.name, attachment.spec.node_name
-    again = view.memory.drift(name) is Drift.MISSING
+    again = view.memory.drift(name) in (Drift.MISSING, Drift.MOVED)
     # Differs from external-attacher: a publish on the node's new machine that its status does not tell of yet is made once more.
     if attachment.status.attached and not again and not annotation(attachment, STATUS_OF_ANNOTATION):
         # Differs from external-attacher, which leaves an error of a try that raced with the success there for ever.
-        left = attachment.status.attach_error is not None
-        return Decision(why.Attached(node_name), (ClearError(),) if left else ())
+        left: tuple[Action, ...] = (ClearError(),) if attachment.status.attach_error is not None else ()
+        return Decision(why.Attached(node_name), (*_settle(view, attachment), *left))
 
     pv_name = named_volume(attachment)
     if pv_name:
@@ -107,19 +113,43 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     if not order.node_id:
         return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
 
-    waiting = _wait_for_call(view, volume.handle)
+    waiting = _wait_for_call(view, name, volume.handle, volume.secret)
     if waiting is not None:
         return waiting
     has_finalizer = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
     finalizer: tuple[Action, ...] = () if has_finalizer else (AddFinalizer(order.node_id),)
     confirm: tuple[Action, ...] = (ConfirmStatus(),) if view.tells_of_another(attachment, order.node_id) else ()
-    actions = (*_load(volume.secret), *finalizer, Publish(order), *confirm)
+    actions = (*_leave_former(view, attachment, order), *finalizer, Publish(order), *confirm)
     because = why.Attaching(node_name, order.node_id, again)
     return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=order.node_id)
 
 
-def _wait_for_call(view: View, volume_handle: str) -> Decision | None:
-    """Waits for a call that has to end first; None when this one may begin."""
+def _leave_former(view: View, attachment: VolumeAttachment, order: PublishOrder) -> tuple[Unpublish, ...]:
+    """What was published on a machine that had the node's name before: its id is lost to everybody once the claim names the new one.
+
+    Differs from external-attacher, which forgets it. While the status tells of it, pods may use it there; unless the backend contradicts.
+    """
+    is_told = attachment.status.attached and not annotation(attachment, STATUS_OF_ANNOTATION)
+    if not view.may_hold(attachment) or (is_told and view.memory.drift(attachment.metadata.name) is not Drift.MOVED):
+        return ()
+    former = (one for one in view.former_node_ids(attachment, order.node_id) if view.other_attachment_on(attachment, one) is None)
+    return tuple(Unpublish(dataclasses.replace(order.undone, node_id=one)) for one in former)
+
+
+def _settle(view: View, attachment: VolumeAttachment) -> tuple[Action, ...]:
+    """Where the cache shows a publish whose status patch had no answer. One that was meant for another machine is shown by nothing."""
+    unconfirmed = view.memory.unconfirmed_of(attachment.metadata.name)
+    is_shown = unconfirmed is not None and unconfirmed.order.node_id == annotation(attachment, NODE_ID_ANNOTATION)
+    return (SettlePublish(),) if is_shown else ()
+
+
+def _wait_for_call(view: View, name: str, volume_handle: str, secret: SecretReference | None) -> Decision | None:
+    """Reads the Secret, then waits for a call that has to end first; None when this one may begin."""
+    secrets = view.memory.secrets
+    if secret is not None and not secrets.is_at_hand(name, secret):
+        if secrets.is_being_read(secret):
+            return Decision(why.SharingSecret(secret.namespace, secret.name), shares=secret)
+        return Decision(why.ReadingSecret(secret.namespace, secret.name), (LoadSecret(secret),), again=True)
     holder = view.calls.in_flight.get(volume_handle)
     if holder is not None:
         return Decision(why.CallInFlight(volume_handle, holder), volume_handle=volume_handle, needs_slot=True)
@@ -151,10 +181,6 @@ def _publish_order(view: View, volume: Volume, node_id: str) -> PublishOrder:
     )
 
 
-def _load(secret: SecretReference | None) -> tuple[LoadSecret, ...]:
-    return () if secret is None else (LoadSecret(secret),)
-
-
 def _node_problem(view: View, node_name: str) -> Problem:
     if view.nodes.get(Key("", node_name)) is None:
         return why.NodeNotRegistered(node_name)
@@ -171,7 +197,7 @@ def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) ->
     if not is_single_node(volume.spec.access_modes) or attachment.status.attached:
         return None
     name, ours = attachment.metadata.name, view.may_hold(attachment)
-    for other in view.attachments.by(BY_VOLUME, volume_of(attachment)):
+    for other in view.of_same_volume(attachment):
         if other.metadata.name == name or other.spec.node_name == attachment.spec.node_name or not view.may_hold(other):
             continue
         if is_deleting(other) or other.status.attached or not ours or other.metadata.name < name:
@@ -188,26 +214,29 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     ours = view.holds(attachment)
     if not ours and view.memory.drift(name) is not Drift.EXTRA:
         return Decision(why.Detached(), (MarkDetached(),) if _is_marked_attached(attachment) else ())
-    other = view.other_attachment_on_node(attachment)
-    if other is not None:  # Differs from external-attacher, which detaches the volume that the other one uses.
-        return Decision(why.HeldByAnother(other), (RemoveFinalizer(),) if ours else ())
+    present = view.node_id(node_name)
+    node_ids = tuple(filter(None, (*view.former_node_ids(attachment, present), present)))
+    holders = {one: view.other_attachment_on(attachment, one) for one in node_ids or ("",)}
+    if all(holders.values()):  # Differs from external-attacher, which detaches the volume that the other one uses.
+        return Decision(why.HeldByAnother(next(filter(None, holders.values()))), (RemoveFinalizer(),) if ours else ())
     pv_name = named_volume(attachment)
     if pv_name and view.volume(pv_name) is None:
         return _missing(attachment, why.VolumeMissing(pv_name), LookUpVolume(pv_name))
     volume = resolve_volume(view, attachment)
     if not isinstance(volume, Volume):
         return _stuck(volume)
-    node_id = view.node_id(node_name) or annotation(attachment, NODE_ID_ANNOTATION)
-    if not node_id:
+    if not node_ids:
         return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
-    waiting = _wait_for_call(view, volume.handle)
+    waiting = _wait_for_call(view, name, volume.handle, volume.secret)
     if waiting is not None:
         return waiting
-    order = UnpublishOrder(volume.handle, node_id, volume.secret, volume.migrated)
+    # Differs from external-attacher, which leaves what is published on a machine that had the node's name before.
+    left = [one for one in node_ids if holders[one] is None]
+    unpublish = (Unpublish(UnpublishOrder(volume.handle, one, volume.secret, volume.migrated)) for one in left)
     release: tuple[Action, ...] = (RemoveFinalizer(),) if ours else ()
-    because = why.Detaching(node_name, node_id)
-    actions: tuple[Action, ...] = (*_load(volume.secret), Unpublish(order), *release)
-    return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=node_id)
+    because = why.Detaching(node_name, ", ".join(left))
+    actions: tuple[Action, ...] = (*unpublish, *release)
+    return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=because.node_id)
 
 
 def _is_marked_attached(attachment: VolumeAttachment) -> bool:
@@ -216,21 +245,29 @@ def _is_marked_attached(attachment: VolumeAttachment) -> bool:
     return is_shown and bool(annotation(attachment, NODE_ID_ANNOTATION))
 
 
+def _supersedes(view: View, attachment: VolumeAttachment, orphaned: UnconfirmedPublish) -> bool:
+    """True where the attachment that has the name by now is for the same volume on the same machine: its publish is that one."""
+    if attachment.spec.attacher != view.driver.name or is_deleting(attachment):
+        return False
+    volume, order = resolve_volume(view, attachment), orphaned.order
+    return isinstance(volume, Volume) and (volume.handle, view.node_id(attachment.spec.node_name)) == (order.handle, order.node_id)
+
+
 def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision:
     """Undoes a publish whose attachment was removed by force, with its finalizer: nobody else would undo it.
 
-    An attachment that has the name by now comes after that. Another attachment that holds the volume there by now keeps it.
+    An attachment that has the name by now comes after that, unless it can be attached at once and needs this very publish. Another
+    attachment that holds the volume there by now keeps it.
     """
     handle, attachment = unconfirmed.order.handle, unconfirmed.attachment
-    decision = _wait_for_call(view, handle)
+    decision = _wait_for_call(view, unconfirmed.name, handle, unconfirmed.order.secret)
     if decision is None:
-        other = view.other_attachment_on_node(attachment)
+        other = view.other_attachment_on(attachment, unconfirmed.order.node_id)
         if other is not None:
             decision = Decision(why.HeldByAnother(other), (EndUndo(),), again=True, volume_handle=handle)
         else:
             because = why.TakingBack(attachment.spec.node_name, unconfirmed.order.node_id)
-            actions: tuple[Action, ...] = (*_load(unconfirmed.order.secret), Unpublish(unconfirmed.order), EndUndo())
-            decision = Decision(because, actions, again=True, volume_handle=handle)
+            decision = Decision(because, (Unpublish(unconfirmed.order), EndUndo()), again=True, volume_handle=handle)
     return dataclasses.replace(decision, undoing=True, uid=attachment.metadata.uid)
 
 

@@ -11,6 +11,7 @@ undone, until that has worked.
     VANISHED        orphaned: to be undone                      to be undone
     UNPUBLISHED     over, others may go on                      to be undone: the detach may have come before the publish
     RELEASED        over                                        to be undone
+    SHOWN           over                                        over
     UNDONE          over, others may go on                      over, others may go on
 
 external-attacher has no undo. Ours is known to this process only.
@@ -31,6 +32,7 @@ class Learnt(enum.Enum):
     VANISHED = "its attachment is no more"
     UNPUBLISHED = "a detach by its attachment has worked"
     RELEASED = "its finalizer is removed knowingly: detached, or another attachment's business"
+    SHOWN = "the cache shows it: an attachment that says so, of this name, volume and machine"
     UNDONE = "it was taken back, or left to another attachment"
 
 
@@ -49,8 +51,8 @@ class After:
 
 def decide_after(learnt: Learnt, *, orphaned: bool) -> After:
     """The next step for an unconfirmed publish. orphaned: its attachment is known to have vanished."""
-    if learnt is Learnt.UNDONE:
-        return After(over=True, freed=True)
+    if learnt in (Learnt.UNDONE, Learnt.SHOWN):
+        return After(over=True, freed=learnt is Learnt.UNDONE)
     if orphaned or learnt is Learnt.VANISHED:
         return After(undo=True)
     match learnt:

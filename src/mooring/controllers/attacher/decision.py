@@ -36,7 +36,7 @@ class LookUpNode:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LoadSecret:
-    """Fetch the Secret that the next call needs."""
+    """Read the Secret that the next call needs; what comes of it is shared by all that wait for it."""
 
     ref: SecretReference
 
@@ -92,6 +92,11 @@ class ClearError:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SettlePublish:
+    """The attachment tells of the publish that was unconfirmed: its end is a detach from now on."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class MarkDetached:
     """Save that it is detached, where an earlier try could not."""
 
@@ -114,6 +119,7 @@ Action = (
     | MarkAttached
     | RemoveVolumeFinalizer
     | ClearError
+    | SettlePublish
     | MarkDetached
     | EndUndo
 )
@@ -131,7 +137,7 @@ class Decision:
     again: after these actions there is more to decide at once.
     volume_handle: the volume of the driver's call, for which the actions have a slot; None for no call.
     needs_slot: a call has to end first, the one about volume_handle, or any for None.
-    waits_for: topics, one of which has to be told first.
+    waits_for: topics, one of which has to be told first. shares: the Secret that somebody reads already; it waits for that.
     detaching: the attachment is being deleted. undoing: an orphaned publish is undone.
     uid: of the object that was decided on; the decision is not about another one under its name.
     done: one line once it is done, with node_id beside it; "" for the reason's own words.
@@ -144,6 +150,7 @@ class Decision:
     volume_handle: str | None = None
     needs_slot: bool = False
     waits_for: frozenset[Topic] = frozenset()
+    shares: SecretReference | None = None
     detaching: bool = False
     undoing: bool = False
     uid: str = ""

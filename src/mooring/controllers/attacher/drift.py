@@ -30,6 +30,9 @@ log = logger(__name__)
 PAGES_MAX: Final = 10_000
 """Of one round; a driver with more pages is taken not to come to an end."""
 
+SLICE: Final = 200
+"""Attachments, or a report's volumes, that are looked at before others get their turn."""
+
 
 @dataclasses.dataclass(slots=True)
 class Report:
@@ -76,12 +79,14 @@ def _drift(view: View, attachment: VolumeAttachment, report: Report) -> Drift | 
             return None
     if handle in report.unknown and handle not in report.published:
         return None
-    published = node_id in report.published.get(handle, ())
-    if published == attachment.status.attached:
+    published = report.published.get(handle, frozenset())
+    if (node_id in published) == attachment.status.attached:
         return None
-    if published:
+    if node_id in published:
         return Drift.EXTRA
-    return None if is_deleting(attachment) and not view.holds(attachment) else Drift.MISSING
+    if is_deleting(attachment) and not view.holds(attachment):
+        return None
+    return Drift.MISSING if published.isdisjoint(view.former_node_ids(attachment, node_id)) else Drift.MOVED
 
 
 class Rounds:
@@ -112,9 +117,9 @@ class Rounds:
         while True:
             self._asking = True
             report = await self._report()
-            self._asking = False
             if report is not None:
-                self._compare(report)
+                await self._compare(report)
+            self._asking = False
             self._moved.clear()
             await self._clock.sleep(self._options.reconcile_sync_s)
 
@@ -128,7 +133,9 @@ class Rounds:
             except DriverError as error:
                 log.error("failed to list volumes, this round is left out", error=error, starting_token=token)
                 return None
-            report.add(page.entries)
+            for begin in range(0, len(page.entries), SLICE):
+                report.add(page.entries[begin : begin + SLICE])
+                await self._clock.sleep(0)
             token = page.next_token
             if not token:
                 return report
@@ -139,19 +146,22 @@ class Rounds:
         log.error("ListVolumes returned too many pages, this round is left out", pages=PAGES_MAX)
         return None
 
-    def _compare(self, report: Report) -> None:
-        """Marks what differs; attachments that moved while the backend was looking keep the mark that they had."""
-        found = find_drift(self._view, (va for va in self._attachments.values() if self._rested(va.metadata.name)), report)
-        before = self._memory.drifts()
-        for name in before:
-            if name not in found and self._rested(name):
-                self._memory.mark_drift(name, None)
-        for name, drift in found.items():
+    async def _compare(self, report: Report) -> None:
+        """Marks what differs; attachments that moved since the backend was asked keep the mark that they had."""
+        names = [attachment.metadata.name for attachment in self._attachments.values()]
+        for begin in range(0, len(names), SLICE):
+            self._compare_some(names[begin : begin + SLICE], report)
+            await self._clock.sleep(0)
+
+    def _compare_some(self, names: Iterable[str], report: Report) -> None:
+        rested = [found for name in names if self._rested(name) and (found := self._view.attachment(name)) is not None]
+        drifts = find_drift(self._view, rested, report)
+        for name in (attachment.metadata.name for attachment in rested):
+            drift, before = drifts.get(name), self._memory.drift(name)
             self._memory.mark_drift(name, drift)
-            is_news = before.get(name) is not drift
-            if is_news:
+            if drift is not None and drift is not before:
                 log.error("the backend differs from the attachment", VolumeAttachment=name, drift=drift.value)
-            if is_news or self._only_needs_confirming(name, drift):
+            if drift is not None and (drift is not before or self._only_needs_confirming(name, drift)):
                 self._controller.add(name)
 
     def _rested(self, name: str) -> bool:

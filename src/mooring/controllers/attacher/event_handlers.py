@@ -17,7 +17,7 @@ from mooring.api.storage import CSINode, VolumeAttachment
 from mooring.control.controller import Controller
 from mooring.control.slim import changed
 from mooring.control.topics import Topic
-from mooring.controllers.attacher.view import BY_NODE, BY_VOLUME, VOLUME, View, node_mask, volume_of
+from mooring.controllers.attacher.view import BY_NODE, BY_VOLUME, VOLUME, View, node_mask
 from mooring.kube.cache.informer import Cause, Change
 
 
@@ -58,7 +58,7 @@ class EventHandlers:
 
     def _place_freed(self, old: VolumeAttachment) -> None:
         """The volume is no longer attached there: one for a single node may move, and the node has room."""
-        self._retry(BY_VOLUME, volume_of(old), but=old.metadata.name)
+        self.retry_now(one for one in self._view.of_same_volume(old) if one.metadata.name != old.metadata.name)
         self._attachments.tell(room_on(old.spec.node_name))
 
     def volume_changed(self, change: Change[PersistentVolume]) -> None:
@@ -69,19 +69,20 @@ class EventHandlers:
             return
         if self._view.releasable(pv):
             self._volumes.add(pv.metadata.name)
-        if change.cause is not Cause.OWN_WRITE and changed(change.old, pv, VOLUME):
+        looked_up = change.old is None  # by one attachment, as an own write is told; the others wait for it, too
+        if (looked_up or change.cause is not Cause.OWN_WRITE) and changed(change.old, pv, VOLUME):
             self._retry(BY_VOLUME, pv.metadata.name)
 
     def publish_undone(self, attachment: VolumeAttachment) -> None:
         """The publish that the vanished attachment may have left behind is undone: another node may have waited for that."""
-        self._retry(BY_VOLUME, volume_of(attachment))
+        self.retry_now(self._view.of_same_volume(attachment))
 
     def node_changed(self, change: Change[CSINode]) -> None:
         if change.new is not None and changed(change.old, change.new, self._node):
             self._retry(BY_NODE, change.key.name)
 
-    def _retry(self, index: str, value: str, *, but: str = "") -> None:
-        self.retry_now(a for a in self._view.attachments.by(index, value) if a.metadata.name != but)
+    def _retry(self, index: str, value: str) -> None:
+        self.retry_now(self._view.attachments.by(index, value))
 
     def retry_now(self, attachments: Iterable[VolumeAttachment]) -> None:
         """Ends the back-off of those among them that have failed, or are failing at this moment for a reason that has changed."""

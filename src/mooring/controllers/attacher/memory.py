@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.api.storage import VolumeAttachment
 from mooring.base.log import logger
+from mooring.controllers.attacher.call_secrets import CallSecrets
 from mooring.controllers.attacher.decide_after import After, Learnt, decide_after
 from mooring.controllers.attacher.requests import UnpublishOrder
 
@@ -28,6 +28,7 @@ class Drift(enum.Enum):
     """How the backend's last report contradicts an attachment's status."""
 
     MISSING = "attached here, not published in the backend"
+    MOVED = "attached here, published on the machine that had the node's name before"
     EXTRA = "not attached here, but published in the backend"
 
 
@@ -61,9 +62,13 @@ _NOTHING: Final = Record()
 
 
 class Memory:
-    """Records by the attachment's name; and volumes that may carry the finalizer although the cache does not show it."""
+    """Records by the attachment's name; and volumes that may carry the finalizer although the cache does not show it.
+
+    secrets: those of the next calls.
+    """
 
     def __init__(self) -> None:
+        self.secrets = CallSecrets()
         self._records: dict[str, Record] = {}
         self._unconfirmed: dict[str, dict[str, UnconfirmedPublish]] = {}  # by volume handle, then by the attachment's name
         self._unsure_volumes: set[str] = set()
@@ -74,6 +79,7 @@ class Memory:
 
     def ended(self, name: str) -> bool:
         """The attachment is gone. Returns True when a publish under its name is to be undone."""
+        self.secrets.forget(name)
         if name not in self._records:
             return False
         self.learn(name, Learnt.VANISHED)
@@ -84,10 +90,6 @@ class Memory:
 
     def drift(self, name: str) -> Drift | None:
         return self._records.get(name, _NOTHING).drift
-
-    def drifts(self) -> Mapping[str, Drift]:
-        """By attachment name, all that differ."""
-        return {name: record.drift for name, record in self._records.items() if record.drift is not None}
 
     def mark_drift(self, name: str, drift: Drift | None) -> None:
         """None: the mark is used up."""

@@ -88,6 +88,18 @@ class NoFreeCall:
     pass
 
 
+@reason('reads the Secret "{namespace}/{name}" for the driver\'s call')
+class ReadingSecret:
+    namespace: str
+    name: str
+
+
+@reason('waits until the Secret "{namespace}/{name}" has been read, which is under way')
+class SharingSecret:
+    namespace: str
+    name: str
+
+
 @reason('its finalizer is removed without a call: "{holder}" has the same volume on the same node')
 class HeldByAnother:
     """Another attachment holds the same volume on the same node, so this one's end is no detach."""

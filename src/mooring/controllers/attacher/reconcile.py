@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume, SecretReference
@@ -13,7 +13,9 @@ from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
 from mooring.control.slim import changed
+from mooring.control.topics import Topic
 from mooring.controllers.attacher import decision as d
+from mooring.controllers.attacher.call_secrets import secret_read
 from mooring.controllers.attacher.decide_after import Learnt
 from mooring.controllers.attacher.memory import UnconfirmedPublish
 from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder
@@ -32,7 +34,7 @@ Looked = TypeVar("Looked", PersistentVolume, CSINode)
 class Reconciler:
     """Performs the actions of decisions, for one driver. nodes: None for a driver that does not publish. timeout_s: of each call.
 
-    freed: called with an attachment that is gone, when the publish that it may have left behind is undone.
+    freed: called with an attachment that is gone, when the publish that it may have left behind is undone. tell: wakes attachments.
     """
 
     def __init__(
@@ -45,18 +47,19 @@ class Reconciler:
         driver: Driver,
         timeout_s: float,
         freed: Callable[[VolumeAttachment], None],
+        tell: Callable[[Topic], None],
     ) -> None:
         self._cluster = runtime.cluster
         self._view, self._memory = view, view.memory
         self._volumes, self._nodes = volumes, nodes
-        self._driver, self._timeout_s, self._freed = driver, timeout_s, freed
+        self._driver, self._timeout_s, self._freed, self._tell = driver, timeout_s, freed, tell
         self._secrets = SecretCache(runtime.cluster, runtime.clock)
         self.writes = Writes(runtime.cluster, view, attachments, volumes)
 
     async def carry_out(self, target: Target, actions: tuple[d.Action, ...], call_over: Callable[[], None]) -> None:
         """Performs the actions in order. call_over: called when the driver has answered. Raises Failed, Stale."""
         writes = self.writes
-        secrets: Mapping[str, str] = {}
+        last_call = next((action for action in reversed(actions) if isinstance(action, d.Publish | d.Unpublish)), None)
         for action in actions:
             match action:
                 case d.AddVolumeFinalizer(pv_name):
@@ -67,17 +70,20 @@ class Reconciler:
                     assert self._nodes is not None, "a driver that publishes"
                     await self._look_up(CSI_NODES, node_name, self._nodes)
                 case d.LoadSecret(ref):
-                    secrets = await self._load_secret(ref)
+                    await self._load_secret(target.name, ref)
                 case d.AddFinalizer(node_id):
                     await writes.add_finalizer(target, node_id)
                 case d.Publish(order):
-                    await self._publish(target, order, secrets, call_over)
+                    await self._publish(target, order, call_over)
                 case d.ConfirmStatus():
                     await writes.confirm_status(target)
                 case d.Unpublish(order):
-                    await self._unpublish(order, secrets)
-                    self._learn(target.name, Learnt.UNPUBLISHED)
-                    call_over()
+                    await self._unpublish(target.name, order)
+                    self._unpublished(target.name, order)
+                    if action is last_call:
+                        call_over()
+                case d.SettlePublish():
+                    self._learn(target.name, Learnt.SHOWN)
                 case d.EndUndo():
                     self._learn(target.name, Learnt.UNDONE)
                 case d.RemoveFinalizer(mark):
@@ -111,14 +117,15 @@ class Reconciler:
 
     # -- the driver
 
-    async def _publish(self, target: Target, order: PublishOrder, secrets: Mapping[str, str], call_over: Callable[[], None]) -> None:
+    async def _publish(self, target: Target, order: PublishOrder, call_over: Callable[[], None]) -> None:
         """Calls and saves the answer. Raises Failed, and Stale when the publish has to be undone at once."""
         attachment = target.find(self._view)
         if attachment is None:  # its end has been handled already, and would confirm nothing any more
             raise Failed("gone before it could be attached", reported=False)
         self._memory.mark_unconfirmed(UnconfirmedPublish(order.undone, attachment))
+        request = order.request(self._memory.secrets.values(target.name))
         try:
-            answer = await self._driver.controller_publish_volume(order.request(secrets), Call(self._timeout_s, order.migrated))
+            answer = await self._driver.controller_publish_volume(request, Call(self._timeout_s, order.migrated))
         except DriverError as error:
             raise self._failed_call(error, order.secret) from error
         call_over()
@@ -128,11 +135,18 @@ class Reconciler:
         if after.undo:
             raise Stale(target.name)
 
-    async def _unpublish(self, order: UnpublishOrder, secrets: Mapping[str, str]) -> None:
+    async def _unpublish(self, name: str, order: UnpublishOrder) -> None:
+        request = order.request(self._memory.secrets.values(name))
         try:
-            await self._driver.controller_unpublish_volume(order.request(secrets), Call(self._timeout_s, order.migrated))
+            await self._driver.controller_unpublish_volume(request, Call(self._timeout_s, order.migrated))
         except DriverError as error:
             raise self._failed_call(error, order.secret) from error
+
+    def _unpublished(self, name: str, order: UnpublishOrder) -> None:
+        """It settles a publish on that machine, not one on another."""
+        unconfirmed = self._memory.unconfirmed_of(name)
+        if unconfirmed is not None and unconfirmed.order.node_id == order.node_id:
+            self._learn(name, Learnt.UNPUBLISHED)
 
     def _learn(self, name: str, learnt: Learnt) -> None:
         unconfirmed = self._memory.unconfirmed_of(name)
@@ -140,11 +154,21 @@ class Reconciler:
         if after.freed and unconfirmed is not None and not self._view.is_there(unconfirmed.attachment):
             self._freed(unconfirmed.attachment)
 
-    async def _load_secret(self, ref: SecretReference) -> Mapping[str, str]:
+    async def _load_secret(self, name: str, ref: SecretReference) -> None:
+        """For the next call of this attachment, and of all that share it. Raises Failed."""
+        shared = self._memory.secrets
+        if (failure := shared.failure(name, ref)) is not None:
+            raise Failed(failure)
+        shared.begin(ref)
         try:
-            return await self._secrets.get(ref)
+            shared.succeeded(name, ref, await self._secrets.get(ref))
         except (ApiError, SecretError) as error:
-            raise Failed(f'failed to load secret "{ref.namespace}/{ref.name}": {error}') from error
+            text = f'failed to load secret "{ref.namespace}/{ref.name}": {error}'
+            shared.failed(ref, text)
+            raise Failed(text) from error
+        finally:
+            shared.end(ref)
+            self._tell(secret_read(ref))
 
     def _failed_call(self, error: DriverError, secret: SecretReference | None) -> Failed:
         if secret is not None:  # perhaps it was the secret: read it anew next time

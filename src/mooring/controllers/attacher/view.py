@@ -103,20 +103,39 @@ class View:
             return True
         return attachment.status.attached and annotation(attachment, NODE_ID_ANNOTATION) not in ("", node_id)
 
-    def other_attachment_on_node(self, attachment: VolumeAttachment) -> str | None:
-        """The name of another attachment that holds the same volume on the same node and is to stay."""
-        for other in self._of_same_volume(attachment):
-            same_place = other.spec.node_name == attachment.spec.node_name and other.metadata.name != attachment.metadata.name
-            if same_place and self.holds(other) and not is_deleting(other):
+    def former_node_ids(self, attachment: VolumeAttachment, node_id: str) -> tuple[str, ...]:
+        """The machines, beside the one that has its node's name now, on which this attachment may have its volume published."""
+        unconfirmed = self.memory.unconfirmed_of(attachment.metadata.name)
+        claimed = (annotation(attachment, NODE_ID_ANNOTATION), unconfirmed.order.node_id if unconfirmed is not None else "")
+        return tuple(one for one in dict.fromkeys(claimed) if one not in ("", node_id))
+
+    def other_attachment_on(self, attachment: VolumeAttachment, node_id: str) -> str | None:
+        """The name of another attachment that holds the same volume on this machine and is to stay. node_id: "" for the same node."""
+        for other in self.of_same_volume(attachment):
+            if other.metadata.name == attachment.metadata.name or not self.holds(other) or is_deleting(other):
+                continue
+            if self._claims(other, node_id) if node_id else other.spec.node_name == attachment.spec.node_name:
                 return other.metadata.name
         return None
 
-    def _of_same_volume(self, attachment: VolumeAttachment) -> Iterator[VolumeAttachment]:
-        """The attachments of its volume, itself too, whichever PersistentVolume with that handle they name."""
-        pv = self.volume(attachment.spec.source.persistent_volume_name or "")
-        same = self.volumes.by(BY_HANDLE, handle_of(pv)) if pv is not None else ()
-        for name in {volume_of(attachment): None, **{one.metadata.name: None for one in same}}:
+    def _claims(self, attachment: VolumeAttachment, node_id: str) -> bool:
+        return (annotation(attachment, NODE_ID_ANNOTATION) or self.node_id(attachment.spec.node_name)) == node_id
+
+    def of_same_volume(self, attachment: VolumeAttachment) -> Iterator[VolumeAttachment]:
+        """The attachments of its volume, itself too, whichever PersistentVolume with that handle they name, or inline."""
+        handle = self._handle(attachment)
+        same = [one.metadata.name for one in self.volumes.by(BY_HANDLE, handle)] if handle else []
+        for name in dict.fromkeys((volume_of(attachment), *same, inline_name(handle))):
             yield from self.attachments.by(BY_VOLUME, name)
+
+    def _handle(self, attachment: VolumeAttachment) -> str:
+        """The handle of its volume, "" where that is not known."""
+        source = attachment.spec.source
+        if source.persistent_volume_name:
+            pv = self.volume(source.persistent_volume_name)
+            return "" if pv is None else handle_of(pv)
+        inline = source.inline_volume_spec
+        return inline.csi.volume_handle if inline and inline.csi else ""
 
     def caller_for(self, volume_handle: str) -> str | None:
         """The attachment for which the driver is called about this volume, or may have to be, to undo a publish."""
@@ -142,7 +161,12 @@ def volume_of(attachment: VolumeAttachment) -> str:
     if source.persistent_volume_name:
         return source.persistent_volume_name
     inline = source.inline_volume_spec
-    return f"inline {inline.csi.volume_handle}" if inline and inline.csi else ""
+    return inline_name(inline.csi.volume_handle) if inline and inline.csi else ""
+
+
+def inline_name(volume_handle: str) -> str:
+    """Names an inline volume among attachments; no PersistentVolume has such a name."""
+    return f"inline {volume_handle}"
 
 
 def handle_of(pv: PersistentVolume) -> str:

@@ -1,9 +1,9 @@
 """The attacher's writes to the API server, each one request.
 
 An answer enters the caches at once, and its event counts as our own, so that no decision is taken on a state from before our own
-write and no write wakes its own key. The uid distinguishes an attachment from a later one of the same name. Its finalizer is added with
-a merge patch, as audit rules know it from external-attacher; it carries a resourceVersion where the list that was read holds others'
-finalizers, which it could undo.
+write and no write wakes its own key. Each carries the uid, so that one that is carried out late changes no other object of the name. The
+attachment's finalizer is added with a merge patch, as audit rules know it from external-attacher; it carries a resourceVersion where the
+list that was read holds others' finalizers, which it could undo.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from mooring.control.result import Stale
 from mooring.controllers.attacher.decide_after import Learnt
 from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.cluster import Cluster, Patch
 from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, Unreachable
-from mooring.kube.patch import add_finalizer, merge_diff, remove_finalizer
+from mooring.kube.patch import add_finalizer, is_about_identity, merge_diff, merge_patch, remove_finalizer, strategic_patch
 
 log = logger(__name__)
 
@@ -35,13 +35,14 @@ log = logger(__name__)
 class Failed(MooringError):
     """An action failed. str() is the text for the object's status; code: the driver's gRPC code, if it was the driver.
 
-    reported: False when the failure is not the user's business (a conflict, or the very status could not be saved): only logged.
+    reported: False when the failure is not the user's business (a conflict, or the very status could not be saved): only logged; unless
+    it `is_told_when_it_lasts`, and others came before it in a row.
     """
 
-    def __init__(self, text: str, *, code: int | None = None, reported: bool = True) -> None:
+    def __init__(self, text: str, *, code: int | None = None, reported: bool = True, is_told_when_it_lasts: bool = False) -> None:
         super().__init__(text)
         self.code = code
-        self.reported = reported
+        self.reported, self.is_told_when_it_lasts = reported, is_told_when_it_lasts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,13 +99,13 @@ class Writes:
         """Removes the finalizer by its position, or by name if the position has changed: others may remove theirs at the same moment."""
         name, finalizer = pv.metadata.name, self._view.finalizer
         try:
-            await self._patch_volume(name, remove_finalizer(pv, finalizer, strictly=False))
+            await self._patch_volume(name, remove_finalizer(pv, finalizer))
         except Invalid:
             now = self._view.volume(name)
             if now is None or not self._view.holds(now):  # the answer to an earlier try was lost
                 return
-            named = {"uid": pv.metadata.uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}
-            await self._patch_volume(name, Patch(PatchType.STRATEGIC, {"metadata": named}))
+            named = {"$deleteFromPrimitiveList/finalizers": [finalizer]}
+            await self._patch_volume(name, strategic_patch({"metadata": named}, of=pv))
 
     async def _patch_volume(self, pv_name: str, patch: Patch) -> None:
         await self._volumes.write(Key("", pv_name), self._cluster.patch(PERSISTENT_VOLUMES, pv_name, patch))
@@ -120,7 +121,7 @@ class Writes:
         if not changes:
             return
         try:
-            answer = await self._patch_attachment(target.name, {"metadata": changes})
+            await self._patch_attachment(attachment, merge_patch({"metadata": changes}, of=attachment))
         except (Conflict, NotFound) as error:
             raise Failed(f"could not save VolumeAttachment: {error}", reported=False) from error
         except ApiError as error:
@@ -128,8 +129,6 @@ class Writes:
                 self._memory.mark_finalizer_unknown(target.name, target.uid)
             raise Failed(f"could not save VolumeAttachment: {error}") from error
         self._memory.mark_finalizer_known(target.name)
-        if answer.metadata.uid != target.uid:
-            raise Failed("deleted and made anew before it could be attached", reported=False)
 
     async def confirm_status(self, target: Target) -> None:
         """The status is that of the machine whose node id it carries: removes the annotation with the former one's node id."""
@@ -137,15 +136,15 @@ class Writes:
         if attachment is None or not annotation(attachment, STATUS_OF_ANNOTATION):
             return
         with _failing("could not save VolumeAttachment", reported=False):
-            await self._patch_attachment(target.name, {"metadata": {"annotations": {STATUS_OF_ANNOTATION: None}}})
+            taken = merge_patch({"metadata": {"annotations": {STATUS_OF_ANNOTATION: None}}}, of=attachment)
+            await self._patch_attachment(attachment, taken)
 
     async def remove_finalizer(self, target: Target, mark: bool) -> None:
         """Removes the finalizer; then, if the attachment is still there and `mark`, marks it detached."""
         attachment = target.find(self._view)
         with _failing("could not mark as detached"):
             if attachment is not None and self._view.holds(attachment):
-                removal = remove_finalizer(attachment, self._view.finalizer, strictly=False)
-                await self._attachments.write(Key("", target.name), self._cluster.patch(VOLUME_ATTACHMENTS, target.name, removal))
+                await self._patch_attachment(attachment, remove_finalizer(attachment, self._view.finalizer))
                 self._memory.mark_finalizer_known(target.name)
             if mark:
                 await self.mark_detached(target)
@@ -167,13 +166,8 @@ class Writes:
         except Invalid as error:  # asking again would get the same answer, so the user must see it
             raise Failed(f"could not save the driver's publish_context: {error}") from error
         except ApiError as error:
-            raise Failed(f"could not mark as attached: {error}", reported=False) from error
-        if answer is attachment:
-            return Learnt.UNSENT
-        if answer.metadata.uid == target.uid:
-            return Learnt.MARKED
-        await self._unmark(answer)
-        return Learnt.VANISHED
+            raise Failed(f"could not mark as attached: {error}", reported=False, is_told_when_it_lasts=True) from error
+        return Learnt.UNSENT if answer is attachment else Learnt.MARKED
 
     async def ask(self, target: Target) -> Learnt:
         """Asks the API server: MARKED while the attachment is there, VANISHED, or UNKNOWN when it does not say. Raises nothing."""
@@ -184,13 +178,6 @@ class Writes:
         except ApiError:
             return Learnt.UNKNOWN
         return Learnt.MARKED if found.metadata.uid == target.uid else Learnt.VANISHED
-
-    async def _unmark(self, other: VolumeAttachment) -> None:
-        """The mark went to another attachment that took the name a moment before: it is removed there."""
-        try:
-            await self._save_status(other, {"attached": False})
-        except ApiError as error:
-            log.error("could not take back a mark from the attachment of the same name", error=error, VolumeAttachment=other.metadata.name)
 
     async def mark_detached(self, target: Target) -> None:
         """Nothing to do when the attachment went away with its last finalizer."""
@@ -222,11 +209,21 @@ class Writes:
         changes = merge_diff(_status(attachment), wanted)
         if not changes:
             return attachment
-        return await self._patch_attachment(attachment.metadata.name, {"status": changes}, "status")
+        return await self._patch_attachment(attachment, merge_patch({"status": changes}, of=attachment), "status")
 
-    async def _patch_attachment(self, name: str, body: Mapping[str, Any], subresource: str = "") -> VolumeAttachment:
-        request = self._cluster.patch(VOLUME_ATTACHMENTS, name, Patch(PatchType.MERGE, body), subresource=subresource)
-        return await self._attachments.write(Key("", name), request)
+    async def _patch_attachment(self, attachment: VolumeAttachment, patch: Patch, subresource: str = "") -> VolumeAttachment:
+        """Raises ApiError: NotFound also where another attachment has the name by now, which then is in the cache."""
+        name = attachment.metadata.name
+        try:
+            request = self._cluster.patch(VOLUME_ATTACHMENTS, name, patch, subresource=subresource)
+            return await self._attachments.write(Key("", name), request)
+        except ApiError as error:
+            if not is_about_identity(error):
+                raise
+            found = await self._attachments.write(Key("", name), self._cluster.get(VOLUME_ATTACHMENTS, name))
+            if found.metadata.uid == attachment.metadata.uid:
+                raise
+            raise NotFound(f"another attachment has the name: {error}") from error
 
 
 def finalizer_changes(attachment: VolumeAttachment, node_id: str, finalizer: str) -> Mapping[str, Any]:

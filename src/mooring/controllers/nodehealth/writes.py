@@ -18,9 +18,9 @@ from mooring.api.pods import PODS, Pod
 from mooring.base.clock import Clock, rfc3339
 from mooring.control.result import Stale
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.cluster import Cluster, Patch
 from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound
-from mooring.kube.patch import Operation, add, json_patch, merge_patch, remove, test
+from mooring.kube.patch import Operation, add, json_patch, merge_patch, remove, strategic_patch, test
 
 T = TypeVar("T", bound=Object)
 
@@ -45,15 +45,15 @@ class Writes:
         """Whatever came meanwhile, a heartbeat perhaps, makes it Stale. A condition that has changed gets the time of now."""
         stamped = [{"lastTransitionTime": self.now, **one} for one in conditions]
         body = {"metadata": {"resourceVersion": node.metadata.resource_version}, "status": {"conditions": stamped}}
-        await self._patch_node(node, Patch(PatchType.STRATEGIC, body), "status")
+        await self._patch_node(node, strategic_patch(body, of=node), "status")
 
     async def edit_taints(self, node: Node, added: Iterable[Taint], removed: Iterable[Taint]) -> None:
         """Others' taints stay as they are, and may have changed meanwhile."""
-        steps = [test("/metadata/uid", node.metadata.uid), *_removals(node, removed), *_additions(node, added, self.now)]
-        await self._patch_node(node, json_patch(steps))
+        steps = [*_removals(node, removed), *_additions(node, added, self.now)]
+        await self._patch_node(node, json_patch(steps, of=node))
 
     async def set_labels(self, node: Node, labels: Mapping[str, str]) -> None:
-        await self._patch_node(node, merge_patch({"metadata": {"uid": node.metadata.uid, "labels": dict(labels)}}))
+        await self._patch_node(node, merge_patch({"metadata": {"labels": dict(labels)}}, of=node))
 
     async def _patch_node(self, node: Node, patch: Patch, subresource: str = "") -> None:
         name = node.metadata.name
@@ -66,9 +66,9 @@ class Writes:
         """status: its conditions join those that are there. strictly: whatever came meanwhile makes it Stale."""
         meta = pod.metadata
         version = {"resourceVersion": meta.resource_version} if strictly else {}
-        body = {"metadata": {"uid": meta.uid, **version}, "status": status}
+        body = {"metadata": version, "status": status}
         async with self._stale_where_moved(PODS, pod):
-            await self._cluster.patch(PODS, meta.name, Patch(PatchType.STRATEGIC, body), meta.namespace, subresource="status")
+            await self._cluster.patch(PODS, meta.name, strategic_patch(body, of=pod), meta.namespace, subresource="status")
 
     async def delete_pod(self, pod: Pod, grace_period_s: int | None = None) -> None:
         """One that is gone is fine. grace_period_s: None leaves that to the pod."""

@@ -14,8 +14,9 @@ from mooring.api.meta import Key, Kind, key_of
 from mooring.base.errors import MooringError
 from mooring.control.result import Stale
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from mooring.kube.patch import strategic_patch
 
 T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 
@@ -66,10 +67,10 @@ class Writes:
 
     async def _patch(self, kind: Kind[T], cache: Informer[T], obj: T, body: Mapping[str, Any], subresource: str, strictly: bool) -> None:
         meta = obj.metadata
-        condition = {"uid": meta.uid, **({"resourceVersion": meta.resource_version} if strictly else {})}
-        whole = {**body, "metadata": {**body.get("metadata", {}), **condition}}
+        version = {"resourceVersion": meta.resource_version} if strictly else {}
+        patch = strategic_patch({**body, "metadata": {**body.get("metadata", {}), **version}}, of=obj)
         for attempt in range(CONFLICTS_MAX):
-            request = self._cluster.patch(kind, meta.name, Patch(PatchType.STRATEGIC, whole), meta.namespace, subresource=subresource)
+            request = self._cluster.patch(kind, meta.name, patch, meta.namespace, subresource=subresource)
             try:
                 await cache.write(key_of(obj), request)
                 return

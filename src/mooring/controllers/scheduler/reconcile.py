@@ -24,8 +24,8 @@ from mooring.controllers.scheduler import reasons as why
 from mooring.controllers.scheduler.assumed_bindings import AssumedBinding
 from mooring.controllers.scheduler.metrics import SchedulerMetrics
 from mooring.controllers.scheduler.view import View
-from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
+from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, Unreachable
+from mooring.kube.patch import strategic_patch
 
 
 class Reconciler:
@@ -134,7 +134,7 @@ class Reconciler:
         condition["lastProbeTime"] = None
         if old is None or old.status != "False":
             condition["lastTransitionTime"] = rfc3339(self._clock.wall_s())
-        patch = Patch(PatchType.STRATEGIC, {"status": {"conditions": [condition]}})
-        with contextlib.suppress(NotFound):
+        patch = strategic_patch({"status": {"conditions": [condition]}}, of=pod)
+        with contextlib.suppress(NotFound, Invalid):  # Invalid: another pod has the name by now
             await self._cluster.patch(PODS, pod.metadata.name, patch, pod.metadata.namespace, subresource="status")
         return after_s

@@ -62,7 +62,7 @@ class Writes:
         """A version goes with it: a merge patch writes the whole list of owners."""
         owners = [*(owner_json(one) for one in snapshot.metadata.owner_references or ()), dict(owner)]
         meta = {"resourceVersion": snapshot.metadata.resource_version, "ownerReferences": owners}
-        await self._patch_snapshot(snapshot, merge_patch({"metadata": meta}))
+        await self._patch_snapshot(snapshot, merge_patch({"metadata": meta}, of=snapshot))
 
     async def save_status(self, snapshot: VolumeSnapshot, status: Mapping[str, Any]) -> None:
         """Writes the fields that differ from the snapshot in hand."""

@@ -10,8 +10,8 @@ from mooring.api.meta import Kind, Object, OwnerReference, finalizers_of, key_of
 from mooring.control.result import Stale
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
-from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound
-from mooring.kube.patch import Operation, add, merge_patch, remove, test
+from mooring.kube.errors import Conflict, Invalid, NotFound
+from mooring.kube.patch import Operation, add, is_about_identity, merge_patch, remove, test
 
 T = TypeVar("T", bound=Object)
 
@@ -27,7 +27,7 @@ async def patch_object(cluster: Cluster, cache: Informer[T], kind: Kind[T], obj:
 
 def annotate(obj: Object, name: str, value: str | None) -> Patch:
     """Sets this annotation, None takes it off; all others stay as they are."""
-    return merge_patch({"metadata": {"uid": obj.metadata.uid, "annotations": {name: value}}})
+    return merge_patch({"metadata": {"annotations": {name: value}}}, of=obj)
 
 
 def annotate_as_judged(obj: Object, name: str, value: str | None) -> Patch:
@@ -79,12 +79,6 @@ def stale_where_moved() -> Iterator[None]:
     except (Conflict, NotFound) as error:
         raise Stale(str(error)) from error
     except Invalid as error:
-        if not _is_about_identity(error):
+        if not is_about_identity(error):
             raise  # the write itself is wrong, and would be for ever
         raise Stale(str(error)) from error
-
-
-def _is_about_identity(error: ApiError) -> bool:
-    """A test of the patch failed, which names no field, or it is another object of that name."""
-    causes = error.details.get("causes") or ()
-    return all(str(cause.get("field", "")).startswith("metadata.") for cause in causes)

@@ -104,8 +104,8 @@ class Writes:
     async def amend(self, kind: Kind[T], informer: Informer[T], obj: T, change: Mapping[str, Any], *, subresource: str = "") -> None:
         """A merge patch of this version of the object. Raises Stale."""
         meta, key = obj.metadata, key_of(obj)
-        body = {**change, "metadata": {**change.get("metadata", {}), "uid": meta.uid, "resourceVersion": meta.resource_version}}
-        patch = self.cluster.patch(kind, key.name, merge_patch(body), key.namespace, subresource=subresource)
+        body = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": meta.resource_version}}
+        patch = self.cluster.patch(kind, key.name, merge_patch(body, of=obj), key.namespace, subresource=subresource)
         try:
             if kind.name == PODS.name:
                 self._wrote_pod(cast(Pod, await patch))

@@ -10,8 +10,9 @@ from mooring.api.core import NODES, Node
 from mooring.api.storage import CSI_NODES, CSINode
 from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.cluster import Cluster
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
+from mooring.kube.patch import json_patch, merge_patch, strategic_patch
 from mooring.node.csinode.decide import (
     Operations,
     check_refresh,
@@ -68,7 +69,7 @@ class NodeObjects:
 
         async def step() -> None:
             node = await self._cluster.get(NODES, self._name)
-            await self._patch_node(decide_node(node, coming))
+            await self._patch_node(node, decide_node(node, coming))
             await self._enter(await self._csinode(node), coming)
 
         await self._locked(step)
@@ -94,14 +95,15 @@ class NodeObjects:
                     await self._patch_csinode(operations)
             except NotFound:
                 pass
-            await self._patch_node(decide_node_without(await self._cluster.get(NODES, self._name), driver))
+            node = await self._cluster.get(NODES, self._name)
+            await self._patch_node(node, decide_node_without(node, driver))
 
         await self._locked(step)
 
     async def _present(self) -> None:
         csinode = await self._csinode(await self._cluster.get(NODES, self._name))
         if (patch := decide_migrated(csinode)) is not None:
-            await self._cluster.patch(CSI_NODES, self._name, Patch(PatchType.MERGE, patch))
+            await self._cluster.patch(CSI_NODES, self._name, merge_patch(patch, of=csinode))
 
     async def _csinode(self, node: Node) -> CSINode:
         """This node's, made where there is none. Raises _OfAnother after one of an earlier Node was removed."""
@@ -122,12 +124,12 @@ class NodeObjects:
         while operations := decide_csinode(csinode, coming):
             csinode = await self._patch_csinode(operations)
 
-    async def _patch_node(self, patch: dict[str, Any] | None) -> None:
+    async def _patch_node(self, node: Node, patch: dict[str, Any] | None) -> None:
         if patch is not None:
-            await self._cluster.patch(NODES, self._name, Patch(PatchType.STRATEGIC, patch), subresource="status")
+            await self._cluster.patch(NODES, self._name, strategic_patch(patch, of=node), subresource="status")
 
     async def _patch_csinode(self, operations: Operations) -> CSINode:
-        return await self._cluster.patch(CSI_NODES, self._name, Patch(PatchType.JSON, list(operations)))
+        return await self._cluster.patch(CSI_NODES, self._name, json_patch(operations))
 
     async def _locked(self, step: Callable[[], Awaitable[T]]) -> T:
         """One change of this node's objects at a time, tried a few times: what was read may be old by the time of the write."""

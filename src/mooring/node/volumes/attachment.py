@@ -11,8 +11,9 @@ from mooring.api.volume_names import attachment_name
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.csi.codes import Code
-from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
+from mooring.kube.patch import strategic_patch
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.state import VolumeState
 from mooring.node.volumes.step_tools import StepFailed
@@ -91,9 +92,9 @@ class Attachments:
         pod, key = self._actual.pod(uid), self._actual.keys.get(uid)
         if pod is None or key is None or pod.status.phase == "Running":
             return
-        patch = {"metadata": {"uid": uid}, "status": {"phase": "Failed", "reason": reason, "message": message}}
+        patch = strategic_patch({"status": {"phase": "Failed", "reason": reason, "message": message}}, of=uid)
         try:
-            await self._cluster.patch(PODS, key.name, Patch(PatchType.STRATEGIC, patch), key.namespace, subresource="status")
+            await self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status")
         except ApiError as error:
             _log.error("A pod could not be rejected", error=error, pod=str(key))
 

@@ -129,7 +129,7 @@ def done_patch(growth: Growth, version: str) -> dict[str, Any]:
 def failed_patch(growth: Growth, text: str, now: str) -> dict[str, Any]:
     """A strategic merge patch of the status of this very claim, whatever has become of it meanwhile: the failure. now: RFC 3339."""
     condition = {"type": "NodeResizeError", "status": "True", "lastTransitionTime": now, "message": f"failed to expand pvc with {text}"}
-    return {"metadata": {"uid": growth.claim_uid}, "status": {"conditions": [condition]}}
+    return {"status": {"conditions": [condition]}}
 
 
 def refused_patch(growth: Growth, error: DriverError, *, has_failed_before: bool, now: str) -> dict[str, Any]:

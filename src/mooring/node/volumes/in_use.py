@@ -14,8 +14,9 @@ from mooring.api.meta import Key
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.kube.cache.informer import Change, Informer
-from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
+from mooring.kube.patch import strategic_patch
 
 _log = logger(__name__)
 
@@ -78,8 +79,9 @@ class InUseReport:
             self._reports &= wanted  # what this write takes away is in use no more from here on, whatever becomes of its answer
             self._is_unsure = True
             try:
-                patch = {"status": {"volumesInUse": sorted(wanted) or None}}
-                write = self._cluster.patch(NODES, self._node_name, Patch(PatchType.STRATEGIC, patch), subresource="status")
+                node = self._nodes.store.get(Key("", self._node_name))
+                patch = strategic_patch({"status": {"volumesInUse": sorted(wanted) or None}}, of=node)
+                write = self._cluster.patch(NODES, self._node_name, patch, subresource="status")
                 await self._nodes.write(Key("", self._node_name), write)
             except ApiError as error:
                 _log.error("The volumes in use could not be reported, trying again", error=error)

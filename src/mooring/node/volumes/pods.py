@@ -18,8 +18,8 @@ from mooring.control.queue import BackOff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change, Informer
-from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NotFound
+from mooring.kube.patch import strategic_patch
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.records import BadRecord
@@ -197,9 +197,7 @@ class NodePods:
         )
 
     async def _set_running(self, pod: Pod) -> None:
-        patch = Patch(
-            PatchType.STRATEGIC, {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Running", "conditions": _CONDITIONS}}
-        )
+        patch = strategic_patch({"status": {"phase": "Running", "conditions": _CONDITIONS}}, of=pod)
         key = key_of(pod)
         answer = await self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status")
         if answer.metadata.deletion_timestamp is None:  # else the cache would take it for gone, and the pod has its grace period

@@ -10,8 +10,9 @@ from mooring.base.clock import rfc3339
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
-from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict
+from mooring.kube.patch import strategic_patch
 from mooring.node.plugins.drivers import CALL_S
 from mooring.node.volumes import expansion, requests
 from mooring.node.volumes.expansion import Growth
@@ -138,7 +139,7 @@ class GrowthSteps(StepTools):
 
     async def _write(self, growth: Growth, body: dict[str, object]) -> PersistentVolumeClaim:
         """Raises StepFailed, ClaimMoved."""
-        patch = Patch(PatchType.STRATEGIC, body)
+        patch = strategic_patch(body, of=growth.claim_uid)
         try:
             return await self._cluster.patch(PERSISTENT_VOLUME_CLAIMS, growth.claim, patch, growth.namespace, subresource="status")
         except Conflict as error:

@@ -32,9 +32,9 @@ from mooring.controllers.provisioner.metrics import DeletionMetrics
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from mooring.kube.list_all import list_all
+from mooring.kube.patch import is_about_identity, strategic_patch
 
 SILENCE_S_MAX: Final = 120.0
 """Two bookmarks of the API server that did not come."""
@@ -200,7 +200,7 @@ class Reconciler:
 
     async def _patch(self, pv: PersistentVolume, metadata: dict[str, Any]) -> None:
         """A strategic patch joins lists, so that nobody else's finalizer is lost. The uid keeps it from another object of that name."""
-        patch = Patch(PatchType.STRATEGIC, {"metadata": {"uid": pv.metadata.uid, **metadata}})
+        patch = strategic_patch({"metadata": metadata}, of=pv)
         name = pv.metadata.name
         try:
             await self._volumes.write(key_of(pv), self._cluster.patch(PERSISTENT_VOLUMES, name, patch))
@@ -212,7 +212,7 @@ class Reconciler:
 
     async def _is_gone(self, pv: PersistentVolume, error: ApiError) -> bool:
         """A conflict may mean that another object has the name by now, or that somebody wrote at the same time: then it is tried again."""
-        if not isinstance(error, Conflict):
+        if not is_about_identity(error):
             return False
         try:
             found = await self._volumes.write(key_of(pv), self._cluster.get(PERSISTENT_VOLUMES, pv.metadata.name))
