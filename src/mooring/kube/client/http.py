@@ -30,7 +30,8 @@ class HttpCluster(RestCluster):
     """The API server at the other end of a network. Make it and use it inside one event loop; close it, or use `async with`.
 
     qps, burst: client-go's token bucket, without one by default: qps None or negative is no limit, 0 is 5, above 0 it
-    needs a burst above 0. request_timeout_s: of one try. concurrency_max: requests at a time, watches not counted.
+    needs a burst above 0. request_timeout_s: of one try; a list has four times as long. concurrency_max: requests at a time, watches
+    not counted.
     """
 
     def __init__(

@@ -54,6 +54,8 @@ class ClientMetrics:
 _log = logger(__name__)
 
 REQUEST_TIMEOUT_S: Final = 30.0
+LIST_PATIENCE: Final = 4
+"""A list may take so many times as long as another request: a page of a large cluster, or a whole one when pages expire."""
 CONCURRENCY_MAX: Final = 32
 RETRIES_MAX: Final = 10
 """How often a request is repeated because the server asked for it by Retry-After; client-go's number."""
@@ -115,7 +117,9 @@ class RetryingClient:
         concurrency_max: int = CONCURRENCY_MAX,
         metrics: ClientMetrics | None = None,
     ) -> None:
-        """host: for metrics. headers: sent with each request. timeout_s: of one try, from its sending to the answer's last byte."""
+        """host: for metrics. headers: sent with each request. timeout_s: of one try, from its sending to the answer's last byte; of a list
+        LIST_PATIENCE times that.
+        """
         assert timeout_s > 0
         assert concurrency_max > 0
         self.transport = transport
@@ -137,17 +141,17 @@ class RetryingClient:
         if self._credentials.current() is None:
             await self._credentials.fetch()
 
-    async def ask(self, method: str, path: str, body: bytes | None = None, content_type: str = "") -> Response:
+    async def ask(self, method: str, path: str, body: bytes | None = None, content_type: str = "", *, is_list: bool = False) -> Response:
         """The answer, whatever its status. Raises Unreachable, and Unauthorized when there are no credentials to be had."""
+        timeout_s = self._timeout_s * (LIST_PATIENCE if is_list else 1)
 
         async def send(credential: Credential) -> Response:
             waited_s = await self._throttle.wait()
             async with self._slots:
                 status = 0
                 try:
-                    response = await self.transport.request(
-                        method, path, self._headers_with(credential, content_type), body, self._timeout_s
-                    )
+                    headers = self._headers_with(credential, content_type)
+                    response = await self.transport.request(method, path, headers, body, timeout_s)
                     status = response.status
                 finally:
                     if self._metrics is not None:
