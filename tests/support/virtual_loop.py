@@ -76,6 +76,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._time.now
 
+    def stand_still(self, seconds: float) -> None:
+        """As a process that is stopped (SIGSTOP): time goes on, nothing runs, and what was ready is still the next to run."""
+        self._time.now += seconds
+
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """The work is done before this returns."""
         future = self.create_future()

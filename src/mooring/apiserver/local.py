@@ -20,11 +20,13 @@ from mooring.apiserver.table import Stored, Written
 from mooring.apiserver.watch import WatchHub
 from mooring.apiserver.watch_buffer import WatchItem
 from mooring.apiserver.web.queries import delete_options
+from mooring.base import fence
 from mooring.base.clock import Clock
 from mooring.base.randomness import Random
 from mooring.kube.client.codec import codec_of
 from mooring.kube.client.paths import paths_of
 from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Selection, Verb, WatchEvent
+from mooring.kube.errors import Unreachable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,6 +59,8 @@ class LocalCluster(Cluster):
 
     async def ask(self, request: Request) -> Any:
         kind, name = request.kind, request.name
+        if request.writes and (why := fence.closed()):
+            raise Unreachable(f"{request.verb} was not sent: {why}")
         await self._begin(request.verb, kind, name)
         answer = await self._answered(request)
         await self._faults.after(request.verb, kind, name)

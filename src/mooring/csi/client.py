@@ -6,6 +6,7 @@ import abc
 import asyncio
 from typing import Protocol
 
+from mooring.base import fence
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
@@ -71,6 +72,12 @@ class Client(Driver):
         if _log.enabled(5):
             shown = redacted(rpc.response_type() if response is None else response)
             _log.info(5, "GRPC response", method=rpc.path, response=_cut(shown, self._log_length_max), err=str(error) if error else None)
+
+
+def check_fence() -> None:
+    """To be called by a transport in the last moment before it sends a call. Raises DriverError (Canceled) for work that may not act."""
+    if why := fence.closed():
+        raise DriverError(Code.CANCELED, f"the call was not sent: {why}")
 
 
 def _presentable(error: DriverError, request: Q) -> DriverError:

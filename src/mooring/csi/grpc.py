@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mooring.base.clock import Clock, Instant
 from mooring.csi.address import target
-from mooring.csi.client import DEADLINE_TEXT, CallObserver
+from mooring.csi.client import DEADLINE_TEXT, CallObserver, check_fence
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.grpc_logging import quiet_core
@@ -75,6 +75,7 @@ class GrpcDriver(SocketDriver):
 
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         started = self._clock.now()
+        check_fence()
         try:
             answer = await self._callable(rpc)(request.SerializeToString(), timeout=_grpc_deadline_s(call.timeout_s))
         except grpc.aio.AioRpcError as error:

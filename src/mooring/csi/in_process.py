@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.logform import Lines
-from mooring.csi.client import DEADLINE_TEXT, Client
+from mooring.csi.client import DEADLINE_TEXT, Client, check_fence
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.deadlines import ending_in
 from mooring.csi.driver import A, Call, Q, Rpc
@@ -48,6 +48,7 @@ class InProcessDriver(Client):
         """Returns at once."""
 
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
+        check_fence()
         method: _Method | None = getattr(self._plugin, rpc.attribute, None)
         if method is None:
             raise DriverError(Code.UNIMPLEMENTED, f"method {rpc.name} not implemented")

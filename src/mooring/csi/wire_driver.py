@@ -13,7 +13,7 @@ import socket
 from typing import Final
 
 from mooring.base.clock import Clock
-from mooring.csi.client import DEADLINE_TEXT, CallObserver
+from mooring.csi.client import DEADLINE_TEXT, CallObserver, check_fence
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.socket_driver import ATTEMPT_S_MAX, BACKOFF_S_MAX, FIRST_BACKOFF_S, SocketDriver, closing, dial_text, read_answer
@@ -89,11 +89,12 @@ class WireDriver(SocketDriver):
         assert self._loop is not None
         message = request.SerializeToString()
         ends_at = self._loop.time() + call.timeout_s
-        if (link := self._usable()) is not None:
-            answered = await link.call(rpc.path, message, call.timeout_s)
-        else:
+        timeout_s = call.timeout_s
+        if (link := self._usable()) is None:
             link = await self._connected(call.timeout_s)
-            answered = await link.call(rpc.path, message, max(ends_at - self._loop.time(), 0.001))
+            timeout_s = max(ends_at - self._loop.time(), 0.001)
+        check_fence()
+        answered = await link.call(rpc.path, message, timeout_s)
         if answered.code == Code.OK:
             return read_answer(rpc, answered.payload)
         raise _error(answered, is_late=self._loop.time() >= ends_at - _DEADLINE_SLACK_S)

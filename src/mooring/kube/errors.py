@@ -81,6 +81,10 @@ class Gone(ApiError):
     code = 410
 
 
+class SetBack(Gone):
+    """The server's versions lie before one that it gave: it was restored from a backup. Told by the cache, never by a server."""
+
+
 class TooLarge(ApiError):
     code = 413
 

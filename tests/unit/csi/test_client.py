@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from mooring.base import fence
 from mooring.base.metrics import Metrics
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import RPCS, Call
@@ -51,6 +52,20 @@ async def test_a_request_arrives_as_it_was_made(road):
         response = await driver.controller_publish_volume(request, CALL)
     assert arrived == [request.SerializeToString(deterministic=True)]
     assert response.SerializeToString() == b"\xfa\x07\x06future"
+
+
+async def test_a_call_behind_a_closed_fence_does_not_reach_the_driver(road):
+    """The outcome of the one before it stays open."""
+    plugin = Plugin()
+    async with road(plugin) as driver:
+        plugin.calls.clear()
+        with fence.behind(lambda: "the Lease may have run out"), pytest.raises(DriverError) as failed:
+            await driver.probe(csi.ProbeRequest(), CALL)
+        assert (Code.CANCELED, False, []) == (failed.value.code, failed.value.final, plugin.calls)
+        assert "the call was not sent: the Lease may have run out" in failed.value.message
+        with fence.behind(lambda: ""):
+            await driver.probe(csi.ProbeRequest(), CALL)
+        assert ["Probe"] == plugin.calls
 
 
 @pytest.mark.parametrize("code", list(Code)[1:], ids=lambda code: code.name)

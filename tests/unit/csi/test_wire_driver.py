@@ -9,6 +9,7 @@ import random
 import hpack
 import pytest
 
+from mooring.base import fence
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi import wire_link
@@ -100,6 +101,23 @@ async def test_calls_of_one_turn_go_out_in_one_write(socket, monkeypatch):
             await goes_well(call)
     assert writes[0] > 20 * 9
     assert len(writes) <= 3  # the ACK of SETTINGS may go alone, and the last word does
+
+
+async def test_a_fence_that_closes_while_a_call_waits_for_its_connection_keeps_the_call_back(socket):
+    closed = [""]
+    async with a_peer(socket) as (driver, peer, opened, group):
+        peer.close()
+        await driver.lost()
+        with fence.behind(lambda: closed[0]):
+            waiting = probing(group, driver)
+        peer = await opened.take_in()
+        closed[0] = "the Lease may have run out"
+        await peer.settle()
+        error = await error_of(waiting)
+        assert (Code.CANCELED, "the call was not sent: the Lease may have run out") == (error.code, error.message)
+        call = probing(group, driver)
+        await peer.say(raw.answer(await peer.hear_call()))
+        await goes_well(call)
 
 
 # -- the connection breaks, or ends

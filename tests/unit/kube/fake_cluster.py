@@ -85,6 +85,16 @@ class FakeCluster(Cluster):
         self.forgotten = self.version
         self._snapshots.clear()
 
+    def backup(self) -> Callable[[], None]:
+        """Gives what restores the state of this moment: versions go on from here, and open watches are silent until theirs are reached."""
+        version, objects = self.version, copy.deepcopy(self.objects)
+
+        def restore() -> None:
+            self.version, self.objects = version, objects
+            self.history = [entry for entry in self.history if entry[0] <= version]
+
+        return restore
+
     def end_watches(self, error: ApiError | None = None) -> None:
         for watch in tuple(self._watches):
             watch.end(error)

@@ -18,9 +18,10 @@ from prometheus_client import CollectorRegistry
 from mooring.api.core import SECRETS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.kube import errors
+from mooring.kube.cache.reflector import PAGE_S
 from mooring.kube.client.config import ClusterConfig, Pem, Tls, User
 from mooring.kube.client.http import HttpCluster
-from mooring.kube.client.retrying import ClientMetrics
+from mooring.kube.client.retrying import LIST_PATIENCE, REQUEST_TIMEOUT_S, ClientMetrics
 from mooring.kube.patch import merge_patch
 from tests.unit.kube.bad_server import BadServer, Connection, Move, answer, bad_server, raw, refusal, reset, silence, stream
 from tests.unit.kube.certificates import authority_pem, other_authority, server_context
@@ -292,6 +293,27 @@ async def test_a_slow_answer_in_time_is_an_answer() -> None:
     async with bad_server() as server, a_client(server.config()) as cluster:
         server.plan(slow)
         assert (await cluster.get(VOLUME_ATTACHMENTS, "va")).metadata.name == "va"
+
+
+@pytest.mark.slow
+async def test_a_list_may_take_longer_than_other_requests_and_not_for_ever() -> None:
+    """Pages of a large cluster take more than half a minute; a cache that gives each of them up is never filled."""
+
+    async def slow(connection: Connection) -> bool:
+        await asyncio.sleep(0.25)
+        return await answer(200, {"metadata": {"resourceVersion": "9"}, "items": [VA]})(connection)
+
+    async with bad_server() as server, a_client(server.config(), request_timeout_s=0.1) as cluster:
+        server.plan(slow)
+        assert len((await cluster.list(VOLUME_ATTACHMENTS, limit=500)).items) == 1
+        server.plan(slow)
+        assert "within 0.1 s" in str(await fault_of(cluster))
+        server.plan(silence())
+        assert "within 0.4 s" in str(await fault_of(cluster, "list"))
+
+
+def test_a_list_has_as_long_as_caches_wait_for_a_page() -> None:
+    assert REQUEST_TIMEOUT_S * LIST_PATIENCE >= PAGE_S
 
 
 async def test_waiting_for_a_place_does_not_count_as_the_server_s_silence() -> None:

@@ -128,6 +128,23 @@ async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(cluster, error
         assert "" == followed.informer.obstacle
 
 
+async def test_a_server_that_was_set_back_is_told_until_the_ghosts_are_gone(cluster: FakeCluster):
+    restore = cluster.backup()
+    async with following(cluster) as followed:
+        cluster.put(PVS, "ghost")
+        cluster.put(PVS, "a", spec={"csi": {"driver": "other"}})
+        await settle()
+        assert "3" == followed.version_of("a")
+        restore()
+        cluster.fail("list", ServerError("starting"), times=3)
+        cluster.bookmark()
+        await asyncio.sleep(1)
+        assert followed.informer.has_synced
+        assert "was set back from version 3 to 1" in followed.informer.obstacle
+        await asyncio.sleep(30)
+        assert (None, "1", "") == (followed.version_of("ghost"), followed.version_of("a"), followed.informer.obstacle)
+
+
 @pytest.mark.parametrize("may_be_missing", [True, False])
 async def test_a_kind_that_may_be_missing_has_no_objects_until_it_is_served(cluster: FakeCluster, may_be_missing: bool):
     """Any other keeps its cache empty and unfilled: a proxy may have lost its way, and nobody must think that nothing is there."""

@@ -156,6 +156,63 @@ async def test_gone_in_the_middle_of_a_watch_is_listed_again(cluster: FakeCluste
         assert len(record.lists) == 2
 
 
+@contextlib.asynccontextmanager
+async def set_back() -> AsyncIterator[tuple[FakeCluster, Record]]:
+    """A server that was restored: `old` was made after the backup, `new` after the restore."""
+    cluster = a_cluster("a")
+    restore = cluster.backup()
+    async with reflecting(cluster) as record:
+        for number in range(10):
+            cluster.put(PVS, f"old{number}")
+        await asyncio.sleep(10)
+        restore()
+        cluster.put(PVS, "new")
+        yield cluster, record
+
+
+@pytest.mark.parametrize(("error", "after_s"), [(None, 600), (lost(), 2)], ids=["it was quiet", "it was cut"])
+async def test_a_server_that_was_set_back_is_noticed_once_a_watch_is_renewed(
+    error: ApiError | None, after_s: float, capsys: pytest.CaptureFixture[str]
+):
+    async with set_back() as (cluster, record):
+        cluster.end_watches(error)
+        await asyncio.sleep(after_s)
+        assert record.lists[1:] == [(["a", "new"], "2")]
+        assert "the API server was set back from version 11 to 2" in capsys.readouterr().err
+        cluster.put(PVS, "newer")
+        await asyncio.sleep(0.01)
+        assert record.events[-1] == ("ADDED", "newer")
+
+
+async def test_a_server_that_was_set_back_is_noticed_when_a_cut_watch_comes_back():
+    """The connection breaks with the restore: what the server has counted until then is far from where it was."""
+    async with set_back() as (cluster, record):
+        cluster.fail("list", ServerError("starting"), times=3)
+        cluster.end_watches(lost())
+        await asyncio.sleep(20)
+        assert record.lists[1:] == [(["a", "new"], "2")]
+        assert len(cluster.asked("watch")) == 2, "no watch from a version that is to come"
+
+
+async def test_a_bookmark_from_before_shows_that_the_server_was_set_back():
+    async with set_back() as (cluster, record):
+        cluster.bookmark()
+        await asyncio.sleep(0.01)
+        assert record.lists[1:] == [(["a", "new"], "2")]
+
+
+async def test_a_watch_that_came_to_newer_versions_is_renewed_without_a_further_question(cluster: FakeCluster):
+    async with reflecting(cluster):
+        for _ in range(10):
+            cluster.version += 1
+            cluster.bookmark()
+            await asyncio.sleep(200)
+            cluster.end_watches()
+            await asyncio.sleep(0.01)
+        assert len(cluster.asked("watch")) == 11
+        assert len(cluster.asked("list")) == 1
+
+
 async def test_failures_back_off_and_a_success_ends_that(cluster: FakeCluster):
     cluster.fail("list", ServerError("boom"), times=9)
     async with reflecting(cluster) as record:
@@ -205,13 +262,13 @@ async def test_an_error_is_logged_once_until_its_text_changes(cluster: FakeClust
 
 
 async def test_a_watch_is_asked_to_end_after_five_to_ten_minutes(cluster: FakeCluster):
-    async with reflecting(cluster):
+    async with reflecting(cluster) as record:
         await asyncio.sleep(7200)
         timeouts = [request.timeout_s for request in cluster.asked("watch")]
         assert all(300 <= timeout <= 600 for timeout in timeouts)
         assert len(set(timeouts)) > 5
         assert 7200 / 600 <= len(timeouts) <= 7200 / 300 + 1
-        assert len(cluster.asked("list")) == 1
+        assert len(record.lists) == 1
 
 
 class Deaf(FakeCluster):
@@ -257,6 +314,11 @@ def sends_a_bookmark_and_ends(cluster: FakeCluster) -> None:
     cluster.end_watches()
 
 
+def goes_back_and_forth(cluster: FakeCluster) -> None:
+    cluster.version = 5 if cluster.version > 5 else 9
+    cluster.bookmark()
+
+
 def sends_old_news_and_ends(cluster: FakeCluster) -> None:
     for watch in cluster._watches:
         watch.tell_of(EventType.MODIFIED, {"metadata": {"name": "a", "uid": "u", "resourceVersion": "1"}})
@@ -265,7 +327,7 @@ def sends_old_news_and_ends(cluster: FakeCluster) -> None:
 
 @pytest.mark.parametrize(
     "trick",
-    [ends_at_once, cuts_at_once, forgets_at_once, sends_a_bookmark_and_ends, sends_old_news_and_ends],
+    [ends_at_once, cuts_at_once, forgets_at_once, sends_a_bookmark_and_ends, sends_old_news_and_ends, goes_back_and_forth],
     ids=lambda trick: trick.__name__,
 )
 async def test_no_trick_of_a_server_makes_a_hot_loop(cluster: FakeCluster, trick: Callable[[FakeCluster], None]):

@@ -4,7 +4,8 @@
     await elector.run(controller.run)
 
 Who leads renews each retry period. Not renewed within the renew deadline, the work is cancelled at once; it has until the Lease would
-have run out, counted from the last renewal, for then another may lead. If it is still there, WorkOutlivesLease ends the process. Else
+have run out, counted from the last renewal, for then another may lead. From the deadline on it can neither write nor call a driver
+(`base/fence.py`), also when the process was stopped meanwhile. If it is still there, WorkOutlivesLease ends the process. Else
 we stand again. When `run` is cancelled, or the work ends by itself, the Lease is renewed until the work is over and then given back.
 
 Differs from client-go: the renew deadline counts from when the last successful renewal was sent, so that two never lead at once while
@@ -23,6 +24,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from mooring.base import fence
 from mooring.base.clock import Clock, Instant
 from mooring.base.errors import InvariantError, MooringError
 from mooring.base.log import logger
@@ -76,6 +78,7 @@ class LeaderElector:
         self._clock, self._randomness = clock, randomness
         self._role = Role.STANDBY
         self._next_try: Instant = 0.0  # to renew
+        self._term = 0
         self._wake = asyncio.Event()  # the Lease was given back
         self._log = _log.bind(lock=f"{candidate.namespace}/{candidate.lock_name}", identity=candidate.identity)
         self._log_once = LogOnce(self._log)
@@ -191,7 +194,7 @@ class LeaderElector:
         The work's task is in no group: a group would wait for work that refuses to end, and leaving that is the point of WorkOutlivesLease.
         """
         self._announce()
-        task = asyncio.get_running_loop().create_task(_run(work), name=f"lease/{self._me.lock_name}/work")
+        task = asyncio.get_running_loop().create_task(_run(work, self._fence_of_term()), name=f"lease/{self._me.lock_name}/work")
         called_off: asyncio.CancelledError | None = None
         try:
             while self._role not in _WITHOUT_WORK:
@@ -284,6 +287,14 @@ class LeaderElector:
     def _deadline(self) -> Instant:
         return self._lock.renewed_at + self._times.renew_s
 
+    def _fence_of_term(self) -> fence.Fence:
+        """Closes with the renew deadline: what was sent just before has the rest of the lease duration to arrive. It never opens again for
+        what an earlier term has left behind.
+        """
+        self._term += 1
+        term, closed = self._term, f"the Lease {self._me.namespace}/{self._me.lock_name} may have run out"
+        return lambda: "" if self._term == term and self.is_leader else closed
+
     def _is(self, role: Role) -> bool:
         return self._role is role
 
@@ -319,8 +330,9 @@ def _call_off(task: asyncio.Task[None]) -> None:
         task.cancel()
 
 
-async def _run(work: Work) -> None:
-    await work()
+async def _run(work: Work, of_term: fence.Fence) -> None:
+    with fence.behind(of_term):
+        await work()
 
 
 def _said(error: ApiError | TimeoutError) -> Exception:

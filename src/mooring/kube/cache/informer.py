@@ -28,7 +28,7 @@ from mooring.kube.cache.index import IndexFunction
 from mooring.kube.cache.reflector import Reflector
 from mooring.kube.cache.store import Cause, Change, Store
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
-from mooring.kube.errors import Forbidden, NotFound
+from mooring.kube.errors import Forbidden, NotFound, SetBack
 
 __all__ = ["Cause", "Change", "Informer", "keep", "obstacles"]
 
@@ -136,9 +136,12 @@ class Informer(Generic[T]):
 
     @property
     def obstacle(self) -> str:
-        """The API server's error that keeps the cache from following, "" for none. Once filled, the cache reports only missing rights."""
+        """The API server's error that keeps the cache from following, "" for none.
+
+        Once filled, the cache reports only missing rights, and a server that was set back, until all is listed again.
+        """
         trouble = None if self._run.reflector is None else self._run.reflector.trouble
-        if trouble is None or (self.has_synced and not isinstance(trouble, Forbidden)):
+        if trouble is None or (self.has_synced and not isinstance(trouble, Forbidden | SetBack)):
             return ""
         return f"can't follow {self._kind.plural}: {trouble}"
 

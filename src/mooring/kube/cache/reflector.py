@@ -5,6 +5,10 @@ server no longer has that version (410), all is listed again. Retries back off. 
 failure too, so no server can cause a hot loop; each watch is asked to end after 5 to 10 minutes, so a dead one is noticed. An error is
 logged once until its text changes, and retried. A kind that is not served is such an error: the cache keeps its content.
 
+A server that was restored from a backup goes on from older versions. It accepts a watch from a version that it has yet to reach, is silent
+until then, and would never tell what the restore undid. So before a watch resumes that broke, or did not come to a newer version, the
+server's version is asked for; if it went back, as a bookmark may show too, all is listed again.
+
 Source: client-go tools/cache (reflector): its times and back-off. Differs from client-go: only the newest state is listed, never "any"
 (resourceVersion 0 answers without pages, and may be older than what is known); no streaming list.
 """
@@ -23,7 +27,7 @@ from mooring.base.log import logger
 from mooring.base.log_once import LogOnce
 from mooring.base.randomness import Random
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, WatchEvent
-from mooring.kube.errors import ApiError, Gone, NotServed, Unreachable
+from mooring.kube.errors import ApiError, Gone, NotServed, SetBack, Unreachable
 from mooring.kube.versions import order
 
 T = TypeVar("T")
@@ -33,7 +37,7 @@ HEALTHY_S: Final = 120.0  # a watch that lived this long wipes out the failures 
 SHORT_S: Final = 1.0  # a watch that ended earlier without news has failed
 WATCH_S: Final = (300.0, 600.0)
 WATCH_GRACE_S: Final = 60.0  # beyond the time that the server was asked to keep
-PAGE_S: Final = 120.0
+PAGE_S: Final = 120.0  # no shorter than a client gives a list
 PAGES_EXPIRED_MAX: Final = 2  # lists that broke off because pages took too long, before one is asked for without pages
 RETRY_AFTER_S_MAX: Final = 300.0
 YIELD_EVERY: Final = 100  # a burst of events does not hold up the loop any longer
@@ -85,14 +89,17 @@ class Reflector(Generic[T]):
         self._pages_expired = 0
         self._forgotten = False  # the server said so since the last healthy watch; the second time we wait
         self._has_news = False  # the running watch has shown a change
+        self._may_be_set_back = False  # the last watch ended without a proof that the server's versions went on
         self._log = _log.bind(reflector=name or kind.plural)
         self._log_once = LogOnce(self._log, over="The API server answers again")
         self.trouble: ApiError | None = None
-        """The last error of list or watch, until one of them works again."""
+        """The last error of list or watch, until one of them works again; SetBack until all is listed again, whatever comes after it."""
 
     async def run(self) -> None:
         while True:
             try:
+                if self._may_be_set_back and self._version:
+                    await self._check_version()
                 if not self._version:
                     await self._list()
                 delay_s = await self._watch()
@@ -119,6 +126,19 @@ class Reflector(Generic[T]):
         self._is_well()
         self._log.info(4, "Listed", version=self._version)
 
+    async def _check_version(self) -> None:
+        """Raises SetBack, and any other ApiError."""
+        page = await self._page(1, "")
+        if order(page.resource_version, self._version) < 0:
+            raise self._set_back(page.resource_version)
+        self._may_be_set_back = False
+
+    def _set_back(self, version: str) -> SetBack:
+        """version: that the server has now."""
+        error = SetBack(f"the API server was set back from version {self._version} to {version}, as by a restore from a backup")
+        self._version = ""
+        return error
+
     async def _page(self, limit: int, token: str) -> Page[T]:
         """Raises ApiError."""
         try:
@@ -129,7 +149,7 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> float:
         """Watches until the stream ends. Returns how many seconds to wait before the next; raises ApiError when it failed at once."""
-        began = self._clock.now()
+        began, version = self._clock.now(), self._version
         self._has_news = False
         error: ApiError | None = None
         try:
@@ -139,6 +159,9 @@ class Reflector(Generic[T]):
         lived_s = self._clock.now() - began
         if isinstance(error, Gone):
             self._version = ""
+        self._may_be_set_back = error is not None or self._version == version
+        if isinstance(error, SetBack):
+            return self._failed(error)
         if lived_s >= HEALTHY_S or self._has_news or (error is None and lived_s >= SHORT_S):
             self._failures, self._forgotten = 0, False
             self.trouble = None
@@ -162,6 +185,8 @@ class Reflector(Generic[T]):
             return
 
     def _take(self, event: WatchEvent[T]) -> None:
+        if event.type is EventType.BOOKMARK and order(event.resource_version, self._version) < 0:
+            raise self._set_back(event.resource_version)
         self._is_well()
         self._sink.event(event)
         if order(event.resource_version, self._version) > 0:
@@ -175,9 +200,13 @@ class Reflector(Generic[T]):
     def _failed(self, error: ApiError) -> float:
         """Notes a failure. Returns how many seconds to wait."""
         self._failures += 1
-        self.trouble = error
+        if not isinstance(self.trouble, SetBack):
+            self.trouble = error
         if isinstance(error, Gone):
-            self._log.info(2, "The API server has forgotten this version, listing again", why=str(error))
+            if isinstance(error, SetBack):
+                self._log.warning("Listing all again", why=str(error))
+            else:
+                self._log.info(2, "The API server has forgotten this version, listing again", why=str(error))
             if not self._forgotten:
                 self._forgotten = True
                 return 0.0

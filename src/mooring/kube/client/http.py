@@ -30,7 +30,8 @@ class HttpCluster(RestCluster):
     """The API server at the other end of a network. Make it and use it inside one event loop; close it, or use `async with`.
 
     qps, burst: client-go's token bucket, without one by default: qps None or negative is no limit, 0 is 5, above 0 it
-    needs a burst above 0. request_timeout_s: of one try. concurrency_max: requests at a time, watches not counted.
+    needs a burst above 0. request_timeout_s: of one try; a list has four times as long. concurrency_max: requests at a time, watches
+    not counted.
     """
 
     def __init__(
@@ -49,9 +50,8 @@ class HttpCluster(RestCluster):
         """Raises ConfigError for certificates that can't be used."""
         self.config = config
         contexts = TlsContexts(config.tls, clock) if config.server.startswith("https:") else None
-        self._transport = HttpTransport(config, contexts)
         client = RetryingClient(
-            self._transport,
+            HttpTransport(config, contexts),
             credentials_of(config.user, clock, contexts.use_certificate if contexts else _no_certificate),
             host=urlsplit(config.server).netloc,
             headers=(
@@ -75,10 +75,14 @@ class HttpCluster(RestCluster):
 
     async def close(self) -> None:
         """Closes all connections; what is still running raises Unreachable."""
-        await self._transport.close()
+        await self._client.close()
 
     async def __aenter__(self) -> HttpCluster:
-        await self.open()
+        try:
+            await self.open()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -78,7 +78,7 @@ class RestCluster(Cluster):
     async def ask(self, request: Request) -> Any:
         method, path, body, content_type = _as_http(request)
         if body is None:
-            response = await self._client.ask(method, path)
+            response = await self._client.ask(method, path, is_list=request.verb is Verb.LIST)
         else:
             response = await self._client.ask(method, path, _encoded(body), content_type)
         if response.status >= 300 or not is_json(response.headers):

@@ -13,6 +13,7 @@ import ssl
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from mooring.base import fence
 from mooring.http1.connection import Closed, Connection
 from mooring.http1.dialing import ContextMaker, Dialer, Proxy, Server
 from mooring.http1.gunzip import Gunzip, TooLarge, decoder_of
@@ -90,6 +91,9 @@ class HttpTransport:
             if connection is None:
                 async with asyncio.timeout_at(deadline):
                     connection = await pool.get(needs_new=needs_new)
+            if method != "GET" and (why := fence.closed()):  # no await from here to the sending
+                connection.abort()
+                raise Unreachable(f"{method} was not sent: {why}")
             timer = asyncio.get_running_loop().call_at(deadline, connection.give_up)
             is_whole = False
             try:
