@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mooring.controllers.attachdetach.memory import Record
 from mooring.kube.errors import ApiError, Forbidden, ServerError, Unreachable
 from tests.support.attachdetaching import DELETE, POST, AttachDetachWorld, Vol, attaching
 from tests.support.builders import DRIVER
@@ -120,6 +121,18 @@ async def test_a_delete_that_was_refused_leaves_the_volume_to_the_pod_that_comes
         assert 1 == len(world.of(DELETE))
 
 
+@in_virtual_time
+async def test_an_attachment_without_a_volume_is_deleted_once_however_late_its_end_is_seen() -> None:
+    world = AttachDetachWorld(LateWatch("volumeattachments", seconds=10.0))
+    node, lost = await world.node(), Vol("gone", "", DRIVER, "h", "")
+    await world.make_va(lost, node)
+    async with world.controlling():
+        await world.wait_no_va(lost, node)
+        await world.set_ready(node, False)  # wakes it
+        await world.settle(20)
+        assert 1 == len(world.of(DELETE))
+
+
 # -- POSTs
 
 
@@ -199,3 +212,16 @@ async def test_of_two_posts_without_an_answer_the_second_may_come_to_pass_first(
         other, _ = await moves(world, volume, pod)
         await world.wait_no_va(volume, node)
         assert 35 < await attached_alone(world, volume, other)
+
+
+def test_an_attachment_that_is_found_counts_for_one_post() -> None:
+    record = Record()
+    for _ in range(2):
+        record.post_lost(10.0)
+    for _ in range(2):
+        record.looked_up("uid", 11.0)
+    assert 1 == record.open_posts
+    record.looked_up("", record.open_until - 0.1)
+    assert 1 == record.open_posts
+    record.looked_up("", record.open_until)
+    assert 0 == record.open_posts

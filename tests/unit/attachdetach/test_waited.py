@@ -114,20 +114,21 @@ async def test_another_silence_of_the_node_begins_anew() -> None:
 @pytest.mark.parametrize("recreated", [False, True], ids=["ready-again", "another-node"])
 @in_virtual_time
 async def test_a_return_of_the_node_that_nobody_has_looked_at_begins_anew(recreated: bool) -> None:
-    """It was ready in between, and all of it is shown at once: what the Node says of its last transition tells it."""
+    """It was ready in between, and all of it is shown at once: what the Node says of its last transition, or its uid, tells it."""
     watch = HeldWatch("nodes")
     world = AttachDetachWorld(watch)
     volume, node = await dead(world)
     async with world.controlling():
         await world.settle(300)
         watch.hold()
+        conditions = (await world.get(NODES, node))["status"]["conditions"]
         if recreated:
             await world.remove(NODES, node)
             await world.node(node, in_use=[volume], reported=[volume])
         else:
             await world.set_ready(node, True)
         await world.settle(30)
-        await world.set_ready(node, False)
+        await (world.node_status(node, conditions=conditions) if recreated else world.set_ready(node, False))
         watch.let_go()
         await world.settle(350)
         assert await world.va(volume, node)
