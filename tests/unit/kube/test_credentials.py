@@ -102,13 +102,13 @@ async def test_a_token_file_that_was_never_there_is_told(tmp_path: Path) -> None
 
 
 class Counting:
-    """A plugin that gives token 1, 2, 3, … and remembers its runs."""
+    """A plugin that gives token 1, 2, 3, … and remembers its runs. first: what its script does before."""
 
-    def __init__(self, folder: Path, status: str = "") -> None:
+    def __init__(self, folder: Path, status: str = "", first: str = "") -> None:
         self._runs = folder / "runs"
         self.broken = folder / "broken"
         answer = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"' + status + "}}"
-        script = f"test -e {self.broken} && exit 1; echo >> {self._runs}; printf '{answer}' $(wc -l < {self._runs})"
+        script = f"{first}test -e {self.broken} && exit 1; echo >> {self._runs}; printf '{answer}' $(wc -l < {self._runs})"
         self.plugin = ExecPlugin("exec", a_program(folder, script), environment={"PATH": "/usr/bin:/bin"})
 
     @property
@@ -140,6 +140,45 @@ async def test_a_plugin_runs_again_when_its_credentials_have_expired(tmp_path: P
     assert authorization(credentials) == "Bearer 2", "it is expired already, but a plugin is not run twice within its pause"
     clock.pass_s(5)
     assert credentials.current() is None
+
+
+def a_slow_plugin(folder: Path) -> Counting:
+    """It answers once `folder / "go"` is there."""
+    return Counting(folder, first=f"while ! test -e {folder}/go; do sleep 0.01; done; ")
+
+
+async def test_a_run_goes_on_when_who_waits_for_it_gives_up(tmp_path: Path) -> None:
+    """A renewal of a Lease has less time than many a plugin takes: what each try tore off would never come to an end."""
+    program = a_slow_plugin(tmp_path)
+    credentials = credentials_of(User(exec_plugin=program.plugin), InstantClock(), nowhere)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(credentials.fetch(), 0.05)
+    (tmp_path / "go").touch()
+    assert (await credentials.fetch()).authorization == "Bearer 1"
+    assert program.run_count == 1
+
+
+async def test_a_run_that_nobody_waits_for_is_ended_with_the_client(tmp_path: Path) -> None:
+    credentials = credentials_of(User(exec_plugin=a_slow_plugin(tmp_path).plugin), InstantClock(), nowhere)
+    waiting = asyncio.get_running_loop().create_task(credentials.fetch(), name="fetch")
+    await asyncio.sleep(0.02)
+    await credentials.close()
+    with pytest.raises(ConfigError, match="was ended with its client"):
+        await waiting
+
+
+async def test_what_has_expired_is_given_to_nobody_while_the_plugin_fails(tmp_path: Path) -> None:
+    clock = InstantClock(wall_s=1704164600.0)
+    program = Counting(tmp_path, ',"expirationTimestamp":"2024-01-02T03:04:05Z"')
+    credentials = credentials_of(User(exec_plugin=program.plugin), clock, nowhere)
+    await credentials.fetch()
+    clock.pass_s(45)
+    program.broken.touch()
+    for _ in range(2):
+        assert credentials.current() is None
+        with pytest.raises(ConfigError, match="ended with code 1"):
+            await credentials.fetch()
 
 
 async def test_a_refusal_runs_the_plugin_again_but_not_in_a_storm(tmp_path: Path) -> None:

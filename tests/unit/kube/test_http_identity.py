@@ -148,6 +148,16 @@ async def test_a_plugin_runs_at_the_start_and_again_after_a_401(tmp_path: Path) 
         assert ["Bearer t1", "Bearer t1", "Bearer t2"] == [request.headers["authorization"] for request in server.requests]
 
 
+async def test_what_expires_while_a_request_waits_for_its_turn_is_not_sent(tmp_path: Path) -> None:
+    clock = InstantClock(wall_s=1704164644.5)  # half a second before
+    user = a_plugin(tmp_path, '{"token":"t%s","expirationTimestamp":"2024-01-02T03:04:05Z"}')
+    async with bad_server() as server, a_client(server.config(user=user), clock=clock, qps=1, burst=1) as cluster:
+        server.otherwise = answer(200, VA)
+        for _ in range(2):
+            await cluster.get(VOLUME_ATTACHMENTS, "va")
+        assert ["Bearer t1", "Bearer t2"] == [request.headers["authorization"] for request in server.requests]
+
+
 async def test_a_plugin_that_fails_is_told_at_the_start_and_never_sends_a_request(tmp_path: Path) -> None:
     plugin = ExecPlugin("exec", a_program(tmp_path, "exit 7"))
     async with bad_server() as server:

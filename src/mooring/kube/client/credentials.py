@@ -12,7 +12,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.kube.client.config import ExecPlugin, Pem, User, clean_token, read_file
-from mooring.kube.client.exec_plugin import run_plugin
+from mooring.kube.client.exec_plugin import PluginAnswer, run_plugin
 
 _log = logger(__name__)
 
@@ -43,6 +43,9 @@ class Credentials(Protocol):
     async def refused(self, credential: Credential) -> bool:
         """The server answered 401 to it. True when there is another one by now, so that asking again has a point."""
 
+    async def close(self) -> None:
+        """Ends what is under way."""
+
 
 def credentials_of(user: User, clock: Clock, use_certificate: Callable[[Pem, Pem], None]) -> Credentials:
     """use_certificate: told when a plugin hands out a client certificate; may raise ConfigError."""
@@ -70,6 +73,9 @@ class Fixed:
 
     async def refused(self, _credential: Credential) -> bool:
         return False
+
+    async def close(self) -> None:
+        pass
 
 
 class TokenFile:
@@ -99,6 +105,9 @@ class TokenFile:
             self._read(self._clock.now())
         return self._credential is not credential
 
+    async def close(self) -> None:
+        pass
+
     def _read(self, now: Instant) -> None:
         """A file of a few hundred bytes in memory or on a local disk: read without leaving the loop."""
         self._read_at = now
@@ -114,7 +123,11 @@ class TokenFile:
 
 
 class Plugin:
-    """Credentials from a program, kept until they expire or are refused; never run twice at a time."""
+    """Credentials from a program, kept until they expire or are refused; never run twice at a time.
+
+    A run is nobody's alone: it goes on when the one who waits for it gives up, and serves the next. The election's deadline, for one, is
+    shorter than many a plugin takes.
+    """
 
     def __init__(self, plugin: ExecPlugin, clock: Clock, use_certificate: Callable[[Pem, Pem], None]) -> None:
         self._plugin = plugin
@@ -124,34 +137,56 @@ class Plugin:
         self._expires_s: float | None = None
         self._ran_at: Instant | None = None
         self._failure: ConfigError | None = None
-        self._running = asyncio.Lock()
+        self._running: asyncio.Task[Credential] | None = None
 
     def current(self) -> Credential | None:
-        expired = self._expires_s is not None and self._clock.wall_s() >= self._expires_s
-        return None if expired and not self._pausing() else self._credential
+        return None if self._expires_s is not None and self._clock.wall_s() >= self._expires_s else self._credential
 
     async def fetch(self) -> Credential:
-        async with self._running:
-            credential = self.current()
-            if credential is not None:
-                return credential
-            if self._failure is not None and self._pausing():
-                raise ConfigError(str(self._failure))
-            return await self._run()
+        credential = self.current()
+        if credential is not None:
+            return credential
+        if self._failure is not None and self._running is None and self._pause_s() > 0:
+            raise ConfigError(str(self._failure))
+        return await self._run()
 
     async def refused(self, credential: Credential) -> bool:
-        async with self._running:
-            if self._credential is credential and not self._pausing():
-                try:
-                    await self._run()
-                except ConfigError as error:
-                    _log.error("The exec plugin failed after its credentials were refused", error=error)
-            return self._credential is not credential
+        if self._credential is credential and (self._running is not None or self._pause_s() == 0):
+            try:
+                await self._run()
+            except ConfigError as error:
+                _log.error("The exec plugin failed after its credentials were refused", error=error)
+        return self._credential is not credential
 
-    def _pausing(self) -> bool:
-        return self._ran_at is not None and self._clock.now() - self._ran_at < PLUGIN_PAUSE_S
+    async def close(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait((self._running,))
+
+    def _pause_s(self) -> float:
+        """Seconds until the plugin may run again."""
+        return 0.0 if self._ran_at is None else max(0.0, self._ran_at + PLUGIN_PAUSE_S - self._clock.now())
 
     async def _run(self) -> Credential:
+        """The outcome of the run that is under way, or of a new one. Raises ConfigError."""
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._run_once(), name="exec-plugin")
+            self._running.add_done_callback(self._ended)
+        run = self._running
+        try:
+            return await asyncio.shield(run)
+        except asyncio.CancelledError:
+            if run.cancelled():
+                raise ConfigError(f'{self._plugin.where}: the plugin "{self._plugin.command}" was ended with its client') from None
+            raise
+
+    def _ended(self, run: asyncio.Task[Credential]) -> None:
+        self._running = None
+        if not run.cancelled() and (error := run.exception()) is not None:  # nobody may have waited for it to the end
+            _log.info(2, "The exec plugin failed", error=error)
+
+    async def _run_once(self) -> Credential:
+        await self._clock.sleep(self._pause_s())
         try:
             answer = await run_plugin(self._plugin, PLUGIN_TIMEOUT_S)
             if answer.certificate:
@@ -165,6 +200,11 @@ class Plugin:
             raise
         finally:
             self._ran_at = self._clock.now()
-        self._failure, self._expires_s = None, answer.expires_s
+        self._failure, self._expires_s = None, self._expiry(answer)
         self._credential = Credential(f"Bearer {answer.token}" if answer.token else "")
         return self._credential
+
+    def _expiry(self, answer: PluginAnswer) -> float | None:
+        """Since the epoch, None for never. What has expired when it comes may be good by the server's clock: it is used for a pause."""
+        now = self._clock.wall_s()
+        return now + PLUGIN_PAUSE_S if answer.expires_s is not None and answer.expires_s <= now else answer.expires_s

@@ -50,9 +50,8 @@ class HttpCluster(RestCluster):
         """Raises ConfigError for certificates that can't be used."""
         self.config = config
         contexts = TlsContexts(config.tls, clock) if config.server.startswith("https:") else None
-        self._transport = HttpTransport(config, contexts)
         client = RetryingClient(
-            self._transport,
+            HttpTransport(config, contexts),
             credentials_of(config.user, clock, contexts.use_certificate if contexts else _no_certificate),
             host=urlsplit(config.server).netloc,
             headers=(
@@ -76,10 +75,14 @@ class HttpCluster(RestCluster):
 
     async def close(self) -> None:
         """Closes all connections; what is still running raises Unreachable."""
-        await self._transport.close()
+        await self._client.close()
 
     async def __aenter__(self) -> HttpCluster:
-        await self.open()
+        try:
+            await self.open()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -141,13 +141,19 @@ class RetryingClient:
         if self._credentials.current() is None:
             await self._credentials.fetch()
 
+    async def close(self) -> None:
+        """Closes all connections; what is still running raises Unreachable."""
+        await self._credentials.close()
+        await self.transport.close()
+
     async def ask(self, method: str, path: str, body: bytes | None = None, content_type: str = "", *, is_list: bool = False) -> Response:
         """The answer, whatever its status. Raises Unreachable, and Unauthorized when there are no credentials to be had."""
         timeout_s = self._timeout_s * (LIST_PATIENCE if is_list else 1)
 
-        async def send(credential: Credential) -> Response:
+        async def send() -> tuple[Credential, Response]:
             waited_s = await self._throttle.wait()
             async with self._slots:
+                credential = await self._credential()
                 status = 0
                 try:
                     headers = self._headers_with(credential, content_type)
@@ -157,27 +163,27 @@ class RetryingClient:
                     if self._metrics is not None:
                         self._metrics.answered(status, self._host, method)
                         self._metrics.waited(waited_s, self._host, method)
-            return response
+            return credential, response
 
         return await self._send_with_retries(send, method, path)
 
     async def watch(self, path: str) -> Response | Stream:
         """The stream that the server opened (status 200), or its refusal."""
 
-        async def send(credential: Credential) -> Response | Stream:
+        async def send() -> tuple[Credential, Response | Stream]:
+            credential = await self._credential()
             stream = await self.transport.stream(path, self._headers_with(credential, ""), self._timeout_s)
             if self._metrics is not None:
                 self._metrics.answered(stream.status, self._host, "GET")
-            return stream if stream.status == 200 else await self._refusal(stream)
+            return credential, stream if stream.status == 200 else await self._refusal(stream)
 
         return await self._send_with_retries(send, "WATCH", path)
 
-    async def _send_with_retries(self, send: Callable[[Credential], Awaitable[_Either]], method: str, path: str) -> _Either:
-        """Retries until the response is final."""
+    async def _send_with_retries(self, send: Callable[[], Awaitable[tuple[Credential, _Either]]], method: str, path: str) -> _Either:
+        """Retries until the response is final. send: gives the response, and the credential that was sent."""
         renewed, retry_count, waited_s = False, 0, 0.0
         while True:
-            credential = self._credentials.current() or await self._fetch()
-            response = await send(credential)
+            credential, response = await send()
             if "Warning" in response.headers:
                 self._warnings.note(response.headers)
             if response.status < 300:
@@ -208,9 +214,10 @@ class RetryingClient:
             return None
         return wait_s * self._randomness.uniform(1.0, 1.0 + _RETRY_SPREAD)
 
-    async def _fetch(self) -> Credential:
+    async def _credential(self) -> Credential:
+        """For the request that is sent next. Raises Unauthorized."""
         try:
-            return await self._credentials.fetch()
+            return self._credentials.current() or await self._credentials.fetch()
         except ConfigError as error:
             raise Unauthorized(str(error), reason="Unauthorized") from error
 
