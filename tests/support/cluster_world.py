@@ -23,7 +23,7 @@ from mooring.control.caches import Caches
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Cluster, Patch, PatchType, Selection, WatchEvent
-from mooring.kube.errors import AlreadyExists, NotFound
+from mooring.kube.errors import AlreadyExists, Gone, NotFound
 from tests.support.builders import KINDS, NS, Json, namespace_of
 from tests.support.recording import RecordingCluster
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
@@ -192,6 +192,34 @@ class LateWatch(Faults):
     async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
         if kind.plural in self._plurals:
             await asyncio.sleep(self._seconds)
+
+
+class TornWatch(Faults):
+    """From `hold` on the watches of these kinds tell nothing, until `tear`: then they are listed again, and what came and went meanwhile is
+    told by nobody. lists: the kinds that were listed.
+    """
+
+    def __init__(self, *plurals: str) -> None:
+        self._plurals = plurals
+        self._torn: asyncio.Event | None = None
+        self.lists: list[str] = []
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if verb == "list":
+            self.lists.append(kind.plural)
+
+    def hold(self) -> None:
+        self._torn = asyncio.Event()
+
+    def tear(self) -> None:
+        assert self._torn is not None
+        self._torn.set()
+        self._torn = None
+
+    async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
+        if self._torn is not None and kind.plural in self._plurals:
+            await self._torn.wait()
+            raise Gone("too old resource version", reason="Expired")
 
 
 def metric(metrics: Metrics, name: str, **labels: str) -> float | None:

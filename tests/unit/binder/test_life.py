@@ -9,6 +9,7 @@ import pytest
 from mooring.api.core import EVENTS
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.controllers.binder.controller import make_binder
+from mooring.controllers.binder.protection.reconcile import LOOK_AGAIN_S
 from mooring.controllers.binding import options
 from mooring.controllers.binding.names import NO_PROVISIONER, VAC_PROTECTION
 from mooring.kube.errors import Conflict, ServerError, Unreachable
@@ -24,7 +25,7 @@ from tests.support.builders import (
     an_attributes_class,
     an_ephemeral_volume,
 )
-from tests.support.cluster_world import LateWatch
+from tests.support.cluster_world import LateWatch, TornWatch
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 pytestmark = in_virtual_time
@@ -215,6 +216,40 @@ async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_
         await world.delete(PVC, world("second"))
         await asyncio.sleep(2)
         assert ["kubernetes.io/pvc-protection"] == finalizers(await world.get(PVC, world("second")))
+
+
+async def test_B36_a_claim_goes_when_the_cache_never_saw_the_pod_that_held_it() -> None:
+    """The pods are listed again after the pod's end: no event tells of it."""
+    faults = TornWatch("pods")
+    async with binding(faults, parts=WITHOUT_SCHEDULER) as (_, world):
+        await world.make_pair()
+        await world.settle()
+        faults.hold()
+        await world.make_pod(world("claim"), node="n1")
+        await world.delete(PVC, world("claim"))
+        await asyncio.sleep(LOOK_AGAIN_S + 5)
+        assert ["kubernetes.io/pvc-protection"] == finalizers(await world.get(PVC, world("claim")))
+        await world.remove(POD, world("pod"))
+        faults.tear()
+        await world.gone(PVC, world("claim"), wait_s=LOOK_AGAIN_S + 5)
+
+
+async def test_B36_claims_that_are_looked_at_again_share_a_list() -> None:
+    faults = TornWatch("pods")
+    async with binding(faults, parts=WITHOUT_SCHEDULER) as (_, world):
+        names = [world(f"claim{number}") for number in range(20)]
+        for number in range(20):
+            await world.available(f"pv{number}")
+            await world.make_claim(f"claim{number}")
+            await world.bound(world(f"claim{number}"), world(f"pv{number}"))
+        faults.hold()
+        await world.make_pod(*names, node="n1")
+        for name in names:
+            await world.delete(PVC, name)
+        await asyncio.sleep(5)
+        faults.lists.clear()
+        await asyncio.sleep(10 * LOOK_AGAIN_S)
+        assert 9 <= faults.lists.count("pods") <= 11
 
 
 async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:

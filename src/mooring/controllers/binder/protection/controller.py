@@ -14,7 +14,7 @@ from mooring.control.controller import Controller
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.controllers.binder.protection.decide import Guard, decide_attributes_class, decide_claim, decide_volume
-from mooring.controllers.binder.protection.reconcile import LivePods, carry_out
+from mooring.controllers.binder.protection.reconcile import LOOK_AGAIN_S, LivePods, carry_out
 from mooring.controllers.binding.announcer import CROWDED_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
 from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of
@@ -34,7 +34,7 @@ class ClaimProtection:
 
     def __init__(self, runtime: Runtime, caches: BindingCaches, announcer: Announcer) -> None:
         self._claims, self._pods, self._writes = caches.claims.store, caches.pods.store, caches.whole_claims
-        self._announcer, self._live = announcer, LivePods(runtime.cluster)
+        self._announcer, self._live = announcer, LivePods(runtime.cluster, runtime.clock)
         self.controller: Controller[Key] = Controller(
             runtime, "pvcprotection", self._reconcile, workers=WORKERS, label="PersistentVolumeClaim", log=log
         )
@@ -61,16 +61,18 @@ class ClaimProtection:
         version = claim.metadata.resource_version
         fresh = order(self._pods.version, version) >= 0
         decision = decide_claim(claim, self._pods.by(BY_CLAIM, str(key)), pods_are_fresh=fresh)
+        after_s = None
         if decision.guard is Guard.ASK:
             live = await self._live.of(key.namespace, version)
             claim = self._claims.get(key)
             if claim is None:
                 return Result(Gone(str(key)))
             decision = decide_claim(claim, live, pods_are_fresh=True)
-        after_s = None
+            after_s = LOOK_AGAIN_S if decision.guard is Guard.KEEP else None
         if decision.holder_finished:
             event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {decision.because}")
-            after_s = None if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event) else CROWDED_S
+            if not self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event):
+                after_s = CROWDED_S
         return await carry_out(self._writes, claim, decision, PVC_PROTECTION, after_s)
 
 

@@ -7,10 +7,12 @@ deleted; the peer asks for each batch of claims.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Final, TypeVar
 
 from mooring.api.meta import Object
 from mooring.api.pods import PODS, Pod
+from mooring.base.clock import Clock, Instant
 from mooring.control.result import Result
 from mooring.controllers.binder.protection.decide import Decision, Guard
 from mooring.controllers.binding import edits
@@ -21,27 +23,43 @@ from mooring.kube.versions import order
 
 T = TypeVar("T", bound=Object)
 
+LOOK_AGAIN_S: Final = 30.0
+"""Seconds until a claim is looked at again that a pod holds which the cache lacks: a cache that lists anew never tells of that pod's end."""
+
+SHARED_S: Final = 5.0
+"""Seconds in which one list serves all claims of its namespace."""
+
 _EDITS: Final = {Guard.ADD: edits.add_finalizer, Guard.REMOVE: edits.remove_finalizer}
 _DONE: Final = {Guard.ADD: "added the finalizer", Guard.REMOVE: "removed the finalizer"}
 
 
-class LivePods:
-    """A namespace's pods from the API server, listed once for all claims that were deleted before."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Listed:
+    """Pods of a namespace that name claims, as they were at a version and at a time."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    namespace: str
+    version: str
+    at: Instant
+    pods: tuple[Pod, ...]
+
+
+class LivePods:
+    """A namespace's pods from the API server, listed once for all claims that were deleted before and are looked at together."""
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self._cluster, self._clock = cluster, clock
         self._lock = asyncio.Lock()
-        self._listed: tuple[str, str, tuple[Pod, ...]] = ("", "", ())
+        self._last: _Listed | None = None
 
     async def of(self, namespace: str, version: str) -> tuple[Pod, ...]:
-        """The namespace's pods that name claims, read at this version or a later one."""
+        """The namespace's pods that name claims, read at this version or a later one, and not long ago."""
         async with self._lock:
-            known, at, pods = self._listed
-            if known != namespace or order(at, version) < 0:
+            last, now = self._last, self._clock.now()
+            if last is None or last.namespace != namespace or order(last.version, version) < 0 or now - last.at > SHARED_S:
                 page = await self._cluster.list(PODS, Selection(namespace=namespace))
                 pods = tuple(pod for pod in page.items if claims_of(pod))
-                self._listed = namespace, page.resource_version, pods
-            return pods
+                last = self._last = _Listed(namespace, page.resource_version, now, pods)
+            return last.pods
 
 
 async def carry_out(writes: Whole[T], obj: T, decision: Decision, finalizer: str, after_s: float | None = None) -> Result:
