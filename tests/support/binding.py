@@ -167,18 +167,24 @@ class HeldWrites(Faults):
     def __init__(self) -> None:
         self.name = ""
         self._error: ApiError | None = None
+        self._late = False
         self.begun, self._go = asyncio.Event(), asyncio.Event()
 
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
         if verb == "replace" and name == self.name and not self.begun.is_set():
             self.begun.set()
             await self._go.wait()
-            if self._error is not None:
+            if self._error is not None and not self._late:
                 raise self._error
 
-    def let_go(self, error: ApiError | None = None) -> None:
-        """error: what it fails with, None for a PUT that reaches the server."""
-        self._error = error
+    async def after(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if verb == "replace" and name == self.name and self._late and self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def let_go(self, error: ApiError | None = None, *, late: bool = False) -> None:
+        """error: what it fails with, None for a PUT that reaches the server. late: it reaches the server, and its answer is lost."""
+        self._error, self._late = error, late
         self._go.set()
 
 

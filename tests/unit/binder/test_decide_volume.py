@@ -17,6 +17,8 @@ BOUND = a_bound_claim()
 ELSEWHERE = a_bound_claim(volume="another")
 PROVISIONED = {"annotations": {PROVISIONED_BY: DRIVER}, "policy": "Delete"}
 LOOK_UP = LookUpClaim(CLAIM, "uid-claim")
+NOWHERE = a_volume(phase="Available", claim=OURS)
+del NOWHERE["spec"]["claimRef"]["namespace"]
 
 ROWS: dict[str, tuple[list[Json], tuple[Action, ...]]] = {
     "new": ([a_volume(phase="Pending")], (SetVolumePhase("Available"),)),
@@ -27,6 +29,7 @@ ROWS: dict[str, tuple[list[Json], tuple[Action, ...]]] = {
     "in-use": ([a_volume(phase="Pending", claim=BOUND), BOUND], (SetVolumePhase("Bound"),)),
     "B27-claim-not-in-the-cache": ([a_volume(phase="Bound", claim=OURS)], (LOOK_UP,)),
     "B28-new-claim-of-the-same-name": ([a_volume(phase="Bound", claim=OURS), a_claim(uid="uid-new")], (LOOK_UP,)),
+    "B27-reference-without-a-namespace": ([NOWHERE, OURS], (SetVolumePhase("Released"),)),
     "B27-released-before": ([a_volume(phase="Released", claim=OURS)], ()),
     "B30-second-volume-for-one-claim": ([a_volume(phase="Pending", claim=BOUND, **PROVISIONED), ELSEWHERE], (SetVolumePhase("Released"),)),
     "B31-claim-bound-to-a-static-one": (

@@ -13,7 +13,7 @@ from mooring.controllers.binder.protection.reconcile import LOOK_AGAIN_S
 from mooring.controllers.binding import options
 from mooring.controllers.binding.names import NO_PROVISIONER, VAC_PROTECTION
 from mooring.kube.errors import Conflict, ServerError, Unreachable
-from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Forbids, Tenant, annotations, binding, finalizers
+from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Forbids, HeldWrites, Tenant, annotations, binding, finalizers
 from tests.support.builders import (
     a_capacity,
     a_claim,
@@ -326,6 +326,24 @@ async def test_B57_a_pod_is_scheduled_anew_and_its_node_stays() -> None:
         claim = await world.selected(world("claim"), node)
         await world.provision(claim)
         await world.scheduled(world("pod"), node)
+
+
+@pytest.mark.parametrize("error", [None, Unreachable("connection reset")], ids=["written", "its answer is lost"])
+async def test_B44_a_node_that_vanishes_while_it_is_chosen_lets_go_of_its_claims(error: Unreachable | None) -> None:
+    """The choice is written after the node's end was seen: no later event tells of it."""
+    faults = HeldWrites()
+    async with binding(faults) as (_, world):
+        await world.make_class(wffc=True)
+        first, second = await world.make_node("n1"), await world.make_node("n2")
+        await world.make_claim()
+        await world.shown(PVC, world("claim"), finalizers)
+        faults.name = world("claim")
+        await world.make_pod(world("claim"))
+        await faults.begun.wait()
+        await world.remove(NODE, first)
+        await asyncio.sleep(1)
+        faults.let_go(error, late=True)
+        await world.selected(world("claim"), second)
 
 
 async def test_B44_a_node_that_vanishes_lets_go_of_its_claims() -> None:

@@ -76,6 +76,7 @@ class Scheduler:
         self._pods.watch(capacities, tells=handlers.of_capacity)
         self._pods.watch(attachments, tells=handlers.of_attachment)
         self._stale_selections.controller.watch(nodes, self._stale_selections.node_changed)
+        self._stale_selections.controller.watch(caches.claims, self._stale_selections.claim_changed)
 
     # -- one pod
 

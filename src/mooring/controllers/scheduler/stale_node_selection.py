@@ -1,12 +1,14 @@
 """Removes the selected node of a claim when that node is gone: else the claim pins its pod to a node that does not come back.
 
 kube-scheduler leaves that to the provisioner, which notices only when it is asked for a volume. Only a node whose deletion was watched
-counts; an unknown name may be a node that comes later.
+counts; an unknown name may be a node that comes later. A claim may be given its node while that is being deleted, by a write of ours or
+somebody else's: so deleted nodes are remembered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from mooring.api.core import Node, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
@@ -25,20 +27,34 @@ from mooring.kube.cache.informer import Change
 
 log = logger(__name__)
 
+DELETED_MAX: Final = 10_000
+"""Names of deleted nodes that are remembered."""
+
 
 class StaleNodeSelection:
     """Claims whose node has vanished."""
 
     def __init__(self, runtime: Runtime, view: View, writes: Whole[PersistentVolumeClaim]) -> None:
         self._view, self._writes = view, writes
+        self._deleted: dict[str, None] = {}  # nodes, in order
         self.controller: Controller[tuple[Key, str]] = Controller(
             runtime, "unpin", self._reconcile, workers=1, label="PersistentVolumeClaim", log=log
         )
 
     def node_changed(self, change: Change[Node]) -> Iterator[tuple[Key, str]]:
+        name = change.key.name
+        self._deleted.pop(name, None)
         if change.new is None:
-            for claim in self._view.claims.by(BY_SELECTED, change.key.name):
-                yield key_of(claim), change.key.name
+            self._deleted[name] = None
+            if len(self._deleted) > DELETED_MAX:
+                del self._deleted[next(iter(self._deleted))]
+            for claim in self._view.claims.by(BY_SELECTED, name):
+                yield key_of(claim), name
+
+    def claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[tuple[Key, str]]:
+        selected = "" if change.new is None else annotation(change.new, SELECTED_NODE)
+        if selected in self._deleted:
+            yield change.key, selected
 
     async def _reconcile(self, key: tuple[Key, str]) -> Result:
         claim, node_name = self._view.claims.get(key[0]), key[1]

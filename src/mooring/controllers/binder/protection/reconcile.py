@@ -24,7 +24,7 @@ from mooring.kube.versions import order
 T = TypeVar("T", bound=Object)
 
 LOOK_AGAIN_S: Final = 30.0
-"""Seconds until a claim is looked at again that a pod holds which the cache lacks: a cache that lists anew never tells of that pod's end."""
+"""Seconds until a claim is looked at again whose pod the cache lacks: a cache that lists anew never tells of that pod's end."""
 
 SHARED_S: Final = 5.0
 """Seconds in which one list serves all claims of its namespace."""

@@ -165,7 +165,7 @@ def decide_volume(view: View, name: str, gone_uid: str = "") -> Decision:
     if claim is None or claim.metadata.uid != ref.uid:
         if pv.status.phase in (names.RELEASED, names.FAILED):
             return _reclaim(pv)
-        if gone_uid != ref.uid:
+        if gone_uid != ref.uid and ref.namespace:  # without one it names no claim that there could be
             return Decision(why.LooksForClaim(str(claim_key(ref))), (LookUpClaim(claim_key(ref), ref.uid),), again=True)
         return _released(pv)
     return _claimed(pv, claim)
