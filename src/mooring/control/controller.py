@@ -4,6 +4,7 @@
 - A result may park the key under topics. Telling one of them wakes it, also when it was told between decision and parking.
 - A failure (`Retry`, `ApiError`) delays the key by a back-off that doubles; a topic that could heal it ends the wait at once.
 - `Stale` and `again` reconcile once more at once, STEPS_MAX times; then other keys get their turn, and a stale one waits for its back-off.
+  One that stays stale is told.
 - Any other exception is a bug: it is logged, and the key comes again after its back-off.
 """
 
@@ -28,6 +29,9 @@ T = TypeVar("T", bound=Object)
 
 STEPS_MAX: Final = 4
 """Reconciles of one key in a row before others get their turn."""
+
+STALE_TOLD: Final = 2
+"""Back-offs in a row of a stale key, from which on it is told."""
 
 AGAIN_S_MIN: Final = 0.001
 """The shortest rest of a key. Whoever finds that it comes a rounding error too early would else be back at once, again and again."""
@@ -64,9 +68,9 @@ class Controller(Generic[K]):
         self._log = log
         self._explained = runtime.explained
         self._topics: Topics[K] = Topics()
-        self._queue: WorkQueue[K] = WorkQueue(
-            name, clock=runtime.clock, randomness=runtime.randomness, backoff=backoff, metrics=runtime.metrics.once(QueueMetrics)
-        )
+        metrics = runtime.metrics.once(QueueMetrics)
+        self._queue: WorkQueue[K] = WorkQueue(name, clock=runtime.clock, randomness=runtime.randomness, backoff=backoff, metrics=metrics)
+        self._stale_count = metrics.stale.labels(name)
         self._workers = WorkerGroup()
 
     # -- waking keys
@@ -173,13 +177,13 @@ class Controller(Generic[K]):
             self._topics.end(key)
 
     async def _reconcile_in_steps(self, key: K) -> None:
-        is_stale = False
+        stale: Stale | None = None
         for _ in range(STEPS_MAX):
             self._topics.begin(key)
             try:
                 result = await self._reconcile(key)
-            except Stale:
-                is_stale = True
+            except Stale as error:
+                stale = error
                 continue
             except Retry as failure:
                 self._failed(key, failure)
@@ -192,11 +196,22 @@ class Controller(Generic[K]):
             if not result.again:
                 self._succeeded(key, result)
                 return
-            is_stale = False
-        if is_stale:  # something keeps moving under the work: not at full speed for ever
-            self._queue.retry(key)
+            stale = None
+        if stale is not None:
+            self._stayed_stale(key, stale)
         else:
             self._queue.add(key)
+
+    def _stayed_stale(self, key: K, why: Stale) -> None:
+        """Something keeps moving under the work: not at full speed for ever. From the second back-off on people hear of it, since a write
+        that can never match what is stored looks just the same.
+        """
+        delay_s = self._queue.retry(key)
+        self._stale_count.inc()
+        if self._queue.failures(key) >= STALE_TOLD:
+            text = f"what is stored is another than the cache shows, again and again: {why}"
+            self._explained(self.name, key, TriesAgain(text, delay_s))
+            self._log.bind(**self._about(key)).error(text, retry_in_s=round(delay_s, 3))
 
     def _succeeded(self, key: K, result: Result) -> None:
         self._explained(self.name, key, result.because)

@@ -1,4 +1,4 @@
-"""Metrics of work queues, under upstream's names, labels and buckets."""
+"""Metrics of work queues, under upstream's names, labels and buckets, and one of our own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MeasuredQueue(Sized, Protocol):
 
 
 class QueueMetrics:
-    """The families `workqueue_*` in one registry, for any number of queues. Those of one name count as one."""
+    """The families in one registry, for any number of queues. Those of one name count as one."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._queues: dict[str, WeakSet[MeasuredQueue]] = {}
@@ -42,6 +42,9 @@ class QueueMetrics:
             "workqueue_longest_running_processor_seconds", "Time that the key longest in hand has been there.", labels, registry=registry
         )
         self.retries = Counter("workqueue_retries_total", "Delayed adds.", labels, registry=registry)
+        self.stale = Counter(
+            "mooring_workqueue_stale_total", "Back-offs of keys whose objects kept changing under the work.", labels, registry=registry
+        )
 
     def of(self, queue: MeasuredQueue) -> SeriesOfQueue:
         """The series of one queue."""

@@ -65,4 +65,7 @@ class Retry(MooringError):
 
 
 class Stale(MooringError):
-    """The cache was behind, or the object changed during the work: the key is reconciled anew, without a word to users."""
+    """The cache was behind, or the object changed during the work: the key is reconciled anew, without a word to users unless it stays so.
+
+    str() says what has changed; the log shows it from the second back-off on.
+    """

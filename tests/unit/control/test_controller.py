@@ -41,6 +41,7 @@ class Reconciler:
 
     async def __call__(self, key: str) -> Result:
         self.seen.append((asyncio.get_running_loop().time(), key))
+        assert len(self.seen) < 1000, "at full speed: time would never pass"
         self.during(key)
         await asyncio.sleep(self.takes_s)
         outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
@@ -183,6 +184,46 @@ async def test_what_stays_stale_is_not_tried_at_full_speed():
     async with working(reconcile, "a"):
         await asyncio.sleep(2.5)
     assert [0] * STEPS_MAX + [1] * STEPS_MAX == reconcile.times
+
+
+async def test_what_stays_stale_is_told_from_the_second_back_off_on(capsys: pytest.CaptureFixture[str]):
+    """A write that tests what can never be stored is stale for ever: it must not be so in silence."""
+    runtime, said = a_runtime(), []
+    controller = Controller(
+        dataclasses.replace(runtime, explained=lambda name, key, because: said.append(str(because))),
+        "test",
+        Reconciler(Stale("the uid is another")),
+        workers=1,
+        backoff=BACK_OFF,
+        label="Claim",
+    )
+
+    def count() -> float | None:
+        return runtime.metrics.registry.get_sample_value("mooring_workqueue_stale_total", {"name": "test"})
+
+    async with running(controller):
+        controller.add("a")
+        await asyncio.sleep(0.5)
+        assert ("", [], 1) == (capsys.readouterr().err, said, count())
+        await asyncio.sleep(1)
+        line = capsys.readouterr().err
+        assert line.startswith("E")
+        assert "again and again: the uid is another" in line
+        assert 'Claim="a" retry_in_s=2' in line
+        assert ["what is stored is another than the cache shows, again and again: the uid is another; next try in 2 s"] == said
+        await asyncio.sleep(2)
+        assert 3 == count()
+
+
+async def test_what_was_stale_and_then_went_well_is_told_to_nobody(capsys: pytest.CaptureFixture[str]):
+    once = [Stale("moved")] * STEPS_MAX
+    reconcile = Reconciler(*once, SETTLED, *once, SETTLED)
+    async with working(reconcile, "a") as controller:
+        await asyncio.sleep(5)
+        controller.add("a")
+        await asyncio.sleep(5)
+    assert "" == capsys.readouterr().err
+    assert 2 * STEPS_MAX + 2 == len(reconcile.seen)
 
 
 async def test_retry_now_ends_the_back_off_of_those_that_failed_and_of_nobody_else():
