@@ -16,7 +16,7 @@ from mooring.api.meta import Key, Object, is_deleting
 from mooring.api.pods import Pod
 from mooring.api.storage import StorageClass
 from mooring.control.slim import slim, slimmed
-from mooring.controllers.binding.available_volumes import AvailableVolumes, shape_of_claim
+from mooring.controllers.binding.available_volumes import AvailableVolumes
 from mooring.controllers.binding.names import (
     BIND_COMPLETED,
     IS_DEFAULT,
@@ -32,7 +32,6 @@ from mooring.kube.cache.reader import Reader
 BY_CLAIM: Final = "binding/claim"  # volumes by the claim they name; pods by the claims they use
 BY_VOLUME: Final = "binding/volume"  # claims by the volume they name
 BY_CLASS: Final = "binding/class"  # claims that are not bound
-BY_SHAPE: Final = "binding/shape"  # claims that look for a volume
 BY_SELECTED: Final = "binding/selected"  # claims that are not bound, by the node chosen for them
 BY_RESERVING: Final = "binding/reserving"  # the same claims by their class: room is needed for them somewhere
 BY_ATTRIBUTES: Final = "binding/attributes"  # claims and volumes by attributes class
@@ -91,10 +90,6 @@ def _name(obj: Object) -> str:
 # -- indexes
 
 
-def shape_text(claim: PersistentVolumeClaim) -> str:
-    return "|".join(shape_of_claim(claim))
-
-
 def _is_open(claim: PersistentVolumeClaim) -> bool:
     return not has_annotation(claim, BIND_COMPLETED)
 
@@ -102,7 +97,6 @@ def _is_open(claim: PersistentVolumeClaim) -> bool:
 CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str]]]] = {
     BY_VOLUME: lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else (),
     BY_CLASS: lambda claim: (UNSET if has_no_class(claim) else class_of(claim),) if _is_open(claim) else (),
-    BY_SHAPE: lambda claim: (shape_text(claim),) if _is_open(claim) and not claim.spec.volume_name else (),
     BY_SELECTED: lambda claim: (claim.metadata.annotations or {}).get(SELECTED_NODE, "").split() if not claim.spec.volume_name else (),
     BY_RESERVING: lambda claim: (class_of(claim),) if has_annotation(claim, SELECTED_NODE) and not claim.spec.volume_name else (),
     BY_ATTRIBUTES: lambda claim: attributes_of(claim),

@@ -5,40 +5,53 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from mooring.api.classes import class_of
+from mooring.api.classes import volume_class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import StorageClass
 from mooring.control.controller import Controller
 from mooring.control.slim import changed
-from mooring.controllers.binding.available_volumes import is_free, shape_of_volume
+from mooring.controllers.binder.volumes.waiting_claims import WaitingClaims, is_looking
+from mooring.controllers.binding.available_volumes import is_free
 from mooring.controllers.binding.match import could_take
 from mooring.controllers.binding.names import claim_key, claims_of, is_delayed, is_finished, is_fully_bound
-from mooring.controllers.binding.view import BY_CLAIM, BY_CLASS, BY_SHAPE, BY_VOLUME, UNSET, View, is_default
+from mooring.controllers.binding.view import BY_CLAIM, BY_CLASS, BY_VOLUME, UNSET, View, is_default
 from mooring.kube.cache.informer import Change
 from mooring.kube.cache.reader import Reader
 
 
 class Offers:
-    """Free volumes offered to claims, one at a time, since one can have it: the claim that has waited longest looks first."""
+    """Free volumes offered to claims, one at a time, since one can have it: the claim that has waited longest looks first.
+
+    A claim that was offered one, or whose last turn failed, is offered no other until its turn has gone well.
+    """
 
     def __init__(self, view: View, claims: Reader[PersistentVolumeClaim], controller: Controller[Key]) -> None:
         self._view, self._claims, self._controller = view, claims, controller
+        self._waiting = WaitingClaims()
         self._offered: dict[Key, str] = {}
 
-    def offer(self, pv: PersistentVolume) -> None:
-        """Wakes the first claim that would take this free volume."""
-        for claim in self._claims.by(BY_SHAPE, "|".join(shape_of_volume(pv))):
-            key = key_of(claim)
-            if key not in self._offered and not self._controller.failures(key) and self._would_take(claim, pv):
-                self._offered[key] = pv.metadata.name
-                self._controller.add(key)
-                return
+    def claim_changed(self, key: Key, claim: PersistentVolumeClaim | None) -> None:
+        """claim: as it is now, None for one that is gone."""
+        self._waiting.move(key, claim)
+        if claim is None and key not in self._offered:
+            self._waiting.back(key)  # another of that name has not failed
 
-    def _would_take(self, claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:
-        """True when the claim will take it, unless it finds a better one."""
-        return could_take(claim, pv) and not is_delayed(self._view.storage_class(class_of(claim)))
+    def offer(self, pv: PersistentVolume) -> None:
+        """Wakes the first claim that would take this free volume, unless it finds a better one."""
+        if is_delayed(self._view.storage_class(volume_class_of(pv))):
+            return
+        key = self._waiting.first(pv, lambda key: self._would_take(key, pv))
+        if key is not None:
+            self._offered[key] = pv.metadata.name
+            self._waiting.send_away(key)
+            self._controller.add(key)
+
+    def _would_take(self, key: Key, pv: PersistentVolume) -> bool:
+        """While our own write to the claim is under way, what waits is behind the cache."""
+        claim = self._claims.get(key)
+        return claim is not None and is_looking(claim) and could_take(claim, pv)
 
     @contextlib.contextmanager
     def reconciling(self, key: Key) -> Iterator[Turn]:
@@ -48,11 +61,17 @@ class Offers:
             yield turn
         finally:
             if not turn.continues:
-                pv = self._view.volumes.get(self._offered.get(key, ""))
-                claim = self._claims.get(key)
-                if pv is not None and is_free(pv) and (turn.failed or claim is None or claim.spec.volume_name):
-                    self.offer(pv)
-                self._offered.pop(key, None)  # last: while it is there, the volume is not offered to this one again
+                self._end(key, failed=turn.failed)
+
+    def _end(self, key: Key, *, failed: bool) -> None:
+        pv = self._view.volumes.get(self._offered.pop(key, ""))
+        claim = self._claims.get(key)
+        if failed and claim is not None:
+            self._waiting.send_away(key)
+        if pv is not None and is_free(pv) and (failed or claim is None or claim.spec.volume_name):
+            self.offer(pv)  # to the next one: this one is away, or looks for none
+        if not failed or claim is None:
+            self._waiting.back(key)
 
 
 class Turn:
@@ -80,6 +99,7 @@ class BindingEventHandlers:
         if not changed(change.old, change.new):
             return
         key = change.key
+        self._offers.claim_changed(key, change.new)
         if change.new is None:
             self._claim_queue.forget(key)  # another of that name has no failures
         self._claim_queue.add(key)
