@@ -134,7 +134,10 @@ class Reconciler:
         condition["lastProbeTime"] = None
         if old is None or old.status != "False":
             condition["lastTransitionTime"] = rfc3339(self._clock.wall_s())
-        patch = Patch(PatchType.STRATEGIC, {"status": {"conditions": [condition]}})
-        with contextlib.suppress(NotFound):
-            await self._cluster.patch(PODS, pod.metadata.name, patch, pod.metadata.namespace, subresource="status")
+        patch = Patch(PatchType.STRATEGIC, {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}})
+        try:
+            with contextlib.suppress(NotFound):
+                await self._cluster.patch(PODS, pod.metadata.name, patch, pod.metadata.namespace, subresource="status")
+        except Conflict as error:  # another pod has its name by now
+            raise Stale(str(error)) from error
         return after_s
