@@ -162,23 +162,24 @@ class Forbids(Faults):
 
 
 class HeldWrites(Faults):
-    """The first PUT of one object waits until it is released. begun: it has come."""
+    """The first PUT of one object waits until it is released. begun: it has come. verb: of another write."""
 
-    def __init__(self) -> None:
+    def __init__(self, verb: str = "replace") -> None:
         self.name = ""
+        self._verb = verb
         self._error: ApiError | None = None
         self._late = False
         self.begun, self._go = asyncio.Event(), asyncio.Event()
 
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if verb == "replace" and name == self.name and not self.begun.is_set():
+        if verb == self._verb and name == self.name and not self.begun.is_set():
             self.begun.set()
             await self._go.wait()
             if self._error is not None and not self._late:
                 raise self._error
 
     async def after(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if verb == "replace" and name == self.name and self._late and self._error is not None:
+        if verb == self._verb and name == self.name and self._late and self._error is not None:
             error, self._error = self._error, None
             raise error
 

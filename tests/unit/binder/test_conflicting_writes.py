@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mooring.controllers.binding.names import NO_PROVISIONER, SELECTED_NODE
-from tests.support.binding import NODE, POD, PV, PVC, HeldWrites, annotations, binding
+from tests.support.binding import NODE, POD, PV, PVC, HeldWrites, annotations, binding, rejection
 from tests.support.builders import a_claim
 from tests.support.virtual_loop import in_virtual_time
 
@@ -90,6 +90,19 @@ async def test_B21_a_claim_of_the_same_name_gets_no_node_by_mistake() -> None:
         held.let_go()
         await asyncio.sleep(5)
         assert {} == annotations(await world.get(PVC, world("second")))
+
+
+async def test_a_pod_of_the_same_name_is_not_told_what_its_predecessor_waited_for() -> None:
+    held = HeldWrites("patch")
+    async with binding(held) as (_, world):
+        held.name = world("pod")
+        await world.make_pod(world("missing"))
+        await held.begun.wait()
+        await world.remove(POD, world("pod"))
+        await world.make_pod(schedulerName="another")  # nobody corrects what it is told
+        held.let_go()
+        await asyncio.sleep(5)
+        assert "" == rejection(await world.get(POD, world("pod")))
 
 
 async def test_B08_a_volume_is_not_given_twice_while_a_write_of_ours_to_it_is_under_way() -> None:

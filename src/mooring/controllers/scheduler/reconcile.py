@@ -135,6 +135,9 @@ class Reconciler:
         if old is None or old.status != "False":
             condition["lastTransitionTime"] = rfc3339(self._clock.wall_s())
         patch = strategic_patch({"status": {"conditions": [condition]}}, of=pod)
-        with contextlib.suppress(NotFound, Invalid):  # Invalid: another pod has the name by now
-            await self._cluster.patch(PODS, pod.metadata.name, patch, pod.metadata.namespace, subresource="status")
+        try:
+            with contextlib.suppress(NotFound):
+                await self._cluster.patch(PODS, pod.metadata.name, patch, pod.metadata.namespace, subresource="status")
+        except (Conflict, Invalid) as error:  # another pod has its name by now
+            raise Stale(str(error)) from error
         return after_s
