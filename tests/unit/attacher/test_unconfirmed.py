@@ -39,6 +39,23 @@ async def test_a_detach_settles_a_publish_whose_status_was_never_stored(world: A
     assert 1 == world.story.count(UNPUBLISH)
 
 
+async def test_a_detach_elsewhere_does_not_settle_a_publish(world: AttacherWorld):
+    """Somebody has changed the node id in the claim: the first call of the detach is about another machine."""
+    world.driver.script(PUBLISH, Lose())
+    async with world.attaching(a_va(finalizers=["kit/hold"])):
+        await world.error()
+        world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE), None, Fail(Code.UNAVAILABLE))
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.error("detachError")
+        await world.patch(VOLUME_ATTACHMENTS, "pv1-node1", {"metadata": {"annotations": {NODE_ID_ANNOTATION: "another"}}})
+        await world.settle(0.5)
+        assert ["nodeID1", "another", "nodeID1"] == [call.request.node_id for call in world.driver.made(UNPUBLISH)]
+        assert {"nodeID1"} == world.driver.published["handle1"]
+        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
+        await world.settle(60.0)
+    assert set() == world.driver.published["handle1"]
+
+
 # -- the next attachment of the name
 
 
