@@ -237,7 +237,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}, first_seed=45),
     "names-are-identities": Bug(_names_are_identities, {"mark-astray", "late-astray"}),
     "removals-of-any-object": Bug(_removals_are_of_any_object, {"late-astray"}, first_seed=180),
-    "shown-publishes-unconfirmed": Bug(_shown_publishes_stay_unconfirmed, {"unpublish-mounted"}),
+    "shown-publishes-unconfirmed": Bug(_shown_publishes_stay_unconfirmed, {"unpublish-mounted"}, first_seed=380),
     "former-machines-forgotten": Bug(_former_machines_are_forgotten, {"finalizer-dropped", "published-unwanted", "two-nodes"}),
     "leaving-holders-unseen": Bug(_leaving_holders_are_not_seen, {"two-nodes"}, first_seed=12),
 }

@@ -56,6 +56,8 @@ def _wanted_are_attached(world: SimWorld, actor: Actor, attachments: Mapping[tup
             yield "wanted-unpublished", f"{volume} is wanted on {node}, the backend has it on {world.backend.published[handles[volume]]}"
         if handles[volume] in world.laws.twinned and found.node_id in world.backend.dead:
             continue  # a twin has attached the machine that took the node's place, and no report contradicts this one any more
+        if found.name in world.late_names and machine != f"{node}-id0":
+            continue  # a late patch of its own may tell of the machine that was replaced: it has the uid, and no version
         if found.node_id != machine:
             yield "wanted-unpublished", f"{found.name} claims {found.node_id!r}, the node is {machine}"
         if found.attached and status.attachment_metadata != device_of(handles[volume], machine):

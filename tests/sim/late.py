@@ -18,6 +18,7 @@ class LateLine(Line):
 
     async def _patched(self, write: Write, request: Request) -> Any:
         randomness = self._world.randomness["late"]
+        write.excused = write.excused or request.name in self._world.late_names
         if not self._world.faulty or not randomness.happens(self._world.plan.late):
             return await super()._patched(write, request)
         await self._asked(write.what, writes=True)

@@ -50,7 +50,7 @@ def decide_attachment(view: View, name: str) -> Decision:
         return Decision(why.Gone(name)) if attachment is None else _decide_present(view, attachment)
     if attachment is not None and _supersedes(view, attachment, orphaned):
         decision = _decide_present(view, attachment)
-        if decision.problem is None and (decision.actions or decision.needs_slot or decision.shares):
+        if decision.actions or decision.needs_slot or decision.shares:
             return decision
     return _decide_undo(view, orphaned)
 
