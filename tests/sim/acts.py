@@ -88,6 +88,16 @@ class Acts:
         if held:
             await self._tear(self._one_of([found for found in held if not found.attached] or held))
 
+    async def tear_settled(self) -> None:
+        """The same, of one that has been attached for long: pods use it."""
+        tears = self._world.laws.tears
+        settled = [found for found in self._truth.attachments() if tears.was_shown(found) and not found.deleting]
+        if settled:
+            found = self._one_of(settled)
+            tears.settled(found)
+            await self._hands.merge(VOLUME_ATTACHMENTS, found.name, {"metadata": {"finalizers": None}})
+            await self._tear(found)
+
     async def _tear(self, found: Attachment) -> None:
         """What is attached is detached by hand, unless another attachment has it there; the rest is the attacher's business."""
         self._hands.tell(f"tears {found.name} away")
@@ -131,11 +141,21 @@ class Acts:
 
         Only a driver that lists what is published shows this to the attacher; else the node's attachments must be deleted.
         """
+        await self._replace(is_dead=True)
+
+    async def swap_machine(self) -> None:
+        """The same, and the old machine lives on: what is published there stays until somebody unpublishes it."""
+        await self._replace(is_dead=False)
+
+    async def _replace(self, *, is_dead: bool) -> None:
         node, machines = self._one_of(self._nodes), self._hands.machines
         self._count += 1
         old, machines[node] = machines[node], f"{node}-id{self._count}"
         self._hands.tell(f"replaces the machine of {node}: {old} is now {machines[node]}")
-        self._world.backend.bury(old)
+        if is_dead:
+            self._world.backend.bury(old)
+        else:
+            self._world.backend.former.add(old)
         await self._hands.unregister(node)
         if not self._world.plan.lists_published or self._randomness.happens(0.5):
             self._actor.wanted = {(volume, other) for volume, other in self._actor.wanted if other != node}

@@ -50,7 +50,8 @@ class Operation:
 
 
 class Backend:
-    """published: volume handle -> node ids, the truth. dead: node ids of machines that are no more.
+    """published: volume handle -> node ids, the truth. dead: node ids of machines that are no more; former: of those that live on, under
+    no node's name.
 
     removed: how often a publication ended other than by a call of ours. secrets: what a volume's calls must carry.
     """
@@ -61,6 +62,7 @@ class Backend:
         self.published: dict[str, set[str]] = {volume.handle: set() for volume in plan.volumes}
         self.single_node = {volume.handle for volume in plan.volumes if volume.single_node}
         self.dead: set[str] = set()
+        self.former: set[str] = set()
         self.removed: Counter[tuple[str, str]] = Counter()
         self.secrets: dict[str, str] = {}
         self.locks: dict[str, Operation] = {}
@@ -173,6 +175,11 @@ class Backend:
         self.dead.add(node_id)
         for handle in self.published:
             self.take_away(handle, node_id)
+
+    @staticmethod
+    def node_of(node_id: str) -> str:
+        """The node that the machine is, or was."""
+        return node_id.partition("-")[0]
 
     def heal(self) -> None:
         """No faults from now on. Calls at work end as they would have."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from unittest import mock
 
@@ -29,11 +29,11 @@ from mooring.controllers.attacher.event_handlers import EventHandlers
 from mooring.controllers.attacher.memory import Memory
 from mooring.controllers.attacher.reconcile import Reconciler
 from mooring.controllers.attacher.view import View
-from mooring.controllers.attacher.writes import Failed, Writes
+from mooring.controllers.attacher.writes import Failed
 from mooring.csi.codes import Code
 from mooring.kube.cache.informer import Cause, Informer
 from mooring.kube.cluster import Patch
-from mooring.kube.patch import add_finalizer
+from mooring.kube.patch import add_finalizer, merge_patch
 from tests.sim.planting import Bug, failures_are_final, no_back_off
 
 
@@ -168,23 +168,30 @@ def _undos_see_no_twin() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(decide, "_decide_undo", blind)
 
 
-class _OfAnotherError(Exception):
-    """The answer is about another attachment of the name."""
+def _names_are_identities() -> contextlib.AbstractContextManager[Any]:
+    """A status is written to whichever attachment has the name by then."""
+    return mock.patch.object(writes, "merge_patch", lambda body, of: merge_patch(body))
 
 
-@contextlib.contextmanager
-def _names_are_identities() -> Iterator[None]:
-    """The answer to a mark is taken for one's own, whichever attachment of the name it is about."""
-    mark_attached = Writes.mark_attached
+def _removals_are_of_any_object() -> contextlib.AbstractContextManager[Any]:
+    """A finalizer is removed from whichever attachment has the name by then."""
+    remove_finalizer = writes.remove_finalizer
 
-    async def trusting(self: Writes, *args: Any) -> Learnt:
-        try:
-            return await mark_attached(self, *args)
-        except _OfAnotherError:
-            return Learnt.MARKED
+    def of_any(*args: Any) -> Patch:
+        patch = remove_finalizer(*args)
+        return Patch(patch.type, [operation for operation in patch.body if operation["path"] != "/metadata/uid"])
 
-    with mock.patch.multiple(Writes, mark_attached=trusting, _unmark=mock.AsyncMock(side_effect=_OfAnotherError)):
-        yield
+    return mock.patch.object(writes, "remove_finalizer", of_any)
+
+
+def _shown_publishes_stay_unconfirmed() -> contextlib.AbstractContextManager[Any]:
+    """A publish whose status patch had no answer is never settled by what the cache shows."""
+    return mock.patch.object(decide, "_settle", return_value=())
+
+
+def _former_machines_are_forgotten() -> contextlib.AbstractContextManager[Any]:
+    """The node's name stands for the machine that has it now."""
+    return mock.patch.object(View, "former_node_ids", return_value=())
 
 
 def _leaving_holders_are_not_seen() -> contextlib.AbstractContextManager[Any]:
@@ -228,6 +235,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "unconfirmed-publishes-hold-nothing": Bug(_unconfirmed_publishes_hold_no_volume, {"two-nodes", "volume-dropped"}, first_seed=125),
     "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}, first_seed=45),
-    "names-are-identities": Bug(_names_are_identities, {"mark-kept"}, first_seed=28),
+    "names-are-identities": Bug(_names_are_identities, {"mark-astray", "late-astray"}),
+    "removals-of-any-object": Bug(_removals_are_of_any_object, {"late-astray"}, first_seed=180),
+    "shown-publishes-unconfirmed": Bug(_shown_publishes_stay_unconfirmed, {"unpublish-mounted"}, first_seed=380),
+    "former-machines-forgotten": Bug(_former_machines_are_forgotten, {"finalizer-dropped", "published-unwanted", "two-nodes"}),
     "leaving-holders-unseen": Bug(_leaving_holders_are_not_seen, {"two-nodes"}, first_seed=12),
 }

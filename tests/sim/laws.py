@@ -10,7 +10,9 @@
 | unpublish-wanted      | unpublishes what an attached attachment still needs                                                    |
 | attached-unpublished  | writes attached=true and the backend has it not                                                        |
 | attached-lost         | writes attached=false while nobody has deleted the attachment                                          |
-| mark-kept             | leaves a mark on an attachment that took the name of the one it was meant for, and knows it            |
+| mark-astray           | marks an attachment that took the name of the one it was meant for                                     |
+| late-astray           | changes, by a write that it gave up long ago, an attachment that took the name since                   |
+| unpublish-mounted     | unpublishes what an attachment said to be attached, long ago, when that is torn away                   |
 | finalizer-dropped     | drops the finalizer while the volume is, or may become, published there                                |
 | volume-dropped        | drops a volume's finalizer that is in use, or not deleted                                              |
 | finalizer-twice       | leaves its finalizer twice in a list                                                                   |
@@ -21,7 +23,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
@@ -39,7 +40,6 @@ from tests.sim.tears import Tears
 from tests.sim.truth import Attachment, Truth
 
 PER_SECOND_MAX: Final = 40
-AT_ONCE_S: Final = 0.001
 _OUR_ANNOTATIONS: Final = (NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION)
 
 
@@ -47,8 +47,7 @@ _OUR_ANNOTATIONS: Final = (NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION)
 class Write:
     """A write of the attacher. excused: a lost answer, or a later object under the same name, keeps it from knowing the object.
 
-    change: what it did, None for nothing. answered: the attacher knows. If it was a mistake: followed when another write to the object has
-    begun, stays when that one failed.
+    change: what it did, None for nothing.
     """
 
     process: int
@@ -58,9 +57,6 @@ class Write:
     excused: bool
     body: Any = None
     change: Change | None = None
-    answered: bool = False
-    followed: bool = False
-    stays: bool = False
 
 
 WRITING: Final[ContextVar[Write | None]] = ContextVar("writing", default=None)
@@ -77,7 +73,6 @@ class Laws:
         self.twinned: set[str] = set()  # volumes that had two attachments to one node, each with calls of its own
         self.tears = Tears(truth, backend, now)
         self._born: dict[tuple[str, str], int] = {}
-        self._mismarked: dict[str, Write] = {}  # uid → the mark that was meant for one before it
         self._unconfirmed: set[str] = set()  # uids of which the attacher can't know whether it has confirmed the attachment
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
         self.counts: Counter[str] = Counter()
@@ -135,8 +130,11 @@ class Laws:
         handle, node_id = pair
         if not node_id:
             self._fail("unpublish-wanted", f"unpublish of {handle} everywhere")
+        is_left = any((found.handle, found.node) == (handle, self._backend.node_of(node_id)) for found in self._truth.attachments())
+        if self.tears.is_settled(process, pair) and not is_left:
+            self._fail("unpublish-mounted", f"unpublish of {handle} at {node_id}, torn away long after it was shown as attached")
         for found in claims:
-            if found.attached and not found.deleting:
+            if found.attached and not found.deleting and node_id not in self._backend.former:
                 self._fail("unpublish-wanted", f"unpublish of {handle} at {node_id}, needed by {found.name}")
         unneeded = not claims and node_id not in self._backend.published[handle] and not self._is_odd(handle)
         if unneeded and self._knowledge.is_detached(process, pair):
@@ -174,11 +172,11 @@ class Laws:
         if new is not None and not old.attached and new.attached:
             handle, node_id = new.pair
             if not new.held:
-                self._mismarked[new.uid] = write
+                self._fail("mark-astray", f"{write.what} marks {new.name}, which is not held")
             excused = node_id in self._backend.dead or self._backend.removed[new.pair] or self.tears.excuse(handle)
             if node_id not in self._backend.published[handle] and not excused:
                 self._fail("attached-unpublished", f"{new.name} becomes attached, but {handle} is not published at {node_id!r}")
-        if new is not None and old.attached and not new.attached and not old.deleting and old.uid not in self._mismarked:
+        if new is not None and old.attached and not new.attached and not old.deleting:
             self._fail("attached-lost", f"{new.name} is marked detached, nobody has deleted it")
         if old.held and (new is None or not new.held):
             self._released(old)
@@ -227,26 +225,10 @@ class Laws:
         if _of_others(before) != _of_others(after):
             self._fail("foreign-touched", f"{write.what} made {_of_others(after)} of {_of_others(before)}")
 
-    def begins(self, write: Write) -> None:
-        """The attacher makes a write."""
-        for mark in self._mismarked.values():
-            mark.followed = mark.followed or mark.name == write.name
-
-    def _is_followed(self, mark: Write) -> None:
-        if mark.alive() and not mark.followed:
-            self._fail("mark-kept", f"{mark.name} keeps the mark that was meant for the one before it")
-
     def failed(self, write: Write) -> None:
         """The write was refused, or its answer is lost."""
-        for mark in self._mismarked.values():
-            mark.stays = mark.stays or mark.name == write.name
         if write.change is not None and write.change.new is not None and _confirms(write.body):
             self._unconfirmed.add(write.change.new.uid)
-
-    def may_be_mismarked(self, uid: str) -> bool:
-        """True when it shows the mark that was meant for one before it, and the attacher can't know that, or could not take it back."""
-        mark = self._mismarked.get(uid)
-        return mark is not None and (mark.stays or not mark.answered or mark.process != self.tears.living)
 
     def born(self, plural: str, name: str) -> int:
         """The version that made the object which has the name now, or had it last."""
@@ -254,9 +236,6 @@ class Laws:
 
     def answered(self, write: Write) -> None:
         """The attacher has the answer to its write."""
-        write.answered = True
-        if write in self._mismarked.values():
-            asyncio.get_running_loop().call_later(AT_ONCE_S, self._is_followed, write)
         if write.change is None:
             torn = any(self.tears.excuse(found.handle) for found in self._truth.attachments() if found.name == write.name)
             if not write.excused and not torn:

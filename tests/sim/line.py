@@ -146,7 +146,6 @@ class Line(Cluster):
         seen = self.shown(plural)
         unknown = self._lost.get((plural, name), 0) > seen or self._world.laws.born(plural, name) > seen
         write = Write(self._mortal.number, lambda: self._mortal.alive, what, name, excused=unknown, body=request.body.body)
-        self._world.laws.begins(write)
         self._writing.append(what)
         try:
             return await self._patched(write, request)

@@ -67,6 +67,7 @@ class Plan:
     history_max: changes of a kind that the API server remembers. list_limit: objects a page at the most, 0 for no limit. hasty: how often
     the attach/detach controller does not wait. crash: probability at each point where the attacher can be killed. meddling: how often
     others move their finalizers on an object while a write of the attacher is on its way there. inherits: another attacher was here before.
+    late: how often a write is carried out after the attacher gave it up.
     """
 
     seed: int
@@ -94,6 +95,7 @@ class Plan:
     acts: tuple[str, ...]
     meddling: float
     inherits: bool
+    late: float
 
 
 ACTS: Final = {
@@ -120,6 +122,8 @@ ACTS: Final = {
     "take_away": 3,
     "kill_attacher": 1,
     "roll_attacher": 1,
+    "swap_machine": 1,
+    "tear_settled": 2,
 }
 """What the actor can do, with weights."""
 
@@ -157,6 +161,7 @@ def plan_of(seed: int) -> Plan:
         acts=_acts(randomness),
         meddling=perhaps(randomness, 0.5, 0.1, 1.0),
         inherits=randomness.happens(0.1),
+        late=perhaps(randomness, 0.3, 0.02, 0.2),
     )
 
 

@@ -15,6 +15,8 @@ from tests.sim.knowledge import Pair
 from tests.sim.truth import Attachment, Truth
 
 PLURAL: Final = "volumeattachments"
+KNOWN_S: Final = 3.0
+"""How long after it was shown as attached a publish counts as settled: the key has been looked at by then."""
 GRACE_S: Final = 10.0
 """How long what was decided on an earlier state may be on its way: a secret, a claim and a call, each of them slow."""
 
@@ -36,6 +38,8 @@ class Tears:
         self._tears: dict[str, Tear] = {}
         self._publishers: dict[Pair, int] = {}  # who called last
         self._by_hand: set[Pair] = set()
+        self._attached: dict[str, tuple[int, float]] = {}  # uid → the incarnation that was shown it as attached, and when
+        self._settled: dict[Pair, int] = {}  # torn away, and known to have been attached to this incarnation
 
     def __contains__(self, handle: object) -> bool:
         """True for a volume that an attachment was ever torn away from."""
@@ -50,14 +54,39 @@ class Tears:
         if found.attached:
             self._by_hand.add(found.pair)
 
+    def settled(self, found: Attachment) -> None:
+        """Somebody tears one away that was long known to be attached: its finalizers first, so that its end is no detach."""
+        self._settled[found.pair] = self.living
+
     def publishes(self, process: int, pair: Pair) -> None:
         self._publishers[pair] = process
+        self._settled.pop(pair, None)
+        for found in self._truth.attachments():
+            if found.pair == pair:
+                self._attached.pop(found.uid, None)  # what comes of this call is another question
 
     def shown(self, plural: str, version: int) -> None:
         """The attacher has been shown the kind up to this version."""
+        if plural == PLURAL:
+            self._has_seen(version)
         for tear in self._tears.values():
             if plural == PLURAL and tear.shown_at is None and tear.version <= version:
                 tear.shown_at = self._now()
+
+    def _has_seen(self, version: int) -> None:
+        for found in self._truth.attachments():
+            is_shown = found.attached and int(found.whole.metadata.resource_version) <= version
+            if is_shown and self._attached.get(found.uid, (0, 0.0))[0] != self.living:
+                self._attached[found.uid] = self.living, self._now()
+
+    def was_shown(self, found: Attachment) -> bool:
+        """True for one that has long been shown to this incarnation as attached, after its last call."""
+        living, shown_at = self._attached.get(found.uid, (0, 0.0))
+        return found.attached and living == self.living and self._now() > shown_at + KNOWN_S
+
+    def is_settled(self, process: int, pair: Pair) -> bool:
+        """True for what was torn away when this incarnation had known for long that it was attached."""
+        return self._settled.get(pair) == process
 
     def excuse(self, handle: str) -> bool:
         """True while the attacher may not know of it, or may still be at something that it began before."""

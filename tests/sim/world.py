@@ -20,18 +20,18 @@ from tests.sim.story import Broken, Story
 from tests.sim.truth import Truth
 
 EPOCH_S: Final = 1_780_000_000.0
-_STREAMS: Final = ("store", "cluster", "backend", "actor", "line", "life")
+_STREAMS: Final = ("store", "cluster", "backend", "actor", "line", "life", "late")
 
 
 class SimWorld:
     """faulty: the faults go on. kills_count: how often an attacher was killed. verdict: set by the first law that is broken.
     meddle: called with an object while a write of the attacher to it is on its way there, now and then.
 
-    group: owns the backend's calls. randomness: independent sources by name, so that one part's draws don't move another's.
+    group: owns the backend's calls, and late writes. randomness: independent sources by name: one part's draws don't move another's.
     """
 
     def __init__(self, plan: Plan, group: asyncio.TaskGroup) -> None:
-        self.plan = plan
+        self.plan, self.group = plan, group
         self.clock = LoopClock(EPOCH_S)
         self.story = Story(self.clock.now)
         self.randomness = {name: Random(plan.seed * 16 + number) for number, name in enumerate(_STREAMS)}
@@ -43,6 +43,8 @@ class SimWorld:
         self.metrics = Metrics()  # of all its programs: families are made once
         self.faulty = True
         self.kills_count = 0
+        self.late_count = 0  # writes that were given up, and are still on their way
+        self.late_names: set[str] = set()  # of the objects that such writes were ever made for
         self.meddle: Callable[[Kind[Any], str], Awaitable[None]] | None = None
         self.verdict: asyncio.Future[Broken] = asyncio.get_running_loop().create_future()
 

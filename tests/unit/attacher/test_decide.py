@@ -261,16 +261,24 @@ def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
     assert why.Detaching is type(decide_attachment(view, "b").because)
 
 
-def an_unconfirmed(name: str = "torn", node: str = "node2", handle: str = "handle1") -> UnconfirmedPublish:
+def test_a_machine_that_had_the_node_s_name_before_is_elsewhere():
+    """A twin of the attachment that has the volume there still; found by the simulation."""
+    former = an_attached_va(annotations={NODE_ID_ANNOTATION: "old"})
+    waiting = decided(a_va("twin"), [a_held_pv(modes=RWO)], others=[former])
+    assert why.HeldElsewhere("node1", VA, False) == waiting.problem
+    assert [AddFinalizer, Publish] == steps(decided(a_va("twin"), [a_held_pv(modes=RWO)], others=[an_attached_va()]))
+
+
+def an_unconfirmed(name: str = "torn", node: str = "node2", handle: str = "handle1", node_id: str = "nodeID2") -> UnconfirmedPublish:
     """A publish that may have happened; what it was made for is no more, unless the view has it."""
-    return UnconfirmedPublish(UnpublishOrder(handle, "nodeID2", None, migrated=False), typed(a_va(name, node=node)))
+    return UnconfirmedPublish(UnpublishOrder(handle, node_id, None, migrated=False), typed(a_va(name, node=node)))
 
 
 @pytest.mark.parametrize(
     ("modes", "unconfirmed", "waits"),
     [
         pytest.param(RWO, an_unconfirmed(), True, id="torn-away-there"),
-        pytest.param(RWO, an_unconfirmed(node="node1"), False, id="on-this-node"),
+        pytest.param(RWO, an_unconfirmed(node="node1", node_id="nodeID1"), False, id="on-this-machine"),
         pytest.param(RWO, an_unconfirmed(handle="other"), False, id="another-volume"),
         pytest.param(RWO, an_unconfirmed("other"), False, id="still-there-and-not-held"),
         pytest.param(["ReadWriteMany"], an_unconfirmed(), False, id="for-many-nodes"),

@@ -6,6 +6,8 @@ import asyncio
 import itertools
 from typing import Any, cast
 
+import pytest
+
 from mooring.base.clock import LoopClock
 from mooring.controllers.attacher.drift import SLICE, Rounds
 from mooring.controllers.attacher.memory import Drift
@@ -32,6 +34,7 @@ class Woken:
         return False
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_a_report_about_many_volumes_is_taken_in_by_slices() -> None:
     """Tens of thousands at once would keep Lease, health and calls waiting for seconds."""

@@ -9,7 +9,7 @@ from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
 from tests.support.attaching import PATCH_STATUS, PUBLISH, UNPUBLISH, AttacherWorld
 from tests.support.builders import DRIVER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va
-from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Step
+from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Step, Wait
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -37,6 +37,23 @@ async def test_a_detach_settles_a_publish_whose_status_was_never_stored(world: A
         await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.settle(60.0)
     assert 1 == world.story.count(UNPUBLISH)
+
+
+async def test_a_detach_elsewhere_does_not_settle_a_publish(world: AttacherWorld):
+    """Somebody has changed the node id in the claim: the first call of the detach is about another machine."""
+    world.driver.script(PUBLISH, Lose())
+    async with world.attaching(a_va(finalizers=["kit/hold"])):
+        await world.error()
+        world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE), None, Fail(Code.UNAVAILABLE))
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.error("detachError")
+        await world.patch(VOLUME_ATTACHMENTS, "pv1-node1", {"metadata": {"annotations": {NODE_ID_ANNOTATION: "another"}}})
+        await world.settle(0.5)
+        assert ["nodeID1", "another", "nodeID1"] == [call.request.node_id for call in world.driver.made(UNPUBLISH)]
+        assert {"nodeID1"} == world.driver.published["handle1"]
+        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
+        await world.settle(60.0)
+    assert set() == world.driver.published["handle1"]
 
 
 # -- the next attachment of the name
@@ -143,3 +160,18 @@ async def test_a_single_node_volume_leaves_the_replaced_machine_for_the_new_one_
         driver.always(PUBLISH, refused_elsewhere)
         await world.settle(200.0)
     assert {"nodeID9"} == driver.published["handle1"]
+
+
+async def test_two_calls_of_one_detach_are_one_after_the_other_in_one_slot():
+    world = await AttacherWorld(worker_threads=1).base()
+    await world.create(a_held_pv("pv2", "handle2"))
+    async with world.attaching(a_va()):
+        await world.attached()
+        await replace_machine(world)
+        world.driver.script(UNPUBLISH, None, Wait(5.0))
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.settle(1.0)
+        await world.create(a_va("pv2-node1", "pv2"))
+        await world.settle(1.0)
+        assert 1 == world.story.count(PUBLISH), "as many calls as --worker-threads allows"
+        await world.attached("pv2-node1")

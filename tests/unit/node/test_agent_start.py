@@ -13,8 +13,9 @@ import pytest
 from mooring.api.core import NODES
 from mooring.api.volume_names import unique_name
 from mooring.node import records
-from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
+from mooring.node.agent import CONTROLLED_ATTACH, AgentOptions, AgentSockets, NodeAgent
 from mooring.node.layout import Layout
+from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
 
@@ -62,6 +63,16 @@ async def test_a_node_that_is_made_anew_has_in_use_what_the_disk_tells_of_from_i
     [made] = world.cluster.writes("create nodes")
     assert [unique_name("d1", "h1"), unique_name("d1", "h2")] == made.body["status"]["volumesInUse"]
     assert made.body["status"]["volumesInUse"] == (await world.get(NODES, "n"))["status"]["volumesInUse"]
+
+
+@in_virtual_time
+async def test_a_node_that_is_there_is_marked_as_managed_and_no_later_one_of_its_name(tmp_path: Path) -> None:
+    world = ClusterWorld()
+    made = await world.create(a_node("n"))
+    agent = NodeAgent(world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, _NoSockets)))
+    async with world.running(agent.run()):
+        await world.shown(NODES, "n", lambda node: node["metadata"].get("annotations", {}).get(CONTROLLED_ATTACH) == "true", wait_s=60.0)
+    assert made["metadata"]["uid"] == world.cluster.writes("patch nodes/status")[0].body["metadata"]["uid"]
 
 
 @in_virtual_time

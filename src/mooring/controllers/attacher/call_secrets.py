@@ -54,8 +54,8 @@ class CallSecrets:
         self._sharing[ref] = set()
 
     def succeeded(self, name: str, ref: SecretReference, values: Mapping[str, str]) -> None:
-        """name: of the attachment that read it."""
-        self._values.update(dict.fromkeys((name, *self._sharing[ref]), (ref, values)))
+        """For the attachment that has read it. Who shares finds it fresh in the cache of Secrets."""
+        self._values[name] = (ref, values)
 
     def failed(self, ref: SecretReference, error: str) -> None:
         self._failures.update(dict.fromkeys(self._sharing[ref], (ref, error)))

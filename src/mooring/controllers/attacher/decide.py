@@ -50,7 +50,7 @@ def decide_attachment(view: View, name: str) -> Decision:
         return Decision(why.Gone(name)) if attachment is None else _decide_present(view, attachment)
     if attachment is not None and _supersedes(view, attachment, orphaned):
         decision = _decide_present(view, attachment)
-        if decision.problem is None and (decision.actions or decision.needs_slot or decision.shares):
+        if decision.actions or decision.needs_slot or decision.shares:
             return decision
     return _decide_undo(view, orphaned)
 
@@ -196,15 +196,16 @@ def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) ->
     """
     if not is_single_node(volume.spec.access_modes) or attachment.status.attached:
         return None
-    name, ours = attachment.metadata.name, view.may_hold(attachment)
+    name, ours, node_name = attachment.metadata.name, view.may_hold(attachment), attachment.spec.node_name
+    here = node_name, view.node_id(node_name)  # another machine may have had the node's name
     for other in view.of_same_volume(attachment):
-        if other.metadata.name == name or other.spec.node_name == attachment.spec.node_name or not view.may_hold(other):
+        if other.metadata.name == name or (other.spec.node_name, view.claimed_id(other)) == here or not view.may_hold(other):
             continue
         if is_deleting(other) or other.status.attached or not ours or other.metadata.name < name:
             return why.HeldElsewhere(other.spec.node_name, other.metadata.name, is_deleting(other))
     for unconfirmed in view.unconfirmed_about(volume.handle):
         orphaned = unconfirmed.attachment
-        if orphaned.spec.node_name != attachment.spec.node_name and not view.is_there(orphaned):
+        if (orphaned.spec.node_name, unconfirmed.order.node_id) != here and not view.is_there(orphaned):
             return why.HeldElsewhere(orphaned.spec.node_name, orphaned.metadata.name, deleting=True)
     return None
 

@@ -114,12 +114,13 @@ class View:
         for other in self.of_same_volume(attachment):
             if other.metadata.name == attachment.metadata.name or not self.holds(other) or is_deleting(other):
                 continue
-            if self._claims(other, node_id) if node_id else other.spec.node_name == attachment.spec.node_name:
+            if self.claimed_id(other) == node_id if node_id else other.spec.node_name == attachment.spec.node_name:
                 return other.metadata.name
         return None
 
-    def _claims(self, attachment: VolumeAttachment, node_id: str) -> bool:
-        return (annotation(attachment, NODE_ID_ANNOTATION) or self.node_id(attachment.spec.node_name)) == node_id
+    def claimed_id(self, attachment: VolumeAttachment) -> str:
+        """The machine that it names as its own, or else the one that has its node's name."""
+        return annotation(attachment, NODE_ID_ANNOTATION) or self.node_id(attachment.spec.node_name)
 
     def of_same_volume(self, attachment: VolumeAttachment) -> Iterator[VolumeAttachment]:
         """The attachments of its volume, itself too, whichever PersistentVolume with that handle they name, or inline."""
