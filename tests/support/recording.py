@@ -68,6 +68,20 @@ def names_its_object(patch: Patch) -> bool:
     return not {"uid", "resourceVersion"}.isdisjoint(patch.body.get("metadata") or {})
 
 
+@dataclasses.dataclass
+class Hold:
+    """Keeps matching requests from the server until `go` is set. after: it has carried them out, and their answers are kept."""
+
+    short: str
+    after: bool = False
+    begun: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    go: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+
+    async def wait(self) -> None:
+        self.begun.set()
+        await self.go.wait()
+
+
 class RecordingCluster(Cluster):
     """requests: in order. story: the same as short texts, shared with the driver's calls."""
 
@@ -77,6 +91,7 @@ class RecordingCluster(Cluster):
         self.requests: list[Request] = []
         self._rules: list[Rule] = []
         self._late: set[asyncio.Task[None]] = set()
+        self._holds: list[Hold] = []
 
     def refuse(
         self,
@@ -92,6 +107,11 @@ class RecordingCluster(Cluster):
         self._rules.append(rule)
         return rule
 
+    def hold(self, short: str, *, after: bool = False) -> Hold:
+        hold = Hold(short, after)
+        self._holds.append(hold)
+        return hold
+
     def writes(self, short: str) -> list[Request]:
         return [request for request in self.requests if request.short == short]
 
@@ -102,9 +122,15 @@ class RecordingCluster(Cluster):
     async def _asked(self, asked: Request, send: Callable[[], Awaitable[Any]]) -> Any:
         self.requests.append(asked)
         self.story.append(asked.short)
+        hold = next((hold for hold in self._holds if hold.short == asked.short and not hold.go.is_set()), None)
+        if hold is not None and not hold.after:
+            await hold.wait()
         rule = next((rule for rule in self._rules if rule.applies(asked)), None)
         if rule is None:
-            return await send()
+            answer = await send()
+            if hold is not None and hold.after:
+                await hold.wait()
+            return answer
         rule.hits += 1
         if rule.after:
             await send()

@@ -41,6 +41,16 @@ def test_a_write_that_changes_nothing_is_none(store: ObjectStore) -> None:
     assert store.version == version
 
 
+def test_a_put_for_an_object_that_is_gone_makes_no_other_one(store: ObjectStore) -> None:
+    """A Lease may be made by a PUT: not by one that means another Lease, by its uid."""
+    lease = create(store, LEASES, {"metadata": {"name": "l"}}, "default")
+    store.delete(LEASES, Key("default", "l"), NOW)
+    with pytest.raises(Conflict, match=r"UID in object meta: $"):
+        store.update(LEASES, Key("default", "l"), decoded(LEASES, lease), NOW)
+    del lease["metadata"]["uid"]
+    store.update(LEASES, Key("default", "l"), decoded(LEASES, lease), NOW)
+
+
 def test_a_taken_name_is_refused_with_the_plural_in_details(store: ObjectStore) -> None:
     create(store, VOLUME_ATTACHMENTS, a_va("va"))
     with pytest.raises(AlreadyExists, match=r'volumeattachments.storage.k8s.io "va" already exists') as refused:

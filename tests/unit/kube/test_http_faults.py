@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 from prometheus_client import CollectorRegistry
 
-from mooring.api.core import SECRETS
+from mooring.api.core import SECRETS, SERVICE_ACCOUNT_TOKENS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.kube import errors
 from mooring.kube.cache.reflector import PAGE_S
@@ -202,6 +202,16 @@ async def test_a_secret_that_can_not_be_read_is_not_shown(server: BadServer, clu
     server.plan(answer(status, json.dumps({"metadata": {"name": 5}, "data": {SECRET: SECRET}})[:-1].encode(), content_type=content_type))
     with pytest.raises(errors.ServerError) as caught:
         await cluster.get(SECRETS, "s", "ns")
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain"])
+@pytest.mark.parametrize("status", [201, 500])
+async def test_a_token_that_can_not_be_read_is_not_shown(server: BadServer, cluster: HttpCluster, content_type: str, status: int) -> None:
+    unreadable = json.dumps({"metadata": {"name": 5}, "status": {"token": SECRET}})[:-1].encode()
+    server.plan(answer(status, unreadable, content_type=content_type))
+    with pytest.raises(errors.ServerError) as caught:
+        await cluster.create(SERVICE_ACCOUNT_TOKENS, {"kind": "TokenRequest"}, "ns", of=("someone", "token"))
     assert SECRET not in str(caught.value)
 
 
