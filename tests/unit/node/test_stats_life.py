@@ -13,6 +13,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.metrics import NodeMetrics
 from mooring.node.volumes.stats import PERIOD_S, Asked, Usage, UsageMetrics, VolumeStats
 from tests.support.cluster_world import metric
+from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import NODE_RPC, STATS, NodeDriver
 from tests.support.scripted_driver import Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -48,6 +49,17 @@ async def asking(world: VolumesWorld, *, able: tuple[int, ...] = ABLE) -> AsyncI
     async with world.agent():
         await world.running_pod(await world.volume())
         yield StatsWorld(world)
+
+
+@in_virtual_time
+async def test_a_raw_device_is_asked_for_at_the_file_that_is_mapped_for_the_pod(world: VolumesWorld, tools: FakeTools) -> None:
+    """As a kubelet does, and not at the path that the driver has published."""
+    world.driver.able = ABLE
+    async with world.agent():
+        pod = await world.running_pod(await world.volume(mode="Block"), devices=True)
+        await StatsWorld(world).stats.ask_all()
+    mapped = world.layout.csi / "volumeDevices" / "vol" / "dev" / pod["metadata"]["uid"]
+    assert str(mapped) == world.request(STATS).volume_path
 
 
 @in_virtual_time

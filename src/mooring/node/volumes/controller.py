@@ -83,7 +83,9 @@ class NodeVolumes:
         self._announcements = Announcements(actual)
         self._unread = Unread(self._pods_known)
         self._names = NamesInUse(actual, self._unread)
-        self.in_use = InUseReport(runtime.cluster, actual.nodes, node_name, self._names.all, self._reported, clock=runtime.clock)
+        self.in_use = InUseReport(
+            runtime.cluster, actual.nodes, node_name, self._names.all, lambda: self.controller.tell(REPORTED), clock=runtime.clock
+        )
         self._attachments = Attachments(runtime.cluster, actual, runtime.clock, on_full)
         around = Surroundings(
             node_name,
@@ -141,6 +143,8 @@ class NodeVolumes:
             state = self._actual.states.setdefault(new.volume.unique, new)
             for uid, publication in new.publications.items():
                 state.publications.setdefault(uid, publication)
+            if not state.volume.spec_name:
+                state.volume = new.volume  # what is staged tells no name
             if state is new:
                 state.attachable = new.volume.unique in self._actual.attached or self.in_use.has(new.volume.unique)
             self._wish_changed(new.volume.unique)
@@ -180,9 +184,6 @@ class NodeVolumes:
     def _wish_changed(self, unique: str) -> None:
         self.in_use.changed()
         self.controller.add(unique)
-
-    def _reported(self) -> None:
-        self.controller.tell(REPORTED)
 
     def _may_grow(self, driver: str) -> bool:
         found = self._drivers.find(driver)
