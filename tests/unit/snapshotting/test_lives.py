@@ -583,11 +583,10 @@ async def test_S26_S39_a_finalizer_is_removed_only_from_the_place_where_it_stand
         await contents.synced()
         [judged] = (snapshots if kind is VS else contents).store.values()
         await world.set_finalizers(kind, "kept", ours, "others/stays")
+        writes = Writes(world.cluster, snapshots, contents, claims)
+        removal = writes.release(judged, (ours,)) if kind is VS else SnapshotterWrites(world.cluster, contents).release(judged)
         with pytest.raises(Stale):
-            if kind is VS:
-                await Writes(world.cluster, snapshots, contents, claims).release(judged, (ours,))
-            else:
-                await SnapshotterWrites(world.cluster, contents).release(judged)
+            await removal
         assert [ours, "others/stays"] == finalizers(await world.get(kind, "kept"))
 
 
