@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
+from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.controllers.snapshotting import names
 from tests.sim.keeper import Keeper
 from tests.sim.snapshots.hands import Hands
-from tests.sim.snapshots.laws import CLAIMS, CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json
+from tests.sim.snapshots.laws import CLAIMS, CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of
 from tests.sim.snapshots.plan import CLAIMS_MAX, DRIVER, GROUPED, NAMESPACE, SECRET, SNAPSHOTS_MAX, ClassPlan
 from tests.sim.snapshots.world import SnapshotWorld
 
@@ -67,10 +68,16 @@ class Acts:
             pass
 
     async def give_up(self) -> None:
-        """Users delete the snapshots that can't come to be."""
+        """Users delete the snapshots that can't come to be, and administrators the contents of handles that are no more."""
         for snapshot in self._all(SNAPSHOTS):
             if not _is_going(snapshot) and not snapshot["metadata"].get("ownerReferences") and self._is_hopeless(snapshot):
                 await self._hands.remove(VOLUME_SNAPSHOTS, snapshot)
+        alive = {snapshot["metadata"]["uid"] for snapshot in self._all(SNAPSHOTS)}
+        for content in self._all(CONTENTS):
+            handle = content["spec"]["source"].get("snapshotHandle", "")
+            lost = bool(handle) and handle not in self._backend.snapshots
+            if lost and not _is_going(content) and content["spec"]["volumeSnapshotRef"].get("uid") not in alive:
+                await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, content)
         is_any = any(claim["metadata"].get("labels") == GROUPED and not _is_going(claim) for claim in self._all(CLAIMS))
         for group in self._all(GROUPS):
             if not is_any and f"groupsnapcontent-{group['metadata']['uid']}" not in self._objects[GROUP_CONTENTS] and not _is_going(group):
@@ -161,6 +168,31 @@ class Acts:
             if not name or name not in self._objects[SNAPSHOTS]:
                 await self._make_snapshot({"source": {"volumeSnapshotContentName": content["metadata"]["name"]}}, name)
 
+    async def import_again(self) -> None:
+        """A second content for a snapshot that has one, and mostly a snapshot of the user's for it."""
+        known = sorted({handle for one in self._all(CONTENTS) for handle in handles_of(one)} & set(self._backend.snapshots))
+        if single := [one for one in known if self._backend.is_ready(one) and not self._backend.snapshots[one].group]:
+            self._count += 1
+            name, policy = f"s{self._count}", self._one_of(("Delete", "Retain"))
+            ref = {"namespace": NAMESPACE, "name": name}
+            source = {"snapshotHandle": self._one_of(single)}
+            spec = {"driver": DRIVER, "deletionPolicy": policy, "source": source, "volumeSnapshotRef": ref}
+            await self._hands.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": f"import-{name}"}, "spec": spec})
+            if self._randomness.happens(0.8):
+                await self._make_snapshot({"source": {"volumeSnapshotContentName": f"import-{name}"}}, name)
+
+    async def hand_over(self) -> None:
+        """What a policy has kept is given to another snapshot, and mostly to go with it."""
+        alive = {snapshot["metadata"]["uid"] for snapshot in self._all(SNAPSHOTS)}
+        kept = [one for one in self._all(CONTENTS) if "snapshotHandle" in one["spec"]["source"] and not _is_going(one)]
+        if kept := [one for one in kept if one["spec"]["volumeSnapshotRef"].get("uid", "") not in ("", *alive)]:
+            self._count += 1
+            content, name = self._one_of(kept), f"s{self._count}"
+            ref = {"namespace": NAMESPACE, "name": name, "uid": self._one_of((None, ""))}
+            policy = {"deletionPolicy": "Delete"} if self._randomness.happens(0.7) else {}
+            await self._hands.merge(VOLUME_SNAPSHOT_CONTENTS, content, {"spec": {"volumeSnapshotRef": ref, **policy}})
+            await self._make_snapshot({"source": {"volumeSnapshotContentName": content["metadata"]["name"]}}, name)
+
     async def drop_content(self) -> None:
         if found := self._all(CONTENTS):
             await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, self._one_of(found))
@@ -182,17 +214,27 @@ class Acts:
     async def hold_content(self) -> None:
         if found := [one for one in self._all(CONTENTS) if not _is_going(one)]:
             content = self._one_of(found)
-            held = content["metadata"].get("finalizers") or []
-            await self._hands.hold(VOLUME_SNAPSHOT_CONTENTS, content, [*held, HOLD] if HOLD not in held else held)
+            await self._hold(VOLUME_SNAPSHOT_CONTENTS, content)
+
+    async def hold_snapshot(self) -> None:
+        if found := [one for one in self._all(SNAPSHOTS) if not _is_going(one)]:
+            await self._hold(VOLUME_SNAPSHOTS, self._one_of(found))
+
+    async def _hold(self, kind: Kind[Any], obj: Json) -> None:
+        """A finalizer of somebody else's, at either end of the list."""
+        held = obj["metadata"].get("finalizers") or []
+        if HOLD not in held:
+            await self._hands.hold(kind, obj, self._one_of(([*held, HOLD], [HOLD, *held])))
 
     async def let_go(self) -> None:
         await self._let_go()
 
     async def _let_go(self) -> bool:
-        for content in self._all(CONTENTS):
-            held = content["metadata"].get("finalizers") or []
+        of_snapshots = [(VOLUME_SNAPSHOTS, one) for one in self._all(SNAPSHOTS)]
+        for kind, obj in (*((VOLUME_SNAPSHOT_CONTENTS, one) for one in self._all(CONTENTS)), *of_snapshots):
+            held = obj["metadata"].get("finalizers") or []
             if HOLD in held:
-                await self._hands.hold(VOLUME_SNAPSHOT_CONTENTS, content, [one for one in held if one != HOLD])
+                await self._hands.hold(kind, obj, [one for one in held if one != HOLD])
                 return True
         return False
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
 import msgspec
 
-from mooring.controllers.snapshot_controller import controller
+from mooring.api.meta import key_of
+from mooring.controllers.snapshot_controller import controller, decide_claim
+from mooring.controllers.snapshot_controller import reconcile as controller_reconcile
+from mooring.controllers.snapshot_controller import writes as controller_writes
 from mooring.controllers.snapshot_controller.reconcile import Reconciler as ControllerReconciler
 from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
-from mooring.controllers.snapshotter import decide, decide_after, reconcile
+from mooring.controllers.snapshotter import decide, decide_after, reconcile, view
+from mooring.controllers.snapshotter import writes as snapshotter_writes
 from mooring.controllers.snapshotter.decide_after import after_refused
 from mooring.controllers.snapshotter.writes import Writes
+from mooring.controllers.snapshotting import names
+from mooring.controllers.snapshotting import writes as snapshotting_writes
+from mooring.controllers.snapshotting.writes import as_judged
 from mooring.kube.cache.informer import Cause
 from tests.sim.planting import Bug, no_back_off
 
@@ -70,6 +77,51 @@ def _claims_are_not_released() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(ControllerWrites, "release_claim", mock.AsyncMock())
 
 
+def _marks_stay() -> contextlib.AbstractContextManager[Any]:
+    """A content that was kept and is bound again is still marked as being deleted."""
+    return mock.patch.multiple(ControllerWrites, unmark_deleted=mock.AsyncMock(), bind_content=_bind_alone)
+
+
+async def _bind_alone(self: ControllerWrites, content: Any, uid: str, class_name: str) -> None:
+    await self._patch_content(content, as_judged(content, {}, {"volumeSnapshotRef": {"uid": uid}}))
+
+
+def _the_marked_keep_nothing() -> contextlib.AbstractContextManager[Any]:
+    """A content that was kept does not stand for its snapshot."""
+
+    def keeps(content: Any) -> bool:
+        return not names.is_marked(content, names.BEING_DELETED) and not view.is_going(content)
+
+    return mock.patch.multiple(view, keeps_snapshot=keeps)
+
+
+def _only_snapshots_need_claims() -> contextlib.AbstractContextManager[Any]:
+    """A claim is let go with the deletion of its last snapshot, whatever the driver is doing."""
+
+    def user(view: Any, claim: Any) -> str:
+        return next((one.metadata.name for one in view.unready_of(key_of(claim))), "")
+
+    return _both(mock.patch.object(decide_claim, "user_of", user), mock.patch.object(controller_reconcile, "user_of", user))
+
+
+@contextlib.contextmanager
+def _both(*patches: contextlib.AbstractContextManager[Any]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        yield
+
+
+def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
+    """Finalizers are removed by their places, whatever stands there by then."""
+    removal = snapshotting_writes.removal
+
+    def untested(obj: Any, finalizers: tuple[str, ...]) -> list[Any]:
+        return [step for step in removal(obj, finalizers) if step["op"] != "test"]
+
+    return _both(*(mock.patch.object(room, "removal", untested) for room in (controller_writes, snapshotter_writes)))
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "creations-unmarked": Bug(_creations_are_not_marked, {"create-unmarked"}),
     "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}, first_seed=18),
@@ -78,5 +130,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "nothing-looked-up": Bug(_nothing_is_looked_up, {"content-left"}, first_seed=760),
     "made-is-ready": Bug(_made_is_ready, {"ready-lies"}),
     "claims-held": Bug(_claims_are_not_released, {"claim-held"}),
+    "marks-stay": Bug(_marks_stay, {"deleted-wanted"}),
+    "marked-keep-nothing": Bug(_the_marked_keep_nothing, {"deleted-wanted", "deleted-kept"}),
+    "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}),
+    "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
 }

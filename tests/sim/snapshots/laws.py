@@ -7,6 +7,7 @@
 | made-again      | a snapshot is made that was made, and deleted, before                                                  |
 | deleted-wanted  | a snapshot is deleted whose VolumeSnapshot nobody has deleted                                          |
 | deleted-kept    | a snapshot is deleted that the policy of its content keeps, as the snapshotter has been shown           |
+| claim-let-go    | a claim is let go while a snapshot of its volume may be in the making                                   |
 | ready-lies      | an object says ready of a snapshot that is not                                                         |
 | handle-changed  | a content gets another handle than it had                                                              |
 | bound-twice     | a content, or a snapshot, is bound to another than before                                              |
@@ -110,6 +111,8 @@ class Laws:
             alive = snapshot is not None and "deletionTimestamp" not in snapshot["metadata"]
             if known and alive and snapshot is not None and snapshot["metadata"]["uid"] == ref.get("uid"):
                 self._fail("deleted-wanted", f"{handle} is deleted, {ref['name']} is there, and bound to {name}")
+            if content["spec"]["deletionPolicy"] == names.DELETE_POLICY and "deletionTimestamp" in content["metadata"]:
+                self.kept.discard(handle)  # also what a content of the same handle has kept before
             since = self.retained.get(name)
             if known and since is not None and since + KEPT_S < self._now():
                 self._fail("deleted-kept", f"{handle} is deleted, the policy of {name} is to keep it")
@@ -144,6 +147,17 @@ class Laws:
                 self.kept.update(handles_of_group(old))
         elif resource.plural == SNAPSHOTS and new is not None:
             self._snapshot_changed(old, new)
+        elif resource.plural == CLAIMS and old is not None:
+            self._claim_changed(old, new)
+
+    def _claim_changed(self, old: Json, new: Json | None) -> None:
+        held = [names.CLAIM_FINALIZER in (one["metadata"].get("finalizers") or ()) for one in (old, new) if one is not None]
+        if WRITING.get() is None or not held[0] or held[-1] or not self.is_single:
+            return
+        for content in (*self.objects[CONTENTS].values(), *self.objects[GROUP_CONTENTS].values()):
+            name = content["metadata"]["name"]
+            if name not in self.torn and f"h-{old['spec'].get('volumeName')}" in _being_made(content):
+                self._fail("claim-let-go", f"{old['metadata']['name']} is let go, and {name} may be in the making")
 
     def _check_foreign(self, plural: str, old: Json, new: Json) -> None:
         if _foreign(old) != _foreign(new):
@@ -165,7 +179,7 @@ class Laws:
         if all(handles) and handles[0] != handles[1]:
             self._fail("handle-changed", f"{name} had {handles[0]}, now {handles[1]}")
         uids = [(one or new)["spec"]["volumeSnapshotRef"].get("uid") for one in (old, new)]
-        if uids[0] and uids[0] != uids[1]:
+        if uids[0] and uids[0] != uids[1] and WRITING.get() is not None:  # an administrator may
             self._fail("bound-twice", f"{name} was of {uids[0]}, now of {uids[1]}")
         if status.get("readyToUse") and not before.get("readyToUse") and not self._is_ready(status.get("snapshotHandle")):
             self._fail("ready-lies", f"{name} is ready, its snapshot {status.get('snapshotHandle')} is not")
@@ -175,9 +189,12 @@ class Laws:
         handle = status.get("snapshotHandle")
         unbound = not old["spec"]["volumeSnapshotRef"].get("uid")  # nothing holds such a one
         is_wanted_gone = old["spec"]["deletionPolicy"] == names.DELETE_POLICY and "deletionTimestamp" in old["metadata"]
+        others = bool(self._contents_of(handle)) if handle else False
         if name in self.retained or (name in self.torn and not is_wanted_gone):
             self.kept.update(handles_of(old) & self._backend.staying())  # a deletion that has begun is not taken back
-        elif unbound or name in self.torn or not self.is_single:  # one that was to go, and was torn away then, may go or stay
+        elif unbound and not others:
+            self.kept.update(handles_of(old) & self._backend.staying())
+        elif unbound or others or name in self.torn or not self.is_single:  # one that was to go, and was torn away then, may go or stay
             pass
         elif handle in self._backend.snapshots and not status.get("volumeGroupSnapshotHandle") and name not in self.was_retained:
             self._fail("left-behind", f"{name} is gone, and its snapshot {handle} is still there")
@@ -203,6 +220,15 @@ def handles_of(content: Json) -> set[str]:
     """The handles that a content names."""
     status = content.get("status") or {}
     return {status.get("snapshotHandle"), content["spec"]["source"].get("snapshotHandle")} - {None}
+
+
+def _being_made(content: Json) -> set[str]:
+    """The handles of the volumes of which a driver may be making this snapshot, or these."""
+    status, notes, source = content.get("status") or {}, content["metadata"].get("annotations") or {}, content["spec"]["source"]
+    if not {names.BEING_CREATED, names.GROUP_BEING_CREATED} & set(notes):
+        return set()
+    known = status.get("snapshotHandle") or status.get("volumeGroupSnapshotHandle")
+    return set() if known else {source.get("volumeHandle"), *(source.get("volumeHandles") or ())} - {None}
 
 
 def handles_of_group(content: Json) -> set[str]:

@@ -152,6 +152,26 @@ async def test_S39_what_is_to_stay_while_the_secret_is_read_is_not_deleted(by):
         assert ([], {"there"}) == (world.driver.made(DELETE), set(world.driver.snapshots))
 
 
+async def test_S39_two_contents_of_one_snapshot_that_go_together_take_turns():
+    world = await SnapshotWorld().base()
+    world.driver.add("there")
+    for name in ("one", "two"):
+        await world.create(a_new_content(f"import-{name}", snapshot=name, handle="there", ref_uid=None))
+    gate = world.driver.gate(DELETE)
+    async with world.both():
+        for name in ("one", "two"):
+            await world.snap(name, content=f"import-{name}")
+            await world.ready(name)
+        for name in ("one", "two"):
+            await world.users.delete(VS, name, "default")
+        await world.settle(10.0)
+        assert 1 == len(world.driver.made(DELETE))
+        gate.set()
+        await world.gone(VS, "one")
+        await world.gone(VS, "two")
+        assert {} == world.driver.snapshots
+
+
 # -- contents as hands write them
 
 

@@ -569,6 +569,27 @@ async def test_S40_a_content_is_let_go_only_under_the_policy_that_was_judged():
         assert [CONTENT_FINALIZER] == finalizers(await world.get(VSC, "kept"))
 
 
+@pytest.mark.parametrize("kind", [VS, VSC])
+async def test_S26_S39_a_finalizer_is_removed_only_from_the_place_where_it_stands(kind):
+    """The list has moved since: nobody else's goes."""
+    ours = AS_SOURCE_FINALIZER if kind is VS else CONTENT_FINALIZER
+    world = await SnapshotWorld().base()
+    before = {"finalizers": ["others/gone", ours, "others/stays"]}
+    await world.create(a_new_snapshot("kept", **before) if kind is VS else a_new_content("kept", **before))
+    caches = Caches(world.runtime)
+    snapshots, contents, claims = caches.of(VS), caches.of(VSC), caches.of(PVC)
+    async with world.running(snapshots.run(), contents.run()):
+        await snapshots.synced()
+        await contents.synced()
+        [judged] = (snapshots if kind is VS else contents).store.values()
+        await world.set_finalizers(kind, "kept", ours, "others/stays")
+        writes = Writes(world.cluster, snapshots, contents, claims)
+        removal = writes.release(judged, (ours,)) if kind is VS else SnapshotterWrites(world.cluster, contents).release(judged)
+        with pytest.raises(Stale):
+            await removal
+        assert [ours, "others/stays"] == finalizers(await world.get(kind, "kept"))
+
+
 async def test_S17_a_snapshot_is_not_made_again_with_other_data():
     world = await SnapshotWorld().base()
     async with world.both():

@@ -13,6 +13,7 @@ from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.base.text import shortened
 from mooring.control.events import EventRecorder
+from mooring.control.locks import KeyLocks
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
 from mooring.controllers.snapshotter import decision as d
@@ -66,6 +67,7 @@ class Reconciler:
         self._call = Call(view.options.timeout_s)
         self._secrets = Secrets(runtime, view.memory, CHECK_FAILED)
         self._writes = Writes(runtime.cluster, contents)
+        self._deleting: KeyLocks[str] = KeyLocks()
         self.told = Told()
 
     async def carry_out(self, name: str, decision: d.Decision) -> After:
@@ -179,11 +181,13 @@ class Reconciler:
         return got.snapshot if got.snapshot.snapshot_id == handle else None
 
     async def _delete(self, content: VolumeSnapshotContent, handle: str, secrets: Mapping[str, str]) -> None:
-        """Raises Stale where the snapshot is to stay by now: its Secret may have taken a while."""
-        if keeps_snapshot(content) or self._view.other_of(content, handle):
-            raise Stale(content.metadata.name)
+        """One call at once, of several contents that go. Raises Stale where the snapshot is to stay by now: that may have taken a while."""
         try:
-            await self._driver.delete_snapshot(delete_request(handle, secrets), self._call)
+            async with self._deleting.of(handle):
+                now = self._writes.find(content.metadata.name, content.metadata.uid)
+                if keeps_snapshot(now) or self._view.other_of(now, handle):
+                    raise Stale(content.metadata.name)
+                await self._driver.delete_snapshot(delete_request(handle, secrets), self._call)
         except DriverError as error:
             raise d.Failed(d.Failure(DELETION_FAILED, f"Failed to delete snapshot: {error}", saved=False)) from error
 
