@@ -33,6 +33,16 @@ def test_there_is_room_for_as_much_again_and_a_little_more(tmp_path: Path) -> No
         assert min(sizes(tmp_path)[1:]) >= length + STEP
 
 
+def test_the_room_is_not_given_back_in_between(tmp_path: Path) -> None:
+    """Who fills the disk would take it: the former file is the room for the next one."""
+    file = KeptFile(tmp_path / "file")
+    file.write(b"first")
+    for content in (b"second", b"third"):
+        file_before, room_before = (tmp_path / "file").stat().st_ino, (tmp_path / "file.new").stat().st_ino
+        file.write(content)
+        assert (room_before, file_before) == ((tmp_path / "file").stat().st_ino, (tmp_path / "file.new").stat().st_ino)
+
+
 def test_room_that_is_not_needed_any_more_is_given_back(tmp_path: Path) -> None:
     file = KeptFile(tmp_path / "file")
     file.write(b"x" * 100 * STEP)

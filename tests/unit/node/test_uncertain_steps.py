@@ -40,6 +40,7 @@ async def failing(world: VolumesWorld, mode: str, step: str, first: Any) -> tupl
 STEPS = pytest.mark.parametrize(("step", "undo"), [(STAGE, UNSTAGE), (PUBLISH, UNPUBLISH)])
 
 
+@pytest.mark.slow
 @UNCERTAIN
 @MODES
 @STEPS
@@ -54,6 +55,7 @@ async def test_what_was_refused_for_good_after_it_may_have_happened_is_taken_bac
         await world.until_called(undo)
 
 
+@pytest.mark.slow
 @UNCERTAIN
 @MODES
 @STEPS
