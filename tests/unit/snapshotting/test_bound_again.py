@@ -162,8 +162,12 @@ async def test_S39_two_contents_of_one_snapshot_that_go_together_take_turns():
         for name in ("one", "two"):
             await world.snap(name, content=f"import-{name}")
             await world.ready(name)
+        await world.settle(2.0)
+    async with world.controlling():
         for name in ("one", "two"):
-            await world.users.delete(VS, name, "default")
+            await world.delete(VS, name)
+            await world.shown(VSC, f"import-{name}", lambda body: body["metadata"].get("deletionTimestamp"))
+    async with world.both():
         await world.settle(10.0)
         assert 1 == len(world.driver.made(DELETE))
         gate.set()
