@@ -57,6 +57,7 @@ class SnapshotDriver(ScriptedDriver):
     async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
         def listed() -> csi.ListSnapshotsResponse:
             found = [self._shown(handle) for handle in self.snapshots if request.snapshot_id in ("", handle)]
+            found = [snapshot for snapshot in found if request.source_volume_id in ("", snapshot.source_volume_id)]
             return csi.ListSnapshotsResponse(entries=[{"snapshot": snapshot} for snapshot in found])
 
         return await self._call(LIST, request, "", listed)

@@ -6,8 +6,13 @@
     OK, of another volume       the handle, an error, not ready    goes                     tried again; never ready
     OK, without id              an error                           stays: it may be there   tried again
     OK, can't be saved          an error                           stays                    tried again
-    refused for sure            an error                           goes: nothing was made   tried again; a content that goes is let go
+    refused for sure, at first  an error                           goes: nothing was made   tried again; a content that goes is let go
+    refused for sure, later     an error                           stays                    tried again; of a content that goes see below
     may still be going on       an error                           stays                    tried again, also for a deletion
+
+Drivers judge a request before they look up its name. So a refusal says nothing of an earlier request that was not answered, whatever its
+code. A content that goes stays until CreateSnapshot is answered with OK, or the driver's list shows that nothing is there, or somebody who
+knows takes the mark off.
 
 A handle that is in the status stays there, whatever the driver says later: it is what a deletion needs.
 """
@@ -15,6 +20,7 @@ A handle that is in the status stays there, whatever the driver says later: it i
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -23,23 +29,26 @@ from mooring.api.snapshot import VolumeSnapshotContent, VolumeSnapshotContentSta
 from mooring.base.text import quoted
 from mooring.controllers.snapshotter.decide import CHECK_FAILED, CHECK_TEXT, CREATION_FAILED, CREATION_TEXT
 from mooring.controllers.snapshotter.decision import Failure
+from mooring.controllers.snapshotter.requests import CreateOrder
 from mooring.controllers.snapshotter.view import handle_of, is_given_up
-from mooring.controllers.snapshotting.names import is_group_content
+from mooring.controllers.snapshotting.names import BEING_CREATED, is_group_content
 from mooring.csi.codes import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 
 _INT64_MAX: Final = 2**63 - 1
+_NAMED_MAX: Final = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class After:
     """status: to be written, None for as it is. unmarks: the outcome is known. again: there is more to do at once. polls: ask again later.
 
-    news: the driver said something new about a snapshot that is not ready.
+    nothing_made: the outcome is that the driver has nothing. news: the driver said something new about a snapshot that is not ready.
     """
 
     status: VolumeSnapshotContentStatus | None = None
     unmarks: bool = False
+    nothing_made: bool = False
     failure: Failure | None = None
     again: bool = False
     polls: bool = False
@@ -88,12 +97,39 @@ def time_ns(snapshot: csi.Snapshot | csi.VolumeGroupSnapshot, now_ns: int) -> in
     return found if 0 < found <= _INT64_MAX else now_ns
 
 
-def after_refused(volume_handle: str, error: DriverError, *, going: bool, without_secret: bool) -> After:
-    """CreateSnapshot failed. going: the content ends with its snapshot. without_secret: a refusal may be due to that: it proves nothing."""
-    over = error.final and not error.answered and not without_secret
+def is_refusal(error: DriverError) -> bool:
+    """True for an answer by which this one request has made nothing."""
+    return error.final and not error.answered
+
+
+def after_refused(order: CreateOrder, error: DriverError, *, going: bool, is_first: bool) -> After:
+    """CreateSnapshot failed. going: the content ends with its snapshot. is_first: no request before this one can have made anything."""
+    over = is_first and is_refusal(error)
     if over and going:
-        return After(unmarks=True, again=True)
-    return After(unmarks=over, failure=_refused(volume_handle, str(error)))
+        return After(unmarks=True, nothing_made=True, again=True)
+    if going and is_refusal(error):
+        return After(failure=_open(order, f"the driver refuses to tell: {quoted(str(error))}"))
+    return After(unmarks=over, nothing_made=over, failure=_refused(order.volume_handle, str(error)))
+
+
+def after_looked_for(order: CreateOrder, unknown: Sequence[str]) -> After:
+    """The driver has listed the snapshots of the volume. unknown: the handles of those that no content names."""
+    if not unknown:
+        return After(unmarks=True, nothing_made=True, again=True)
+    more = f" and {len(unknown) - _NAMED_MAX} more" if len(unknown) > _NAMED_MAX else ""
+    return After(failure=_open(order, f"no content names {', '.join(map(quoted, unknown[:_NAMED_MAX]))}{more}, which the driver lists"))
+
+
+def after_unlisted(order: CreateOrder, error: DriverError) -> After:
+    """The driver has not listed the snapshots of the volume."""
+    return After(failure=_open(order, f"the driver does not list its snapshots: {quoted(str(error))}"))
+
+
+def _open(order: CreateOrder, text: str) -> Failure:
+    """Of a content that would go, if only it were known what was made."""
+    what = f"snapshot {quoted(order.name)} of the volume {order.volume_handle}"
+    way_out = f"where the storage has none, take the annotation {BEING_CREATED} off"
+    return Failure(CREATION_FAILED, f"{CREATION_TEXT}an earlier request may have made {what}: {way_out}; {text}")
 
 
 def _refused(volume_handle: str, text: str) -> Failure:

@@ -22,11 +22,14 @@ from mooring.controllers.snapshotter.decide_after import (
     after_asked,
     after_believed,
     after_created,
+    after_looked_for,
     after_refused,
+    after_unlisted,
     after_unsaved,
     as_json,
+    is_refusal,
 )
-from mooring.controllers.snapshotter.requests import delete_request, get_request, list_request
+from mooring.controllers.snapshotter.requests import delete_request, get_request, list_of_volume_request, list_request
 from mooring.controllers.snapshotter.secrets import Secrets
 from mooring.controllers.snapshotter.view import View, is_given_up, is_going, is_ready
 from mooring.controllers.snapshotter.writes import Writes
@@ -41,6 +44,8 @@ from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge
 log = logger(__name__)
 
 ERROR_BYTES_MAX: Final = 1024
+PAGES_MAX: Final = 1000
+"""Of the list of one volume's snapshots."""
 _RPC = csi.ControllerServiceCapability.RPC
 
 
@@ -93,6 +98,7 @@ class Reconciler:
             case d.LookUpClass(class_name):
                 await self._look_up(class_name)
             case d.Mark():
+                self._memory.change(content.metadata.uid, nothing_made=True)
                 await self._writes.mark(content)
                 self._memory.change(content.metadata.uid, mark_lost=False)
             case d.Unmark():
@@ -100,6 +106,8 @@ class Reconciler:
                 return After(again=True)
             case d.Create():
                 return await self._save(content, await self._create(action, secrets, content))
+            case d.LookFor():
+                return await self._save(content, await self._look_for(action, content))
             case d.Ask():
                 return await self._save(content, await self._ask(action, secrets, content))
             case d.Delete(handle):
@@ -134,14 +142,49 @@ class Reconciler:
     # -- the driver
 
     async def _create(self, create: d.Create, secrets: Mapping[str, str], content: VolumeSnapshotContent) -> After:
-        order = create.order
+        order, name, uid = create.order, content.metadata.name, content.metadata.uid
+        is_first = self._memory.creation_begins(uid, order.parameters)
         try:
             answer = await self._driver.create_snapshot(order.request(secrets), self._call)
         except DriverError as error:
-            going = is_given_up(self._writes.find(content.metadata.name, content.metadata.uid))
-            return after_refused(order.volume_handle, error, going=going, without_secret=create.without_secret)
-        now = self._writes.find(content.metadata.name, content.metadata.uid)
-        return after_created(now, order.volume_handle, answer.snapshot, self._now_ns)
+            after = after_refused(order, error, going=is_given_up(self._writes.find(name, uid)), is_first=is_first)
+            self._note(uid, after, refused=is_refusal(error))
+            return after
+        after = after_created(self._writes.find(name, uid), order.volume_handle, answer.snapshot, self._now_ns)
+        self._note(uid, after)
+        return after
+
+    def _note(self, uid: str, after: After, *, refused: bool = False) -> None:
+        """What is known of a creation by now. refused: its last request was, for sure."""
+        if after.unmarks:
+            self._memory.creation_ended(uid, nothing_made=after.nothing_made)
+        else:
+            self._memory.creation_is_open(uid, self._clock.now(), refused=refused)
+
+    async def _look_for(self, look: d.LookFor, content: VolumeSnapshotContent) -> After:
+        """Raises Failed for a Secret that can't be had."""
+        uid = content.metadata.uid
+        self._memory.change(uid, to_list=False)  # whatever comes of it, a request is next
+        try:
+            secrets = {} if look.secret is None else await self._load_secret(look.secret, content)
+            listed = await self._listed(look.order.volume_handle, secrets)
+        except DriverError as error:
+            return after_unlisted(look.order, error)
+        after = after_looked_for(look.order, [handle for handle in listed if not self._view.is_named(handle)])
+        if after.unmarks:
+            self._note(uid, after)
+        return after
+
+    async def _listed(self, volume_handle: str, secrets: Mapping[str, str]) -> list[str]:
+        """The handles of all snapshots of the volume. Raises DriverError."""
+        found, token = list[str](), ""
+        for _ in range(PAGES_MAX):
+            answer = await self._driver.list_snapshots(list_of_volume_request(volume_handle, token, secrets), self._call)
+            found += [entry.snapshot.snapshot_id for entry in answer.entries]
+            token = answer.next_token
+            if not token:
+                return found
+        raise DriverError(Code.UNKNOWN, f"the list does not end: {PAGES_MAX} pages")
 
     async def _ask(self, ask: d.Ask, secrets: Mapping[str, str], content: VolumeSnapshotContent) -> After:
         try:

@@ -10,6 +10,7 @@ from typing import Final
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.meta import Key, is_deleting
 from mooring.api.snapshot import VolumeSnapshotClass, VolumeSnapshotContent
+from mooring.base.clock import parse_rfc3339
 from mooring.control.slim import WHOLE, Part, always, slim
 from mooring.controllers.snapshotter.groups import view as groups
 from mooring.controllers.snapshotter.memory import Memory
@@ -18,6 +19,9 @@ from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED,
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 from mooring.kube.cache.store import Store
+
+YOUTH_S: Final = 60.0
+"""Less than the time in which somebody labels a content for another node by hand."""
 
 BY_CLASS: Final = "snapshotter/class"
 BY_HANDLE: Final = "snapshotter/handle"
@@ -47,6 +51,10 @@ class View:
         found = tuple(self.group_contents.by(groups.BY_HANDLE, handle or ""))
         return self.options.groups and (not found or not all(map(groups.is_ready, found)))
 
+    def is_named(self, handle: str) -> bool:
+        """True where a content stands for this snapshot."""
+        return any(True for _ in self.contents.by(BY_HANDLE, handle))
+
     def other_of(self, content: VolumeSnapshotContent, handle: str) -> str:
         """The name of another content that stands for this snapshot, and whose own snapshot object is not gone or going; "" for none."""
         others = (one for one in self.contents.by(BY_HANDLE, handle) if one.metadata.uid != content.metadata.uid)
@@ -60,6 +68,12 @@ def handle_of(content: VolumeSnapshotContent) -> str:
 
 def is_ready(content: VolumeSnapshotContent) -> bool:
     return content.status is not None and content.status.ready_to_use is True
+
+
+def is_born(content: VolumeSnapshotContent, wall_s: float) -> bool:
+    """True for a content that was just made, so that nobody has looked at it yet. One that another node had comes with its past."""
+    created = content.metadata.creation_timestamp
+    return created is not None and wall_s - parse_rfc3339(created) < YOUTH_S and content.status is None
 
 
 def is_open(content: VolumeSnapshotContent) -> bool:
