@@ -39,7 +39,9 @@ def created(said: csi.Snapshot, status: Any = None) -> Any:
 
 
 def refused(error: DriverError, *, going: bool = False, is_first: bool = True) -> Any:
-    return after_refused(ORDER, error, going=going, is_first=is_first)
+    notes = {BEING_CREATED: "yes", **({BEING_DELETED: "yes"} if going else {})}
+    content = a_made_content(annotations=notes, **({"deletionTimestamp": DELETED} if going else {}))
+    return after_refused(typed(content), ORDER, error, is_first=is_first)
 
 
 def test_S33_a_ready_snapshot_is_told_of_and_unmarked():

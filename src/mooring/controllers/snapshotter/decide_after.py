@@ -102,9 +102,9 @@ def is_refusal(error: DriverError) -> bool:
     return error.final and not error.answered
 
 
-def after_refused(order: CreateOrder, error: DriverError, *, going: bool, is_first: bool) -> After:
-    """CreateSnapshot failed. going: the content ends with its snapshot. is_first: no request before this one can have made anything."""
-    over = is_first and is_refusal(error)
+def after_refused(content: VolumeSnapshotContent, order: CreateOrder, error: DriverError, *, is_first: bool) -> After:
+    """CreateSnapshot failed. is_first: no request before this one can have made anything."""
+    over, going = is_first and is_refusal(error), is_given_up(content)
     if over and going:
         return After(unmarks=True, nothing_made=True, again=True)
     if going and is_refusal(error):

@@ -31,7 +31,7 @@ from mooring.controllers.snapshotter.decide_after import (
 )
 from mooring.controllers.snapshotter.requests import delete_request, get_request, list_of_volume_request, list_request
 from mooring.controllers.snapshotter.secrets import Secrets
-from mooring.controllers.snapshotter.view import View, is_given_up, is_going, is_ready
+from mooring.controllers.snapshotter.view import View, is_going, is_ready
 from mooring.controllers.snapshotter.writes import Writes
 from mooring.controllers.snapshotting.told import Told
 from mooring.csi.capabilities import controller_rpcs
@@ -147,7 +147,7 @@ class Reconciler:
         try:
             answer = await self._driver.create_snapshot(order.request(secrets), self._call)
         except DriverError as error:
-            after = after_refused(order, error, going=is_given_up(self._writes.find(name, uid)), is_first=is_first)
+            after = after_refused(self._writes.find(name, uid), order, error, is_first=is_first)
             self._note(uid, after, refused=is_refusal(error))
             return after
         after = after_created(self._writes.find(name, uid), order.volume_handle, answer.snapshot, self._now_ns)

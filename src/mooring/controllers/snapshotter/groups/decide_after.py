@@ -10,20 +10,25 @@ import msgspec
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent, VolumeGroupSnapshotContentStatus, VolumeSnapshotInfo
 from mooring.base.clock import rfc3339
 from mooring.base.text import quoted
-from mooring.controllers.snapshotter.decide_after import time_ns
+from mooring.controllers.snapshotter.decide_after import is_refusal, time_ns
 from mooring.controllers.snapshotter.decision import Failure
 from mooring.controllers.snapshotter.groups.decide import CREATION_FAILED, CREATION_TEXT
 from mooring.controllers.snapshotter.groups.view import is_given_up
+from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED
 from mooring.csi.codes import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class After:
-    """status: to be written, None for as it is. unmarks: the outcome is known. again: more is to be done at once. polls: ask later."""
+    """status: to be written, None for as it is. unmarks: the outcome is known. nothing_made: it is that the driver has nothing.
+
+    again: more is to be done at once. polls: ask later.
+    """
 
     status: VolumeGroupSnapshotContentStatus | None = None
     unmarks: bool = False
+    nothing_made: bool = False
     failure: Failure | None = None
     again: bool = False
     polls: bool = False
@@ -67,17 +72,30 @@ def _info(one: csi.Snapshot, created_ns: int, *, is_ready: bool) -> VolumeSnapsh
     return VolumeSnapshotInfo(one.source_volume_id, one.snapshot_id, time_ns(one, created_ns), one.ready_to_use or is_ready, size)
 
 
-def after_refused(content: VolumeGroupSnapshotContent, error: DriverError, *, going: bool, without_secret: bool) -> After:
-    """CreateVolumeGroupSnapshot failed. going: the content is being deleted, and its group is. without_secret: it proves nothing."""
-    over = error.final and not error.answered and not without_secret
+def after_refused(content: VolumeGroupSnapshotContent, name: str, error: DriverError, *, is_first: bool) -> After:
+    """CreateVolumeGroupSnapshot failed. name: as it was asked for. is_first: no request before this one can have made anything."""
+    over, going = is_first and is_refusal(error), is_given_up(content)
     if over and going:
-        return After(unmarks=True, again=True)
-    return After(unmarks=over, failure=_refused(content, quoted(str(error))))
+        return After(unmarks=True, nothing_made=True, again=True)
+    if going and is_refusal(error):
+        return After(failure=_open(content, name, error))
+    return After(unmarks=over, nothing_made=over, failure=_refused(content, quoted(str(error))))
+
+
+def _open(content: VolumeGroupSnapshotContent, name: str, error: DriverError) -> Failure:
+    """Of a content that would go, if only it were known what was made. Drivers list no groups."""
+    what = f"group snapshot {quoted(name)} of the volumes {_volumes(content)}"
+    way_out = f"where the storage has none, take the annotation {GROUP_BEING_CREATED} off"
+    text = f"{CREATION_TEXT}an earlier request may have made {what}: {way_out}; the driver refuses to tell: {quoted(str(error))}"
+    return Failure(CREATION_FAILED, text)
 
 
 def _refused(content: VolumeGroupSnapshotContent, text: str) -> Failure:
-    volumes = f"[{' '.join(content.spec.source.volume_handles or ())}]"
-    return Failure(CREATION_FAILED, f"{CREATION_TEXT}failed to take group snapshot of the volumes {volumes}: {text}")
+    return Failure(CREATION_FAILED, f"{CREATION_TEXT}failed to take group snapshot of the volumes {_volumes(content)}: {text}")
+
+
+def _volumes(content: VolumeGroupSnapshotContent) -> str:
+    return f"[{' '.join(content.spec.source.volume_handles or ())}]"
 
 
 def as_json(status: VolumeGroupSnapshotContentStatus | None) -> dict[str, Any] | None:

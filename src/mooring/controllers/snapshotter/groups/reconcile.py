@@ -18,7 +18,7 @@ from mooring.controllers.snapshotter.groups import decision as d
 from mooring.controllers.snapshotter.groups.decide import CHECK_FAILED, CHECK_TEXT, DELETION_FAILED
 from mooring.controllers.snapshotter.groups.decide_after import After, after_answered, after_refused, as_json
 from mooring.controllers.snapshotter.groups.requests import GroupHandles
-from mooring.controllers.snapshotter.groups.view import View, is_given_up, is_going, is_ready
+from mooring.controllers.snapshotter.groups.view import View, is_going, is_ready
 from mooring.controllers.snapshotter.reconcile import ERROR_BYTES_MAX
 from mooring.controllers.snapshotter.secrets import Secrets
 from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, YES, is_marked
@@ -66,6 +66,7 @@ class Reconciler:
     async def _perform(self, action: d.Action, secrets: Mapping[str, str], content: VolumeGroupSnapshotContent) -> After:
         match action:
             case d.Mark():
+                self._memory.change(content.metadata.uid, nothing_made=True)
                 await self._patch(content, annotate(content, GROUP_BEING_CREATED, YES))
                 self._memory.change(content.metadata.uid, mark_lost=False)
             case d.Unmark():
@@ -95,12 +96,17 @@ class Reconciler:
     # -- the driver
 
     async def _create(self, create: d.Create, secrets: Mapping[str, str], content: VolumeGroupSnapshotContent) -> After:
+        order, name, uid = create.order, content.metadata.name, content.metadata.uid
+        is_first = self._memory.creation_begins(uid, order.parameters)
         try:
-            answer = await self._driver.create_volume_group_snapshot(create.order.request(secrets), self._call)
+            answer = await self._driver.create_volume_group_snapshot(order.request(secrets), self._call)
         except DriverError as error:
-            now = self._find(content.metadata.name, content.metadata.uid)
-            return after_refused(now, error, going=is_given_up(now), without_secret=create.without_secret)
-        return after_answered(self._find(content.metadata.name, content.metadata.uid), answer.group_snapshot, self._now_ns)
+            after = after_refused(self._find(name, uid), order.name, error, is_first=is_first)
+        else:
+            after = after_answered(self._find(name, uid), answer.group_snapshot, self._now_ns)
+        if after.unmarks:
+            self._memory.creation_ended(uid, nothing_made=after.nothing_made)
+        return after
 
     async def _ask(self, handles: GroupHandles, secrets: Mapping[str, str], content: VolumeGroupSnapshotContent) -> After:
         try:
