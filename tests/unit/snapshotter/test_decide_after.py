@@ -102,10 +102,43 @@ def test_an_answer_without_id_leaves_the_outcome_open():
     assert "without snapshot_id" in after.failure.error
 
 
-def test_a_snapshot_of_another_volume_can_be_deleted_and_is_never_ready():
-    after = created(snapshot(source_volume_id="other"))
-    assert ({"snapshotHandle": "h", "readyToUse": False}, True) == (as_json(after.status), after.unmarks)
-    assert 'a snapshot of volume "other"' in after.failure.error
+STRANGER = 'a snapshot of volume "other"'
+
+
+@pytest.mark.parametrize("status", [None, CUT, {**UNREADY, "error": ERROR}])
+def test_a_snapshot_of_another_volume_is_never_ready_and_never_deleted(status):
+    """A handle that stands in the status would be deleted with the content."""
+    after = after_created(typed(a_made_content(status=status)), "vol", snapshot(source_volume_id="other"), NOW_NS, STRANGER)
+    said = as_json(after.status) or {}
+    assert ([], True, True) == ([key for key in CUT if said.get(key)], after.unmarks, after.nothing_made)
+    assert 'the driver answered with a snapshot of volume "other": "h" is left alone' in after.failure.error
+
+
+def test_a_content_that_goes_leaves_the_snapshot_of_another_volume_alone():
+    content = typed(a_made_content(annotations={BEING_CREATED: "yes", BEING_DELETED: "yes"}, deletionTimestamp=DELETED))
+    after = after_created(content, "vol", snapshot(source_volume_id="other"), NOW_NS, STRANGER)
+    assert (None, True, True, None) == (after.status, after.unmarks, after.again, after.failure)
+    assert ("SnapshotKept", True) == (after.tells.reason, '"h" is left alone' in after.tells.message)
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        (
+            "VOL",
+            'the driver names "VOL" as the source of snapshot "h", which was asked for of volume "vol": taken for another spelling of it',
+        ),
+        ("", 'the driver names no volume as the source of snapshot "h", which was asked for of volume "vol": taken for that one'),
+    ],
+)
+def test_another_spelling_of_the_volume_is_taken_and_told(told, text):
+    for after in (
+        created(snapshot(source_volume_id=told)),
+        after_asked(typed(a_made_content(status=UNREADY)), "h", snapshot(source_volume_id=told), NOW_NS),
+    ):
+        assert (CUT, None) == (as_json(after.status), after.failure)
+        assert ("SourceVolumeSpelledOtherwise", text) == (after.tells.reason, after.tells.message)
+    assert None is created(snapshot()).tells
 
 
 def test_a_second_handle_does_not_take_the_place_of_the_first():
@@ -178,11 +211,11 @@ def test_the_group_of_a_listed_snapshot_is_learnt(content, group):
     assert {**CUT, **({"volumeGroupSnapshotHandle": group} if group else {})} == as_json(after.status)
 
 
-def test_a_snapshot_of_another_volume_is_not_made_ready_by_a_later_answer():
+def test_a_listed_snapshot_of_another_volume_is_not_made_ready():
     content = typed(a_made_content(status={**UNREADY, "error": {"message": "before"}}))
-    after = after_asked(content, "h", snapshot(source_volume_id="other"), NOW_NS)
+    after = after_asked(content, "h", snapshot(source_volume_id="other"), NOW_NS, STRANGER)
     assert after.status is None
-    assert 'a snapshot of volume "other"' in after.failure.error
+    assert STRANGER in after.failure.error
 
 
 @pytest.mark.parametrize(

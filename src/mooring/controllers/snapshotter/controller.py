@@ -95,7 +95,7 @@ class Snapshotter(Manager):
         if change.new is None:
             self._contents.forget(change.key.name)
             self._memory.forget(change.object.metadata.uid)
-            self._reconciler.told.forget(change.object.metadata.uid)
+            self._reconciler.forget(change.object.metadata.uid)
             return
         if change.old is None and change.cause is Cause.WATCH and is_born(change.new, self._clock.wall_s()):
             self._memory.change(change.new.metadata.uid, nothing_made=is_marked(change.new, BEING_CREATED))

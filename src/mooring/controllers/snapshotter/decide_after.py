@@ -3,7 +3,7 @@
     CreateSnapshot              the status                         the mark                 then
     OK, ready                   all of it, without error           goes                     done; deleted if the content goes
     OK, not ready               all of it                          goes                     asked again after a while; deleted if it goes
-    OK, of another volume       the handle, an error, not ready    goes                     tried again; never ready
+    OK, of another volume       an error, no handle, not ready     goes: nothing is ours    tried again; a content that goes leaves it alone
     OK, without id              an error                           stays: it may be there   tried again
     OK, can't be saved          an error                           stays                    tried again
     refused for sure, at first  an error                           goes: nothing was made   tried again; a content that goes is let go
@@ -14,7 +14,8 @@ Drivers judge a request before they look up its name. So a refusal says nothing 
 code. A content that goes stays until CreateSnapshot is answered with OK, or the driver's list shows that nothing is there, or somebody who
 knows takes the mark off.
 
-A handle that is in the status stays there, whatever the driver says later: it is what a deletion needs.
+A handle that is in the status stays there, it is what a deletion needs; unless CreateSnapshot itself says that it is of another volume
+(`whose.py`), for then a deletion would take what is another's.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ import msgspec
 
 from mooring.api.snapshot import VolumeSnapshotContent, VolumeSnapshotContentStatus
 from mooring.base.text import quoted
-from mooring.controllers.snapshotter.decide import CHECK_FAILED, CHECK_TEXT, CREATION_FAILED, CREATION_TEXT
-from mooring.controllers.snapshotter.decision import Failure
+from mooring.controllers.snapshotter.decide import CHECK_FAILED, CHECK_TEXT, CREATION_FAILED, CREATION_TEXT, KEPT
+from mooring.controllers.snapshotter.decision import Failure, Tell
 from mooring.controllers.snapshotter.requests import CreateOrder
 from mooring.controllers.snapshotter.view import handle_of, is_given_up
+from mooring.controllers.snapshotter.whose import SPELLED_OTHERWISE, spelling
 from mooring.controllers.snapshotting.names import BEING_CREATED, is_group_content
 from mooring.csi.codes import DriverError
 from mooring.csi.proto import csi_pb2 as csi
@@ -44,6 +46,7 @@ class After:
     """status: to be written, None for as it is. unmarks: the outcome is known. again: there is more to do at once. polls: ask again later.
 
     nothing_made: the outcome is that the driver has nothing. news: the driver said something new about a snapshot that is not ready.
+    tells: a warning, once.
     """
 
     status: VolumeSnapshotContentStatus | None = None
@@ -53,24 +56,29 @@ class After:
     again: bool = False
     polls: bool = False
     news: bool = False
+    tells: Tell | None = None
 
 
-def after_created(content: VolumeSnapshotContent, volume_handle: str, snapshot: csi.Snapshot, now_ns: int) -> After:
-    """CreateSnapshot was answered with OK. volume_handle: as it was asked for."""
-    old, known = content.status or VolumeSnapshotContentStatus(), handle_of(content)
+def after_created(content: VolumeSnapshotContent, volume_handle: str, snapshot: csi.Snapshot, now_ns: int, stranger: str = "") -> After:
+    """CreateSnapshot was answered with OK. volume_handle: as it was asked for. stranger: what shows that it is of another volume."""
+    known = handle_of(content)
     if not snapshot.snapshot_id:
         return After(failure=_refused(volume_handle, "the driver answered without snapshot_id"))
     if known and known != snapshot.snapshot_id:
         text = f"the driver answered with snapshot {quoted(snapshot.snapshot_id)}, and had answered with {quoted(known)}"
         return After(unmarks=True, failure=_refused(volume_handle, text))
-    if snapshot.source_volume_id not in ("", volume_handle):
-        status = msgspec.structs.replace(old, snapshot_handle=snapshot.snapshot_id, ready_to_use=False)
-        return After(status, unmarks=True, failure=_refused(volume_handle, _of_another(snapshot)))
+    if stranger:
+        return _after_stranger(content, volume_handle, f"the driver answered with {stranger}: {quoted(snapshot.snapshot_id)} is left alone")
     return dataclasses.replace(_learnt(content, snapshot, now_ns), unmarks=True)
 
 
-def _of_another(snapshot: csi.Snapshot) -> str:
-    return f"the driver answered with a snapshot of volume {quoted(snapshot.source_volume_id)}"
+def _after_stranger(content: VolumeSnapshotContent, volume_handle: str, text: str) -> After:
+    if is_given_up(content):
+        return After(unmarks=True, nothing_made=True, again=True, tells=Tell(KEPT, text))
+    status = content.status
+    if status is not None and handle_of(content):
+        status = msgspec.structs.replace(status, snapshot_handle=None, creation_time=None, restore_size=None, ready_to_use=False)
+    return After(status, unmarks=True, nothing_made=True, failure=_refused(volume_handle, text))
 
 
 def _learnt(content: VolumeSnapshotContent, snapshot: csi.Snapshot, now_ns: int, group: str = "") -> After:
@@ -86,7 +94,9 @@ def _learnt(content: VolumeSnapshotContent, snapshot: csi.Snapshot, now_ns: int,
         volume_group_snapshot_handle=old.volume_group_snapshot_handle or group or None,
     )
     over = new.ready_to_use is True or is_given_up(content)
-    return After(new if new != old else None, again=over, polls=not over, news=new != old)
+    text = spelling(content.spec.source.volume_handle, snapshot)
+    tells = Tell(SPELLED_OTHERWISE, text) if text else None
+    return After(new if new != old else None, again=over, polls=not over, news=new != old, tells=tells)
 
 
 def time_ns(snapshot: csi.Snapshot | csi.VolumeGroupSnapshot, now_ns: int) -> int:
@@ -137,17 +147,14 @@ def _refused(volume_handle: str, text: str) -> Failure:
     return Failure(CREATION_FAILED, f"{CREATION_TEXT}failed to take snapshot of the volume {volume_handle}: {shown}")
 
 
-def after_asked(content: VolumeSnapshotContent, handle: str, snapshot: csi.Snapshot | None, now_ns: int) -> After:
-    """The driver was asked for a snapshot by its handle. snapshot: None where it knows none.
-
-    Differs from csi-snapshotter: a snapshot of another volume does not turn ready by a later answer either.
-    """
+def after_asked(content: VolumeSnapshotContent, handle: str, snapshot: csi.Snapshot | None, now_ns: int, stranger: str = "") -> After:
+    """The driver was asked for a snapshot by its handle. snapshot: None where it knows none. stranger: as for `after_created`."""
     if snapshot is None:
         text = f"{CHECK_TEXT}can not find snapshot for snapshotID {handle}"
         return After(failure=Failure(CHECK_FAILED, text))
     source = content.spec.source.volume_handle
-    if source is not None and snapshot.source_volume_id not in ("", source):
-        return After(failure=_refused(source, _of_another(snapshot)))
+    if source is not None and stranger:
+        return After(failure=Failure(CHECK_FAILED, f"{CHECK_TEXT}the driver answered with {stranger}"))
     alone = source is not None and not is_group_content(content)
     return _learnt(content, snapshot, now_ns, group="" if alone else snapshot.group_snapshot_id)
 

@@ -32,6 +32,7 @@ from mooring.controllers.snapshotter.decide_after import (
 from mooring.controllers.snapshotter.requests import delete_request, get_request, list_of_volume_request, list_request
 from mooring.controllers.snapshotter.secrets import Secrets
 from mooring.controllers.snapshotter.view import View, is_going, is_ready
+from mooring.controllers.snapshotter.whose import stranger
 from mooring.controllers.snapshotter.writes import Writes
 from mooring.controllers.snapshotting.told import Told
 from mooring.csi.capabilities import controller_rpcs
@@ -71,7 +72,12 @@ class Reconciler:
         self._call = Call(view.options.timeout_s)
         self._secrets = Secrets(runtime, view.memory, CHECK_FAILED)
         self._writes = Writes(runtime.cluster, contents)
-        self.told = Told()
+        self._told, self._warned = Told(), Told()
+
+    def forget(self, uid: str) -> None:
+        """The content is gone."""
+        self._told.forget(uid)
+        self._warned.forget(uid)
 
     async def carry_out(self, name: str, decision: d.Decision) -> After:
         """Performs the actions in order; what follows from the last answer of the driver. Raises Failed, Stale, ApiError."""
@@ -150,7 +156,8 @@ class Reconciler:
             after = after_refused(self._writes.find(name, uid), order, error, is_first=is_first)
             self._note(uid, after, refused=is_refusal(error))
             return after
-        after = after_created(self._writes.find(name, uid), order.volume_handle, answer.snapshot, self._now_ns)
+        now = self._writes.find(name, uid)
+        after = after_created(now, order.volume_handle, answer.snapshot, self._now_ns, stranger(self._view, now, answer.snapshot))
         self._note(uid, after)
         return after
 
@@ -197,9 +204,10 @@ class Reconciler:
                 raise _Unasked(str(error)) from error
             text = f"{CHECK_TEXT}failed to list snapshot for content {content.metadata.name}: {error}"
             return After(failure=d.Failure(CHECK_FAILED, text))
-        if found is None and not ask.learn:  # a snapshot that is being cut need not be listed
+        other = "" if found is None else stranger(self._view, content, found)
+        if (found is None or other) and not ask.learn:  # one that is being cut need not be listed, and only its name says whose it is
             raise _Unasked(ask.handle)
-        return after_asked(content, ask.handle, found, self._now_ns)
+        return after_asked(content, ask.handle, found, self._now_ns, other)
 
     async def _way(self, ask: d.Ask) -> d.Way:
         """Raises DriverError."""
@@ -241,6 +249,9 @@ class Reconciler:
                 raise d.Failed(after_unsaved(content, str(error))) from error
         if after.unmarks:
             await self._unmark(self._writes.find(name, uid))
+        if after.tells is not None and self._warned.note(uid, after.tells.message):
+            log.warning(after.tells.message, VolumeSnapshotContent=name)
+            self._tell(content, after.tells.reason, after.tells.message)
         if after.failure is not None:
             raise d.Failed(after.failure)
         return after
@@ -268,7 +279,7 @@ class Reconciler:
             if is_new:
                 error = {"time": rfc3339(self._clock.wall_s()), "message": text}
                 await self._writes.save_status(content, {**status, "error": error, "readyToUse": False})
-            if not self.told.note(uid, text) and not is_new:
+            if not self._told.note(uid, text) and not is_new:
                 return
         self._tell(content, failure.event, text)
 

@@ -25,6 +25,7 @@ YOUTH_S: Final = 60.0
 
 BY_CLASS: Final = "snapshotter/class"
 BY_HANDLE: Final = "snapshotter/handle"
+BY_SOURCE: Final = "snapshotter/source"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,6 +55,15 @@ class View:
     def is_named(self, handle: str) -> bool:
         """True where a content stands for this snapshot."""
         return any(True for _ in self.contents.by(BY_HANDLE, handle))
+
+    def is_source(self, volume_handle: str) -> bool:
+        """True where a content is of exactly this volume."""
+        return any(True for _ in self.contents.by(BY_SOURCE, volume_handle))
+
+    def other_volume_of(self, content: VolumeSnapshotContent, handle: str) -> str:
+        """The volume of which another content has this snapshot, "" where none has it of another volume than this one."""
+        handles = (one.spec.source.volume_handle for one in self.contents.by(BY_HANDLE, handle))
+        return min((other for other in handles if other and other != content.spec.source.volume_handle), default="")
 
     def other_of(self, content: VolumeSnapshotContent, handle: str) -> str:
         """The name of another content that stands for this snapshot, and whose own snapshot object is not gone or going; "" for none."""
@@ -109,7 +119,15 @@ def _handles(content: VolumeSnapshotContent) -> Iterable[str]:
     return {handle for handle in (handle_of(content), content.spec.source.snapshot_handle) if handle}
 
 
-CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {BY_CLASS: _class_in_need, BY_HANDLE: _handles}
+def _source(content: VolumeSnapshotContent) -> Iterable[str]:
+    return filter(None, (content.spec.source.volume_handle,))
+
+
+CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {
+    BY_CLASS: _class_in_need,
+    BY_HANDLE: _handles,
+    BY_SOURCE: _source,
+}
 
 keeps_class = always(slim("driver", "parameters", metadata=slim()))
 

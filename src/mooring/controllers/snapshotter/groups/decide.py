@@ -38,6 +38,7 @@ from mooring.controllers.snapshotting.names import (
 CREATION_FAILED: Final = "GroupSnapshotCreationFailed"
 CHECK_FAILED: Final = "GroupSnapshotContentCheckandUpdateFailed"
 DELETION_FAILED: Final = "GroupSnapshotDeleteError"
+KEPT: Final = "GroupSnapshotKept"
 CREATION_TEXT: Final = "Failed to create group snapshot: "
 CHECK_TEXT: Final = "Failed to check and update group snapshot content: "
 

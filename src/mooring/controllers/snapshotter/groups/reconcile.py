@@ -9,6 +9,7 @@ from mooring.api.core import ObjectReference, SecretReference
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, VolumeGroupSnapshotContent
 from mooring.api.meta import Key, finalizers_of
 from mooring.base.clock import rfc3339
+from mooring.base.log import logger
 from mooring.base.text import shortened
 from mooring.control.events import EventRecorder
 from mooring.control.result import Stale
@@ -16,7 +17,8 @@ from mooring.control.runtime import Runtime
 from mooring.controllers.snapshotter.decision import Failed, Failure, LoadSecret
 from mooring.controllers.snapshotter.groups import decision as d
 from mooring.controllers.snapshotter.groups.decide import CHECK_FAILED, CHECK_TEXT, DELETION_FAILED
-from mooring.controllers.snapshotter.groups.decide_after import After, after_answered, after_refused, as_json
+from mooring.controllers.snapshotter.groups.decide_after import After, after_answered, after_refused, after_unsaved, as_json
+from mooring.controllers.snapshotter.groups.matching import Matching, matched
 from mooring.controllers.snapshotter.groups.requests import GroupHandles
 from mooring.controllers.snapshotter.groups.view import View, is_going, is_ready
 from mooring.controllers.snapshotter.reconcile import ERROR_BYTES_MAX
@@ -26,10 +28,13 @@ from mooring.controllers.snapshotting.told import Told
 from mooring.controllers.snapshotting.writes import annotate, patch_object, removal
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Patch
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge
 from mooring.kube.patch import json_patch, set_fields, test
+
+log = logger(__name__)
 
 _KIND: Final = GROUP_SNAPSHOT_CONTENTS
 
@@ -41,10 +46,15 @@ class Reconciler:
         self, runtime: Runtime, view: View, contents: Informer[VolumeGroupSnapshotContent], driver: Driver, events: EventRecorder
     ) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
-        self._memory, self._contents, self._driver, self._events = view.memory, contents, driver, events
+        self._view, self._memory, self._contents, self._driver, self._events = view, view.memory, contents, driver, events
         self._call = Call(view.options.timeout_s)
         self._secrets = Secrets(runtime, view.memory, CHECK_FAILED)
-        self.told = Told()
+        self._told, self._warned = Told(), Told()
+
+    def forget(self, uid: str) -> None:
+        """The content is gone."""
+        self._told.forget(uid)
+        self._warned.forget(uid)
 
     async def carry_out(self, name: str, decision: d.Decision) -> After:
         """Performs the actions in order; what follows from the last answer of the driver. Raises Failed, Stale, ApiError."""
@@ -103,21 +113,34 @@ class Reconciler:
         except DriverError as error:
             after = after_refused(self._find(name, uid), order.name, error, is_first=is_first)
         else:
-            after = after_answered(self._find(name, uid), answer.group_snapshot, self._now_ns)
+            after = self._after_answered(self._find(name, uid), answer.group_snapshot)
         if after.unmarks:
             self._memory.creation_ended(uid, nothing_made=after.nothing_made)
         return after
+
+    def _after_answered(self, content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot) -> After:
+        wanted = content.spec.source.volume_handles
+        if wanted is None:  # it was there before, and no volumes were asked for
+            matching = Matching(tuple(one.source_volume_id for one in group.snapshots))
+        else:
+            matching = matched(wanted, group.snapshots, lambda told: self._view.is_of_another(content, told))
+        return after_answered(content, group, matching, self._now_ns)
 
     async def _ask(self, handles: GroupHandles, secrets: Mapping[str, str], content: VolumeGroupSnapshotContent) -> After:
         try:
             answer = await self._driver.get_volume_group_snapshot(handles.get_request(secrets), self._call)
         except DriverError as error:
             if content.spec.source.group_snapshot_handles is None:  # a group that is being cut need not be known
-                self._memory.change(content.metadata.uid, unlisted=True)
-                return After(again=True)
+                return self._unasked(content)
             text = f"{CHECK_TEXT}failed to list group snapshot for group snapshot content {content.metadata.name}: {error}"
             return After(failure=Failure(CHECK_FAILED, text))
-        return after_answered(content, answer.group_snapshot, self._now_ns)
+        after = self._after_answered(content, answer.group_snapshot)
+        return self._unasked(content) if after.nothing_made else after
+
+    def _unasked(self, content: VolumeGroupSnapshotContent) -> After:
+        """Only a request by its name says how far the group is, and whose."""
+        self._memory.change(content.metadata.uid, unlisted=True)
+        return After(again=True)
 
     async def _delete(self, handles: GroupHandles, secrets: Mapping[str, str]) -> None:
         try:
@@ -135,9 +158,15 @@ class Reconciler:
         """Writes the consequences of an answer, the status first. Raises Failed."""
         name, uid = content.metadata.name, content.metadata.uid
         if after.status is not None:
-            await self._save_status(self._find(name, uid), as_json(after.status) or {})
+            try:
+                await self._save_status(self._find(name, uid), as_json(after.status) or {})
+            except (BadRequest, TooLarge, Invalid) as error:
+                raise Failed(after_unsaved(content, str(error))) from error
         if after.unmarks:
             await self._unmark(self._find(name, uid))
+        if after.tells is not None and self._warned.note(uid, after.tells.message):
+            log.warning(after.tells.message, VolumeGroupSnapshotContent=name)
+            self._tell(content, after.tells.reason, after.tells.message)
         if after.failure is not None:
             raise Failed(after.failure)
         return after
@@ -176,8 +205,11 @@ class Reconciler:
             if is_new:
                 error = {"time": rfc3339(self._clock.wall_s()), "message": text}
                 await self._save_status(content, {**status, "error": error, "readyToUse": False})
-            if not self.told.note(uid, text) and not is_new:
+            if not self._told.note(uid, text) and not is_new:
                 return
+        self._tell(content, failure.event, text)
+
+    def _tell(self, content: VolumeGroupSnapshotContent, reason: str, message: str) -> None:
         meta = content.metadata
         ref = ObjectReference(_KIND.api_version, _KIND.name, "", meta.name, meta.uid, meta.resource_version)
-        self._events.event(ref, "Warning", failure.event, text)
+        self._events.event(ref, "Warning", reason, message)

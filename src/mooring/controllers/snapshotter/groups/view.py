@@ -17,6 +17,7 @@ from mooring.kube.cache.reader import Reader
 
 BY_CLASS: Final = "snapshotter/group-class"
 BY_HANDLE: Final = "snapshotter/group-handle"
+BY_VOLUME: Final = "snapshotter/group-volume"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,6 +36,10 @@ class View:
     def class_of(self, content: VolumeGroupSnapshotContent) -> VolumeGroupSnapshotClass | None:
         name = content.spec.volume_group_snapshot_class_name
         return self.classes.get(Key("", name)) if name else None
+
+    def is_of_another(self, content: VolumeGroupSnapshotContent, volume_handle: str) -> bool:
+        """True for exactly the handle of a volume that is in another group."""
+        return any(other.metadata.uid != content.metadata.uid for other in self.contents.by(BY_VOLUME, volume_handle))
 
 
 def handle_of(content: VolumeGroupSnapshotContent) -> str:
@@ -72,6 +77,7 @@ def _class_in_need(content: VolumeGroupSnapshotContent) -> Iterable[str]:
 CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeGroupSnapshotContent], Iterable[str]]]] = {
     BY_CLASS: _class_in_need,
     BY_HANDLE: lambda content: filter(None, (handle_of(content),)),
+    BY_VOLUME: lambda content: content.spec.source.volume_handles or (),
 }
 
 keeps_class = always(slim("driver", "parameters", metadata=slim()))
