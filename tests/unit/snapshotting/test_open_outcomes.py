@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
-from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER
+from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER, GROUP_BEING_CREATED
 from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError, Unreachable
+from tests.support.builders import a_group_class, a_group_content
 from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose
-from tests.support.snapshot_driver import CREATE, DELETE, LIST, RPC, SnapshotDriver
+from tests.support.snapshot_crds import GROUP_CRDS
+from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, LIST, RPC, SnapshotDriver
 from tests.support.snapshotting import PATCH_VSC, VS, VSC, SnapshotWorld, error_of, finalizers
 from tests.support.virtual_loop import in_virtual_time
 
@@ -50,9 +53,9 @@ async def told(world: SnapshotWorld, content: dict[str, Any]) -> str:
     return "\n".join(text for _, _, text, _ in await world.events(content["metadata"]["name"]))
 
 
-def made(world: SnapshotWorld, count: int):
+def made(world: SnapshotWorld, count: int, method: str = CREATE):
     async def is_made() -> bool:
-        return len(world.driver.made(CREATE)) >= count
+        return len(world.driver.made(method)) >= count
 
     return is_made
 
@@ -221,4 +224,24 @@ async def test_S36_the_mark_comes_back_when_nobody_knows_whether_it_went(error):
         gate = world.driver.gate(CREATE)
         await world.until(made(world, 2))
         assert await marked(world)
+        gate.set()
+
+
+@pytest.mark.parametrize("error", [Unreachable("lost"), ServerError("lost", code=500)])
+async def test_S36_so_does_the_mark_of_a_group(error):
+    world = await SnapshotWorld(SnapshotDriver(groups=True), faults=LateWatch("volumegroupsnapshotcontents", seconds=30.0)).kinds()
+    await world.make_snapshot_kinds(GROUP_CRDS)
+    await world.create(a_group_class(), a_group_content())
+    world.driver.script(CREATE_GROUP, Fail(Code.INTERNAL, "no"))
+
+    gate = world.driver.gate(CREATE_GROUP)
+    async with world.snapshotting(groups=True):
+        await world.until(made(world, 1, CREATE_GROUP))
+        world.cluster.refuse("patch volumegroupsnapshotcontents", error=error, after=True)
+        gate.set()
+        await world.settle(0.5)
+        gate.clear()
+        await world.until(made(world, 2, CREATE_GROUP))
+        [content] = await world.list(GROUP_SNAPSHOT_CONTENTS)
+        assert GROUP_BEING_CREATED in (content["metadata"].get("annotations") or {})
         gate.set()

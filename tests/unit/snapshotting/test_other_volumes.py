@@ -11,7 +11,7 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
 from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import TooLarge
-from tests.support.builders import APP, a_group_class, a_group_snapshot
+from tests.support.builders import APP, a_group_class, a_group_content, a_group_snapshot
 from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP, RPC, SnapshotDriver
 from tests.support.snapshotting import PVC, VS, VSC, SnapshotWorld, error_of
@@ -120,8 +120,8 @@ async def test_a_handle_of_another_contents_volume_is_not_taken_whatever_the_dri
 # -- groups
 
 
-async def a_group_world(spells: Callable[[str], str]) -> SnapshotWorld:
-    world = await SnapshotWorld(SnapshotDriver(groups=True)).kinds()
+async def a_group_world(spells: Callable[[str], str], driver: SnapshotDriver | None = None) -> SnapshotWorld:
+    world = await SnapshotWorld(driver or SnapshotDriver(groups=True)).kinds()
     world.driver.spells = spells
     await world.make_snapshot_kinds(GROUP_CRDS)
     await world.create(a_group_class())
@@ -157,6 +157,34 @@ async def test_a_group_whose_snapshots_can_not_be_told_apart_can_be_deleted():
         await world.gone(VGS, "group")
         assert 1 == len(world.driver.made(DELETE_GROUP))
         await nothing_left(world)
+
+
+async def test_a_spelling_that_is_exactly_a_volume_of_another_group_is_that_volume():
+    world = await a_group_world(str.upper)
+    done = {"readyToUse": True, "volumeGroupSnapshotHandle": "g", "creationTime": "2026-01-01T00:00:00Z"}
+    await world.create(a_group_content("others", source={"volumeHandles": ["VOL-A"]}, status=done))
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await world.error("group", "is left alone", VGS)
+    assert [] == world.driver.made(DELETE_GROUP)
+
+
+async def test_a_driver_that_tells_of_a_group_under_names_of_its_own_is_asked_by_the_groups_name():
+    class Opaque(SnapshotDriver):
+        async def get_volume_group_snapshot(self, request: csi.GetVolumeGroupSnapshotRequest) -> csi.GetVolumeGroupSnapshotResponse:
+            answer = await super().get_volume_group_snapshot(request)
+            answer.group_snapshot.snapshots[0].source_volume_id = "0f3a"
+            return answer
+
+    world = await a_group_world(str, Opaque(groups=True))
+    world.driver.ready = False
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await world.settle(5.0)
+        world.driver.ready = True
+        await world.shown(VGS, "group", lambda body: (body.get("status") or {}).get("readyToUse"), "ready")
+        [content] = await world.list(VGSC)
+        assert ([], 2) == (await world.reasons(content["metadata"]["name"]), len(await world.list(VS)))
 
 
 async def test_a_group_of_other_volumes_is_never_deleted():

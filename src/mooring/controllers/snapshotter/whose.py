@@ -47,7 +47,7 @@ def stranger(view: View, content: VolumeSnapshotContent, snapshot: csi.Snapshot)
     handle, told = content.spec.source.volume_handle, snapshot.source_volume_id
     if handle is None:
         return ""
-    if told != handle and told and (not is_alike(handle, told) or view.is_source(told)):
+    if told != handle and (not is_alike(handle, told) or view.is_source(told)):
         return f"a snapshot of volume {quoted(told)}"
     other = view.other_volume_of(content, snapshot.snapshot_id)
     return f"a snapshot of volume {quoted(other)}, as another content has it" if other else ""
