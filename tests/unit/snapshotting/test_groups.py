@@ -247,6 +247,18 @@ async def test_S38_a_first_request_for_a_group_that_is_refused_has_made_nothing(
         await nothing_left(world)
 
 
+async def test_S38_a_request_for_a_group_that_found_no_driver_is_none():
+    world = await a_world()
+    world.driver.script(CREATE_GROUP, Fail(Code.UNAVAILABLE, "no socket", unsent=True))
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await world.error("group", "no socket", VGS)
+        world.driver.always(CREATE_GROUP, Fail(Code.INVALID_ARGUMENT, "no"))
+        await world.delete(VGS, "group")
+        await world.gone(VGS, "group", wait_s=10.0)
+        await nothing_left(world)
+
+
 async def test_S38_what_was_sent_for_a_group_is_sent_again_when_the_class_is_gone():
     world = await a_world(parameters={"pool": "a"})
     world.driver.script(CREATE_GROUP, Lose(Code.DEADLINE_EXCEEDED, "perhaps"))

@@ -78,6 +78,18 @@ async def test_S38_a_first_request_that_is_refused_has_made_nothing():
         await nothing_left(world)
 
 
+async def test_S38_a_request_that_found_no_driver_is_none():
+    world = await SnapshotWorld().base()
+    world.driver.script(CREATE, Fail(Code.UNAVAILABLE, "no socket", unsent=True))
+    async with world.both():
+        await world.snap()
+        await world.error(text="no socket")
+        world.driver.always(CREATE, Fail(Code.INVALID_ARGUMENT, "no"))
+        await world.delete(VS, "snap")
+        await world.gone(VS, "snap", wait_s=10.0)
+        await nothing_left(world)
+
+
 @pytest.mark.parametrize("code", [Code.NOT_FOUND, Code.INVALID_ARGUMENT, Code.INTERNAL, Code.UNAUTHENTICATED])
 async def test_S38_a_refusal_after_an_open_request_lets_nothing_go(code):
     world = await SnapshotWorld().base()

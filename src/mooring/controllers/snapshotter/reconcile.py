@@ -153,6 +153,7 @@ class Reconciler:
         try:
             answer = await self._driver.create_snapshot(order.request(secrets), self._call)
         except DriverError as error:
+            self._memory.change(uid, nothing_made=is_first and error.unsent)
             after = after_refused(self._writes.find(name, uid), order, error, is_first=is_first)
             self._note(uid, after, refused=is_refusal(error))
             return after

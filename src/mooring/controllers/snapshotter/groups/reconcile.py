@@ -111,6 +111,7 @@ class Reconciler:
         try:
             answer = await self._driver.create_volume_group_snapshot(order.request(secrets), self._call)
         except DriverError as error:
+            self._memory.change(uid, nothing_made=is_first and error.unsent)
             after = after_refused(self._find(name, uid), order.name, error, is_first=is_first)
         else:
             after = self._after_answered(self._find(name, uid), answer.group_snapshot)
