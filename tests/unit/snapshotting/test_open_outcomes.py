@@ -13,13 +13,13 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
 from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER, GROUP_BEING_CREATED
 from mooring.csi.codes import Code
-from mooring.kube.errors import ServerError, Unreachable
-from tests.support.builders import a_group_class, a_group_content
+from mooring.kube.errors import ServerError, TooLarge, Unreachable
+from tests.support.builders import a_group_class, a_group_content, a_new_content
 from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose
 from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, LIST, RPC, SnapshotDriver
-from tests.support.snapshotting import PATCH_VSC, VS, VSC, SnapshotWorld, error_of, finalizers
+from tests.support.snapshotting import PATCH_VSC, PATCH_VSC_STATUS, VS, VSC, SnapshotWorld, error_of, finalizers
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -174,6 +174,20 @@ async def test_S38_what_was_sent_is_sent_again_when_the_class_is_gone():
         await world.delete(VS, "snap")
         await world.gone(VS, "snap")
         await nothing_left(world)
+
+
+@pytest.mark.parametrize("policy", ["Delete", "Retain"])
+async def test_S38_what_can_not_be_saved_is_deleted_at_once_where_it_would_be_deleted(policy):
+    world = await SnapshotWorld().base()
+    world.cluster.refuse(PATCH_VSC_STATUS, times=None, error=TooLarge("Request entity too large"))
+    body = a_new_content("content", policy=policy, volumeSnapshotClassName="snapclass", finalizers=[CONTENT_FINALIZER])
+    async with world.snapshotting(body, retry_interval_max_s=10.0):
+        await world.settle(5.0)
+        await world.delete_by_controller("content")
+        await world.settle(20.0)
+        kept = policy == "Retain"
+        assert (kept, kept) == (await world.find(VSC, "content") is not None, bool(world.driver.snapshots))
+        assert (not kept) == bool(world.driver.made(DELETE))
 
 
 # -- the driver's list

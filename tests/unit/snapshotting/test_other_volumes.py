@@ -223,3 +223,16 @@ async def test_S36_a_group_that_the_api_server_does_not_take_is_told_and_stays_m
         assert text == await world.told(content["metadata"]["name"], "GroupSnapshotCreationFailed")
         await world.remove(VGS, "group")
         await nothing_left(world)
+
+
+async def test_S38_a_group_that_the_api_server_never_takes_can_be_deleted():
+    world = await a_group_world(str)
+    world.cluster.refuse("patch volumegroupsnapshotcontents/status", times=None, error=TooLarge("Request entity too large"))
+    async with world.both(retry_interval_max_s=10.0, **ON):
+        await world.create(a_group_snapshot())
+        await world.settle(5.0)
+        await world.delete(VGS, "group")
+        await world.gone(VGS, "group", wait_s=60.0)
+        [call] = world.driver.made(DELETE_GROUP)
+        assert 2 == len(call.request.snapshot_ids)
+        await nothing_left(world)

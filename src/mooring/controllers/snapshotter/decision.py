@@ -118,6 +118,10 @@ class Failed(MooringError):
         self.failure = failure
 
 
+class Unsaved(Failed):
+    """The API server does not take what the driver has answered."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
     """actions: in order. failure: told after them. uid: of the content that was decided on. done: one line for the log.

@@ -31,9 +31,10 @@ from mooring.controllers.snapshotter.decide_after import (
 )
 from mooring.controllers.snapshotter.requests import delete_request, get_request, list_of_volume_request, list_request
 from mooring.controllers.snapshotter.secrets import Secrets
-from mooring.controllers.snapshotter.view import View, is_going, is_ready
+from mooring.controllers.snapshotter.view import View, is_given_up, is_going, is_ready
 from mooring.controllers.snapshotter.whose import stranger
 from mooring.controllers.snapshotter.writes import Writes
+from mooring.controllers.snapshotting.names import DELETE_POLICY
 from mooring.controllers.snapshotting.told import Told
 from mooring.csi.capabilities import controller_rpcs
 from mooring.csi.codes import Code, DriverError
@@ -111,7 +112,7 @@ class Reconciler:
                 await self._unmark(content)
                 return After(again=True)
             case d.Create():
-                return await self._save(content, await self._create(action, secrets, content))
+                return await self._keep(content, await self._create(action, secrets, content), secrets)
             case d.LookFor():
                 return await self._save(content, await self._look_for(action, content))
             case d.Ask():
@@ -240,6 +241,17 @@ class Reconciler:
     def _now_ns(self) -> int:
         return int(self._clock.wall_s() * 1e9)
 
+    async def _keep(self, content: VolumeSnapshotContent, after: After, secrets: Mapping[str, str]) -> After:
+        """Saves what was made. What can't be saved, and would be deleted by what is saved, is deleted at once. Raises Failed."""
+        try:
+            return await self._save(content, after)
+        except d.Unsaved:
+            now, handle = self._writes.find(content.metadata.name, content.metadata.uid), after.status and after.status.snapshot_handle
+            if not handle or not is_given_up(now) or now.spec.deletion_policy != DELETE_POLICY:
+                raise
+            await self._delete(handle, secrets)
+            return await self._save(now, After(unmarks=True, nothing_made=True, again=True))
+
     async def _save(self, content: VolumeSnapshotContent, after: After) -> After:
         """Writes the consequences of an answer, the status first. Raises Failed."""
         name, uid = content.metadata.name, content.metadata.uid
@@ -247,7 +259,7 @@ class Reconciler:
             try:
                 await self._writes.save_status(self._writes.find(name, uid), as_json(after.status) or {})
             except (BadRequest, TooLarge, Invalid) as error:
-                raise d.Failed(after_unsaved(content, str(error))) from error
+                raise d.Unsaved(after_unsaved(content, str(error))) from error
         if after.unmarks:
             await self._unmark(self._writes.find(name, uid))
         if after.tells is not None and self._warned.note(uid, after.tells.message):

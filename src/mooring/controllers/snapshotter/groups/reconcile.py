@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from mooring.api.core import ObjectReference, SecretReference
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, VolumeGroupSnapshotContent
 from mooring.api.meta import Key, finalizers_of
@@ -14,16 +16,16 @@ from mooring.base.text import shortened
 from mooring.control.events import EventRecorder
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
-from mooring.controllers.snapshotter.decision import Failed, Failure, LoadSecret
+from mooring.controllers.snapshotter.decision import Failed, Failure, LoadSecret, Unsaved
 from mooring.controllers.snapshotter.groups import decision as d
-from mooring.controllers.snapshotter.groups.decide import CHECK_FAILED, CHECK_TEXT, DELETION_FAILED
+from mooring.controllers.snapshotter.groups.decide import CHECK_FAILED, CHECK_TEXT, DELETION_FAILED, group_handles
 from mooring.controllers.snapshotter.groups.decide_after import After, after_answered, after_refused, after_unsaved, as_json
 from mooring.controllers.snapshotter.groups.matching import Matching, matched
 from mooring.controllers.snapshotter.groups.requests import GroupHandles
-from mooring.controllers.snapshotter.groups.view import View, is_going, is_ready
+from mooring.controllers.snapshotter.groups.view import View, is_given_up, is_going, is_ready
 from mooring.controllers.snapshotter.reconcile import ERROR_BYTES_MAX
 from mooring.controllers.snapshotter.secrets import Secrets
-from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, YES, is_marked
+from mooring.controllers.snapshotting.names import DELETE_POLICY, GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, YES, is_marked
 from mooring.controllers.snapshotting.told import Told
 from mooring.controllers.snapshotting.writes import annotate, patch_object, removal
 from mooring.csi.codes import DriverError
@@ -83,7 +85,7 @@ class Reconciler:
                 await self._unmark(content)
                 return After(again=True)
             case d.Create():
-                return await self._save(content, await self._create(action, secrets, content))
+                return await self._keep(content, await self._create(action, secrets, content), secrets)
             case d.Ask(handles):
                 return await self._save(content, await self._ask(handles, secrets, content))
             case d.Delete(handles):
@@ -155,6 +157,18 @@ class Reconciler:
 
     # -- writes
 
+    async def _keep(self, content: VolumeGroupSnapshotContent, after: After, secrets: Mapping[str, str]) -> After:
+        """Saves what was made. What can't be saved, and would be deleted by what is saved, is deleted at once. Raises Failed."""
+        try:
+            return await self._save(content, after)
+        except Unsaved:
+            now = self._find(content.metadata.name, content.metadata.uid)
+            handles = group_handles(msgspec.structs.replace(now, status=after.status))
+            if handles is None or not is_given_up(now) or now.spec.deletion_policy != DELETE_POLICY:
+                raise
+            await self._delete(handles, secrets)
+            return await self._save(now, After(unmarks=True, nothing_made=True, again=True))
+
     async def _save(self, content: VolumeGroupSnapshotContent, after: After) -> After:
         """Writes the consequences of an answer, the status first. Raises Failed."""
         name, uid = content.metadata.name, content.metadata.uid
@@ -162,7 +176,7 @@ class Reconciler:
             try:
                 await self._save_status(self._find(name, uid), as_json(after.status) or {})
             except (BadRequest, TooLarge, Invalid) as error:
-                raise Failed(after_unsaved(content, str(error))) from error
+                raise Unsaved(after_unsaved(content, str(error))) from error
         if after.unmarks:
             await self._unmark(self._find(name, uid))
         if after.tells is not None and self._warned.note(uid, after.tells.message):
