@@ -27,12 +27,13 @@ PLACE = JournalLocation("default", DRIVER)
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """One orphan as the command's JSON has it. kept: why it is not deleted."""
+    """One orphan as the command's JSON has it. kept: why it is not deleted. object: kind and name of a content of snapshots."""
 
     kind: str
     handle: str
     why: str
     kept: str
+    object: str = ""
 
 
 class Listing(VolumeDriver):
@@ -82,7 +83,9 @@ class OrphansWorld(ClusterWorld):
         self.out = io.StringIO()
         await self.run(output="json")
         entries = json.loads(self.out.getvalue())["orphans"]
-        return [Found(entry["kind"], entry["volumeHandle"], entry["why"], entry.get("spared", "")) for entry in entries]
+        return [
+            Found(entry["kind"], entry["volumeHandle"], entry["why"], entry.get("spared", ""), entry.get("object", "")) for entry in entries
+        ]
 
     async def own(self, name: str, handle: str, **more: Any) -> None:
         """A PersistentVolume. more: as for `a_held_pv`."""

@@ -17,10 +17,11 @@ PUBLISH, UNPUBLISH = "ControllerPublishVolume", "ControllerUnpublishVolume"
 
 @dataclasses.dataclass(frozen=True)
 class Fail:
-    """The call fails and changes nothing."""
+    """The call fails and changes nothing. unsent: it does not even reach the driver."""
 
     code: Code
     message: str = "no"
+    unsent: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,7 +175,7 @@ class ScriptedDriver:
             await asyncio.sleep(step.seconds)
             step = step.then
         if isinstance(step, Fail):
-            raise DriverError(step.code, step.message)
+            raise DriverError(step.code, step.message, unsent=step.unsent)
         answer = effect()
         if isinstance(step, Lose):
             raise DriverError(step.code, step.message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from mooring.csi.codes import Code, DriverError
@@ -17,7 +17,10 @@ CREATED_S: Final = 1_700_000_000
 
 
 class SnapshotDriver(ScriptedDriver):
-    """snapshots: handle -> its message, the truth of the backend. ready: whether they are. answer: a snapshot that each creation gives."""
+    """snapshots: handle -> its message, the truth of the backend. ready: whether they are. answer: a snapshot that each creation gives.
+
+    spells: the handle of a volume as answers have it.
+    """
 
     def __init__(self, name: str = "csi.test", controller: Iterable[int] = (), *, groups: bool = False) -> None:
         plugin = [SERVICE.CONTROLLER_SERVICE, *([SERVICE.GROUP_CONTROLLER_SERVICE] if groups else [])]
@@ -26,6 +29,7 @@ class SnapshotDriver(ScriptedDriver):
         self.groups: dict[str, list[str]] = {}
         self.ready = True
         self.answer: csi.Snapshot | None = None
+        self.spells: Callable[[str], str] = str
 
     def add(self, handle: str, volume: str = "vol", **fields: Any) -> csi.Snapshot:
         """A snapshot as this driver makes them."""
@@ -37,7 +41,10 @@ class SnapshotDriver(ScriptedDriver):
     def _shown(self, handle: str) -> csi.Snapshot:
         found = self.snapshots[handle]
         found.ready_to_use = self.ready
-        return found
+        shown = csi.Snapshot()
+        shown.CopyFrom(found)
+        shown.source_volume_id = self.spells(found.source_volume_id)
+        return shown
 
     async def create_snapshot(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
         def create() -> csi.CreateSnapshotResponse:
@@ -56,8 +63,13 @@ class SnapshotDriver(ScriptedDriver):
 
     async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
         def listed() -> csi.ListSnapshotsResponse:
-            found = [self._shown(handle) for handle in self.snapshots if request.snapshot_id in ("", handle)]
-            return csi.ListSnapshotsResponse(entries=[{"snapshot": snapshot} for snapshot in found])
+            wanted = request.snapshot_id, request.source_volume_id
+            found = [
+                handle
+                for handle, one in self.snapshots.items()
+                if all(want in ("", value) for want, value in zip(wanted, (handle, one.source_volume_id), strict=True))
+            ]
+            return csi.ListSnapshotsResponse(entries=[{"snapshot": self._shown(handle)} for handle in found])
 
         return await self._call(LIST, request, "", listed)
 

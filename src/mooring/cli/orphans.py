@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mooring.base.clock import Clock
     from mooring.csi.driver import Driver
     from mooring.kube.cluster import Cluster
+    from mooring.why.inventory import Scanner
     from mooring.why.orphans import Finding, Report
 
 CLEAN, CANNOT, LEFT = 0, 1, 3
@@ -145,13 +146,15 @@ class Orphans:
     ) -> None:
         self._flags, self._cluster, self._driver, self._clock = flags, cluster, driver, clock
         self._stdin, self._stdout, self._stderr = stdin, stdout, stderr
-        self._driver_name = ""
+        self._driver_name, self._lists = "", False
         self._place: Mapping[str, str] = {}
         self._named = frozenset(handle.strip() for handle in flags.volume.split(",") if handle.strip())
 
     async def run(self) -> int:
         """Gives the exit code. Raises MooringError."""
         await self._probe_and_identify()
+        if not self._lists:
+            return await self._look_at_snapshots()
         report = await self._look()
         removed: dict[str, str] = {}
         if self._flags.delete:
@@ -177,8 +180,7 @@ class Orphans:
 
         info = await probe_and_identify(self._driver, clock=self._clock)
         self._driver_name = info.name
-        if csi.ControllerServiceCapability.RPC.LIST_VOLUMES not in info.controller:
-            raise ConfigError(f"the driver {info.name} does not list its volumes (LIST_VOLUMES): nobody can say what has leaked")
+        self._lists = csi.ControllerServiceCapability.RPC.LIST_VOLUMES in info.controller
         if csi.PluginCapability.Service.VOLUME_ACCESSIBILITY_CONSTRAINTS in info.plugin:
             self._place = await self._learn_place()
 
@@ -193,11 +195,26 @@ class Orphans:
             return {}
 
     async def _look(self) -> Report:
-        from mooring.why.inventory import Scanner
         from mooring.why.orphans import judged
 
-        scanner = Scanner(self._cluster, self._driver, self._clock, self._driver_name, self._place, self._flags.timeout_s)
-        return judged(await scanner.scan(), self._flags.prefix)
+        return judged(await self._scanner().scan(), self._flags.prefix)
+
+    def _scanner(self) -> Scanner:
+        from mooring.why.inventory import Scanner
+
+        return Scanner(self._cluster, self._driver, self._clock, self._driver_name, self._place, self._flags.timeout_s)
+
+    async def _look_at_snapshots(self) -> int:
+        """All that can be said of a driver that lists no volumes. Raises ConfigError where that is nothing."""
+        from mooring.why.orphans import judged
+
+        report = judged(await self._scanner().scan_snapshots())
+        text = f"the driver {self._driver_name} does not list its volumes (LIST_VOLUMES): nobody can say what has leaked"
+        if self._flags.delete or not report.wrong():
+            raise ConfigError(text)
+        self._say(f"{text}; snapshots that may be there:")
+        self._show(report, {})
+        return LEFT
 
     # -- deleting
 

@@ -83,7 +83,7 @@ def check_fence() -> None:
 def _presentable(error: DriverError, request: Q) -> DriverError:
     """The error without the request's secrets; the same one if it has none."""
     text = scrubbed(error.message, request)
-    return error if text == error.message else DriverError(error.code, text, answered=error.answered)
+    return error if text == error.message else DriverError(error.code, text, answered=error.answered, unsent=error.unsent)
 
 
 def _cut(text: str, length_max: int) -> str:

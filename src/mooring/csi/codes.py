@@ -49,14 +49,15 @@ class DriverError(MooringError):
     """A CSI call that did not succeed. str() is Go's form: `rpc error: code = NotFound desc = no such volume`.
 
     code: the gRPC code (an int, so that numbers of newer drivers pass). message: the driver's text. answered: the driver said OK, with an
-    answer that can't be read: the request may have been carried out.
+    answer that can't be read: the request may have been carried out. unsent: there was nobody to send the request to.
     """
 
-    def __init__(self, code: int, message: str, *, answered: bool = False) -> None:
+    def __init__(self, code: int, message: str, *, answered: bool = False, unsent: bool = False) -> None:
         super().__init__(f"rpc error: code = {go_name(code)} desc = {message}")
         self.code = code
         self.message = message
         self.answered = answered
+        self.unsent = unsent
 
     @property
     def final(self) -> bool:

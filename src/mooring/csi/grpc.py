@@ -107,7 +107,7 @@ class GrpcDriver(SocketDriver):
         if code == Code.DEADLINE_EXCEEDED and self._clock.now() - started >= call.timeout_s - _DEADLINE_SLACK_S:
             return DriverError(code, DEADLINE_TEXT if _OWN_DEADLINE.fullmatch(text) else text)
         if code == Code.UNAVAILABLE:
-            return DriverError(code, self._unavailable(text))
+            return DriverError(code, self._unavailable(text), unsent=_NOT_CONNECTED.fullmatch(text) is not None)
         return DriverError(code, text, answered=code == Code.RESOURCE_EXHAUSTED and _TOO_LARGE in text)
 
     def _unavailable(self, text: str) -> str:

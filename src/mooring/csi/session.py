@@ -82,7 +82,7 @@ class GatedDriver(Driver):
 
     async def invoke(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         if self._reason is not None:
-            raise DriverError(Code.UNAVAILABLE, self._reason)
+            raise DriverError(Code.UNAVAILABLE, self._reason, unsent=True)
         return await self._driver.invoke(rpc, request, call)
 
 

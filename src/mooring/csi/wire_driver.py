@@ -110,11 +110,11 @@ class WireDriver(SocketDriver):
                     news = self._news
                     self._try()
                     if self._failure:
-                        raise DriverError(Code.UNAVAILABLE, self._failure)
+                        raise DriverError(Code.UNAVAILABLE, self._failure, unsent=True)
                     await news.wait()
         except TimeoutError:
             assert limit.expired()
-            raise DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT) from None
+            raise DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT, unsent=True) from None
 
     def _usable(self) -> Link | None:
         """The link, unless it has used up its calls (then there will be another), or its driver does not read."""

@@ -22,6 +22,7 @@ from mooring.controllers.provisioner.claims.claim import provisioner_of, selecte
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.names import PROVISIONED_BY
+from mooring.why.unsettled import Unsettled
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class Inventory:
     claimless: tuple[tuple[str, str], ...] = ()
     intents: tuple[Intent, ...] = ()
     idle: frozenset[str] = frozenset()
+    unsettled: tuple[Unsettled, ...] = ()
 
     @property
     def provisioners(self) -> frozenset[str]:

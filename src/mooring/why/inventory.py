@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
 from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS, Pod
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshotContent
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.base.clock import Clock
 from mooring.controllers.provisioner.intents import lease_codec
@@ -33,6 +34,7 @@ from mooring.why.facts import (
     own_volumes_of,
     snapshots_of,
 )
+from mooring.why.unsettled import Unsettled, unsettled_of
 
 PAGES_MAX: Final = 10_000
 
@@ -57,6 +59,7 @@ class Scanner:
         journal = await _all(self.cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))
         intents = tuple(intents_of(journal, self.driver_name, self.clock.wall_s()))
         pods, claims = await self._pods(volumes, before), await self._claims()
+        contents = await self._if_served(VOLUME_SNAPSHOT_CONTENTS)
         return Inventory(
             driver=self.driver_name,
             volumes=volumes,
@@ -64,13 +67,23 @@ class Scanner:
             place=self.place,
             attachments=tuple(map(attachment_of, await _all(self.cluster, VOLUME_ATTACHMENTS))),
             claims=claims,
-            snapshots=await self._snapshots(),
+            snapshots=dict(snapshots_of(contents, self.driver_name)),
             pods={handle: name for pod in pods for handle, name in own_volumes_of(pod, self.driver_name)},
             claimless=tuple(claimless(pods, claims)),
             intents=tuple(intent for intent, _ in intents),
             idle=frozenset(intent.uid for intent, is_idle in intents if is_idle),
+            unsettled=await self._unsettled(contents),
             objects=await self._objects(),
         )
+
+    async def scan_snapshots(self) -> Inventory:
+        """Of a driver that lists no volumes. Raises ApiError."""
+        unsettled = await self._unsettled(await self._if_served(VOLUME_SNAPSHOT_CONTENTS))
+        return Inventory(driver=self.driver_name, volumes=(), objects_before=(), objects=(), unsettled=unsettled)
+
+    async def _unsettled(self, contents: Iterable[VolumeSnapshotContent]) -> tuple[Unsettled, ...]:
+        groups = await self._if_served(GROUP_SNAPSHOT_CONTENTS)
+        return tuple(unsettled_of(contents, groups, self.driver_name, self.clock.wall_s()))
 
     async def _objects(self) -> tuple[Object, ...]:
         return tuple(found for pv in await _all(self.cluster, PERSISTENT_VOLUMES) for found in objects_of(pv, self.driver_name))
@@ -79,12 +92,12 @@ class Scanner:
         claims = await _all(self.cluster, PERSISTENT_VOLUME_CLAIMS)
         return tuple(claims_of(claims, await _all(self.cluster, STORAGE_CLASSES)))
 
-    async def _snapshots(self) -> Mapping[str, str]:
+    async def _if_served(self, kind: Kind[T]) -> list[T]:
+        """None of a kind that the cluster does not have."""
         try:
-            contents = await _all(self.cluster, VOLUME_SNAPSHOT_CONTENTS)
-        except NotServed:  # a cluster without snapshots
-            return {}
-        return dict(snapshots_of(contents, self.driver_name))
+            return await _all(self.cluster, kind)
+        except NotServed:
+            return []
 
     async def _pods(self, volumes: Collection[Volume], objects: Collection[Object]) -> list[Pod]:
         """Pods are many, so they are asked for only where a volume has no PersistentVolume of its handle."""

@@ -11,6 +11,7 @@ from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.why.facts import Inventory, Object, Volume
 from mooring.why.placing import HandleMatcher, Placement, placing
 from mooring.why.references import Reference, References, references
+from mooring.why.unsettled import Unsettled
 
 
 class FindingKind(enum.Enum):
@@ -18,6 +19,7 @@ class FindingKind(enum.Enum):
 
     ABANDONED: a provisioner began it and seems to have stopped. FOREIGN: in the driver, but of another driver's objects or not ours by its
     name. BEGUN: a provisioner is about to store its object. DOUBTFUL: a PersistentVolume may mean it by another spelling.
+    UNSETTLED: a content of which nobody knows whether the driver has made its snapshot. ASKED: the driver is about to tell.
     """
 
     LEAKED = "leaked"
@@ -26,9 +28,11 @@ class FindingKind(enum.Enum):
     FOREIGN = "foreign"
     BEGUN = "begun"
     DOUBTFUL = "doubtful"
+    UNSETTLED = "unsettled"
+    ASKED = "asked"
 
 
-_WRONG: Final = frozenset({FindingKind.LEAKED, FindingKind.GHOST, FindingKind.ABANDONED})
+_WRONG: Final = frozenset({FindingKind.LEAKED, FindingKind.GHOST, FindingKind.ABANDONED, FindingKind.UNSETTLED})
 _DELETABLE: Final = frozenset({FindingKind.LEAKED, FindingKind.ABANDONED})
 _NAMED_MAX: Final = 3
 """Of what a volume could be, so many are named."""
@@ -37,7 +41,10 @@ _BY_NAME: Final = "it goes only when it is named by --volume"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """spared: why it is not deleted, "" for no reason. by_name: unless named. ways_out: remedies. created_wall_s: None for unknown."""
+    """handle: of a volume, "" for a finding about an object that is not of one. object: kind and name of such a one.
+
+    spared: why it is not deleted, "" for no reason. by_name: unless named. ways_out: remedies. created_wall_s: None for unknown.
+    """
 
     kind: FindingKind
     handle: str
@@ -49,6 +56,7 @@ class Finding:
     spared: str = ""
     by_name: bool = False
     ways_out: tuple[str, ...] = ()
+    object: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,12 +99,18 @@ def judged(inventory: Inventory, prefix: str = "") -> Report:
     classifier = _Classifier(inventory, prefix)
     found = [finding for volume in inventory.volumes if (finding := classifier.of_volume(volume)) is not None]
     count = sum(one.driver == inventory.driver for one in inventory.objects)
-    findings = sorted((*found, *map(_ghost, classifier.placing.ghosts)), key=_order)
+    findings = sorted((*found, *map(_ghost, classifier.placing.ghosts), *map(_unsettled, inventory.unsettled)), key=_order)
     return Report(inventory.driver, len(inventory.volumes), count, tuple(findings), classifier.unplaced_intents())
 
 
 def _order(finding: Finding) -> tuple[int, str]:
-    return list(FindingKind).index(finding.kind), finding.volume_name if finding.kind is FindingKind.GHOST else finding.handle
+    by_handle = finding.handle or finding.object
+    return list(FindingKind).index(finding.kind), finding.volume_name if finding.kind is FindingKind.GHOST else by_handle
+
+
+def _unsettled(found: Unsettled) -> Finding:
+    kind = FindingKind.UNSETTLED if found.is_left else FindingKind.ASKED
+    return Finding(kind, "", str(found), created_wall_s=found.created_wall_s, object=found.object)
 
 
 def _ghost(found: Object) -> Finding:

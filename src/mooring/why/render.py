@@ -13,6 +13,7 @@ from mooring.api.quantity import Quantity, parse_quantity
 from mooring.why.orphans import Finding, FindingKind, Report
 
 _HEADS: Final = ("KIND", "VOLUME", "SIZE", "AGE", "PERSISTENTVOLUME", "CLAIM", "WHY")
+_OF_SNAPSHOTS: Final = frozenset({FindingKind.UNSETTLED, FindingKind.ASKED})
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
@@ -39,6 +40,8 @@ def _entry(finding: Finding, removed: Mapping[str, str], wall_s: float) -> dict[
         entry["ageSeconds"] = int(wall_s - finding.created_wall_s)
     if finding.volume_name:
         entry["persistentVolume"] = finding.volume_name
+    if finding.object:
+        entry["object"] = finding.object
     if finding.claim:
         entry["claim"] = finding.claim
     if finding.spared:
@@ -64,7 +67,7 @@ def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
     text = _aligned([_HEADS, *rows]) if rows else ""
     gone = {handle for handle, problem in removed.items() if not problem}
     left = Counter(finding.kind for finding in report.findings if finding.handle not in gone)
-    counts = ", ".join(f"{left[kind]} {kind.value}" for kind in FindingKind)
+    counts = ", ".join(f"{left[kind]} {kind.value}" for kind in FindingKind if kind not in _OF_SNAPSHOTS or left[kind])
     deleted = f"; {len(gone)} deleted" if gone else ""
     open_ = f"; {counted(len(report.unplaced), 'intent')} open, and not known yet for which volume" if report.unplaced else ""
     return f"{text}{report.driver}: {counted(report.volume_count - len(gone), 'volume')}, {counts}{deleted}{open_}\n"
@@ -80,7 +83,7 @@ def size(text: str) -> str:
 
 
 def _row(finding: Finding, removed: Mapping[str, str], wall_s: float) -> tuple[str, ...]:
-    why = finding.why
+    why = f"{finding.object}: {finding.why}" if finding.object else finding.why
     if finding.handle in removed:
         why = removed[finding.handle] or "deleted"
     elif finding.spared:

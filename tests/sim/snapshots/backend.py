@@ -1,6 +1,7 @@
 """The storage behind the driver: its snapshots. Calls, locks and fates are those of the attacher's backend.
 
-A driver that may have made a snapshot never says that it has not: its errors about that name say that it may be at work.
+A driver that may have made a snapshot never says that it has not: its errors about that name say that it may be at work. One that judges
+requests first says nothing of the name: it refuses a repeated one, whatever became of those before.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any, Final
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from tests.sim.backend import NOT_FINAL, Backend, Fate, Operation, _one_of
-from tests.sim.snapshots.plan import DRIVER, Plan
+from tests.sim.backend import FINAL, NOT_FINAL, Backend, Fate, Operation, _one_of
+from tests.sim.snapshots.plan import DRIVER, SPELLINGS, Plan
 
 CREATE, DELETE, CREATE_GROUP, DELETE_GROUP = "create", "delete", "create group", "delete group"
 SIZE: Final = 1 << 30
@@ -47,7 +48,8 @@ class Snap:
 class SnapshotBackend(Backend):
     """snapshots: by handle; a handle begins with the name, and one that is made again has another number.
 
-    imported: handles that were there before any content named them. over: names whose snapshot was deleted.
+    imported: handles that were there before any content named them. over: names whose snapshot was deleted. strange: handles of snapshots
+    of other volumes that were given as answers.
     laws: told of the effects, set by the world. token: of the Secret that calls of some classes must carry.
     """
 
@@ -58,6 +60,7 @@ class SnapshotBackend(Backend):
         self.snapshots: dict[str, Snap] = {}
         self.imported: set[str] = set()
         self.over: set[str] = set()
+        self.strange: set[str] = set()
         self.token = "token0"
         self._made_count = 0
         self._asked = ""
@@ -89,7 +92,8 @@ class SnapshotBackend(Backend):
 
     def shown(self, handle: str) -> csi.Snapshot:
         snap = self.snapshots[handle]
-        made = csi.Snapshot(snapshot_id=handle, source_volume_id=snap.volume, size_bytes=SIZE, ready_to_use=self.is_ready(handle))
+        source = SPELLINGS[self._plan.spells](snap.volume)  # type: ignore[attr-defined]
+        made = csi.Snapshot(snapshot_id=handle, source_volume_id=source, size_bytes=SIZE, ready_to_use=self.is_ready(handle))
         made.group_snapshot_id = snap.group
         made.creation_time.seconds = CREATED_S
         return made
@@ -98,6 +102,9 @@ class SnapshotBackend(Backend):
 
     async def create(self, name: str, volume: str, secrets: Mapping[str, str], *, wants_secret: bool) -> csi.Snapshot:
         self._check(name, secrets, wants_secret=wants_secret)
+        if self._lies() and not self._may_be_there(name):
+            self.strange.add(handle := self.place("elsewhere"))
+            return self.shown(handle)
         await self._ask(CREATE, name, volume)
         return self._made(self.handle_of(name))
 
@@ -105,6 +112,7 @@ class SnapshotBackend(Backend):
         await self._ask(DELETE, handle.rpartition("/")[0] if handle not in self.imported else handle, handle)
 
     async def create_group(self, name: str, volumes: Iterable[str]) -> csi.VolumeGroupSnapshot:
+        self._judge(name)
         await self._ask(CREATE_GROUP, name, " ".join(sorted(volumes)))
         return self.shown_group(self.group_of(name))
 
@@ -131,8 +139,19 @@ class SnapshotBackend(Backend):
         await self.call(verb, name, what, {})
 
     def _check(self, name: str, secrets: Mapping[str, str], *, wants_secret: bool) -> None:
-        if wants_secret and dict(secrets) != {"token": self.token} and not self._may_be_there(name):
+        is_judged = self._plan.judges_first or not self._may_be_there(name)  # type: ignore[attr-defined]
+        if wants_secret and dict(secrets) != {"token": self.token} and is_judged:
             raise DriverError(Code.UNAUTHENTICATED, "wrong token")
+        self._judge(name)
+
+    def _judge(self, name: str) -> None:
+        """Refuses a request now and then, whose name may be one of something that is made or in the making."""
+        if self._plan.judges_first and self.faulty and self._may_be_there(name) and self._randomness.happens(0.4):  # type: ignore[attr-defined]
+            raise DriverError(_one_of(FINAL, self._randomness), "judged before the name was looked up")
+
+    def _lies(self) -> bool:
+        lies: float = self._plan.lies  # type: ignore[attr-defined]
+        return bool(lies) and self.faulty and self._randomness.happens(lies)
 
     def _may_be_there(self, name: str) -> bool:
         return name in self.locks or bool(self.handle_of(name) or self.group_of(name))

@@ -19,6 +19,9 @@ from mooring.controllers.snapshot_controller.writes import Writes as ControllerW
 from mooring.controllers.snapshotter import decide, decide_after, reconcile, view
 from mooring.controllers.snapshotter import writes as snapshotter_writes
 from mooring.controllers.snapshotter.decide_after import after_refused
+from mooring.controllers.snapshotter.groups import reconcile as group_reconcile
+from mooring.controllers.snapshotter.groups.matching import Matching
+from mooring.controllers.snapshotter.view import is_given_up
 from mooring.controllers.snapshotter.writes import Writes
 from mooring.controllers.snapshotting import names
 from mooring.controllers.snapshotting import writes as snapshotting_writes
@@ -35,11 +38,52 @@ def _creations_are_not_marked() -> contextlib.AbstractContextManager[Any]:
 def _timeouts_are_final() -> contextlib.AbstractContextManager[Any]:
     """A call that was not answered in time is taken for not done."""
 
-    def refused(volume_handle: str, error: Any, *, going: bool, without_secret: bool) -> Any:
-        found = after_refused(volume_handle, error, going=going, without_secret=without_secret)
+    def refused(content: Any, order: Any, error: Any, *, is_first: bool) -> Any:
+        found, going = after_refused(content, order, error, is_first=is_first), is_given_up(content)
         return dataclasses.replace(found, unmarks=True, again=going, failure=None if going else found.failure)
 
     return mock.patch.object(reconcile, "after_refused", refused)
+
+
+def _refusals_are_proof() -> contextlib.AbstractContextManager[Any]:
+    """A driver that refuses a repeated request is taken to have made nothing by the first."""
+
+    def refused(content: Any, order: Any, error: Any, *, is_first: bool) -> Any:
+        return after_refused(content, order, error, is_first=True)
+
+    return mock.patch.object(reconcile, "after_refused", refused)
+
+
+def _refusals_of_groups_are_proof() -> contextlib.AbstractContextManager[Any]:
+    refused = group_reconcile.after_refused
+
+    def proof(content: Any, name: str, error: Any, *, is_first: bool) -> Any:
+        return refused(content, name, error, is_first=True)
+
+    return mock.patch.object(group_reconcile, "after_refused", proof)
+
+
+def _spellings_are_strange() -> contextlib.AbstractContextManager[Any]:
+    """A volume that the driver names in its own way is taken for another one."""
+
+    def strange(view: Any, content: Any, snapshot: Any) -> str:
+        return "a snapshot" if content.spec.source.volume_handle not in (None, snapshot.source_volume_id) else ""
+
+    return mock.patch.object(reconcile, "stranger", strange)
+
+
+def _strangers_are_taken() -> contextlib.AbstractContextManager[Any]:
+    """What is of another volume becomes the content's."""
+    return mock.patch.object(reconcile, "stranger", return_value="")
+
+
+def _groups_are_not_matched() -> contextlib.AbstractContextManager[Any]:
+    """The snapshots of a group keep the names that the driver has for their volumes."""
+
+    def unmatched(wanted: Any, snapshots: Any, is_others: Any) -> Any:
+        return Matching(tuple(one.source_volume_id for one in snapshots))
+
+    return mock.patch.object(group_reconcile, "matched", unmatched)
 
 
 def _policies_are_not_read() -> contextlib.AbstractContextManager[Any]:
@@ -125,6 +169,11 @@ def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
 BUGS: Final[Mapping[str, Bug]] = {
     "creations-unmarked": Bug(_creations_are_not_marked, {"create-unmarked"}),
     "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}, first_seed=18),
+    "refusals-proof": Bug(_refusals_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=10),
+    "group-refusals-proof": Bug(_refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=140),
+    "spellings-strange": Bug(_spellings_are_strange, {"unready"}),
+    "strangers-taken": Bug(_strangers_are_taken, {"deleted-strange"}, first_seed=25),
+    "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=50),
     "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}),
     "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=46),
     "nothing-looked-up": Bug(_nothing_is_looked_up, {"content-left"}, first_seed=760),

@@ -72,6 +72,18 @@ def _groups(world: SnapshotWorld) -> Iterator[Complaint]:
             yield "left", f"group {name} was deleted and is still there: {group['metadata'].get('finalizers')}"
         elif not (group.get("status") or {}).get("readyToUse"):
             yield "unready", f"group {name} is not ready: {group.get('status')}"
+        elif missing := _volumes_of(world, group) - len(_members(world, group)):
+            yield "members-missing", f"group {name} is ready, and {missing} of its volumes have no snapshot object"
+
+
+def _volumes_of(world: SnapshotWorld, group: Json) -> int:
+    content = world.laws.objects[GROUP_CONTENTS].get(f"groupsnapcontent-{group['metadata']['uid']}")
+    return 0 if content is None else len(content["spec"]["source"]["volumeHandles"])
+
+
+def _members(world: SnapshotWorld, group: Json) -> list[Json]:
+    uid, snapshots = group["metadata"]["uid"], world.laws.objects[SNAPSHOTS].values()
+    return [one for one in snapshots if uid in {owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()}]
 
 
 def _storage(world: SnapshotWorld) -> Iterator[Complaint]:

@@ -40,11 +40,12 @@ class Endpoint:
 
     async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
         """A snapshot that is being cut need not be listed."""
-        handle = request.snapshot_id
-        await self._asked(f"list {handle}")
-        hidden = not self._backend.is_ready(handle) and self._world.randomness["backend"].happens(0.3)
-        entries = [] if hidden or handle not in self._backend.snapshots else [{"snapshot": self._backend.shown(handle)}]
-        return csi.ListSnapshotsResponse(entries=entries)
+        handle, volume = request.snapshot_id, request.source_volume_id
+        await self._asked(f"list {handle or volume}")
+        wanted = [handle] if handle else [snap.handle for snap in self._backend.snapshots.values() if snap.volume == volume]
+        hidden = {one for one in wanted if not self._backend.is_ready(one) and self._world.randomness["backend"].happens(0.3)}
+        found = [one for one in wanted if one in self._backend.snapshots and one not in hidden]
+        return csi.ListSnapshotsResponse(entries=[{"snapshot": self._backend.shown(one)} for one in found])
 
     async def get_snapshot(self, request: csi.GetSnapshotRequest) -> csi.GetSnapshotResponse:
         await self._asked(f"get {request.snapshot_id}")

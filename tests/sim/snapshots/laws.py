@@ -6,6 +6,7 @@
 |                 | leaks it                                                                                               |
 | made-again      | a snapshot is made that was made, and deleted, before                                                  |
 | deleted-wanted  | a snapshot is deleted whose VolumeSnapshot nobody has deleted                                          |
+| deleted-strange | a snapshot is deleted that the driver has named as one of another volume                                |
 | deleted-kept    | a snapshot is deleted that the policy of its content keeps, as the snapshotter has been shown           |
 | claim-let-go    | a claim is let go while a snapshot of its volume may be in the making                                   |
 | ready-lies      | an object says ready of a snapshot that is not                                                         |
@@ -104,6 +105,8 @@ class Laws:
             self._fail("create-unmarked", f"{name} is created, there is no content for it")
 
     def _check_deletion(self, who: str, handle: str) -> None:
+        if handle in self._backend.strange:
+            self._fail("deleted-strange", f"{handle} is deleted, it is of another volume")
         for content in self._contents_of(handle):
             name, ref = content["metadata"]["name"], content["spec"]["volumeSnapshotRef"]
             known = int(content["metadata"]["resourceVersion"]) <= self.lines[who].shown_before_now(CONTENTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.base.randomness import Random
@@ -16,6 +17,13 @@ GROUPED: Final = {"group": "yes"}
 SNAPSHOTS_MAX: Final = 5
 """Of users, at once."""
 CLAIMS_MAX: Final = 3
+
+SPELLINGS: Final[Mapping[str, Callable[[str], str]]] = {
+    "same": str,
+    "letters": str.upper,
+    "path": "pools/one/{}".format,
+    "none": lambda volume: "",
+}
 
 ACTS: Final = {
     "make_snapshot": 12,
@@ -76,7 +84,8 @@ class Plan:
     """One life. Fields as in the attacher's plan where they have the same names.
 
     controllers, snapshotters: how many at once. cutting_s: the longest time until a snapshot is ready. lists, gets: how the driver can be
-    asked. lies: probability that an answer says ready of what is not, or names another volume.
+    asked. judges_first: the driver judges a request before it looks up its name, so that it refuses what it has made. spells: how it
+    names the source of a snapshot, one of SPELLINGS. lies: probability that it answers with a snapshot of another volume.
     """
 
     seed: int
@@ -102,6 +111,9 @@ class Plan:
     api: ApiFaults
     driver: DriverFaults
     acts: tuple[str, ...]
+    judges_first: bool
+    spells: str
+    lies: float
     volumes: tuple[VolumePlan, ...] = ()
 
 
@@ -135,7 +147,16 @@ def plan_of(seed: int) -> Plan:
         api=api_faults(randomness),
         driver=driver_faults(randomness, timeout_s),
         acts=_acts(randomness, groups=groups),
+        judges_first=randomness.happens(0.3),
+        spells=_spelling(randomness, groups=groups),
+        lies=0.2 if randomness.happens(0.15) else 0.0,
     )
+
+
+def _spelling(randomness: Random, *, groups: bool) -> str:
+    """Of a group without names nobody could say which snapshot is of which volume."""
+    known = [name for name in SPELLINGS if name != "none" or not groups]
+    return known[randomness.below(len(known))] if randomness.happens(0.3) else "same"
 
 
 def _class(randomness: Random, number: int) -> ClassPlan:

@@ -85,7 +85,7 @@ async def settled():
 async def refusal(session):
     with pytest.raises(DriverError) as failed:
         await session.driver.controller_publish_volume(PUBLISH, CALL)
-    assert failed.value.code == Code.UNAVAILABLE
+    assert (Code.UNAVAILABLE, True) == (failed.value.code, failed.value.unsent)
     return failed.value.message
 
 

@@ -130,7 +130,7 @@ async def test_an_answer_that_breaks_off_is_Unavailable(socket, cut_at):
         await peer.say(raw.answer(await peer.hear_call())[:cut_at])
         peer.close()
         error = await error_of(call)
-        assert (error.code, error.message, error.answered) == (Code.UNAVAILABLE, LOST_TEXT, False)
+        assert (error.code, error.message, error.answered, error.unsent) == (Code.UNAVAILABLE, LOST_TEXT, False, False)
         assert not driver.is_connected
         again = probing(group, driver)
         peer = await opened.settled()
@@ -318,7 +318,7 @@ async def test_a_full_backlog_is_waited_for(socket):
         waiting = [group.create_task(other.connect(10), name="other") for other in others]
         await asyncio.sleep(0)
         error = await error_of(outcome(driver.probe(PROBE, CALL)))
-        assert error.code == Code.UNAVAILABLE
+        assert (error.code, error.unsent) == (Code.UNAVAILABLE, True)
         assert error.message.endswith('connect: resource temporarily unavailable"')
         back = group.create_task(driver.reconnected(), name="back")
         taking = group.create_task(take_all(opened), name="take")

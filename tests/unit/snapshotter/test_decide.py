@@ -16,13 +16,14 @@ from mooring.controllers.snapshotter.decision import (
     Decision,
     Delete,
     LoadSecret,
+    LookFor,
     LookUpClass,
     Mark,
     Release,
     Unmark,
     Way,
 )
-from mooring.controllers.snapshotter.memory import SECRET_GRACE_S, Memory
+from mooring.controllers.snapshotter.memory import SECRET_GRACE_S, SETTLE_S, Memory
 from mooring.controllers.snapshotter.requests import CreateOrder, snapshot_name
 from mooring.controllers.snapshotting.names import (
     BEING_CREATED,
@@ -272,8 +273,37 @@ def test_S38_and_the_secret_after_a_while():
     memory.change("content-uid", secret_gone_at=0.0)
     content = going(status=None, annotations={BEING_CREATED: "yes", **SECRET})
     assert [LoadSecret, Create] == steps(decided(content, memory=memory, now=1.0))
-    late = decided(content, memory=memory, now=SECRET_GRACE_S)
-    assert ([Create], True) == (steps(late), the(late, Create).without_secret)
+    assert [Create] == steps(decided(content, memory=memory, now=SECRET_GRACE_S))
+
+
+def test_S38_what_was_sent_is_sent_again_when_the_class_is_gone():
+    content, memory = going(status=None, annotations={BEING_CREATED: "yes"}), Memory()
+    memory.creation_begins("content-uid", {"colour": "red"})
+    assert {"colour": "red"} == the(decided(content, classes=[], memory=memory), Create).order.parameters
+    assert {} == the(decided(content, memory=memory), Create).order.parameters, "the class may have been put right"
+
+
+def test_S38_a_creation_that_is_refused_for_long_is_looked_for_in_the_list():
+    content, memory = going(status=None, annotations={BEING_CREATED: "yes"}), Memory()
+    for now in (0.0, SETTLE_S):
+        assert [Create] == steps(decided(content, memory=memory, lists_snapshots=True))
+        memory.creation_is_open("content-uid", now, refused=True)
+    assert [LookFor] == steps(decided(content, memory=memory, lists_snapshots=True))
+    assert [Create] == steps(decided(content, memory=memory)), "it can't list"
+    assert [Create] == steps(decided(content, memory=memory, classes=[], lists_snapshots=True)), "nobody knows its secret"
+    alive = a_made_content(annotations={BEING_CREATED: "yes"})
+    assert [Create] == steps(decided(alive, memory=memory, lists_snapshots=True)), "a request may still be taken"
+    memory.creation_is_open("content-uid", SETTLE_S, refused=False)
+    memory.creation_is_open("content-uid", SETTLE_S + 1.0, refused=True)
+    assert [Create] == steps(decided(content, memory=memory, lists_snapshots=True)), "it was at work a second ago"
+
+
+def test_S38_the_list_is_asked_with_its_own_secret():
+    secret = {f"{PREFIX}snapshotter-list-secret-name": "lister", f"{PREFIX}snapshotter-list-secret-namespace": "ns"}
+    content, memory = going(status=None, annotations={BEING_CREATED: "yes", **SECRET}), Memory()
+    memory.change("content-uid", to_list=True)
+    decision = decided(content, memory=memory, classes=[a_snapshot_class(parameters=secret)], lists_snapshots=True)
+    assert SecretReference(name="lister", namespace="ns") == the(decision, LookFor).secret.ref
 
 
 def test_S43_a_known_handle_needs_no_finding_out():

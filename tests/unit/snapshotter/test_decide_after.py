@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from mooring.controllers.snapshotter.decide_after import after_asked, after_believed, after_created, after_refused, after_unsaved, as_json
+from mooring.controllers.snapshotter.decide_after import (
+    after_asked,
+    after_believed,
+    after_created,
+    after_looked_for,
+    after_refused,
+    after_unsaved,
+    as_json,
+)
+from mooring.controllers.snapshotter.requests import CreateOrder
 from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, GROUP_HANDLE
 from mooring.csi.codes import NON_FINAL, Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
@@ -14,6 +23,7 @@ from tests.support.builders import DELETED, typed
 from tests.unit.snapshotter.situations import CREATED_NS, CUT, UNREADY, a_made_content
 
 NOW_NS = 42
+ORDER = CreateOrder("snapshot-uid", "vol", {})
 ERROR = {"time": "2026-01-01T00:00:00Z", "message": "no"}
 
 
@@ -26,6 +36,12 @@ def snapshot(**fields: Any) -> csi.Snapshot:
 
 def created(said: csi.Snapshot, status: Any = None) -> Any:
     return after_created(typed(a_made_content(status=status)), "vol", said, NOW_NS)
+
+
+def refused(error: DriverError, *, going: bool = False, is_first: bool = True) -> Any:
+    notes = {BEING_CREATED: "yes", **({BEING_DELETED: "yes"} if going else {})}
+    content = a_made_content(annotations=notes, **({"deletionTimestamp": DELETED} if going else {}))
+    return after_refused(typed(content), ORDER, error, is_first=is_first)
 
 
 def test_S33_a_ready_snapshot_is_told_of_and_unmarked():
@@ -86,10 +102,43 @@ def test_an_answer_without_id_leaves_the_outcome_open():
     assert "without snapshot_id" in after.failure.error
 
 
-def test_a_snapshot_of_another_volume_can_be_deleted_and_is_never_ready():
-    after = created(snapshot(source_volume_id="other"))
-    assert ({"snapshotHandle": "h", "readyToUse": False}, True) == (as_json(after.status), after.unmarks)
-    assert 'a snapshot of volume "other"' in after.failure.error
+STRANGER = 'a snapshot of volume "other"'
+
+
+@pytest.mark.parametrize("status", [None, CUT, {**UNREADY, "error": ERROR}])
+def test_a_snapshot_of_another_volume_is_never_ready_and_never_deleted(status):
+    """A handle that stands in the status would be deleted with the content."""
+    after = after_created(typed(a_made_content(status=status)), "vol", snapshot(source_volume_id="other"), NOW_NS, STRANGER)
+    said = as_json(after.status) or {}
+    assert ([], True, True) == ([key for key in CUT if said.get(key)], after.unmarks, after.nothing_made)
+    assert 'the driver answered with a snapshot of volume "other": "h" is left alone' in after.failure.error
+
+
+def test_a_content_that_goes_leaves_the_snapshot_of_another_volume_alone():
+    content = typed(a_made_content(annotations={BEING_CREATED: "yes", BEING_DELETED: "yes"}, deletionTimestamp=DELETED))
+    after = after_created(content, "vol", snapshot(source_volume_id="other"), NOW_NS, STRANGER)
+    assert (None, True, True, None) == (after.status, after.unmarks, after.again, after.failure)
+    assert ("SnapshotKept", True) == (after.tells.reason, '"h" is left alone' in after.tells.message)
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        (
+            "VOL",
+            'the driver names "VOL" as the source of snapshot "h", which was asked for of volume "vol": taken for another spelling of it',
+        ),
+        ("", 'the driver names no volume as the source of snapshot "h", which was asked for of volume "vol": taken for that one'),
+    ],
+)
+def test_another_spelling_of_the_volume_is_taken_and_told(told, text):
+    for after in (
+        created(snapshot(source_volume_id=told)),
+        after_asked(typed(a_made_content(status=UNREADY)), "h", snapshot(source_volume_id=told), NOW_NS),
+    ):
+        assert (CUT, None) == (as_json(after.status), after.failure)
+        assert ("SourceVolumeSpelledOtherwise", text) == (after.tells.reason, after.tells.message)
+    assert None is created(snapshot()).tells
 
 
 def test_a_second_handle_does_not_take_the_place_of_the_first():
@@ -99,29 +148,42 @@ def test_a_second_handle_does_not_take_the_place_of_the_first():
 
 @pytest.mark.parametrize("code", [code for code in Code if code not in NON_FINAL and code is not Code.OK])
 def test_S36_a_final_refusal_ends_the_doubt(code):
-    after = after_refused("vol", DriverError(code, "no"), going=False, without_secret=False)
+    after = refused(DriverError(code, "no"))
     text = f'Failed to create snapshot: failed to take snapshot of the volume vol: "{DriverError(code, "no")}"'
     assert (True, "SnapshotCreationFailed", text) == (after.unmarks, after.failure.event, after.failure.error)
 
 
 @pytest.mark.parametrize("code", sorted(NON_FINAL))
 def test_S37_an_open_one_keeps_the_mark(code):
-    after = after_refused("vol", DriverError(code, "perhaps"), going=True, without_secret=False)
+    after = refused(DriverError(code, "perhaps"), going=True)
     assert (False, False, True) == (after.unmarks, after.again, after.failure is not None)
 
 
 def test_S38_a_final_refusal_lets_a_deleted_content_go():
-    after = after_refused("vol", DriverError(Code.INTERNAL, "no"), going=True, without_secret=False)
+    after = refused(DriverError(Code.INTERNAL, "no"), going=True)
     assert (True, True, None) == (after.unmarks, after.again, after.failure)
 
 
-@pytest.mark.parametrize(
-    ("error", "without"),
-    [(DriverError(Code.UNAUTHENTICATED, "who?"), True), (DriverError(Code.INTERNAL, "unreadable", answered=True), False)],
-)
-def test_S38_a_refusal_that_proves_nothing_keeps_the_mark(error, without):
-    """For want of the Secret, or since the driver said OK in an answer that can't be read."""
-    assert not after_refused("vol", error, going=True, without_secret=without).unmarks
+@pytest.mark.parametrize("code", [code for code in Code if code not in NON_FINAL and code is not Code.OK])
+@pytest.mark.parametrize("going", [False, True])
+def test_S36_S38_a_refusal_says_nothing_of_the_request_before(code, going):
+    """Drivers judge a request before they look up its name."""
+    after = refused(DriverError(code, "no"), going=going, is_first=False)
+    assert (False, False) == (after.unmarks, after.again)
+    assert str(DriverError(code, "no")) in after.failure.error
+    assert going == (f"take the annotation {BEING_CREATED} off" in after.failure.error)
+
+
+def test_S38_a_refusal_that_can_not_be_read_keeps_the_mark():
+    """The driver said OK."""
+    assert not refused(DriverError(Code.INTERNAL, "unreadable", answered=True), going=True).unmarks
+
+
+def test_S38_a_list_without_strangers_ends_the_doubt():
+    nothing, three = after_looked_for(ORDER, []), after_looked_for(ORDER, ["a", "b", "c", "d", "e"])
+    assert (True, True, None) == (nothing.unmarks, nothing.again, nothing.failure)
+    assert (False, False) == (three.unmarks, three.again)
+    assert 'no content names "a", "b", "c" and 2 more, which the driver lists' in three.failure.error
 
 
 def test_S45_a_driver_that_can_not_be_asked_is_believed():
@@ -149,11 +211,11 @@ def test_the_group_of_a_listed_snapshot_is_learnt(content, group):
     assert {**CUT, **({"volumeGroupSnapshotHandle": group} if group else {})} == as_json(after.status)
 
 
-def test_a_snapshot_of_another_volume_is_not_made_ready_by_a_later_answer():
+def test_a_listed_snapshot_of_another_volume_is_not_made_ready():
     content = typed(a_made_content(status={**UNREADY, "error": {"message": "before"}}))
-    after = after_asked(content, "h", snapshot(source_volume_id="other"), NOW_NS)
+    after = after_asked(content, "h", snapshot(source_volume_id="other"), NOW_NS, STRANGER)
     assert after.status is None
-    assert 'a snapshot of volume "other"' in after.failure.error
+    assert STRANGER in after.failure.error
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from mooring.controllers.snapshotter.groups import reasons as why
 from mooring.controllers.snapshotter.groups.decide import decide_group_content
-from mooring.controllers.snapshotter.groups.decide_after import after_answered, as_json
+from mooring.controllers.snapshotter.groups.decide_after import after_answered, after_unsaved, as_json
 from mooring.controllers.snapshotter.groups.decision import Ask, Create, Decision, Delete, Mark, Release
+from mooring.controllers.snapshotter.groups.matching import Matching, matched
 from mooring.controllers.snapshotter.groups.view import CONTENT_INDEXES, View
 from mooring.controllers.snapshotter.memory import Memory
 from mooring.controllers.snapshotter.options import SnapshotterOptions
@@ -36,7 +39,9 @@ def refusal(decision: Decision) -> tuple[str, str]:
 
 
 def answered(content: Json, **group: Any) -> Any:
-    return after_answered(typed(content), csi.VolumeGroupSnapshot(**group), 42)
+    told, wanted = csi.VolumeGroupSnapshot(**group), typed(content).spec.source.volume_handles
+    matching = Matching(tuple(one.source_volume_id for one in told.snapshots))
+    return after_answered(typed(content), told, matching if wanted is None else matched(wanted, told.snapshots, lambda name: False), 42)
 
 
 def test_a_group_content_of_no_group_is_told_without_a_call():
@@ -82,3 +87,43 @@ def test_S44_a_group_content_with_a_class_of_another_driver_can_be_deleted_and_n
     assert [Delete, Release] == steps(decided(a_group_content(**going, annotations=marked, status=UNREADY), classes=others))
     lost = decided(a_group_content(**going, annotations={**marked, GROUP_BEING_CREATED: "yes"}), classes=others)
     assert {} == the(lost, Create).order.parameters
+
+
+def snapshots(*volumes: str) -> list[csi.Snapshot]:
+    return [csi.Snapshot(snapshot_id=f"h-{number}", source_volume_id=volume) for number, volume in enumerate(volumes)]
+
+
+def test_a_group_whose_snapshots_can_not_be_told_apart_is_kept_to_be_deleted():
+    after = answered(a_group_content(), group_snapshot_id="g", snapshots=snapshots("", ""), ready_to_use=True)
+    status = as_json(after.status)
+    assert ("g", False, ["h-0", "h-1"]) == (
+        status["volumeGroupSnapshotHandle"],
+        status["readyToUse"],
+        [one["snapshotHandle"] for one in status["volumeSnapshotInfoList"]],
+    )
+    assert (True, True) == (after.unmarks, "the driver answered with snapshots of" in after.failure.error)
+
+
+@pytest.mark.parametrize("status", [None, UNREADY])
+def test_a_group_of_other_volumes_is_not_taken(status):
+    after = answered(a_group_content(status=status), group_snapshot_id="g", snapshots=snapshots("vol-a", "elsewhere"))
+    assert "volumeGroupSnapshotHandle" not in (as_json(after.status) or {})
+    assert (True, True, True) == (after.unmarks, after.nothing_made, '"g" is left alone' in after.failure.error)
+
+
+def test_a_second_handle_does_not_take_the_place_of_the_first():
+    after = answered(a_group_content(status=UNREADY), group_snapshot_id="another", snapshots=snapshots("vol-a", "vol-b"))
+    assert (None, True) == (after.status, 'had answered with "g"' in after.failure.error)
+
+
+@pytest.mark.parametrize(
+    ("content", "event"),
+    [
+        (a_group_content(), "GroupSnapshotCreationFailed"),
+        (a_group_content(source=IMPORTED), "GroupSnapshotContentCheckandUpdateFailed"),
+    ],
+    ids=["S36", "S46"],
+)
+def test_an_answer_about_a_group_that_can_not_be_saved_is_told(content, event):
+    failure = after_unsaved(typed(content), "Request entity too large")
+    assert (event, True) == (failure.event, failure.error.endswith("the API server refused the driver's answer: Request entity too large"))

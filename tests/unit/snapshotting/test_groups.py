@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from mooring.api.core import EVENTS
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
 from mooring.controllers.snapshotting.names import (
@@ -47,6 +48,10 @@ async def a_world(*names: str, policy: str = "Delete", **group_class: object) ->
 
 async def ready(world):
     return await world.shown(VGS, "group", lambda body: (body.get("status") or {}).get("readyToUse") is True, "ready")
+
+
+def notes_of(body):
+    return body["metadata"].get("annotations") or {}
 
 
 async def nothing_left(world):
@@ -205,6 +210,65 @@ async def test_S38_a_lost_group_is_found_out_before_its_content_goes():
         await world.settle(30.0)
         assert [] == world.driver.made(DELETE_GROUP)
         world.driver.forget_scripts()
+        await world.gone(VGS, "group")
+        await nothing_left(world)
+
+
+async def test_S38_a_refusal_after_an_open_request_lets_no_group_go():
+    world = await a_world()
+    world.driver.script(CREATE_GROUP, Lose(Code.DEADLINE_EXCEEDED, "perhaps"))
+    async with world.both(retry_interval_max_s=20.0, **ON):
+        group = await world.create(a_group_snapshot())
+        content = group_content_name(group["metadata"]["uid"])
+        await world.error(content, "perhaps", kind=VGSC)
+        world.driver.always(CREATE_GROUP, Fail(Code.INVALID_ARGUMENT, "no such volume"))
+        await world.delete(VGS, "group")
+        await world.settle(120.0)
+        text = f"take the annotation {GROUP_BEING_CREATED} off"
+        assert (True, 2) == (text in error_of(await world.get(VGSC, content)), len(world.driver.snapshots))
+        assert ["GroupSnapshotCreationFailed"] == sorted(set(await world.reasons(content)))
+        world.driver.forget_scripts()
+        await world.gone(VGS, "group")
+        await nothing_left(world)
+
+
+async def test_S38_a_first_request_for_a_group_that_is_refused_has_made_nothing():
+    world = await a_world()
+    world.driver.always(CREATE_GROUP, Fail(Code.INVALID_ARGUMENT, "no"))
+    gate = world.driver.gate(CREATE_GROUP)
+    async with world.both(**ON):
+        group = await world.create(a_group_snapshot())
+        await world.shown(VGSC, group_content_name(group["metadata"]["uid"]), lambda body: GROUP_BEING_CREATED in notes_of(body), "marked")
+        await world.delete(VGS, "group")
+        await world.settle(2.0)
+        gate.set()
+        await world.gone(VGS, "group", wait_s=5.0)
+        assert [] == world.driver.made(DELETE_GROUP)
+        await nothing_left(world)
+
+
+async def test_S38_a_request_for_a_group_that_found_no_driver_is_none():
+    world = await a_world()
+    world.driver.script(CREATE_GROUP, Fail(Code.UNAVAILABLE, "no socket", unsent=True))
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await world.error("group", "no socket", VGS)
+        world.driver.always(CREATE_GROUP, Fail(Code.INVALID_ARGUMENT, "no"))
+        await world.delete(VGS, "group")
+        await world.gone(VGS, "group", wait_s=10.0)
+        await nothing_left(world)
+
+
+async def test_S38_what_was_sent_for_a_group_is_sent_again_when_the_class_is_gone():
+    world = await a_world(parameters={"pool": "a"})
+    world.driver.script(CREATE_GROUP, Lose(Code.DEADLINE_EXCEEDED, "perhaps"))
+    async with world.both(**ON):
+        group = await world.create(a_group_snapshot())
+        await world.error(group_content_name(group["metadata"]["uid"]), "perhaps", kind=VGSC)
+        refusal = Fail(Code.INVALID_ARGUMENT, "parameter pool is missing")
+        world.driver.always(CREATE_GROUP, lambda request: None if request.parameters.get("pool") else refusal)
+        await world.delete(GROUP_SNAPSHOT_CLASSES, "groupclass")
+        await world.delete(VGS, "group")
         await world.gone(VGS, "group")
         await nothing_left(world)
 

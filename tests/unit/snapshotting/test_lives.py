@@ -257,21 +257,6 @@ async def test_S37_S38_a_lost_answer_is_found_out_before_the_content_goes(code):
         await nothing_left(world)
 
 
-async def test_S38_nothing_was_made_so_nothing_is_deleted():
-    world = await SnapshotWorld().base()
-    world.driver.always(CREATE, Fail(Code.DEADLINE_EXCEEDED, "perhaps"))
-    async with world.both():
-        await world.snap()
-        await world.error(text="perhaps")
-        await world.delete(VS, "snap")
-        world.driver.forget_scripts()
-        world.driver.always(CREATE, Fail(Code.INVALID_ARGUMENT, "no"))
-        await world.gone(VS, "snap")
-        await world.settle(2.0)
-        assert [] == world.driver.made(DELETE)
-        await nothing_left(world)
-
-
 async def test_S43_a_content_deleted_by_hand_waits_for_its_back_off_as_others_do():
     world = await SnapshotWorld().base()
     world.driver.script(CREATE, *[Fail(Code.INTERNAL)] * 200)

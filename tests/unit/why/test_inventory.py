@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from typing import Any
 
 import pytest
 
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
+from mooring.base.errors import ConfigError
+from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER, GROUP_BEING_CREATED
 from mooring.why.facts import CannotLook
-from tests.support.builders import DRIVER, a_class, a_pod, a_va
+from tests.support.builders import DRIVER, a_class, a_group_content, a_new_content, a_pod, a_va
 from tests.support.orphaned import Found, Listing, OrphansWorld
+from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -337,3 +343,56 @@ async def test_a_journal_with_one_fresh_page_is_not_idle():
     await world.begin("pvc-1", written_ago_s=601)
     await world.begin("pvc-2", "u2", page=1)
     assert [("begun", "vol-pvc-1")] == kinds(await world.found())
+
+
+# -- snapshots of which nobody knows whether the driver has made them
+
+MARKED = {"annotations": {BEING_CREATED: "yes"}, "finalizers": [CONTENT_FINALIZER]}
+GROUP_MARKED = {"annotations": {GROUP_BEING_CREATED: "yes"}, "finalizers": [CONTENT_FINALIZER]}
+
+
+async def with_contents(world: OrphansWorld) -> OrphansWorld:
+    """A content and a group content with an open outcome, and some without."""
+    await world.make_snapshot_kinds()
+    await world.make_snapshot_kinds(GROUP_CRDS)
+    await world.create(a_new_content("open", **MARKED), a_group_content(**GROUP_MARKED), a_new_content("unasked"))
+    await world.create(a_new_content("import", handle="there", ref_uid=None, **MARKED))
+    await world.create({**a_new_content("others", **MARKED, driver="other.csi")})
+    await world.create(a_new_content("made", **MARKED))
+    await world.patch(VOLUME_SNAPSHOT_CONTENTS, "made", {"status": {"snapshotHandle": "h"}}, subresource="status")
+    return world
+
+
+async def test_a_content_that_waits_in_vain_for_its_outcome_is_told_with_what_to_do():
+    world = await with_contents(OrphansWorld(Listing("vol")))
+    await world.delete(VOLUME_SNAPSHOT_CONTENTS, "open")
+    await world.delete(GROUP_SNAPSHOT_CONTENTS, "groupcontent")
+    asked = [one for one in await world.found() if one.kind == "asked"]
+    assert ["it is asked again"] * 2 == [one.why.rpartition(": ")[2] for one in asked], "the driver may tell any moment"
+    await asyncio.sleep(700.0)
+    assert 3 == await world.run()
+    found = {one.object: one.why for one in await world.found() if one.kind == "unsettled"}
+    single, group = "VolumeSnapshotContent/open", "VolumeGroupSnapshotContent/groupcontent"
+    assert {single, group} == set(found)
+    assert found[single].startswith("the driver was asked for a snapshot of vol, ")
+    assert [True, True] == [
+        f"take the annotation {mark} off" in found[key] for key, mark in ((single, BEING_CREATED), (group, GROUP_BEING_CREATED))
+    ]
+
+
+async def test_one_whose_snapshot_lives_is_asked_for():
+    world = await with_contents(OrphansWorld(Listing("vol")))
+    await asyncio.sleep(700.0)
+    assert ["asked", "asked"] == [one.kind for one in await world.found() if one.object]
+
+
+async def test_a_driver_that_lists_no_volumes_may_have_unsettled_snapshots_all_the_same():
+    world = await with_contents(OrphansWorld(Listing(lists=False)))
+    with pytest.raises(ConfigError, match="LIST_VOLUMES"):
+        await world.run()
+    await world.delete(VOLUME_SNAPSHOT_CONTENTS, "open")
+    await asyncio.sleep(700.0)
+    assert 3 == await world.run()
+    assert "VolumeSnapshotContent/open: the driver was asked for a snapshot of vol" in world.out.getvalue()
+    with pytest.raises(ConfigError, match="LIST_VOLUMES"):
+        await world.run(delete=True)

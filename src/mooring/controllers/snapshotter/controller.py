@@ -31,8 +31,8 @@ from mooring.controllers.snapshotter.memory import Memory
 from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.snapshotter.polling import poll_s
 from mooring.controllers.snapshotter.reconcile import Reconciler
-from mooring.controllers.snapshotter.view import BY_CLASS, CONTENT_INDEXES, View, is_ready, keeps_class, keeps_content
-from mooring.controllers.snapshotting.names import BEING_CREATED, MANAGED_BY
+from mooring.controllers.snapshotter.view import BY_CLASS, CONTENT_INDEXES, View, is_born, is_ready, keeps_class, keeps_content
+from mooring.controllers.snapshotting.names import BEING_CREATED, MANAGED_BY, is_marked
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
@@ -95,8 +95,11 @@ class Snapshotter(Manager):
         if change.new is None:
             self._contents.forget(change.key.name)
             self._memory.forget(change.object.metadata.uid)
-            self._reconciler.told.forget(change.object.metadata.uid)
-        elif is_news(change):
+            self._reconciler.forget(change.object.metadata.uid)
+            return
+        if change.old is None and change.cause is Cause.WATCH and is_born(change.new, self._clock.wall_s()):
+            self._memory.change(change.new.metadata.uid, nothing_made=is_marked(change.new, BEING_CREATED))
+        if is_news(change):
             yield change.key.name
 
     def _class_changed(self, change: Change[VolumeSnapshotClass]) -> Iterable[str]:

@@ -26,6 +26,7 @@ from mooring.controllers.snapshotter.decision import (
     Delete,
     Failure,
     LoadSecret,
+    LookFor,
     LookUpClass,
     Mark,
     Release,
@@ -110,21 +111,37 @@ def _decide_creation(view: View, content: VolumeSnapshotContent, now: Instant) -
         question = _decide_question(view, content, Ask(handle, way), why.Polling(handle, way.value))
         if question.failure is None:
             return question
-    options, uid = view.options, content.spec.volume_snapshot_ref.uid
-    name = snapshot_name(options.snapshot_name_prefix, options.snapshot_name_uuid_length, uid)
     replayed = is_deleting(content) and is_open(content)
     try:
-        parameters = _parameters(view, content, replayed)
+        order = CreateOrder(_name(view, content), volume_handle, _parameters(view, content, replayed))
         secret = creation_secret(content)
     except Unusable as error:
         return _cant_create(content, error)
-    without = replayed and secret is not None and view.memory.secret_is_gone(content.metadata.uid, now)
+    look = _look_for(view, content, order)
+    if look is not None:
+        return Decision(why.LookingFor(order.name), (look,), done="ListSnapshots was answered")
+    without = replayed and view.memory.secret_is_gone(content.metadata.uid, now)
     load: tuple[Action, ...] = () if secret is None or without else (_creation_secret_of(content, secret),)
     marked = is_marked(content, BEING_CREATED) and not view.memory.of(content.metadata.uid).mark_lost
     marking: tuple[Action, ...] = () if handle or marked else (Mark(),)
-    call = Create(CreateOrder(name, volume_handle, parameters), without)
-    because = why.FindingOut(name) if replayed else why.Creating(volume_handle, name)
-    return Decision(because, (*load, *marking, call), done="CreateSnapshot was answered")
+    because = why.FindingOut(order.name) if replayed else why.Creating(volume_handle, order.name)
+    return Decision(because, (*load, *marking, Create(order)), done="CreateSnapshot was answered")
+
+
+def _name(view: View, content: VolumeSnapshotContent) -> str:
+    options, uid = view.options, content.spec.volume_snapshot_ref.uid
+    return snapshot_name(options.snapshot_name_prefix, options.snapshot_name_uuid_length, uid)
+
+
+def _look_for(view: View, content: VolumeSnapshotContent, order: CreateOrder) -> LookFor | None:
+    """None where another request is better, or the list can't be asked."""
+    if not (is_given_up(content) and is_open(content) and view.memory.of(content.metadata.uid).to_list and view.driver.lists_snapshots):
+        return None
+    try:
+        secret = _list_secret(view, content)
+    except Unusable:
+        return None
+    return LookFor(order, None if secret is None else _list_secret_of(content, secret))
 
 
 def _way(view: View) -> Way:
@@ -134,7 +151,8 @@ def _way(view: View) -> Way:
 def _parameters(view: View, content: VolumeSnapshotContent, replayed: bool) -> dict[str, str]:
     """Raises Unusable.
 
-    replayed: the content goes, and only the name counts: a class that is gone or broken keeps nobody from finding what was made.
+    replayed: the content goes, and the name counts most: a class that is gone or broken keeps nobody from finding what was made. What was
+    sent before is sent again, as far as it is known.
     """
     found, class_name = view.class_of(content), content.spec.volume_snapshot_class_name
     extra = dict(extra_metadata(content)) if view.options.extra_create_metadata else {}
@@ -145,7 +163,8 @@ def _parameters(view: View, content: VolumeSnapshotContent, replayed: bool) -> d
     if not content.spec.volume_snapshot_ref.uid:
         raise Unusable(f"snapshot content {content.metadata.name} is not bound to a snapshot")
     if found is None or found.driver != view.driver.name:
-        return extra
+        sent = view.memory.of(content.metadata.uid).parameters
+        return extra if sent is None else dict(sent)
     try:
         return {**(without_ours(found.parameters) if replayed else for_driver(found.parameters)), **extra}
     except ClassParameterError as error:
@@ -188,9 +207,13 @@ def _decide_question(view: View, content: VolumeSnapshotContent, ask: Ask, becau
     except Unusable as error:
         look: tuple[Action, ...] = (LookUpClass(error.class_name),) if error.class_name else ()
         return Decision(why.CantAsk(str(error)), look, Failure(CHECK_FAILED, f"{CHECK_TEXT}{error}", retries=False))
-    failed = (CHECK_FAILED, f"{CHECK_TEXT}failed to get credentials for snapshot content {content.metadata.name}: ")
-    load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret, failed, needed=ask.learn),)
+    load: tuple[Action, ...] = () if secret is None else (_list_secret_of(content, secret, needed=ask.learn),)
     return Decision(because, (*load, ask))
+
+
+def _list_secret_of(content: VolumeSnapshotContent, ref: SecretReference, *, needed: bool = True) -> LoadSecret:
+    failed = (CHECK_FAILED, f"{CHECK_TEXT}failed to get credentials for snapshot content {content.metadata.name}: ")
+    return LoadSecret(ref, failed, needed=needed)
 
 
 def _list_secret(view: View, content: VolumeSnapshotContent) -> SecretReference | None:

@@ -3,65 +3,82 @@
     CreateSnapshot              the status                         the mark                 then
     OK, ready                   all of it, without error           goes                     done; deleted if the content goes
     OK, not ready               all of it                          goes                     asked again after a while; deleted if it goes
-    OK, of another volume       the handle, an error, not ready    goes                     tried again; never ready
+    OK, of another volume       an error, no handle, not ready     goes: nothing is ours    tried again; a content that goes leaves it alone
     OK, without id              an error                           stays: it may be there   tried again
     OK, can't be saved          an error                           stays                    tried again
-    refused for sure            an error                           goes: nothing was made   tried again; a content that goes is let go
+    refused for sure, at first  an error                           goes: nothing was made   tried again; a content that goes is let go
+    refused for sure, later     an error                           stays                    tried again; of a content that goes see below
     may still be going on       an error                           stays                    tried again, also for a deletion
 
-A handle that is in the status stays there, whatever the driver says later: it is what a deletion needs.
+Drivers judge a request before they look up its name. So a refusal says nothing of an earlier request that was not answered, whatever its
+code. A content that goes stays until CreateSnapshot is answered with OK, or the driver's list shows that nothing is there, or somebody who
+knows takes the mark off.
+
+A handle that is in the status stays there, it is what a deletion needs; unless CreateSnapshot itself says that it is of another volume
+(`whose.py`), for then a deletion would take what is another's.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from mooring.api.snapshot import VolumeSnapshotContent, VolumeSnapshotContentStatus
 from mooring.base.text import quoted
-from mooring.controllers.snapshotter.decide import CHECK_FAILED, CHECK_TEXT, CREATION_FAILED, CREATION_TEXT
-from mooring.controllers.snapshotter.decision import Failure
+from mooring.controllers.snapshotter.decide import CHECK_FAILED, CHECK_TEXT, CREATION_FAILED, CREATION_TEXT, KEPT
+from mooring.controllers.snapshotter.decision import Failure, Tell
+from mooring.controllers.snapshotter.requests import CreateOrder
 from mooring.controllers.snapshotter.view import handle_of, is_given_up
-from mooring.controllers.snapshotting.names import is_group_content
+from mooring.controllers.snapshotter.whose import SPELLED_OTHERWISE, spelling
+from mooring.controllers.snapshotting.names import BEING_CREATED, is_group_content
 from mooring.csi.codes import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 
 _INT64_MAX: Final = 2**63 - 1
+_NAMED_MAX: Final = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class After:
     """status: to be written, None for as it is. unmarks: the outcome is known. again: there is more to do at once. polls: ask again later.
 
-    news: the driver said something new about a snapshot that is not ready.
+    nothing_made: the outcome is that the driver has nothing. news: the driver said something new about a snapshot that is not ready.
+    tells: a warning, once.
     """
 
     status: VolumeSnapshotContentStatus | None = None
     unmarks: bool = False
+    nothing_made: bool = False
     failure: Failure | None = None
     again: bool = False
     polls: bool = False
     news: bool = False
+    tells: Tell | None = None
 
 
-def after_created(content: VolumeSnapshotContent, volume_handle: str, snapshot: csi.Snapshot, now_ns: int) -> After:
-    """CreateSnapshot was answered with OK. volume_handle: as it was asked for."""
-    old, known = content.status or VolumeSnapshotContentStatus(), handle_of(content)
+def after_created(content: VolumeSnapshotContent, volume_handle: str, snapshot: csi.Snapshot, now_ns: int, stranger: str = "") -> After:
+    """CreateSnapshot was answered with OK. volume_handle: as it was asked for. stranger: what shows that it is of another volume."""
+    known = handle_of(content)
     if not snapshot.snapshot_id:
         return After(failure=_refused(volume_handle, "the driver answered without snapshot_id"))
     if known and known != snapshot.snapshot_id:
         text = f"the driver answered with snapshot {quoted(snapshot.snapshot_id)}, and had answered with {quoted(known)}"
         return After(unmarks=True, failure=_refused(volume_handle, text))
-    if snapshot.source_volume_id not in ("", volume_handle):
-        status = msgspec.structs.replace(old, snapshot_handle=snapshot.snapshot_id, ready_to_use=False)
-        return After(status, unmarks=True, failure=_refused(volume_handle, _of_another(snapshot)))
+    if stranger:
+        return _after_stranger(content, volume_handle, f"the driver answered with {stranger}: {quoted(snapshot.snapshot_id)} is left alone")
     return dataclasses.replace(_learnt(content, snapshot, now_ns), unmarks=True)
 
 
-def _of_another(snapshot: csi.Snapshot) -> str:
-    return f"the driver answered with a snapshot of volume {quoted(snapshot.source_volume_id)}"
+def _after_stranger(content: VolumeSnapshotContent, volume_handle: str, text: str) -> After:
+    if is_given_up(content):
+        return After(unmarks=True, nothing_made=True, again=True, tells=Tell(KEPT, text))
+    status = content.status
+    if status is not None and handle_of(content):
+        status = msgspec.structs.replace(status, snapshot_handle=None, creation_time=None, restore_size=None, ready_to_use=False)
+    return After(status, unmarks=True, nothing_made=True, failure=_refused(volume_handle, text))
 
 
 def _learnt(content: VolumeSnapshotContent, snapshot: csi.Snapshot, now_ns: int, group: str = "") -> After:
@@ -77,7 +94,9 @@ def _learnt(content: VolumeSnapshotContent, snapshot: csi.Snapshot, now_ns: int,
         volume_group_snapshot_handle=old.volume_group_snapshot_handle or group or None,
     )
     over = new.ready_to_use is True or is_given_up(content)
-    return After(new if new != old else None, again=over, polls=not over, news=new != old)
+    text = spelling(content.spec.source.volume_handle, snapshot)
+    tells = Tell(SPELLED_OTHERWISE, text) if text else None
+    return After(new if new != old else None, again=over, polls=not over, news=new != old, tells=tells)
 
 
 def time_ns(snapshot: csi.Snapshot | csi.VolumeGroupSnapshot, now_ns: int) -> int:
@@ -88,12 +107,39 @@ def time_ns(snapshot: csi.Snapshot | csi.VolumeGroupSnapshot, now_ns: int) -> in
     return found if 0 < found <= _INT64_MAX else now_ns
 
 
-def after_refused(volume_handle: str, error: DriverError, *, going: bool, without_secret: bool) -> After:
-    """CreateSnapshot failed. going: the content ends with its snapshot. without_secret: a refusal may be due to that: it proves nothing."""
-    over = error.final and not error.answered and not without_secret
+def is_refusal(error: DriverError) -> bool:
+    """True for an answer by which this one request has made nothing."""
+    return error.final and not error.answered
+
+
+def after_refused(content: VolumeSnapshotContent, order: CreateOrder, error: DriverError, *, is_first: bool) -> After:
+    """CreateSnapshot failed. is_first: no request before this one can have made anything."""
+    over, going = is_first and is_refusal(error), is_given_up(content)
     if over and going:
-        return After(unmarks=True, again=True)
-    return After(unmarks=over, failure=_refused(volume_handle, str(error)))
+        return After(unmarks=True, nothing_made=True, again=True)
+    if going and is_refusal(error):
+        return After(failure=_open(order, f"the driver refuses to tell: {quoted(str(error))}"))
+    return After(unmarks=over, nothing_made=over, failure=_refused(order.volume_handle, str(error)))
+
+
+def after_looked_for(order: CreateOrder, unknown: Sequence[str]) -> After:
+    """The driver has listed the snapshots of the volume. unknown: the handles of those that no content names."""
+    if not unknown:
+        return After(unmarks=True, nothing_made=True, again=True)
+    more = f" and {len(unknown) - _NAMED_MAX} more" if len(unknown) > _NAMED_MAX else ""
+    return After(failure=_open(order, f"no content names {', '.join(map(quoted, unknown[:_NAMED_MAX]))}{more}, which the driver lists"))
+
+
+def after_unlisted(order: CreateOrder, error: DriverError) -> After:
+    """The driver has not listed the snapshots of the volume."""
+    return After(failure=_open(order, f"the driver does not list its snapshots: {quoted(str(error))}"))
+
+
+def _open(order: CreateOrder, text: str) -> Failure:
+    """Of a content that would go, if only it were known what was made."""
+    what = f"snapshot {quoted(order.name)} of the volume {order.volume_handle}"
+    way_out = f"where the storage has none, take the annotation {BEING_CREATED} off"
+    return Failure(CREATION_FAILED, f"{CREATION_TEXT}an earlier request may have made {what}: {way_out}; {text}")
 
 
 def _refused(volume_handle: str, text: str) -> Failure:
@@ -101,17 +147,14 @@ def _refused(volume_handle: str, text: str) -> Failure:
     return Failure(CREATION_FAILED, f"{CREATION_TEXT}failed to take snapshot of the volume {volume_handle}: {shown}")
 
 
-def after_asked(content: VolumeSnapshotContent, handle: str, snapshot: csi.Snapshot | None, now_ns: int) -> After:
-    """The driver was asked for a snapshot by its handle. snapshot: None where it knows none.
-
-    Differs from csi-snapshotter: a snapshot of another volume does not turn ready by a later answer either.
-    """
+def after_asked(content: VolumeSnapshotContent, handle: str, snapshot: csi.Snapshot | None, now_ns: int, stranger: str = "") -> After:
+    """The driver was asked for a snapshot by its handle. snapshot: None where it knows none. stranger: as for `after_created`."""
     if snapshot is None:
         text = f"{CHECK_TEXT}can not find snapshot for snapshotID {handle}"
         return After(failure=Failure(CHECK_FAILED, text))
     source = content.spec.source.volume_handle
-    if source is not None and snapshot.source_volume_id not in ("", source):
-        return After(failure=_refused(source, _of_another(snapshot)))
+    if source is not None and stranger:
+        return After(failure=Failure(CHECK_FAILED, f"{CHECK_TEXT}the driver answered with {stranger}"))
     alone = source is not None and not is_group_content(content)
     return _learnt(content, snapshot, now_ns, group="" if alone else snapshot.group_snapshot_id)
 

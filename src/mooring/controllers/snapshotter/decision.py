@@ -50,10 +50,17 @@ class Unmark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Create:
-    """Call CreateSnapshot. without_secret: its Secret is gone, so that a refusal proves nothing."""
+    """Call CreateSnapshot."""
 
     order: CreateOrder
-    without_secret: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LookFor:
+    """Look in the driver's list for what an earlier request of this order may have made. secret: that the question needs."""
+
+    order: CreateOrder
+    secret: LoadSecret | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ class Release:
     """Remove our finalizer."""
 
 
-Action = LookUpClass | LoadSecret | Mark | Unmark | Create | Ask | Delete | Tell | ClearStatus | Release
+Action = LookUpClass | LoadSecret | Mark | Unmark | Create | LookFor | Ask | Delete | Tell | ClearStatus | Release
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,6 +116,10 @@ class Failed(MooringError):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.error)
         self.failure = failure
+
+
+class Unsaved(Failed):
+    """The API server does not take what the driver has answered."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

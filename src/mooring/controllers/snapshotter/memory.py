@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.base.clock import Instant
@@ -12,6 +13,9 @@ RECORDS_MAX: Final = 50_000
 SECRET_GRACE_S: Final = 120.0
 """How long a deletion waits for a Secret that is gone; then it is tried without."""
 
+SETTLE_S: Final = 300.0
+"""How long a driver has to refuse a creation until its list is believed: it need not list at once what an earlier request has made."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
@@ -19,6 +23,10 @@ class Record:
     tells of it, so that CreateSnapshot has to. secret_gone_at: since when its Secret is missing. mark_lost: the mark of a creation may be
     off, whatever the cache shows: nobody has answered the write that removes it. deleted_at: since when its snapshot
     is deleted in the driver.
+
+    Of a creation whose handle nobody knows: nothing_made: no request under the mark can have made anything, for none was sent, or each was
+    refused for sure. parameters: of the last request. refused_at: since when the driver refuses for sure what may have been carried out
+    before. to_list: it has done so for long enough, and its list is to be asked.
     """
 
     unready_at: Instant | None = None
@@ -26,6 +34,10 @@ class Record:
     secret_gone_at: Instant | None = None
     mark_lost: bool = False
     deleted_at: Instant | None = None
+    nothing_made: bool = False
+    parameters: Mapping[str, str] | None = None
+    refused_at: Instant | None = None
+    to_list: bool = False
 
 
 _NOTHING: Final = Record()
@@ -62,6 +74,22 @@ class Memory:
         """True when its Secret has been missing for so long that a deletion goes on without."""
         since = self.of(uid).secret_gone_at
         return since is not None and now - since >= SECRET_GRACE_S
+
+    def creation_begins(self, uid: str, parameters: Mapping[str, str]) -> bool:
+        """Notes a request. Gives True where its refusal is proof that nothing was made."""
+        is_first = self.of(uid).nothing_made
+        self.change(uid, nothing_made=False, parameters=parameters)
+        return is_first
+
+    def creation_ended(self, uid: str, *, nothing_made: bool) -> None:
+        """The outcome is known. nothing_made: the driver has nothing of this name."""
+        self.change(uid, nothing_made=nothing_made, parameters=None, refused_at=None, to_list=False)
+
+    def creation_is_open(self, uid: str, now: Instant, *, refused: bool) -> None:
+        """The outcome of a request, or of one before it, is not known. refused: this one was, for sure."""
+        since = self.of(uid).refused_at if refused else None
+        since = now if refused and since is None else since
+        self.change(uid, refused_at=since, to_list=since is not None and now - since >= SETTLE_S)
 
     def forget(self, uid: str) -> None:
         self._records.pop(uid, None)

@@ -31,6 +31,11 @@ class FindingOut:
     name: str
 
 
+@reason('the driver refuses to tell of snapshot "{name}", which it may have made: its list is asked, so that nothing is left behind')
+class LookingFor:
+    name: str
+
+
 @reason('snapshot "{handle}" is made, and not ready yet: the driver is asked for it by {way}')
 class Polling:
     handle: str

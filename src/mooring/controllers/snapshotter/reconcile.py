@@ -23,14 +23,19 @@ from mooring.controllers.snapshotter.decide_after import (
     after_asked,
     after_believed,
     after_created,
+    after_looked_for,
     after_refused,
+    after_unlisted,
     after_unsaved,
     as_json,
+    is_refusal,
 )
-from mooring.controllers.snapshotter.requests import delete_request, get_request, list_request
+from mooring.controllers.snapshotter.requests import delete_request, get_request, list_of_volume_request, list_request
 from mooring.controllers.snapshotter.secrets import Secrets
-from mooring.controllers.snapshotter.view import View, is_given_up, is_going, is_ready, keeps_snapshot
+from mooring.controllers.snapshotter.view import View, is_given_up, is_going, is_ready
+from mooring.controllers.snapshotter.whose import stranger
 from mooring.controllers.snapshotter.writes import Writes
+from mooring.controllers.snapshotting.names import DELETE_POLICY
 from mooring.controllers.snapshotting.told import Told
 from mooring.csi.capabilities import controller_rpcs
 from mooring.csi.codes import Code, DriverError
@@ -42,6 +47,8 @@ from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge
 log = logger(__name__)
 
 ERROR_BYTES_MAX: Final = 1024
+PAGES_MAX: Final = 1000
+"""Of the list of one volume's snapshots."""
 _RPC = csi.ControllerServiceCapability.RPC
 
 
@@ -68,7 +75,12 @@ class Reconciler:
         self._secrets = Secrets(runtime, view.memory, CHECK_FAILED)
         self._writes = Writes(runtime.cluster, contents)
         self._deleting: KeyLocks[str] = KeyLocks()
-        self.told = Told()
+        self._told, self._warned = Told(), Told()
+
+    def forget(self, uid: str) -> None:
+        """The content is gone."""
+        self._told.forget(uid)
+        self._warned.forget(uid)
 
     async def carry_out(self, name: str, decision: d.Decision) -> After:
         """Performs the actions in order; what follows from the last answer of the driver. Raises Failed, Stale, ApiError."""
@@ -95,13 +107,16 @@ class Reconciler:
             case d.LookUpClass(class_name):
                 await self._look_up(class_name)
             case d.Mark():
+                self._memory.change(content.metadata.uid, nothing_made=True)
                 await self._writes.mark(content)
                 self._memory.change(content.metadata.uid, mark_lost=False)
             case d.Unmark():
                 await self._unmark(content)
                 return After(again=True)
             case d.Create():
-                return await self._save(content, await self._create(action, secrets, content))
+                return await self._keep(content, await self._create(action, secrets, content), secrets)
+            case d.LookFor():
+                return await self._save(content, await self._look_for(action, content))
             case d.Ask():
                 return await self._save(content, await self._ask(action, secrets, content))
             case d.Delete(handle):
@@ -136,14 +151,51 @@ class Reconciler:
     # -- the driver
 
     async def _create(self, create: d.Create, secrets: Mapping[str, str], content: VolumeSnapshotContent) -> After:
-        order = create.order
+        order, name, uid = create.order, content.metadata.name, content.metadata.uid
+        is_first = self._memory.creation_begins(uid, order.parameters)
         try:
             answer = await self._driver.create_snapshot(order.request(secrets), self._call)
         except DriverError as error:
-            going = is_given_up(self._writes.find(content.metadata.name, content.metadata.uid))
-            return after_refused(order.volume_handle, error, going=going, without_secret=create.without_secret)
-        now = self._writes.find(content.metadata.name, content.metadata.uid)
-        return after_created(now, order.volume_handle, answer.snapshot, self._now_ns)
+            self._memory.change(uid, nothing_made=is_first and error.unsent)
+            after = after_refused(self._writes.find(name, uid), order, error, is_first=is_first)
+            self._note(uid, after, refused=is_refusal(error))
+            return after
+        now = self._writes.find(name, uid)
+        after = after_created(now, order.volume_handle, answer.snapshot, self._now_ns, stranger(self._view, now, answer.snapshot))
+        self._note(uid, after)
+        return after
+
+    def _note(self, uid: str, after: After, *, refused: bool = False) -> None:
+        """What is known of a creation by now. refused: its last request was, for sure."""
+        if after.unmarks:
+            self._memory.creation_ended(uid, nothing_made=after.nothing_made)
+        else:
+            self._memory.creation_is_open(uid, self._clock.now(), refused=refused)
+
+    async def _look_for(self, look: d.LookFor, content: VolumeSnapshotContent) -> After:
+        """Raises Failed for a Secret that can't be had."""
+        uid = content.metadata.uid
+        self._memory.change(uid, to_list=False)  # whatever comes of it, a request is next
+        try:
+            secrets = {} if look.secret is None else await self._load_secret(look.secret, content)
+            listed = await self._listed(look.order.volume_handle, secrets)
+        except DriverError as error:
+            return after_unlisted(look.order, error)
+        after = after_looked_for(look.order, [handle for handle in listed if not self._view.is_named(handle)])
+        if after.unmarks:
+            self._note(uid, after)
+        return after
+
+    async def _listed(self, volume_handle: str, secrets: Mapping[str, str]) -> list[str]:
+        """The handles of all snapshots of the volume. Raises DriverError."""
+        found, token = list[str](), ""
+        for _ in range(PAGES_MAX):
+            answer = await self._driver.list_snapshots(list_of_volume_request(volume_handle, token, secrets), self._call)
+            found += [entry.snapshot.snapshot_id for entry in answer.entries]
+            token = answer.next_token
+            if not token:
+                return found
+        raise DriverError(Code.UNKNOWN, f"the list does not end: {PAGES_MAX} pages")
 
     async def _ask(self, ask: d.Ask, secrets: Mapping[str, str], content: VolumeSnapshotContent) -> After:
         try:
@@ -156,9 +208,10 @@ class Reconciler:
                 raise _Unasked(str(error)) from error
             text = f"{CHECK_TEXT}failed to list snapshot for content {content.metadata.name}: {error}"
             return After(failure=d.Failure(CHECK_FAILED, text))
-        if found is None and not ask.learn:  # a snapshot that is being cut need not be listed
+        other = "" if found is None else stranger(self._view, content, found)
+        if (found is None or other) and not ask.learn:  # one that is being cut need not be listed, and only its name says whose it is
             raise _Unasked(ask.handle)
-        return after_asked(content, ask.handle, found, self._now_ns)
+        return after_asked(content, ask.handle, found, self._now_ns, other)
 
     async def _way(self, ask: d.Ask) -> d.Way:
         """Raises DriverError."""
@@ -185,7 +238,8 @@ class Reconciler:
         try:
             async with self._deleting.of(handle):
                 now = self._writes.find(content.metadata.name, content.metadata.uid)
-                if keeps_snapshot(now) or self._view.other_of(now, handle):
+                goes = is_going(now) or is_given_up(now)  # also one whose status can't take the handle
+                if now.spec.deletion_policy != DELETE_POLICY or not goes or self._view.other_of(now, handle):
                     raise Stale(content.metadata.name)
                 await self._driver.delete_snapshot(delete_request(handle, secrets), self._call)
         except DriverError as error:
@@ -195,6 +249,17 @@ class Reconciler:
     def _now_ns(self) -> int:
         return int(self._clock.wall_s() * 1e9)
 
+    async def _keep(self, content: VolumeSnapshotContent, after: After, secrets: Mapping[str, str]) -> After:
+        """Saves what was made. What can't be saved, and would be deleted by what is saved, is deleted at once. Raises Failed."""
+        try:
+            return await self._save(content, after)
+        except d.Unsaved:
+            now, handle = self._writes.find(content.metadata.name, content.metadata.uid), after.status and after.status.snapshot_handle
+            if not handle or not is_given_up(now) or now.spec.deletion_policy != DELETE_POLICY:
+                raise
+            await self._delete(now, handle, secrets)
+            return await self._save(now, After(unmarks=True, nothing_made=True, again=True))
+
     async def _save(self, content: VolumeSnapshotContent, after: After) -> After:
         """Writes the consequences of an answer, the status first. Raises Failed."""
         name, uid = content.metadata.name, content.metadata.uid
@@ -202,9 +267,12 @@ class Reconciler:
             try:
                 await self._writes.save_status(self._writes.find(name, uid), as_json(after.status) or {})
             except (BadRequest, TooLarge, Invalid) as error:
-                raise d.Failed(after_unsaved(content, str(error))) from error
+                raise d.Unsaved(after_unsaved(content, str(error))) from error
         if after.unmarks:
             await self._unmark(self._writes.find(name, uid))
+        if after.tells is not None and self._warned.note(uid, after.tells.message):
+            log.warning(after.tells.message, VolumeSnapshotContent=name)
+            self._tell(content, after.tells.reason, after.tells.message)
         if after.failure is not None:
             raise d.Failed(after.failure)
         return after
@@ -232,7 +300,7 @@ class Reconciler:
             if is_new:
                 error = {"time": rfc3339(self._clock.wall_s()), "message": text}
                 await self._writes.save_status(content, {**status, "error": error, "readyToUse": False})
-            if not self.told.note(uid, text) and not is_new:
+            if not self._told.note(uid, text) and not is_new:
                 return
         self._tell(content, failure.event, text)
 

@@ -49,5 +49,10 @@ def list_request(handle: str, secrets: Mapping[str, str]) -> csi.ListSnapshotsRe
     return csi.ListSnapshotsRequest(snapshot_id=handle, secrets=secrets)
 
 
+def list_of_volume_request(volume_handle: str, token: str, secrets: Mapping[str, str]) -> csi.ListSnapshotsRequest:
+    """For all snapshots of this volume. token: of the page, "" for the first."""
+    return csi.ListSnapshotsRequest(source_volume_id=volume_handle, starting_token=token, secrets=secrets)
+
+
 def get_request(handle: str, secrets: Mapping[str, str]) -> csi.GetSnapshotRequest:
     return csi.GetSnapshotRequest(snapshot_id=handle, secrets=secrets)

@@ -10,6 +10,7 @@ from typing import Final
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.meta import Key, is_deleting
 from mooring.api.snapshot import VolumeSnapshotClass, VolumeSnapshotContent
+from mooring.base.clock import parse_rfc3339
 from mooring.control.slim import WHOLE, Part, always, slim
 from mooring.controllers.snapshotter.groups import view as groups
 from mooring.controllers.snapshotter.memory import Memory
@@ -18,8 +19,12 @@ from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED,
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
+YOUTH_S: Final = 60.0
+"""Less than the time in which somebody labels a content for another node by hand."""
+
 BY_CLASS: Final = "snapshotter/class"
 BY_HANDLE: Final = "snapshotter/handle"
+BY_SOURCE: Final = "snapshotter/source"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,6 +51,19 @@ class View:
         found = tuple(self.group_contents.by(groups.BY_HANDLE, handle or ""))
         return self.options.groups and (not found or not all(map(groups.is_ready, found)))
 
+    def is_named(self, handle: str) -> bool:
+        """True where a content stands for this snapshot."""
+        return any(True for _ in self.contents.by(BY_HANDLE, handle))
+
+    def is_source(self, volume_handle: str) -> bool:
+        """True where a content is of exactly this volume."""
+        return any(True for _ in self.contents.by(BY_SOURCE, volume_handle))
+
+    def other_volume_of(self, content: VolumeSnapshotContent, handle: str) -> str:
+        """The volume of which another content has this snapshot, "" where none has it of another volume than this one."""
+        handles = (one.spec.source.volume_handle for one in self.contents.by(BY_HANDLE, handle))
+        return min((other for other in handles if other and other != content.spec.source.volume_handle), default="")
+
     def other_of(self, content: VolumeSnapshotContent, handle: str) -> str:
         """The name of another content, or of a group's, that keeps this snapshot; "" for none."""
         others = [one for one in self.contents.by(BY_HANDLE, handle) if one.metadata.uid != content.metadata.uid and keeps_snapshot(one)]
@@ -60,6 +78,12 @@ def handle_of(content: VolumeSnapshotContent) -> str:
 
 def is_ready(content: VolumeSnapshotContent) -> bool:
     return content.status is not None and content.status.ready_to_use is True
+
+
+def is_born(content: VolumeSnapshotContent, wall_s: float) -> bool:
+    """True for a content that was just made, so that nobody has looked at it yet. One that another node had comes with its past."""
+    created = content.metadata.creation_timestamp
+    return created is not None and wall_s - parse_rfc3339(created) < YOUTH_S and content.status is None
 
 
 def is_open(content: VolumeSnapshotContent) -> bool:
@@ -104,7 +128,15 @@ def handles_of(content: VolumeSnapshotContent) -> Iterable[str]:
     return {handle for handle in (handle_of(content), content.spec.source.snapshot_handle) if handle}
 
 
-CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {BY_CLASS: _class_in_need, BY_HANDLE: handles_of}
+def _source(content: VolumeSnapshotContent) -> Iterable[str]:
+    return filter(None, (content.spec.source.volume_handle,))
+
+
+CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {
+    BY_CLASS: _class_in_need,
+    BY_HANDLE: handles_of,
+    BY_SOURCE: _source,
+}
 
 keeps_class = always(slim("driver", "parameters", metadata=slim()))
 

@@ -247,7 +247,10 @@ def _members(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapsho
     if status is None or not status.volume_group_snapshot_handle:
         return ()
     actions: list[Action] = []
+    asked = content.spec.source.volume_handles
     for info in status.volume_snapshot_info_list or ():
+        if asked is not None and info.volume_handle not in asked:  # its volume could not be told: it is noted to be deleted
+            continue
         snapshot = view.snapshots.get(member_key(group, info))
         if snapshot is None:
             actions.append(Create(VOLUME_SNAPSHOTS, member(view, group, content, info), "CreateVolumeSnapshotFailed"))

@@ -96,7 +96,7 @@ class GroupContents:
         if change.new is None:
             self.controller.forget(change.key.name)
             self._memory.forget(change.object.metadata.uid)
-            self._reconciler.told.forget(change.object.metadata.uid)
+            self._reconciler.forget(change.object.metadata.uid)
         elif is_news(change):
             yield change.key.name
 

@@ -89,16 +89,16 @@ def _decide_creation(view: View, content: VolumeGroupSnapshotContent, now: Insta
         text = f"{CREATION_TEXT}failed to get input parameters to create group snapshot for content {content.metadata.name}: {error}"
         return Decision(why.CantAsk(str(error)), failure=Failure(CREATION_FAILED, text, retries=False))
     failed = (CREATION_FAILED, f"{CREATION_TEXT}failed to get input parameters to create group snapshot: ")
-    without = is_deleting(content) and is_open(content) and secret is not None and view.memory.secret_is_gone(content.metadata.uid, now)
+    without = is_deleting(content) and is_open(content) and view.memory.secret_is_gone(content.metadata.uid, now)
     load: tuple[Action, ...] = () if secret is None or without else (LoadSecret(secret, failed, saved=not is_deleting(content)),)
     marked = is_marked(content, GROUP_BEING_CREATED) and not view.memory.of(content.metadata.uid).mark_lost
     marking: tuple[Action, ...] = () if marked or handle_of(content) else (Mark(),)
-    actions = (*load, *marking, Create(CreateGroupOrder(name, volumes, parameters), without))
+    actions = (*load, *marking, Create(CreateGroupOrder(name, volumes, parameters)))
     return Decision(why.Creating(len(volumes), name), actions, done="CreateVolumeGroupSnapshot was answered")
 
 
 def _parameters(view: View, content: VolumeGroupSnapshotContent) -> dict[str, str]:
-    """Raises Unusable. A content that goes and may have a group in the driver needs no class."""
+    """Raises Unusable. A content that goes and may have a group in the driver needs no class: what was sent is sent again, where known."""
     found, name = view.class_of(content), content.spec.volume_group_snapshot_class_name
     extra = dict(extra_group_metadata(content)) if view.options.extra_create_metadata else {}
     replayed = is_deleting(content) and is_open(content)
@@ -106,11 +106,11 @@ def _parameters(view: View, content: VolumeGroupSnapshotContent) -> dict[str, st
         raise Unusable(f'volumegroupsnapshotclass.groupsnapshot.storage.k8s.io "{name or ""}" not found')
     if not content.spec.volume_group_snapshot_ref.uid:
         raise Unusable(f"group snapshot content {content.metadata.name} is not bound to a group snapshot")
-    if found is None or replayed:
-        is_ours = found is not None and found.driver == view.driver_name
-        return {**(without_ours(found.parameters) if found is not None and is_ours else {}), **extra}
+    if found is None or (replayed and found.driver != view.driver_name):
+        sent = view.memory.of(content.metadata.uid).parameters
+        return extra if sent is None else dict(sent)
     try:
-        return {**for_driver(found.parameters), **extra}
+        return {**(without_ours(found.parameters) if replayed else for_driver(found.parameters)), **extra}
     except ClassParameterError as error:
         raise Unusable(str(error)) from error
 

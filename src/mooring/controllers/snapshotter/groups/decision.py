@@ -21,10 +21,9 @@ class Unmark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Create:
-    """Call CreateVolumeGroupSnapshot. without_secret: its Secret is gone, so that a refusal proves nothing."""
+    """Call CreateVolumeGroupSnapshot."""
 
     order: CreateGroupOrder
-    without_secret: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,32 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from mooring.api.core import ObjectReference, SecretReference
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, VolumeGroupSnapshotContent
 from mooring.api.meta import Key, finalizers_of
 from mooring.base.clock import rfc3339
+from mooring.base.log import logger
 from mooring.base.text import shortened
 from mooring.control.events import EventRecorder
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
-from mooring.controllers.snapshotter.decision import Failed, Failure, LoadSecret, Tell
+from mooring.controllers.snapshotter.decision import Failed, Failure, LoadSecret, Tell, Unsaved
 from mooring.controllers.snapshotter.groups import decision as d
-from mooring.controllers.snapshotter.groups.decide import CHECK_FAILED, CHECK_TEXT, DELETION_FAILED
-from mooring.controllers.snapshotter.groups.decide_after import After, after_answered, after_refused, as_json
+from mooring.controllers.snapshotter.groups.decide import CHECK_FAILED, CHECK_TEXT, DELETION_FAILED, group_handles
+from mooring.controllers.snapshotter.groups.decide_after import After, after_answered, after_refused, after_unsaved, as_json
+from mooring.controllers.snapshotter.groups.matching import Matching, matched
 from mooring.controllers.snapshotter.groups.requests import GroupHandles
 from mooring.controllers.snapshotter.groups.standing import kept_by_content, kept_by_group
 from mooring.controllers.snapshotter.groups.view import View, is_given_up, is_going, is_ready, keeps_group
 from mooring.controllers.snapshotter.reconcile import ERROR_BYTES_MAX
 from mooring.controllers.snapshotter.secrets import Secrets
-from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, YES, is_marked
+from mooring.controllers.snapshotting.names import DELETE_POLICY, GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, YES, is_marked
 from mooring.controllers.snapshotting.told import Told
 from mooring.controllers.snapshotting.writes import annotate, patch_object, removal
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Patch
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge
 from mooring.kube.patch import json_patch, set_fields, test
+
+log = logger(__name__)
 
 _KIND: Final = GROUP_SNAPSHOT_CONTENTS
 
@@ -45,7 +52,12 @@ class Reconciler:
         self._view, self._memory, self._contents, self._driver, self._events = view, view.memory, contents, driver, events
         self._call = Call(view.options.timeout_s)
         self._secrets = Secrets(runtime, view.memory, CHECK_FAILED)
-        self.told = Told()
+        self._told, self._warned = Told(), Told()
+
+    def forget(self, uid: str) -> None:
+        """The content is gone."""
+        self._told.forget(uid)
+        self._warned.forget(uid)
 
     async def carry_out(self, name: str, decision: d.Decision) -> After:
         """Performs the actions in order; what follows from the last answer of the driver. Raises Failed, Stale, ApiError."""
@@ -67,13 +79,14 @@ class Reconciler:
     async def _perform(self, action: d.Action, secrets: Mapping[str, str], content: VolumeGroupSnapshotContent) -> After:
         match action:
             case d.Mark():
+                self._memory.change(content.metadata.uid, nothing_made=True)
                 await self._patch(content, annotate(content, GROUP_BEING_CREATED, YES))
                 self._memory.change(content.metadata.uid, mark_lost=False)
             case d.Unmark():
                 await self._unmark(content)
                 return After(again=True)
             case d.Create():
-                return await self._save(content, await self._create(action, secrets, content))
+                return await self._keep(content, await self._create(action, secrets, content), secrets)
             case d.Ask(handles):
                 return await self._save(content, await self._ask(handles, secrets, content))
             case d.Delete(handles):
@@ -100,23 +113,42 @@ class Reconciler:
     # -- the driver
 
     async def _create(self, create: d.Create, secrets: Mapping[str, str], content: VolumeGroupSnapshotContent) -> After:
+        order, name, uid = create.order, content.metadata.name, content.metadata.uid
+        is_first = self._memory.creation_begins(uid, order.parameters)
         try:
-            answer = await self._driver.create_volume_group_snapshot(create.order.request(secrets), self._call)
+            answer = await self._driver.create_volume_group_snapshot(order.request(secrets), self._call)
         except DriverError as error:
-            now = self._find(content.metadata.name, content.metadata.uid)
-            return after_refused(now, error, going=is_given_up(now), without_secret=create.without_secret)
-        return after_answered(self._find(content.metadata.name, content.metadata.uid), answer.group_snapshot, self._now_ns)
+            self._memory.change(uid, nothing_made=is_first and error.unsent)
+            after = after_refused(self._find(name, uid), order.name, error, is_first=is_first)
+        else:
+            after = self._after_answered(self._find(name, uid), answer.group_snapshot)
+        if after.unmarks:
+            self._memory.creation_ended(uid, nothing_made=after.nothing_made)
+        return after
+
+    def _after_answered(self, content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot) -> After:
+        wanted = content.spec.source.volume_handles
+        if wanted is None:  # it was there before, and no volumes were asked for
+            matching = Matching(tuple(one.source_volume_id for one in group.snapshots))
+        else:
+            matching = matched(wanted, group.snapshots, lambda told: self._view.is_of_another(content, told))
+        return after_answered(content, group, matching, self._now_ns)
 
     async def _ask(self, handles: GroupHandles, secrets: Mapping[str, str], content: VolumeGroupSnapshotContent) -> After:
         try:
             answer = await self._driver.get_volume_group_snapshot(handles.get_request(secrets), self._call)
         except DriverError as error:
             if content.spec.source.group_snapshot_handles is None:  # a group that is being cut need not be known
-                self._memory.change(content.metadata.uid, unlisted=True)
-                return After(again=True)
+                return self._unasked(content)
             text = f"{CHECK_TEXT}failed to list group snapshot for group snapshot content {content.metadata.name}: {error}"
             return After(failure=Failure(CHECK_FAILED, text))
-        return after_answered(content, answer.group_snapshot, self._now_ns)
+        after = self._after_answered(content, answer.group_snapshot)
+        return self._unasked(content) if after.nothing_made else after
+
+    def _unasked(self, content: VolumeGroupSnapshotContent) -> After:
+        """Only a request by its name says how far the group is, and whose."""
+        self._memory.change(content.metadata.uid, unlisted=True)
+        return After(again=True)
 
     async def _delete(self, handles: GroupHandles, secrets: Mapping[str, str]) -> None:
         try:
@@ -130,13 +162,31 @@ class Reconciler:
 
     # -- writes
 
+    async def _keep(self, content: VolumeGroupSnapshotContent, after: After, secrets: Mapping[str, str]) -> After:
+        """Saves what was made. What can't be saved, and would be deleted by what is saved, is deleted at once. Raises Failed."""
+        try:
+            return await self._save(content, after)
+        except Unsaved:
+            now = self._find(content.metadata.name, content.metadata.uid)
+            handles = group_handles(msgspec.structs.replace(now, status=after.status))
+            if handles is None or not is_given_up(now) or now.spec.deletion_policy != DELETE_POLICY:
+                raise
+            await self._delete(handles, secrets)
+            return await self._save(now, After(unmarks=True, nothing_made=True, again=True))
+
     async def _save(self, content: VolumeGroupSnapshotContent, after: After) -> After:
         """Writes the consequences of an answer, the status first. Raises Failed."""
         name, uid = content.metadata.name, content.metadata.uid
         if after.status is not None:
-            await self._save_status(self._find(name, uid), as_json(after.status) or {})
+            try:
+                await self._save_status(self._find(name, uid), as_json(after.status) or {})
+            except (BadRequest, TooLarge, Invalid) as error:
+                raise Unsaved(after_unsaved(content, str(error))) from error
         if after.unmarks:
             await self._unmark(self._find(name, uid))
+        if after.tells is not None and self._warned.note(uid, after.tells.message):
+            log.warning(after.tells.message, VolumeGroupSnapshotContent=name)
+            self._tell(content, after.tells.reason, after.tells.message)
         if after.failure is not None:
             raise Failed(after.failure)
         return after
@@ -175,7 +225,7 @@ class Reconciler:
             if is_new:
                 error = {"time": rfc3339(self._clock.wall_s()), "message": text}
                 await self._save_status(content, {**status, "error": error, "readyToUse": False})
-            if not self.told.note(uid, text) and not is_new:
+            if not self._told.note(uid, text) and not is_new:
                 return
         self._tell(content, failure.event, text)
 

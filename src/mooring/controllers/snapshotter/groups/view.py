@@ -19,6 +19,7 @@ from mooring.kube.cache.reader import Reader
 BY_CLASS: Final = "snapshotter/group-class"
 BY_HANDLE: Final = "snapshotter/group-handle"
 BY_MEMBER: Final = "snapshotter/group-member"
+BY_VOLUME: Final = "snapshotter/group-volume"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,6 +39,10 @@ class View:
     def class_of(self, content: VolumeGroupSnapshotContent) -> VolumeGroupSnapshotClass | None:
         name = content.spec.volume_group_snapshot_class_name
         return self.classes.get(Key("", name)) if name else None
+
+    def is_of_another(self, content: VolumeGroupSnapshotContent, volume_handle: str) -> bool:
+        """True for exactly the handle of a volume that is in another group."""
+        return any(other.metadata.uid != content.metadata.uid for other in self.contents.by(BY_VOLUME, volume_handle))
 
 
 def handle_of(content: VolumeGroupSnapshotContent) -> str:
@@ -94,6 +99,7 @@ CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeGroupSnapshotContent], Itera
     BY_CLASS: _class_in_need,
     BY_HANDLE: _handles,
     BY_MEMBER: lambda content: member_handles(content),
+    BY_VOLUME: lambda content: content.spec.source.volume_handles or (),
 }
 
 keeps_class = always(slim("driver", "parameters", metadata=slim()))

@@ -1,0 +1,62 @@
+"""Whose snapshot an answer is about: of the volume that was asked for, or of another one. Pure.
+
+A driver names the source of a snapshot, and many spell it otherwise than the volume's handle: in other letters, by a longer or shorter
+path, or not at all. csi-snapshotter never looks. So another spelling is taken, and told; but a snapshot of another volume is never taken,
+and never deleted:
+
+    the source is                                                        the snapshot is
+    the handle itself                                                    the content's
+    the handle in other letters, or one is the beginning or the end      the content's, with a warning that names both
+    of the other's path, or one leaves parts of it open
+    empty                                                                the content's, with a warning
+    any of these, but exactly the volume of another content              another volume's
+    anything else                                                        another volume's
+    whatever, and another content has that handle of another volume      another volume's
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api.migration import UNSPECIFIED
+from mooring.api.snapshot import VolumeSnapshotContent
+from mooring.base.text import quoted
+from mooring.controllers.snapshotter.view import View
+from mooring.csi.proto import csi_pb2 as csi
+
+SPELLED_OTHERWISE: Final = "SourceVolumeSpelledOtherwise"
+
+
+def is_alike(handle: str, told: str) -> bool:
+    """True where one may be another spelling of the other."""
+    short, long = sorted((_path(handle), _path(told)), key=len)
+    return _fits(short, long[: len(short)]) or _fits(short, long[len(long) - len(short) :])
+
+
+def _path(text: str) -> list[str]:
+    return [part for part in text.casefold().split("/") if part]
+
+
+def _fits(short: list[str], long: list[str]) -> bool:
+    left_open = UNSPECIFIED.casefold()
+    return all(one == other or left_open in (one, other) for one, other in zip(short, long, strict=True))
+
+
+def stranger(view: View, content: VolumeSnapshotContent, snapshot: csi.Snapshot) -> str:
+    """What shows that the snapshot is of another volume than its content's, "" for nothing, and for an import, which is of no volume."""
+    handle, told = content.spec.source.volume_handle, snapshot.source_volume_id
+    if handle is None:
+        return ""
+    if told != handle and (not is_alike(handle, told) or view.is_source(told)):
+        return f"a snapshot of volume {quoted(told)}"
+    other = view.other_volume_of(content, snapshot.snapshot_id)
+    return f"a snapshot of volume {quoted(other)}, as another content has it" if other else ""
+
+
+def spelling(handle: str | None, snapshot: csi.Snapshot) -> str:
+    """The warning about another spelling that is taken, "" for none."""
+    told, beginning = snapshot.source_volume_id, f"the driver names {{}} as the source of snapshot {quoted(snapshot.snapshot_id)}"
+    if handle is None or told == handle:
+        return ""
+    named = beginning.format(quoted(told) if told else "no volume")
+    return f"{named}, which was asked for of volume {quoted(handle)}: taken for {'another spelling of it' if told else 'that one'}"

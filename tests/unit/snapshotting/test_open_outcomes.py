@@ -1,0 +1,273 @@
+"""Creations whose outcome is open, both programs on one store: a refusal says nothing of an earlier request.
+
+Ids: docs/behaviours/snapshotter.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
+from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER, GROUP_BEING_CREATED
+from mooring.csi.codes import Code
+from mooring.kube.errors import ServerError, TooLarge, Unreachable
+from tests.support.builders import a_group_class, a_group_content, a_new_content
+from tests.support.cluster_world import LateWatch
+from tests.support.scripted_driver import Fail, Lose
+from tests.support.snapshot_crds import GROUP_CRDS
+from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, LIST, RPC, SnapshotDriver
+from tests.support.snapshotting import PATCH_VSC, PATCH_VSC_STATUS, VS, VSC, SnapshotWorld, error_of, finalizers
+from tests.support.virtual_loop import in_virtual_time
+
+pytestmark = in_virtual_time
+
+LOST = Lose(Code.DEADLINE_EXCEEDED, "perhaps")
+GONE = Fail(Code.NOT_FOUND, "no such volume")
+A_WHILE_S = 400.0
+STEADY = {"retry_interval_max_s": 30.0}
+
+
+async def nothing_left(world: SnapshotWorld) -> None:
+    await world.settle(2.0)
+    assert ([], [], {}) == (await world.list(VS), await world.list(VSC), world.driver.snapshots)
+
+
+async def deleted_while_open(world: SnapshotWorld, then: Fail) -> None:
+    """A request took effect without an answer; its snapshot object is deleted, and from now on the driver refuses."""
+    world.driver.script(CREATE, LOST)
+    await world.snap()
+    await world.error(text="perhaps")
+    world.driver.always(CREATE, then)
+    await world.delete(VS, "snap")
+
+
+async def marked(world: SnapshotWorld) -> bool:
+    [content] = await world.list(VSC)
+    return BEING_CREATED in (content["metadata"].get("annotations") or {})
+
+
+async def told(world: SnapshotWorld, content: dict[str, Any]) -> str:
+    return "\n".join(text for _, _, text, _ in await world.events(content["metadata"]["name"]))
+
+
+def made(world: SnapshotWorld, count: int, method: str = CREATE):
+    async def is_made() -> bool:
+        return len(world.driver.made(method)) >= count
+
+    return is_made
+
+
+# -- what is no proof
+
+
+async def test_S38_a_first_request_that_is_refused_has_made_nothing():
+    world = await SnapshotWorld().base()
+    gate = world.driver.gate(CREATE)
+    world.driver.always(CREATE, Fail(Code.INVALID_ARGUMENT, "no"))
+    async with world.both():
+        await world.snap()
+        await world.until(made(world, 1))
+        await world.delete(VS, "snap")
+        await world.settle(2.0)
+        gate.set()
+        await world.gone(VS, "snap", wait_s=5.0)
+        assert (1, []) == (len(world.driver.made(CREATE)), world.driver.made(DELETE))
+        await nothing_left(world)
+
+
+async def test_S38_a_request_that_found_no_driver_is_none():
+    world = await SnapshotWorld().base()
+    world.driver.script(CREATE, Fail(Code.UNAVAILABLE, "no socket", unsent=True))
+    async with world.both():
+        await world.snap()
+        await world.error(text="no socket")
+        world.driver.always(CREATE, Fail(Code.INVALID_ARGUMENT, "no"))
+        await world.delete(VS, "snap")
+        await world.gone(VS, "snap", wait_s=10.0)
+        await nothing_left(world)
+
+
+@pytest.mark.parametrize("code", [Code.NOT_FOUND, Code.INVALID_ARGUMENT, Code.INTERNAL, Code.UNAUTHENTICATED])
+async def test_S38_a_refusal_after_an_open_request_lets_nothing_go(code):
+    world = await SnapshotWorld().base()
+    async with world.both(**STEADY):
+        await deleted_while_open(world, Fail(code, "no"))
+        await world.settle(A_WHILE_S)
+        [content] = await world.list(VSC)
+        assert ([CONTENT_FINALIZER], True) == (finalizers(content), await marked(world))
+        assert f"take the annotation {BEING_CREATED} off" in error_of(content)
+        assert "SnapshotCreationFailed" in await world.reasons(content["metadata"]["name"])
+        world.driver.forget_scripts()
+        await world.gone(VS, "snap")
+        await nothing_left(world)
+
+
+async def test_S38_somebody_who_knows_takes_the_mark_off():
+    world = await SnapshotWorld().base()
+    async with world.both():
+        await deleted_while_open(world, GONE)
+        await world.settle(30.0)
+        [content] = await world.list(VSC)
+        world.driver.snapshots.clear()
+        await world.annotate(VSC, content["metadata"]["name"], **{BEING_CREATED: None})
+        await world.gone(VS, "snap")
+        assert [] == world.driver.made(DELETE)
+        await nothing_left(world)
+
+
+async def test_S36_a_refusal_after_an_open_request_keeps_the_mark_of_a_living_content():
+    world = await SnapshotWorld().base()
+    world.driver.script(CREATE, LOST, Fail(Code.INTERNAL, "busy"))
+    async with world.both(retry_interval_start_s=30.0):
+        await world.snap()
+        await world.error(text="busy")
+        assert await marked(world)
+        await world.delete(VS, "snap")
+        await world.gone(VS, "snap")
+        await nothing_left(world)
+
+
+async def test_S38_a_process_does_not_know_what_the_one_before_has_asked_for():
+    world = await SnapshotWorld().base()
+    gate = world.driver.gate(CREATE)
+    async with world.controlling():
+        async with world.snapshotting():
+            await world.snap()
+            await world.until(made(world, 1))
+        world.driver.add("h-of-the-request-that-went-on")
+        gate.set()
+        world.driver.always(CREATE, GONE)
+        async with world.snapshotting():
+            await world.until(made(world, 2))
+            await world.delete(VS, "snap")
+            await world.settle(A_WHILE_S)
+            assert await marked(world)
+
+
+async def test_S38_a_content_from_another_node_comes_with_its_past():
+    """It is labelled anew by hand, and looks like one that was just made."""
+    world = await SnapshotWorld().base()
+    world.driver.always(CREATE, GONE)
+    async with world.controlling(), world.snapshotting(node_name="n2"):
+        await world.snap()
+        name = (await world.content())["metadata"]["name"]
+        await world.settle(90.0)
+        await world.patch(VSC, name, {"metadata": {"labels": {"snapshot.storage.kubernetes.io/managed-by": "n2"}}})
+        await world.until(made(world, 1))
+        await world.delete(VS, "snap")
+        await world.settle(60.0)
+        assert await marked(world)
+
+
+async def test_S38_what_was_sent_is_sent_again_when_the_class_is_gone():
+    world = await SnapshotWorld().base({"pool": "a"})
+    world.driver.script(CREATE, LOST)
+    async with world.both():
+        await world.snap()
+        await world.error(text="perhaps")
+        refusal = Fail(Code.INVALID_ARGUMENT, "parameter pool is missing")
+        world.driver.always(CREATE, lambda request: None if request.parameters.get("pool") else refusal)
+        await world.users.delete(VOLUME_SNAPSHOT_CLASSES, "snapclass")
+        await world.delete(VS, "snap")
+        await world.gone(VS, "snap")
+        await nothing_left(world)
+
+
+@pytest.mark.parametrize("policy", ["Delete", "Retain"])
+async def test_S38_what_can_not_be_saved_is_deleted_at_once_where_it_would_be_deleted(policy):
+    world = await SnapshotWorld().base()
+    world.cluster.refuse(PATCH_VSC_STATUS, times=None, error=TooLarge("Request entity too large"))
+    body = a_new_content("content", policy=policy, volumeSnapshotClassName="snapclass", finalizers=[CONTENT_FINALIZER])
+    async with world.snapshotting(body, retry_interval_max_s=10.0):
+        await world.settle(5.0)
+        await world.delete_by_controller("content")
+        await world.settle(20.0)
+        kept = policy == "Retain"
+        assert (kept, kept) == (await world.find(VSC, "content") is not None, bool(world.driver.snapshots))
+        assert (not kept) == bool(world.driver.made(DELETE))
+
+
+# -- the driver's list
+
+
+async def test_S38_a_list_that_has_nothing_of_the_volume_ends_the_doubt():
+    world = await SnapshotWorld(SnapshotDriver(controller=[RPC.LIST_SNAPSHOTS])).base()
+    world.driver.add("elsewhere", "other")
+    async with world.both(**STEADY):
+        await world.snap("ready")
+        await world.ready("ready")
+        await deleted_while_open(world, GONE)
+        await world.settle(1.0)
+        [content] = [one for one in await world.list(VSC) if one["metadata"].get("deletionTimestamp")]
+        del world.driver.snapshots[f"h-{world.driver.made(CREATE)[-1].request.name}"]
+        await world.settle(200.0)
+        assert [] == world.driver.made(LIST), "what was asked for may still be cut"
+        await world.settle(200.0)
+        assert None is await world.find(VSC, content["metadata"]["name"])
+        assert ["vol"] == [call.request.source_volume_id for call in world.driver.made(LIST)]
+        assert [] == world.driver.made(DELETE)
+
+
+async def test_S38_a_listed_snapshot_that_nobody_names_may_be_the_one():
+    world = await SnapshotWorld(SnapshotDriver(controller=[RPC.LIST_SNAPSHOTS])).base()
+    async with world.both(**STEADY):
+        await deleted_while_open(world, GONE)
+        [handle] = world.driver.snapshots
+        [content] = await world.list(VSC)
+        await world.settle(A_WHILE_S)
+        assert f'no content names "{handle}", which the driver lists' in await told(world, content)
+        assert [CREATE, LIST] == sorted({call.method for call in world.driver.calls[-2:]}), "both are asked by turns"
+        assert await marked(world)
+
+
+async def test_S38_a_list_that_is_not_served_proves_nothing():
+    world = await SnapshotWorld(SnapshotDriver(controller=[RPC.LIST_SNAPSHOTS])).base()
+    world.driver.always(LIST, Fail(Code.INTERNAL, "no list"))
+    async with world.both(**STEADY):
+        await deleted_while_open(world, GONE)
+        [content] = await world.list(VSC)
+        await world.settle(A_WHILE_S)
+        assert "the driver does not list its snapshots" in await told(world, content)
+        assert await marked(world)
+
+
+# -- the mark
+
+
+@pytest.mark.parametrize("error", [Unreachable("lost"), ServerError("lost", code=500)])
+async def test_S36_the_mark_comes_back_when_nobody_knows_whether_it_went(error):
+    """The answer to its removal was lost, and the watch, which would show that it is off, is late."""
+    world = await SnapshotWorld(faults=LateWatch("volumesnapshotcontents", seconds=30.0)).base()
+    world.driver.script(CREATE, Fail(Code.INTERNAL, "no"))
+    async with world.both():
+        world.cluster.refuse(PATCH_VSC, error=error, after=True)
+        await world.snap()
+        await world.until(made(world, 1))
+        await world.settle(0.5)
+        gate = world.driver.gate(CREATE)
+        await world.until(made(world, 2))
+        assert await marked(world)
+        gate.set()
+
+
+@pytest.mark.parametrize("error", [Unreachable("lost"), ServerError("lost", code=500)])
+async def test_S36_so_does_the_mark_of_a_group(error):
+    world = await SnapshotWorld(SnapshotDriver(groups=True), faults=LateWatch("volumegroupsnapshotcontents", seconds=30.0)).kinds()
+    await world.make_snapshot_kinds(GROUP_CRDS)
+    await world.create(a_group_class(), a_group_content())
+    world.driver.script(CREATE_GROUP, Fail(Code.INTERNAL, "no"))
+
+    gate = world.driver.gate(CREATE_GROUP)
+    async with world.snapshotting(groups=True):
+        await world.until(made(world, 1, CREATE_GROUP))
+        world.cluster.refuse("patch volumegroupsnapshotcontents", error=error, after=True)
+        gate.set()
+        await world.settle(0.5)
+        gate.clear()
+        await world.until(made(world, 2, CREATE_GROUP))
+        [content] = await world.list(GROUP_SNAPSHOT_CONTENTS)
+        assert GROUP_BEING_CREATED in (content["metadata"].get("annotations") or {})
+        gate.set()

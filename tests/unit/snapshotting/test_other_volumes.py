@@ -1,0 +1,238 @@
+"""Drivers that name the source of a snapshot in their own way, or answer with another volume's, both programs on one store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
+from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
+from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.errors import TooLarge
+from tests.support.builders import APP, a_group_class, a_group_content, a_group_snapshot
+from tests.support.snapshot_crds import GROUP_CRDS
+from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP, RPC, SnapshotDriver
+from tests.support.snapshotting import PVC, VS, VSC, SnapshotWorld, error_of
+from tests.support.virtual_loop import in_virtual_time
+
+pytestmark = in_virtual_time
+
+ON = {"groups": True}
+SPELLED = "SourceVolumeSpelledOtherwise"
+
+
+async def nothing_left(world: SnapshotWorld) -> None:
+    await world.settle(2.0)
+    assert ([], [], {}) == (await world.list(VS), await world.list(VSC), world.driver.snapshots)
+
+
+# -- spellings
+
+
+@pytest.mark.parametrize("told", [str.upper, "disks/{}".format, lambda _: ""], ids=["letters", "path", "none"])
+@pytest.mark.parametrize("controller", [(), (RPC.LIST_SNAPSHOTS,), (RPC.GET_SNAPSHOT,)], ids=["asked to create", "listed", "got"])
+async def test_another_spelling_is_taken_with_one_warning(told, controller, caplog):
+    world = await SnapshotWorld(SnapshotDriver(controller=controller)).base()
+    world.driver.spells, world.driver.ready = told, False
+    async with world.both():
+        await world.snap()
+        content = await world.content(lambda body: (body.get("status") or {}).get("snapshotHandle"))
+        await world.settle(30.0)
+        world.driver.ready = True
+        await world.ready()
+        assert [SPELLED] == await world.reasons(content["metadata"]["name"])
+        [logged] = [record for record in caplog.records if "was asked for of volume" in record.getMessage()]
+        assert 'of volume "vol"' in logged.getMessage()
+        await world.delete(VS, "snap")
+        await world.gone(VS, "snap")
+        await nothing_left(world)
+
+
+async def test_a_driver_that_lists_under_names_of_its_own_is_asked_by_the_snapshots_name():
+    """Nobody can say whose the listed one is; the answer to the request itself can."""
+
+    class Opaque(SnapshotDriver):
+        async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
+            answer = await super().list_snapshots(request)
+            for entry in answer.entries:
+                entry.snapshot.source_volume_id = "0f3a"
+            return answer
+
+    world = await SnapshotWorld(Opaque(controller=[RPC.LIST_SNAPSHOTS])).base()
+    world.driver.ready = False
+    async with world.both():
+        await world.snap()
+        await world.content(lambda body: (body.get("status") or {}).get("snapshotHandle"))
+        world.driver.ready = True
+        await world.ready()
+
+
+# -- another volume's snapshot
+
+
+async def test_a_snapshot_of_another_volume_is_never_deleted():
+    world = await SnapshotWorld().base()
+    world.driver.answer = world.driver.add("victim", "elsewhere")
+    async with world.both():
+        await world.snap()
+        assert '"victim" is left alone' in await world.error(text='a snapshot of volume "elsewhere"')
+        await world.settle(30.0)
+        await world.delete(VS, "snap")
+        await world.gone(VS, "snap")
+        assert ([], True) == (world.driver.made(DELETE), "victim" in world.driver.snapshots)
+
+
+async def test_nor_when_that_comes_out_after_the_content_was_deleted():
+    world = await SnapshotWorld().base()
+    world.driver.answer = world.driver.add("victim", "elsewhere")
+    gate = world.driver.gate(CREATE)
+    async with world.both():
+        await world.snap()
+        content = await world.content()
+        await world.settle(1.0)
+        await world.delete(VS, "snap")
+        await world.settle(1.0)
+        gate.set()
+        await world.gone(VS, "snap")
+        assert '"victim" is left alone' in await world.told(content["metadata"]["name"], "SnapshotKept")
+        assert ([], True) == (world.driver.made(DELETE), "victim" in world.driver.snapshots)
+
+
+async def test_a_handle_of_another_contents_volume_is_not_taken_whatever_the_driver_says_of_it():
+    world = await SnapshotWorld().base()
+    await world.claim("other", volume="pv2", handle="elsewhere")
+    async with world.both():
+        await world.snap("first", claim="other")
+        await world.ready("first")
+        [victim] = world.driver.snapshots.values()
+        world.driver.answer = csi.Snapshot(snapshot_id=victim.snapshot_id, ready_to_use=True)
+        await world.snap()
+        await world.error(text='a snapshot of volume "elsewhere"')
+        await world.delete(VS, "first")
+        await world.delete(VS, "snap")
+        await world.gone(VS, "snap")
+        await world.gone(VS, "first")
+        assert [victim.snapshot_id] == [call.request.snapshot_id for call in world.driver.made(DELETE)]
+
+
+# -- groups
+
+
+async def a_group_world(spells: Callable[[str], str], driver: SnapshotDriver | None = None) -> SnapshotWorld:
+    world = await SnapshotWorld(driver or SnapshotDriver(groups=True)).kinds()
+    world.driver.spells = spells
+    await world.make_snapshot_kinds(GROUP_CRDS)
+    await world.create(a_group_class())
+    for name in "ab":
+        await world.claim(name, volume=f"pv-{name}", handle=f"vol-{name}")
+        await world.patch(PVC, name, {"metadata": {"labels": APP}})
+    return world
+
+
+async def test_a_group_in_another_spelling_is_taken_with_one_warning():
+    world = await a_group_world(str.upper)
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await world.shown(VGS, "group", lambda body: (body.get("status") or {}).get("readyToUse"), "ready")
+        await world.settle(5.0)
+        assert ["a", "b"] == sorted(one["spec"]["source"]["persistentVolumeClaimName"] for one in await world.list(VS))
+        [content] = await world.list(VGSC)
+        assert [SPELLED] == await world.reasons(content["metadata"]["name"])
+        text = await world.told(content["metadata"]["name"], SPELLED)
+        assert all(f'"{name}"' in text for name in ("VOL-A", "VOL-B", "vol-a", "vol-b"))
+        await world.remove(VGS, "group")
+        await nothing_left(world)
+
+
+async def test_a_group_whose_snapshots_can_not_be_told_apart_can_be_deleted():
+    world = await a_group_world(lambda _: "")
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await world.error("group", "the driver answered with snapshots of", VGS)
+        await world.settle(20.0)
+        assert [] == await world.list(VS), "of which claim would they be?"
+        await world.delete(VGS, "group")
+        await world.gone(VGS, "group")
+        assert 1 == len(world.driver.made(DELETE_GROUP))
+        await nothing_left(world)
+
+
+async def test_a_spelling_that_is_exactly_a_volume_of_another_group_is_that_volume():
+    world = await a_group_world(str.upper)
+    done = {"readyToUse": True, "volumeGroupSnapshotHandle": "g", "creationTime": "2026-01-01T00:00:00Z"}
+    await world.create(a_group_content("others", source={"volumeHandles": ["VOL-A"]}, status=done))
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await world.error("group", "is left alone", VGS)
+    assert [] == world.driver.made(DELETE_GROUP)
+
+
+async def test_a_driver_that_tells_of_a_group_under_names_of_its_own_is_asked_by_the_groups_name():
+    class Opaque(SnapshotDriver):
+        async def get_volume_group_snapshot(self, request: csi.GetVolumeGroupSnapshotRequest) -> csi.GetVolumeGroupSnapshotResponse:
+            answer = await super().get_volume_group_snapshot(request)
+            answer.group_snapshot.snapshots[0].source_volume_id = "0f3a"
+            return answer
+
+    world = await a_group_world(str, Opaque(groups=True))
+    world.driver.ready = False
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await world.settle(5.0)
+        world.driver.ready = True
+        await world.shown(VGS, "group", lambda body: (body.get("status") or {}).get("readyToUse"), "ready")
+        [content] = await world.list(VGSC)
+        assert ([], 2) == (await world.reasons(content["metadata"]["name"]), len(await world.list(VS)))
+
+
+async def test_a_group_of_other_volumes_is_never_deleted():
+    world = await a_group_world(lambda volume: volume.replace("vol-a", "elsewhere"))
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await world.error("group", "is left alone", VGS)
+        await world.delete(VGS, "group")
+        await world.gone(VGS, "group")
+        assert ([], 2) == (world.driver.made(DELETE_GROUP), len(world.driver.snapshots))
+
+
+async def test_nor_a_group_when_that_comes_out_after_its_content_was_deleted():
+    world = await a_group_world(lambda volume: volume.replace("vol-a", "elsewhere"))
+    gate = world.driver.gate(CREATE_GROUP)
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await world.settle(1.0)
+        [content] = await world.list(VGSC)
+        await world.delete(VGS, "group")
+        await world.settle(1.0)
+        gate.set()
+        await world.gone(VGS, "group")
+        assert "is left alone" in await world.told(content["metadata"]["name"], "GroupSnapshotKept")
+        assert ([], 2) == (world.driver.made(DELETE_GROUP), len(world.driver.snapshots))
+
+
+async def test_S36_a_group_that_the_api_server_does_not_take_is_told_and_stays_marked():
+    world = await a_group_world(str)
+    world.cluster.refuse("patch volumegroupsnapshotcontents/status", error=TooLarge("Request entity too large"))
+    async with world.both(retry_interval_start_s=60.0, **ON):
+        await world.create(a_group_snapshot())
+        text = await world.error("group", "the API server refused the driver's answer: Request entity too large", VGS)
+        [content] = await world.list(VGSC)
+        assert (True, text) == (GROUP_BEING_CREATED in content["metadata"]["annotations"], error_of(content))
+        assert text == await world.told(content["metadata"]["name"], "GroupSnapshotCreationFailed")
+        await world.remove(VGS, "group")
+        await nothing_left(world)
+
+
+async def test_S38_a_group_that_the_api_server_never_takes_can_be_deleted():
+    world = await a_group_world(str)
+    world.cluster.refuse("patch volumegroupsnapshotcontents/status", times=None, error=TooLarge("Request entity too large"))
+    async with world.both(retry_interval_max_s=10.0, **ON):
+        await world.create(a_group_snapshot())
+        await world.settle(5.0)
+        await world.delete(VGS, "group")
+        await world.gone(VGS, "group", wait_s=60.0)
+        [call] = world.driver.made(DELETE_GROUP)
+        assert 2 == len(call.request.snapshot_ids)
+        await nothing_left(world)
