@@ -18,8 +18,8 @@ from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
-from mooring.controllers.provisioner.deletion.reconcile import SILENCE_S_MAX
 from mooring.controllers.provisioner.environment import Environment
+from mooring.controllers.provisioner.fresh import SILENCE_S_MAX
 from mooring.controllers.provisioner.intents.intent import STILL_OPEN
 from mooring.controllers.provisioner.options import NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code

@@ -16,8 +16,7 @@ from msgspec import structs
 
 from mooring.api.classes import class_of
 from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
-from mooring.api.matching import fits_node
-from mooring.api.meta import Key, ObjectMeta, annotation
+from mooring.api.meta import ObjectMeta, annotation
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, StorageClass
 from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
@@ -161,13 +160,7 @@ def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
 def _is_stored(view: View, intent: Intent) -> bool:
     """True when its volume is stored. The object of another node's provisioner is about another volume."""
     pv = view.volume(intent.volume_name)
-    return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid and _is_here(view, pv)
-
-
-def _is_here(view: View, pv: PersistentVolume) -> bool:
-    """True where all nodes are served, or the one that is served can reach the volume."""
-    node = view.nodes.get(Key("", view.node_name)) if view.node_name else None
-    return node is None or fits_node(pv, node.metadata.labels, view.node_name)
+    return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid and view.is_here(pv)
 
 
 def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:

@@ -6,20 +6,16 @@ watch that has been silent for a while may hide attachments that have existed fo
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, SecretReference
 from mooring.api.meta import key_of
-from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
-from mooring.base.clock import Instant
+from mooring.api.storage import VolumeAttachment
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.control.result import Stale
-from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretError
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
@@ -28,49 +24,12 @@ from mooring.controllers.provisioner.claims.view import BY_UID
 from mooring.controllers.provisioner.deletion import decide as d
 from mooring.controllers.provisioner.deletion.view import Progress, View, intent_closed
 from mooring.controllers.provisioner.environment import Environment
+from mooring.controllers.provisioner.fresh import FreshCache
 from mooring.controllers.provisioner.metrics import DeletionMetrics
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
-from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
-from mooring.kube.list_all import list_all
-
-SILENCE_S_MAX: Final = 120.0
-"""Two bookmarks of the API server that did not come."""
-
-
-class Attachments:
-    """informer: their cache."""
-
-    def __init__(self, runtime: Runtime, informer: Informer[VolumeAttachment]) -> None:
-        self._cluster, self._clock, self._informer = runtime.cluster, runtime.clock, informer
-        self._listing = asyncio.Lock()
-        self._listed_at: Instant = informer.heard_at
-        self._failure: ApiError | None = None
-
-    async def look(self) -> None:
-        """Returns when the cache has the attachments of a while ago. Raises ApiError."""
-        asked_at = self._clock.now()
-        if asked_at - self._informer.heard_at <= SILENCE_S_MAX:
-            return
-        async with self._listing:
-            if self._listed_at < asked_at:  # else the list of somebody before us, which began after we had asked, is ours as well
-                began_at = self._clock.now()
-                self._failure = await self._list()
-                self._listed_at = began_at
-            if self._failure is not None:
-                raise copy.copy(self._failure)  # of its own for each: a shared one would keep the frames of all
-
-    async def _list(self) -> ApiError | None:
-        """Puts the attachments into the cache; those that are gone leave it with the watch. Gives the error, if there was one."""
-        try:
-            async for attachment in list_all(self._cluster, VOLUME_ATTACHMENTS):
-                self._informer.wrote(attachment)
-        except ApiError as error:
-            return error
-        return None
-
 
 log = logger(__name__)
 
@@ -106,7 +65,7 @@ class Reconciler:
         env: Environment,
         view: View,
         progress: dict[str, Progress],
-        attachments: Attachments | None,
+        attachments: FreshCache[VolumeAttachment] | None,
         *,
         wait_for_end: Callable[[str], Awaitable[None]],
         deleted: Callable[[PersistentVolume], None],
