@@ -9,7 +9,7 @@ from unittest import mock
 
 from mooring.controllers.provisioner.claims import outcomes
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
-from mooring.controllers.provisioner.claims.outcomes import ProvesAbsent, Save
+from mooring.controllers.provisioner.claims.outcomes import Save
 from mooring.controllers.provisioner.claims.prepare import volume_name
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
@@ -71,7 +71,7 @@ def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
 def _refusals_end_it() -> contextlib.AbstractContextManager[Any]:
     """Whatever the driver refuses with, and whatever earlier calls came to."""
 
-    async def refuse(self: IntentTracker, uid: str, proves_absent: ProvesAbsent) -> None:
+    async def refuse(self: IntentTracker, uid: str, *, proves_absent: bool) -> None:
         await self.close(uid, IntentEvent.RULED_OUT)
 
     return mock.patch.object(IntentTracker, "refuse", refuse)

@@ -64,6 +64,7 @@ def a_view(
     records = ClaimRecords()
     if intent is not None:
         remembered.setdefault("state", IntentState.OPEN)
+        remembered.setdefault("unknown", [intent])
     for field, value in remembered.items():
         setattr(records.of(UID), field, value)
     return View(
@@ -309,7 +310,7 @@ WITH_SECRET = an_intent(None, SECRET, with_secret({"user": "me"}))
     ("orphaned_at", "found", "is_lost"),
     [
         pytest.param(NOW, GONE, True, id="P44-gone-for-good"),
-        pytest.param(NOW, Forbidden("no"), True, id="P44-not-to-be-read"),
+        pytest.param(NOW, Forbidden("no"), False, id="P44-not-to-be-read"),
         pytest.param(NOW + 1, GONE, False, id="P44-somebody-may-bring-it-back"),
         pytest.param(None, GONE, False, id="P44-the-claim-has-just-gone"),
         pytest.param(NOW, {"user": "me"}, False, id="P44-still-there"),

@@ -106,6 +106,11 @@ class Creating:
         return " again" if self.again else ""
 
 
+@reason('volume "{handle}" is of no use, and its deletion may be under way: the CSI driver is asked again to delete it')
+class CleaningUp:
+    handle: str
+
+
 @reason("{state}")
 class Ended:
     """state: of a failed attempt."""

@@ -48,7 +48,8 @@ class Rest:
 
 @dataclasses.dataclass(slots=True)
 class ClaimRecord:
-    """state, since, unknown: of its intent, since when it is known here, and the requests whose calls ended unknown, the oldest first.
+    """state, since, unknown: of its intent, since when it is known here, and the requests whose calls ended unknown, the one first that
+    is asked for next once nobody waits.
 
     orphaned_at: from then on the secret of an intent whose claim is gone is not expected back. pending: until its PersistentVolume is
     stored. source: held for it. rest, looks: of its last failure, and the number of reconciles since. reschedules: other nodes

@@ -16,7 +16,7 @@ from mooring.api.core import CSIPersistentVolumeSource, Node, PersistentVolume, 
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.matching import fits_node
 from mooring.api.meta import Key, Kind
-from mooring.api.migration import TranslationError, is_migratable, translated
+from mooring.api.migration import UNSPECIFIED, TranslationError, is_migratable, translated
 from mooring.api.storage import CSINode, StorageClass
 from mooring.base.errors import MooringError
 from mooring.control.slim import Mask, Named, Part, items, slim, slimmed
@@ -143,12 +143,24 @@ class View:
 
     def others_naming(self, handle: str, pv_name: str) -> list[str]:
         """The PersistentVolumes of other names that name this volume of the driver; on one node, those that it can reach."""
-        return [pv.metadata.name for pv in self.volumes.by(BY_HANDLE, handle) if pv.metadata.name != pv_name and self.means(pv, handle)]
+        return [
+            pv.metadata.name
+            for pv in self.volumes.by(BY_HANDLE, _last_part(handle))
+            if pv.metadata.name != pv_name and self.means(pv, handle)
+        ]
 
     def means(self, pv: PersistentVolume, handle: str) -> bool:
         """True when it names this volume of the driver. On one node what that can't reach may be another node's volume of that handle."""
         source = _source_of(pv)
-        return source is not None and (source.driver, source.volume_handle) == (self.driver.name, handle) and self.is_here(pv)
+        return (
+            source is not None and source.driver == self.driver.name and is_same_handle(source.volume_handle, handle) and self.is_here(pv)
+        )
+
+    def stored_handle(self, pv_name: str) -> str:
+        """The handle in the PersistentVolume, "" where there is none."""
+        pv = self.volume(pv_name)
+        source = None if pv is None else _source_of(pv)
+        return "" if source is None else source.volume_handle
 
     @property
     def uses_topology(self) -> bool:
@@ -175,7 +187,17 @@ def _source_of(pv: PersistentVolume) -> CSIPersistentVolumeSource | None:
 
 def _handle_of(pv: PersistentVolume) -> tuple[str, ...]:
     source = _source_of(pv)
-    return () if source is None else (source.volume_handle,)
+    return () if source is None else (_last_part(source.volume_handle),)
+
+
+def _last_part(handle: str) -> str:
+    return handle.rpartition("/")[2]
+
+
+def is_same_handle(one: str, other: str) -> bool:
+    """An in-tree object does not tell all parts of a handle: what is unspecified may be anything."""
+    parts, others = one.split("/"), other.split("/")
+    return len(parts) == len(others) and all(a == b or UNSPECIFIED in (a, b) for a, b in zip(parts, others, strict=True))
 
 
 def _class_of_unbound(claim: PersistentVolumeClaim) -> tuple[str, ...]:

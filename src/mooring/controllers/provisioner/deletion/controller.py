@@ -39,7 +39,7 @@ async def _at_once(uid: str) -> None:
 class VolumeDeletion:
     """Deletes volumes of released PersistentVolumes, and keeps their finalizer.
 
-    segments: of the one node that is served, if the options name one. wait_for_end: as of Intents.
+    segments: of the one node that is served, if the options name one. wait_for_end: as of Intents. forget_stored: as of IntentTracker.
     deleted: called with the PersistentVolume once the driver has deleted its volume: there is room again.
     """
 
@@ -48,6 +48,7 @@ class VolumeDeletion:
         env: Environment,
         *,
         wait_for_end: Callable[[str], Awaitable[None]] = _at_once,
+        forget_stored: Callable[[str], Awaitable[None]] = _at_once,
         segments: Mapping[str, str] | None = None,
         deleted: Callable[[PersistentVolume], None] = lambda pv: None,
     ) -> None:
@@ -76,7 +77,9 @@ class VolumeDeletion:
             progress=self._progress,
         )
         attachments = None if self._attachments is None else FreshCache(runtime, self._attachments, VOLUME_ATTACHMENTS)
-        self._reconciler = Reconciler(env, self._view, self._progress, attachments, wait_for_end=wait_for_end, deleted=deleted)
+        self._reconciler = Reconciler(
+            env, self._view, self._progress, attachments, wait_for_end=wait_for_end, forget_stored=forget_stored, deleted=deleted
+        )
         self.controller.watch(caches.volumes, self._volume_changed)
         self.controller.watch(caches.classes, tells=lambda change: (class_changed(change.key.name),))
 

@@ -57,7 +57,8 @@ def _patience(error: ApiError) -> int:
 class Reconciler:
     """progress: filled here, read by the view. attachments: None for a driver that does not publish.
 
-    wait_for_end: as of Intents, by the claim's uid. deleted: called with the PersistentVolume whose volume the driver has just deleted.
+    wait_for_end, forget_stored: as of Intents and IntentTracker, by the claim's uid.
+    deleted: called with the PersistentVolume whose volume the driver has just deleted.
     """
 
     def __init__(
@@ -68,12 +69,14 @@ class Reconciler:
         attachments: FreshCache[VolumeAttachment] | None,
         *,
         wait_for_end: Callable[[str], Awaitable[None]],
+        forget_stored: Callable[[str], Awaitable[None]],
         deleted: Callable[[PersistentVolume], None],
     ) -> None:
         self._cluster, self._clock, self._driver = env.runtime.cluster, env.runtime.clock, env.driver
         self._volumes, self._claims, self._secrets = env.caches.volumes, env.caches.claims, env.secrets
         self._view, self._progress, self._attachments = view, progress, attachments
-        self._wait_for_end, self._deleted, self._timeout_s = wait_for_end, deleted, env.options.timeout_s
+        self._wait_for_end, self._forget_stored = wait_for_end, forget_stored
+        self._deleted, self._timeout_s = deleted, env.options.timeout_s
         self._metrics = env.runtime.metrics.once(DeletionMetrics)
 
     async def perform(self, pv: PersistentVolume, decision: d.Decision) -> None:
@@ -116,6 +119,8 @@ class Reconciler:
                 await self._claims.write(key_of(claim), self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, namespace))
         try:
             await self._wait_for_end(pv.spec.claim_ref.uid)
+            if self._view.progress_of(pv) is not None:
+                await self._forget_stored(pv.spec.claim_ref.uid)
         except ApiError as error:
             text = f"could not write down that the volume's creation is over: {error}"
             raise Failed(text, patience=_patience(error), heals=(intent_closed(pv.metadata.name),)) from error
@@ -129,24 +134,30 @@ class Reconciler:
             raise Failed(f"failed to list volumeattachments: {error}", patience=_patience(error)) from error
 
     async def _load(self, pv: PersistentVolume, ref: SecretReference) -> Mapping[str, str]:
-        """The values; none when the Secret is gone: the volume must not outlive it for ever. A server that fails is asked again."""
+        """The values; none when the Secret is gone: the volume must not outlive it for ever. Whatever else may pass.
+
+        Differs from external-provisioner, which goes on without whatever it is: a driver that looks in its own account finds nothing there.
+        """
         try:
             return await self._secrets.get(ref)
-        except _PASSING as error:
-            raise Failed(f"error getting secret {ref.name} in namespace {ref.namespace}: {error}") from error
-        except (ApiError, SecretError) as error:
-            log.error("the deletion secret can't be used, going on without", error=error, PersistentVolume=pv.metadata.name)
+        except NotFound as error:
+            log.error("the deletion secret is gone, going on without", error=error, PersistentVolume=pv.metadata.name)
             return {}
+        except (ApiError, SecretError) as error:
+            raise Failed(f"error getting secret {ref.name} in namespace {ref.namespace}: {error}") from error
 
     async def _delete_volume(
         self, pv: PersistentVolume, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
     ) -> None:
         try:
-            await delete_volume(self._driver, action.handle, values, Call(self._timeout_s, action.migrated), pv.metadata.name)
+            call, lacks_secret = Call(self._timeout_s, action.migrated), secret is not None and not values
+            await delete_volume(self._driver, action.handle, values, call, pv.metadata.name, lacks_secret=lacks_secret)
         except DriverError as error:
-            if secret is not None:  # perhaps it was the secret: read it anew next time
-                self._secrets.invalidate(secret)
-            raise Failed(str(error)) from error
+            if secret is None:
+                raise Failed(str(error)) from error
+            self._secrets.invalidate(secret)  # perhaps it was the secret: read it anew next time
+            without = "" if values else f"; it was called without the secret {secret.name} of namespace {secret.namespace}"
+            raise Failed(f"{error}{without}") from error
 
     async def _delete_object(self, pv: PersistentVolume) -> None:
         try:
