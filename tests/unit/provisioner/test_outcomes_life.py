@@ -12,6 +12,7 @@ from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS
 from mooring.api.snapshot import VOLUME_SNAPSHOTS
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
 from mooring.controllers.provisioner import names, volumes
+from mooring.controllers.provisioner.claims.pv_store import DENIED_S_MAX
 from mooring.controllers.provisioner.intents.intent import Intents
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
@@ -425,12 +426,39 @@ async def test_an_object_that_may_not_be_stored_yet_is_stored_once_it_may(world:
     assert 1 == world.told.count(CREATE)
 
 
-async def test_an_object_that_may_not_be_stored_for_a_while_is_told_once(world: ProvisioningWorld):
-    world.cluster.refuse(POST_PV, times=20, error=Forbidden("no right to create persistentvolumes"))
+async def test_an_object_that_may_not_be_stored_for_a_while_is_told_again_and_again(world: ProvisioningWorld):
+    world.cluster.refuse(POST_PV, times=8, error=Forbidden("no right to create persistentvolumes"))
     async with world.provisioning():
         assert "the volume exists" in await world.failed("no right to create")
         await world.provisioned()
-        assert 1 == len([reason for reason, _ in await world.told_of() if reason == "ProvisioningFailed"])
+        assert 3 == len([reason for reason, _ in await world.told_of() if reason == "ProvisioningFailed"])
+
+
+@pytest.mark.parametrize("claim", ["there", "gone"])
+async def test_P46_an_object_that_is_forbidden_each_time_is_refused_for_good(claim: str):
+    """A policy webhook answers 403, whatever it is asked."""
+    world = await ProvisioningWorld(resync_s=0.0).base()
+    rule = world.cluster.refuse(POST_PV, times=None, error=Forbidden("denied by policy", reason="Forbidden"))
+    async with world.provisioning():
+        await world.settle(DENIED_S_MAX - 70)
+        if claim == "gone":
+            await world.delete_claim()
+        assert DELETE not in world.told
+        assert 3 < len([text for _, text in await world.told_of() if "denied by policy" in text])
+        await world.failed("was deleted")
+        assert {} == world.driver.volumes == world.intents.open()
+        rule.times = 0
+        await world.settle(400)
+        assert (claim == "there") == bool(world.driver.volumes)
+
+
+async def test_an_object_that_is_forbidden_now_and_then_is_tried_again():
+    world = await ProvisioningWorld(resync_s=0.0).base()
+    for error in (Forbidden("quota", reason="Forbidden"), ServerError("overloaded", code=500)) * 20:
+        world.cluster.refuse(POST_PV, error=error)
+    async with world.provisioning():
+        await world.provisioned()
+    assert 1 == world.told.count(CREATE)
 
 
 async def test_P46_a_volume_whose_object_is_refused_for_good_is_deleted_and_told():

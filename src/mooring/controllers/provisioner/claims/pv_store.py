@@ -11,6 +11,7 @@ from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import Key
+from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner.claims.outcomes import Save
@@ -20,11 +21,14 @@ from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.fresh import FreshCache
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.kube.cache.informer import Informer
-from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound, TooLarge
+from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
 
 log = logger(__name__)
 
 _REFUSALS: Final = (Invalid, BadRequest, TooLarge)
+
+DENIED_S_MAX: Final = 300.0
+"""How long an object may be forbidden each time before that counts as a refusal: a quota or a missing right may pass, a policy does not."""
 
 
 class PvStore:
@@ -32,10 +36,22 @@ class PvStore:
 
     def __init__(self, runtime: Runtime, volumes: Informer[PersistentVolume], view: View) -> None:
         self._cluster, self._volumes, self._view = runtime.cluster, volumes, view
+        self._clock, self._denied_since = runtime.clock, dict[str, Instant]()  # by the claim's uid
         self._fresh = FreshCache(runtime, volumes, PERSISTENT_VOLUMES)
 
     async def store(self, volume: PendingVolume) -> tuple[Save, str]:
         """One try. Gives its result, and why it was refused or has to be repeated."""
+        since = self._denied_since.pop(volume.uid, self._clock.now())
+        try:
+            return await self._try_to_store(volume)
+        except Forbidden as error:
+            if self._clock.now() - since >= DENIED_S_MAX:
+                return await self.owner_of_existing(volume.order.intent, volume.volume_id, refused=str(error))
+            self._denied_since[volume.uid] = since
+            return Save.LATER, str(error)
+
+    async def _try_to_store(self, volume: PendingVolume) -> tuple[Save, str]:
+        """As of store. Raises Forbidden."""
         key, intent = Key("", volume.name), volume.order.intent
         try:
             await self._fresh.look()
@@ -46,6 +62,8 @@ class PvStore:
             return await self.owner_of_existing(intent, volume.volume_id)
         except _REFUSALS as error:
             return await self.owner_of_existing(intent, volume.volume_id, refused=str(error))
+        except Forbidden:
+            raise
         except ApiError as error:
             return Save.LATER, str(error)
         return Save.STORED, ""

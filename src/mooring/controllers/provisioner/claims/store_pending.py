@@ -27,7 +27,7 @@ log = logger(__name__)
 WORKERS: Final = 4
 BACK_OFF: Final = retry_backoff(0.05, 60.0)
 REPORTED_AT: Final = 6
-"""Failures to store before users learn of them: a short outage is not their business."""
+"""Failures to store before users learn of them, of each from then on: a short outage is not their business."""
 
 
 class PendingVolumes:
@@ -75,7 +75,7 @@ class PendingVolumes:
         assert volume is not None, "it is pending until it is stored or refused"
         saved, error = await self._pv_store.store(volume)
         if saved is Save.LATER:
-            if self.controller.failures(uid) + 1 == REPORTED_AT:
+            if self.controller.failures(uid) + 1 >= REPORTED_AT:
                 error = f"the volume exists, its PersistentVolume could not be stored yet: {error}"
                 self._events.failed(self._reference(volume), error)
             raise _not_stored(error)
