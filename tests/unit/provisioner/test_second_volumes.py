@@ -15,7 +15,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ServerError
 from tests.support.builders import a_pv
 from tests.support.provisioning import CREATE, DELETE, FAILED, POST_PV, PVS, ProvisioningWorld
-from tests.support.scripted_driver import Fail, Lose, Step
+from tests.support.scripted_driver import Fail, Lose, Step, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import VolumeDriver, ZonalDriver
 
@@ -172,3 +172,24 @@ async def test_a_claim_whose_object_is_gone_gets_what_its_former_request_has_mad
         await world.delete(PVS, name)
         again = await world.volume(name)
     assert again["spec"]["csi"]["volumeHandle"].startswith("a/")
+
+
+async def test_the_claims_volume_is_not_deleted_while_a_second_one_is_asked_for_nor_the_reverse():
+    """A driver whose names are unique could make the claim's volume again, under its handle, and nobody would know it for a new one."""
+    world = await torn(VolumeDriver(topology={"zone": "b"}))
+    async with world.provisioning():
+        await served(world)
+        made = len(world.driver.made(CREATE))
+        world.driver.always(CREATE, in_zone_a(Wait(5.0, FULL)))
+        await world.settle(250)
+        await world.calls(made + 1)
+        await released(world)
+        await world.settle(3)
+        assert DELETE not in world.told
+        world.driver.always(DELETE, Wait(9.0))
+        world.driver.always(CREATE, None)
+        await world.settle(10)
+        assert DELETE in world.told
+        await world.settle(600)
+        assert {} == world.driver.volumes == world.intents.open()
+    assert [] == world.driver.overlaps

@@ -84,7 +84,7 @@ class Provisioner(Manager):
             records=self._records,
             node_name=options.node.node_name if options.node else "",
         )
-        self._others = Subcontrollers(env, self._view, intents, self._tracker)
+        self._others = Subcontrollers(env, self._view, self._tracker)
         protection = self._others.protection
         pv_store = PvStore(runtime, own.volumes, self._view)
         identity = identity_of(capabilities.name, options, clock, runtime.randomness)

@@ -60,6 +60,15 @@ class VolumeCreation:
         """STORED; LATER when the volume is made and its object still to be stored, with the reason; None when there is none to be stored:
         the claim is gone, or has the volume from another request. Raises Failed.
         """
+        self._records.of(order.intent.uid).is_asking = True  # no await since the decision: the claim's volume is not being deleted
+        try:
+            return await self._created(order, secrets, began)
+        finally:
+            self._records.of(order.intent.uid).is_asking = False
+            self._records.tidy(order.intent.uid)
+
+    async def _created(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str] | None:
+        """As of create."""
         if not await self._begin(order):
             return None
         try:

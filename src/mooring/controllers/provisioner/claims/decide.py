@@ -17,7 +17,7 @@ from msgspec import structs
 
 from mooring.api.classes import class_of
 from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
-from mooring.api.meta import ObjectMeta, annotation
+from mooring.api.meta import ObjectMeta, annotation, is_deleting
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, StorageClass
 from mooring.base.clock import Instant
 from mooring.control.secrets import SecretError
@@ -165,6 +165,13 @@ def _is_stored(view: View, intent: Intent) -> bool:
     return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid and view.is_here(pv)
 
 
+def _is_going(view: View, intent: Intent) -> bool:
+    """True while the claim's own volume is deleted, or may be: a driver could take a call of its name for a wish to have it again."""
+    pv = view.volume(intent.volume_name)
+    is_released = pv is not None and pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
+    return pv is not None and (is_released or is_deleting(pv))
+
+
 def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
     """True when the call of the open intent is to be repeated as it was. Raises NotLookedUp.
 
@@ -211,6 +218,8 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
         return Decision(why.Saving(intent.volume_name))
     if _is_stored(view, intent):
         return Decision(why.Provisioned(intent.volume_name), closes_intent=True, has_volume=True)
+    if intent.stored_handle and _is_going(view, intent):
+        return Decision(why.WaitsForDeletion(intent.volume_name))
     class_name, kind = intent.class_name, intent.source_kind
     try:
         if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):

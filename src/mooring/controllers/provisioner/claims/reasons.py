@@ -111,6 +111,11 @@ class CleaningUp:
     handle: str
 
 
+@reason('an earlier call may have made a second volume, it is asked for once the deletion of PersistentVolume "{pv_name}" is over')
+class WaitsForDeletion:
+    pv_name: str
+
+
 @reason("{state}")
 class Ended:
     """state: of a failed attempt."""

@@ -22,9 +22,9 @@ from mooring.base.log import logger
 from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import is_same_call
-from mooring.controllers.provisioner.intents.intent import Intent, Intents
+from mooring.controllers.provisioner.intents.intent import STILL_OPEN, Intent, Intents
 from mooring.controllers.provisioner.intents.states import NEXT, IntentEvent
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import ApiError, Conflict
 
 log = logger(__name__)
 
@@ -127,6 +127,12 @@ class IntentTracker:
         self._keep(uid, [structs.replace(one, stored_handle=handle) for one in unknown])
         await self._write_again(self._records.get(uid).unknown[-1])
         self._ended(intent)
+
+    async def wait_for_end(self, uid: str) -> None:
+        """As of Intents. While a second volume is asked for, the claim's own is not deleted: the driver could make that one again."""
+        if self._records.get(uid).is_asking:
+            raise Conflict(STILL_OPEN)
+        await self._intents.wait_for_end(uid)
 
     async def forget_stored(self, uid: str) -> None:
         """The volume that the claim had is deleted: one of its handle would be another one. Raises ApiError."""
