@@ -159,6 +159,19 @@ async def test_what_one_secret_is_refused_for_is_no_word_on_the_other_one():
     assert "t-a" == pv["metadata"]["annotations"][names.DELETION_SECRET_NAME]
 
 
+async def test_requests_that_may_have_made_a_volume_are_asked_for_by_turns():
+    """One that is refused for ever does not keep the driver from telling of the other."""
+    world = await of_team_a()
+    world.driver.script(CREATE, Fail(Code.PERMISSION_DENIED), Lose(Code.DEADLINE_EXCEEDED), Fail(Code.INTERNAL))
+    world.driver.always(CREATE, lambda request: Fail(Code.INVALID_ARGUMENT) if request.secrets["account"] == "a" else None)
+    async with world.provisioning(calls=1):
+        name = f"pvc-{(await world.claim())['metadata']['uid']}"
+        await world.annotate({"team": "b"})
+        await world.calls(4)
+        await world.delete_claim()
+        await world.volume(name)
+
+
 @pytest.mark.parametrize("class_is", ["the same", "another"])
 async def test_another_secret_is_taken_where_the_former_one_is_gone(class_is: str):
     world = await of_team_a()

@@ -261,6 +261,15 @@ def test_what_may_exist_is_asked_for_as_it_was(view: View, former: bool):
     assert is_asked_as(decided(view), OPEN, former=former)
 
 
+@pytest.mark.parametrize(("phase", "waits"), [("Released", True), ("Bound", False)])
+def test_a_second_volume_is_not_asked_for_while_the_claims_own_is_deleted(phase: str, waits: bool):
+    own: PersistentVolume = typed(a_pv(NAME, "h", phase=phase, persistentVolumeReclaimPolicy="Delete"))
+    second = msgspec.structs.replace(OPEN, stored_handle="h")
+    decision = decided(a_view(None, None, own, intent=second, state=IntentState.UNRESOLVED))
+    assert (decision == Decision(why.WaitsForDeletion(NAME))) is waits
+    assert isinstance(decision.action, Create) is not waits
+
+
 def test_P42_what_was_refused_is_asked_for_as_it_is_wanted_by_now():
     decision = decided(a_view(asking(size="2Gi"), class_with(), intent=OPEN, state=IntentState.UNRESOLVED))
     assert is_asked_as(decision, BIGGER, former=False)

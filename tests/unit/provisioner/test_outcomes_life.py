@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS
+from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS, SecretReference
 from mooring.api.snapshot import VOLUME_SNAPSHOTS
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
 from mooring.controllers.provisioner import names, volumes
@@ -504,6 +504,21 @@ async def test_an_object_that_is_refused_after_some_tries_takes_its_volume_along
         await world.failed("no")
         await world.settle(50)
     assert [CREATE, *[POST_PV] * 3, DELETE] == world.told
+
+
+async def test_a_refused_objects_volume_is_deleted_with_its_secret_once_that_can_be_read():
+    """Without it the driver would look in its own account, and find nothing to be deleted."""
+    world = ProvisioningWorld(resync_s=0.0)
+    await world.make_secret(user="me")
+    await world.base(WITH_SECRET)
+    world.cluster.refuse(POST_PV, error=ServerError("overloaded", code=500))
+    world.cluster.refuse(POST_PV, times=3, error=Invalid("no", reason="Invalid"))
+    async with world.provisioning(calls=1):
+        assert world.provisioner is not None
+        world.provisioner._creation._secrets.invalidate(SecretReference(name="s", namespace="default"))
+        world.cluster.refuse("get secrets", error=Forbidden("not now", reason="Forbidden"))
+        await world.failed("was deleted")
+    assert [{"user": "me"}] == [dict(call.request.secrets) for call in world.driver.made(DELETE)]
 
 
 async def test_P47_an_object_that_is_refused_after_a_lost_answer_may_be_there_and_keeps_its_volume():
