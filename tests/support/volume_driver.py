@@ -68,3 +68,18 @@ class VolumeDriver(ScriptedDriver):
 
     async def node_get_info(self, request: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:
         return csi.NodeGetInfoResponse(node_id="id", accessible_topology=csi.Topology(segments=self.node_topology))
+
+
+class ZonalDriver(VolumeDriver):
+    """Names are unique in a zone alone, as those of zonal disks: the zone that is asked for first has the volume."""
+
+    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+        zone = request.accessibility_requirements.preferred[0].segments["zone"]
+
+        def create() -> csi.CreateVolumeResponse:
+            handle = f"{zone}/{request.name}"
+            volume = csi.Volume(volume_id=handle, capacity_bytes=self.volumes.setdefault(handle, request.capacity_range.required_bytes))
+            volume.accessible_topology.add(segments={"zone": zone})
+            return csi.CreateVolumeResponse(volume=volume)
+
+        return await self._call(CREATE, request, request.name, create)

@@ -71,12 +71,12 @@ class VolumeBackend(Backend):
     def _fate(self) -> Fate:
         """A call that took effect is never answered with an error that says it did not.
 
-        One whose volume is there already may fail of anything, but for what would say that it is not.
+        One whose volume is there already may fail of anything: requests are judged before anybody looks for the name.
         """
         fate = super()._fate()
         if fate.error is None or fate.error in UNSURE:
             return fate
-        if not fate.takes_effect and not (self.volumes and fate.error in (Code.INVALID_ARGUMENT, Code.NOT_FOUND)):
+        if not fate.takes_effect and fate.error is not Code.NOT_FOUND:  # a deletion that finds nothing is over
             return fate
         return Fate(fate.before_s, fate.after_s, fate.takes_effect, _one_of(UNSURE, self._randomness))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
 from mooring.controllers.provisioner.claims import outcomes
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
-from mooring.controllers.provisioner.claims.outcomes import ProvesAbsent, Save
+from mooring.controllers.provisioner.claims.outcomes import Failure, Save
 from mooring.controllers.provisioner.claims.prepare import volume_name
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
@@ -21,7 +22,7 @@ from mooring.controllers.provisioner.intents.lease_store import LeaseStore
 from mooring.controllers.provisioner.intents.pages import JournalLease
 from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
-from mooring.csi.codes import Code
+from mooring.csi.codes import Code, DriverError
 from tests.sim.planting import Bug, failures_are_final, no_back_off
 from tests.sim.provisioning import life
 
@@ -71,10 +72,20 @@ def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
 def _refusals_end_it() -> contextlib.AbstractContextManager[Any]:
     """Whatever the driver refuses with, and whatever earlier calls came to."""
 
-    async def refuse(self: IntentTracker, uid: str, proves_absent: ProvesAbsent) -> None:
+    async def refuse(self: IntentTracker, uid: str, *, proves_absent: bool) -> None:
         await self.close(uid, IntentEvent.RULED_OUT)
 
     return mock.patch.object(IntentTracker, "refuse", refuse)
+
+
+def _judgements_rule_out() -> contextlib.AbstractContextManager[Any]:
+    """What the driver calls a wrong request can't have made a volume before."""
+    of_call = outcomes.of_call
+
+    def judged(error: DriverError, **asked: Any) -> Failure:
+        return dataclasses.replace(of_call(error, **asked), proves_absent=error.code in (Code.INVALID_ARGUMENT, Code.ALREADY_EXISTS))
+
+    return mock.patch.object(outcomes, "of_call", judged)
 
 
 def _intents_end_early() -> contextlib.AbstractContextManager[Any]:
@@ -175,6 +186,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "found-dropped": Bug(_what_is_found_is_dropped, {"leaked", "intent-left"}),
     "orphans-given-up": Bug(_orphans_are_given_up, {"leaked"}),
     "refusals-end-it": Bug(_refusals_end_it, {"leaked"}),
+    "judgements-rule-out": Bug(_judgements_rule_out, {"leaked"}),
     "intents-end-early": Bug(_intents_end_early, {"leaked"}),
     "names-random": Bug(_names_are_random, {"two-volumes", "leaked"}),
     "attachments-unseen": Bug(_attachments_are_not_seen, {"deleted-attached"}, first_seed=55),

@@ -3,7 +3,8 @@
 | law              | broken when                                                                                     |
 |------------------|-------------------------------------------------------------------------------------------------|
 | create-unwritten | a volume is created, and no stored intent is about this very request: a crash leaks it          |
-| made-again       | a volume is created that an earlier process has stored, and deleted with its object             |
+| made-again       | a volume is created that an earlier process has stored, and deleted with its object, though no |
+|                  | intent says that a call is about a second one                                                  |
 | two-volumes      | a claim has two PersistentVolumes                                                               |
 | shared-volume    | two PersistentVolumes have one volume                                                           |
 | bound-twice      | a bound PersistentVolume, or claim, is bound to another                                         |
@@ -74,7 +75,10 @@ class Laws:
     def create_begins(self, process: int, request: csi.CreateVolumeRequest) -> None:
         name = request.name
         self._begins(process, name)
-        if self.over.get(name, process) != process:  # whose cache shows the claim for a while longer, may try; the next one must not
+        is_second = any(intent.volume_name == name and intent.stored_handle is not None for intent in self.intents())
+        if (
+            self.over.get(name, process) != process and not is_second
+        ):  # whose cache shows the claim for a while longer, may try; the next one must not
             self._fail("made-again", f"{name} is created, it was stored and deleted by another process before")
         text = _without_secrets(request)
         if not any(intent.volume_name == name and is_same_request(intent.request, text) for intent in self.intents()):

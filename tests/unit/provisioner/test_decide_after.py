@@ -24,7 +24,7 @@ from mooring.controllers.provisioner.claims.decide_after import (
     depends_on_claim,
     reported_failure,
 )
-from mooring.controllers.provisioner.claims.outcomes import Failure, ProvesAbsent, Save, State
+from mooring.controllers.provisioner.claims.outcomes import Failure, Save, State
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.claims.store_pending import ending
 from mooring.controllers.provisioner.intents.intent import Intent
@@ -34,7 +34,7 @@ from tests.support.builders import a_claim, typed
 
 WANTED = "as the claim is now"
 ODD = Failure("odd", State.BACKGROUND, from_driver=True)
-GONE = {"state": State.FINISHED, "proves_absent": ProvesAbsent.VOLUME}
+GONE = {"state": State.FINISHED, "proves_absent": True}
 
 
 def an_order(*, policy: str = "Delete", unattended: bool = False, former: bool = False, node: str = "") -> Order:
@@ -124,7 +124,7 @@ def test_users_learn_whether_a_volume_was_deleted_whose_object_was_refused():
 def test_a_volume_that_could_not_be_deleted_may_be_there():
     verdict = Verdict(Fate.DELETED, dataclasses.replace(ODD, infeasible=True))
     failure = after_deletion(ORDER, verdict, DriverError(Code.INTERNAL, "no"))
-    assert (State.BACKGROUND, ProvesAbsent.NOTHING, False) == (failure.state, failure.proves_absent, failure.infeasible)
+    assert (State.BACKGROUND, False, False) == (failure.state, failure.proves_absent, failure.infeasible)
     assert failure.error.startswith("odd. Cleanup of volume pvc-u failed, volume is orphaned: ")
 
 

@@ -65,6 +65,7 @@ def a_view(
     records = ClaimRecords()
     if intent is not None:
         remembered.setdefault("state", IntentState.OPEN)
+        remembered.setdefault("unknown", [intent])
     for field, value in remembered.items():
         setattr(records.of(UID), field, value)
     return View(
@@ -261,6 +262,15 @@ def test_what_may_exist_is_asked_for_as_it_was(view: View, former: bool):
     assert is_asked_as(decided(view), OPEN, former=former)
 
 
+@pytest.mark.parametrize(("phase", "waits"), [("Released", True), ("Bound", False)])
+def test_a_second_volume_is_not_asked_for_while_the_claims_own_is_deleted(phase: str, waits: bool):
+    own: PersistentVolume = typed(a_pv(NAME, "h", phase=phase, persistentVolumeReclaimPolicy="Delete"))
+    second = msgspec.structs.replace(OPEN, stored_handle="h")
+    decision = decided(a_view(None, None, own, intent=second, state=IntentState.UNRESOLVED))
+    assert (decision == Decision(why.WaitsForDeletion(NAME))) is waits
+    assert isinstance(decision.action, Create) is not waits
+
+
 def test_P42_what_was_refused_is_asked_for_as_it_is_wanted_by_now():
     decision = decided(a_view(asking(size="2Gi"), class_with(), intent=OPEN, state=IntentState.UNRESOLVED))
     assert is_asked_as(decision, BIGGER, former=False)
@@ -310,7 +320,7 @@ WITH_SECRET = an_intent(None, SECRET, with_secret({"user": "me"}))
     ("orphaned_at", "found", "is_lost"),
     [
         pytest.param(NOW, GONE, True, id="P44-gone-for-good"),
-        pytest.param(NOW, Forbidden("no"), True, id="P44-not-to-be-read"),
+        pytest.param(NOW, Forbidden("no"), False, id="P44-not-to-be-read"),
         pytest.param(NOW + 1, GONE, False, id="P44-somebody-may-bring-it-back"),
         pytest.param(None, GONE, False, id="P44-the-claim-has-just-gone"),
         pytest.param(NOW, {"user": "me"}, False, id="P44-still-there"),

@@ -18,8 +18,8 @@ from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
-from mooring.controllers.provisioner.deletion.reconcile import SILENCE_S_MAX
 from mooring.controllers.provisioner.environment import Environment
+from mooring.controllers.provisioner.fresh import SILENCE_S_MAX
 from mooring.controllers.provisioner.intents.intent import STILL_OPEN
 from mooring.controllers.provisioner.options import NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code
@@ -285,11 +285,8 @@ async def test_P77_the_secrets_values_go_to_the_driver():
     assert {"a": "b"} == dict(world.driver.made(DELETE)[0].request.secrets)
 
 
-@pytest.mark.parametrize("error", [None, Forbidden("no", reason="Forbidden")])
-async def test_P77_a_secret_that_is_gone_holds_nothing_up(error: Exception | None):
+async def test_P77_a_secret_that_is_gone_holds_nothing_up():
     world = DeletionWorld()
-    if error is not None:
-        world.cluster.refuse(GET_SECRET, error=error)  # type: ignore[arg-type]
     await world.released(secret=("s", "ns"))
     async with world.deleting():
         await world.only_protection_left()
@@ -297,16 +294,33 @@ async def test_P77_a_secret_that_is_gone_holds_nothing_up(error: Exception | Non
     assert {} == dict(world.driver.made(DELETE)[0].request.secrets)
 
 
-async def test_P77_a_server_that_fails_is_asked_again():
-    """Differs from the peer, which would then call the driver without credentials."""
+@pytest.mark.parametrize("error", [ServerError("no"), Forbidden("no", reason="Forbidden")])
+async def test_P77_a_secret_that_can_not_be_read_just_now_is_read_again(error: ApiError):
+    """Differs from the peer, which would then call the driver without credentials: in its own account that finds nothing to be deleted."""
     world = DeletionWorld()
     await world.create(a_secret("s", {"a": "Yg=="}, namespace="ns"))
-    world.cluster.refuse(GET_SECRET, error=ServerError("busy"))
+    world.cluster.refuse(GET_SECRET, error=error)
     await world.released(secret=("s", "ns"))
     async with world.deleting():
         await world.only_protection_left()
-        assert ["error getting secret s in namespace ns: busy"] == await world.failures()
+        assert ["error getting secret s in namespace ns: no"] == await world.failures()
     assert [GET_SECRET, GET_SECRET, *WHOLE] == world.story
+    assert {"a": "b"} == dict(world.driver.made(DELETE)[0].request.secrets)
+
+
+async def test_P81_what_is_not_found_without_its_secret_may_be_there():
+    """Claim and Secret went with their namespace. Strangers are told that there is no such volume."""
+    world = DeletionWorld()
+    world.driver.always(DELETE, lambda request: None if request.secrets else Fail(Code.NOT_FOUND, "no such volume"))
+    await world.released(secret=("s", "ns"))
+    async with world.deleting():
+        await world.settle(100)
+        told = "rpc error: code = NotFound desc = no such volume; it was called without the secret s of namespace ns"
+        assert [told] == await world.failures()
+        assert world.driver.volumes
+        await world.create(a_secret("s", {"a": "Yg=="}, namespace="ns"))
+        await world.only_protection_left()
+    assert {} == world.driver.volumes
 
 
 async def test_P78_the_return_of_the_class_wakes_what_its_templates_held_up():

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from mooring.controllers.provisioner.claims.outcomes import ProvesAbsent
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.states import NEXT, IntentEvent, IntentState
 from mooring.controllers.provisioner.intents.tracker import still_unknown
 
-BEGUN, FOUND, MADE, LOST, REFUSED, RULED_OUT, STORED = IntentEvent
+BEGUN, FOUND, MADE, LOST, KEPT, RULED_OUT, STORED = IntentEvent
 ENDED, OPEN, UNKNOWN, UNRESOLVED, PENDING = IntentState
 
 
@@ -32,7 +31,7 @@ def test_only_what_is_stored_or_ruled_out_ends(state: IntentState):
 
 
 @pytest.mark.parametrize("state", [state for state in IntentState if state is not ENDED])
-@pytest.mark.parametrize("event", [BEGUN, FOUND, LOST, REFUSED])
+@pytest.mark.parametrize("event", [BEGUN, FOUND, LOST, KEPT])
 def test_what_may_have_been_made_is_never_taken_for_certain(state: IntentState, event: IntentEvent):
     assert state is OPEN or NEXT[state, event] is not OPEN
 
@@ -43,9 +42,9 @@ def test_what_may_have_been_made_is_never_taken_for_certain(state: IntentState, 
         pytest.param((BEGUN, MADE, STORED), ENDED, id="P01"),
         pytest.param((BEGUN, LOST, BEGUN, MADE, STORED), ENDED, id="P40"),
         pytest.param((BEGUN, RULED_OUT), ENDED, id="P43"),
-        pytest.param((BEGUN, LOST, BEGUN, REFUSED), UNRESOLVED, id="P42"),
-        pytest.param((BEGUN, LOST, BEGUN, REFUSED, BEGUN), UNKNOWN, id="P42-asked-again"),
-        pytest.param((FOUND, BEGUN, REFUSED), UNRESOLVED, id="P42-found"),
+        pytest.param((BEGUN, LOST, BEGUN, KEPT), UNRESOLVED, id="P42"),
+        pytest.param((BEGUN, LOST, BEGUN, KEPT, BEGUN), UNKNOWN, id="P42-asked-again"),
+        pytest.param((FOUND, BEGUN, KEPT), UNRESOLVED, id="P42-found"),
         pytest.param((BEGUN, MADE, LOST), UNKNOWN, id="P36-could-not-be-deleted"),
         pytest.param((BEGUN, MADE, RULED_OUT), ENDED, id="P46-refused-and-deleted"),
     ],
@@ -64,12 +63,11 @@ ONE, OTHER = (Intent("u", "ns", "c", "pvc-u", f'{{"name":"{name}"}}', "{}") for 
 @pytest.mark.parametrize(
     ("proves_absent", "unknown", "left"),
     [
-        (ProvesAbsent.NOTHING, [ONE, OTHER], [ONE, OTHER]),
-        (ProvesAbsent.REQUEST, [ONE, OTHER], [OTHER]),
-        (ProvesAbsent.REQUEST, [ONE], []),
-        (ProvesAbsent.VOLUME, [ONE, OTHER], []),
-        (ProvesAbsent.NOTHING, [], []),
+        (False, [ONE, OTHER], [ONE, OTHER]),
+        (True, [ONE, OTHER], [OTHER]),
+        (True, [ONE], []),
+        (False, [], []),
     ],
 )
-def test_P42_what_a_refusal_leaves_unknown(proves_absent: ProvesAbsent, unknown: list[Intent], left: list[Intent]):
-    assert left == still_unknown(unknown, ONE, proves_absent)
+def test_P42_what_an_answer_leaves_unknown(proves_absent: bool, unknown: list[Intent], left: list[Intent]):
+    assert left == still_unknown(unknown, ONE, proves_absent=proves_absent)

@@ -24,7 +24,7 @@ from mooring.control.caches import Caches
 from mooring.control.manager import Loop, Worker
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, NODE, csi_node_mask, keeps_of_claim, keeps_of_volume
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, NODE, VOLUME_INDEXES, csi_node_mask, keeps_of_claim, keeps_of_volume
 from mooring.controllers.provisioner.deletion.view import ATTACHMENT_INDEXES, keeps_attachment
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.driver_capabilities import DriverCapabilities
@@ -49,7 +49,9 @@ class ProvisionerCaches:
         self.claims: Informer[PersistentVolumeClaim] = self.shared.of(
             PERSISTENT_VOLUME_CLAIMS, keeps=keeps_of_claim, indexes=CLAIM_INDEXES, resync_s=resync_s
         )
-        self.volumes: Informer[PersistentVolume] = self.shared.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume, resync_s=resync_s)
+        self.volumes: Informer[PersistentVolume] = self.shared.of(
+            PERSISTENT_VOLUMES, keeps=keeps_of_volume, indexes=VOLUME_INDEXES, resync_s=resync_s
+        )
         self.classes: Informer[StorageClass] = self.shared.of(STORAGE_CLASSES)
         uses_nodes = options.node is None and ((capabilities.topology and options.rules.topology) or options.capacity is not None)
         of_nodes = self.shared if uses_nodes else Caches(runtime)

@@ -37,15 +37,19 @@ async def look_up(cluster: Cluster, secrets: SecretCache, wanted: Wanted, looked
         looked.found[wanted] = error
 
 
-async def delete_volume(driver: Driver, volume_id: str, secrets: Mapping[str, str], call: Call, pv_name: str) -> None:
+async def delete_volume(
+    driver: Driver, volume_id: str, secrets: Mapping[str, str], call: Call, pv_name: str, *, lacks_secret: bool = False
+) -> None:
     """Returns when the volume is gone: also where the driver does not find it. Raises DriverError.
+
+    lacks_secret: there is one for the call, and it can't be had; to a stranger the driver may deny what is there.
 
     Differs from external-provisioner, which repeats the call to such a driver for ever.
     """
     try:
         await driver.delete_volume(csi.DeleteVolumeRequest(volume_id=volume_id, secrets=secrets), call)
     except DriverError as error:
-        if error.code != Code.NOT_FOUND:
+        if error.code != Code.NOT_FOUND or lacks_secret:
             raise
         log.warning(
             "the driver answers NotFound to DeleteVolume, where CSI asks for OK: the volume counts as deleted",

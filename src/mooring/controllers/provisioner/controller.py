@@ -84,9 +84,9 @@ class Provisioner(Manager):
             records=self._records,
             node_name=options.node.node_name if options.node else "",
         )
-        self._others = Subcontrollers(env, self._view, intents)
+        self._others = Subcontrollers(env, self._view, self._tracker)
         protection = self._others.protection
-        pv_store = PvStore(cluster, own.volumes, driver_name=capabilities.name, per_node=options.node is not None)
+        pv_store = PvStore(runtime, own.volumes, self._view)
         identity = identity_of(capabilities.name, options, clock, runtime.randomness)
         self._creation = VolumeCreation(env, self._view, self._records, self._tracker, protection, pv_store, identity)
         claim_events = ClaimEvents(events, populating)

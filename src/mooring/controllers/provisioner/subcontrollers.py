@@ -11,7 +11,7 @@ from mooring.controllers.provisioner.claims.decide import is_due
 from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.deletion.controller import VolumeDeletion
 from mooring.controllers.provisioner.environment import Environment
-from mooring.controllers.provisioner.intents.intent import Intents
+from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.local_node.controller import ClaimOwnership
 from mooring.controllers.provisioner.local_node.requests import learn_place
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
@@ -21,7 +21,7 @@ from mooring.kube.cache.informer import Cause, Change
 class Subcontrollers:
     """Deletion and source protection always; capacity and, on a node of its own, ownership of claims where the options say so."""
 
-    def __init__(self, env: Environment, view: View, intents: Intents) -> None:
+    def __init__(self, env: Environment, view: View, tracker: IntentTracker) -> None:
         self._env = env
         runtime, options, caches = env.runtime, env.options, env.caches
         self._place: dict[str, str] = {}
@@ -35,7 +35,13 @@ class Subcontrollers:
             place = None if options.node is None else self._place
             self._capacity = CapacityPublisher(runtime, caches, env.driver, env.capabilities, options, place=place)
             self._capacity.controller.watch(caches.volumes, self._volume_changed)
-        self._deletion = VolumeDeletion(env, wait_for_end=intents.wait_for_end, segments=self._place, deleted=self._volume_deleted)
+        self._deletion = VolumeDeletion(
+            env,
+            wait_for_end=tracker.wait_for_end,
+            forget_stored=tracker.forget_stored,
+            segments=self._place,
+            deleted=self._volume_deleted,
+        )
 
     @property
     def workers(self) -> tuple[Worker, ...]:

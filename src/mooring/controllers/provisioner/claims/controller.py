@@ -97,7 +97,14 @@ class ClaimController:
         return not claim.spec.volume_name or self._view.records.get(claim.metadata.uid).is_unresolved
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> Iterable[str]:
-        """A PersistentVolume that was removed by force, while its claim still waits for it, has to be made again."""
+        """A PersistentVolume that was removed by force, while its claim still waits for it, has to be made again.
+
+        Beside one that changes, or is gone, there may be a second volume.
+        """
+        meant = (change.new or change.old or change.object).spec.claim_ref
+        intent = None if meant is None else self._view.intents.get(meant.uid)
+        if intent is not None and intent.stored_handle is not None:
+            return (intent.uid,)
         ref = change.old.spec.claim_ref if change.old is not None and change.new is None else None
         claim = self._view.claim(ref.uid) if ref is not None and ref.uid else None
         return () if claim is None or claim.spec.volume_name else (claim.metadata.uid,)

@@ -22,17 +22,17 @@ from mooring.controllers.provisioner.claims.decide_after import (
     decide_volume_after_pv_refused,
     depends_on_claim,
 )
-from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, ProvesAbsent, Save, State
+from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, Save, State
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import Order, is_stored_whole
-from mooring.controllers.provisioner.claims.view import View
+from mooring.controllers.provisioner.claims.view import View, is_same_handle
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
-from mooring.csi.codes import DriverError
+from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError
@@ -59,10 +59,18 @@ class VolumeCreation:
         self._large = asyncio.Lock()
 
     async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str] | None:
-        """STORED; LATER when the volume is made and its object still to be stored, with the reason; None when the claim is gone.
-
-        Raises Failed.
+        """STORED; LATER when the volume is made and its object still to be stored, with the reason; None when there is none to be stored:
+        the claim is gone, or has the volume from another request. Raises Failed.
         """
+        self._records.of(order.intent.uid).is_asking = True  # no await since the decision: the claim's volume is not being deleted
+        try:
+            return await self._created(order, secrets, began)
+        finally:
+            self._records.of(order.intent.uid).is_asking = False
+            self._records.tidy(order.intent.uid)
+
+    async def _created(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str] | None:
+        """As of create."""
         if not await self._begin(order):
             return None
         try:
@@ -74,9 +82,21 @@ class VolumeCreation:
                 self._tracker.mark_unknown(order.intent)
             raise
 
-    async def _made(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str]:
+    async def clean_up(self, order: Order, secrets: Mapping[str, str]) -> None:
+        """Deletes the dying volume. Returns when an object of the claim's own names it. Raises Failed."""
+        handle = order.intent.dying_handle
+        why = Failure(f'volume "{handle}" is of no use, and its deletion was not answered', State.BACKGROUND, from_driver=True)
+        await self._reject(order, secrets, why, handle)
+
+    async def _made(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str] | None:
         """As of create."""
         answer = await self._ask(order, secrets)
+        if order.intent.stored_handle is not None and (answer is None or answer.volume.volume_id):
+            if answer is not None:
+                await self._reject_second(order, secrets, answer.volume.volume_id)
+            await self._tracker.refuse(order.intent.uid, proves_absent=True)
+            return None
+        assert answer is not None, "only a second volume is ruled out by an error"
         unusable = response_checks.judged(order, answer)
         if unusable is not None:
             await self._reject(order, secrets, unusable.failure, unusable.volume_id)
@@ -99,6 +119,14 @@ class VolumeCreation:
             raise Failed(await self.refused(order, secrets, saved, error, volume.volume_id))
         return saved, error
 
+    async def _reject_second(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> None:
+        """Returns when it is the claim's volume. Raises Failed."""
+        stored = order.intent.stored_handle
+        assert stored is not None
+        if not is_same_handle(volume_id, stored):
+            why = f'an earlier request has made volume "{volume_id}", the claim has "{stored}"'
+            await self._reject(order, secrets, Failure(why, State.BACKGROUND, from_driver=True), volume_id)
+
     async def _reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> None:
         """The volume can't be used. Returns when its object is stored all the same, as the claim's own. Raises Failed."""
         owner, error = await self._pv_store.owner_of_existing(order.intent, volume_id, why.error) if volume_id else (None, "")
@@ -106,10 +134,10 @@ class VolumeCreation:
         if verdict.fate is not Fate.STORED:
             raise Failed(await self._carried_out(order, secrets, verdict, volume_id))
 
-    async def close(self, order: Order) -> None:
+    async def close(self, intent: Intent) -> None:
         """The PersistentVolume is stored: closes the intent and releases the source."""
-        await self._tracker.close(order.intent.uid, IntentEvent.STORED)
-        self.release(order.intent.uid)
+        await self._tracker.store(intent.uid, self._view.stored_handle(intent.volume_name))
+        self.release(intent.uid)
 
     def found(self, intents: Mapping[str, Intent]) -> None:
         """Holds the sources of the volumes that a former process was making."""
@@ -158,16 +186,18 @@ class VolumeCreation:
                 raise
             log.info(2, "could not hold the source of a volume that may exist", why=str(error), source=f"{source.namespace}/{source.name}")
 
-    async def _ask(self, order: Order, secrets: Mapping[str, str]) -> csi.CreateVolumeResponse:
-        """Raises Failed."""
+    async def _ask(self, order: Order, secrets: Mapping[str, str]) -> csi.CreateVolumeResponse | None:
+        """None where the driver has one volume of this name, which the claim has from another request. Raises Failed."""
         try:
             return await self._driver.create_volume(await self._message(order, secrets), Call(self._timeout_s, order.intent.migrated))
         except DriverError as error:
             if order.intent.secret is not None:  # perhaps it was the secret: read it anew next time
                 self._secrets.invalidate(order.intent.secret)
+            if error.code == Code.ALREADY_EXISTS and order.intent.stored_handle:
+                return None
             failure = outcomes.of_call(error, uses_topology=self._view.uses_topology, node_name=order.intent.node_name)
             if order.secret_is_lost:  # what is refused without its secret may be there all the same
-                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False, proves_absent=ProvesAbsent.NOTHING)
+                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False)
             raise Failed(failure) from error
 
     async def _message(self, order: Order, secrets: Mapping[str, str]) -> csi.CreateVolumeRequest:
@@ -193,9 +223,13 @@ class VolumeCreation:
             return False
 
     async def _carried_out(self, order: Order, secrets: Mapping[str, str], verdict: Verdict, volume_id: str) -> Failure:
-        if verdict.fate is Fate.DELETED:
-            return after_deletion(order, verdict, await self._delete(order, secrets, volume_id))
-        return verdict.failure
+        if verdict.fate is not Fate.DELETED:
+            return verdict.failure
+        try:
+            await self._tracker.condemn(order.intent, volume_id)
+        except ApiError as error:
+            return after_deletion(order, verdict, error)
+        return after_deletion(order, verdict, await self._delete(order, secrets, volume_id))
 
     async def _delete(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> MooringError | None:
         """All tries within one timeout. The error of the last one, None when the volume is gone."""
@@ -207,7 +241,8 @@ class VolumeCreation:
                 break
             try:
                 call = Call(left_s, order.intent.migrated)
-                await delete_volume(self._driver, volume_id, secrets, call, order.intent.volume_name)
+                lacks_secret = order.intent.secret is not None and not secrets
+                await delete_volume(self._driver, volume_id, secrets, call, order.intent.volume_name, lacks_secret=lacks_secret)
             except DriverError as error:
                 problem = error
                 continue

@@ -2,6 +2,7 @@
 
 is it ours, and due?            decide_claim: no events, no metrics, nothing is tried
 the request                     prepare.py
+a dying volume                  its deletion is repeated until the driver has answered: it is not asked for again
 an open intent                  its volume may exist: the call is repeated until the driver has answered, even if the claim is gone
 an unresolved intent            the driver has refused it, and yet its volume may exist: the call is repeated once nobody waits for it,
                                 since the claim is gone, or has another volume
@@ -16,17 +17,15 @@ from msgspec import structs
 
 from mooring.api.classes import class_of
 from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
-from mooring.api.matching import fits_node
-from mooring.api.meta import Key, ObjectMeta, annotation
+from mooring.api.meta import ObjectMeta, annotation, is_deleting
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, StorageClass
 from mooring.base.clock import Instant
-from mooring.base.errors import MooringError
 from mooring.control.secrets import SecretError
 from mooring.controllers.provisioner import names, volumes
 from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims import requests
 from mooring.controllers.provisioner.claims.claim import provisioner_of, selected_node
-from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
+from mooring.controllers.provisioner.claims.decision import CleanUp, Create, Decision, LeaveToPopulator, LookUp
 from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, State
 from mooring.controllers.provisioner.claims.prepare import (
     LeftToPopulator,
@@ -38,7 +37,7 @@ from mooring.controllers.provisioner.claims.prepare import (
 )
 from mooring.controllers.provisioner.claims.view import Looked, NotLookedUp, View, Wanted
 from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.kube.errors import ApiError, Forbidden, NotFound
+from mooring.kube.errors import ApiError, NotFound
 
 
 def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
@@ -51,10 +50,12 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     not_due = _not_due(view, claim)
     before = view.intents.get(uid)
     record = view.records.get(uid)
+    if before is not None and before.dying_handle:
+        return _decide_orphan(view, uid, now, looked)
     is_repeated = before is not None and not record.is_unresolved
     if not_due is not None:
         closes_intent = before is not None and _is_stored(view, before)
-        if before is not None and not closes_intent and (is_repeated or claim.spec.volume_name):
+        if before is not None and not closes_intent and (is_repeated or not_due.has_volume):
             return _decide_unawaited(view, uid, now, looked)
         return dataclasses.replace(not_due, closes_intent=True) if closes_intent else not_due
     class_name = class_of(claim)
@@ -86,7 +87,7 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     except NotLookedUp as missing:
         return _looking_up(missing, class_name, kind)
     if before is not None and requests.is_same_call(before, order.intent):
-        order = dataclasses.replace(order, intent=_attended(before))
+        order = dataclasses.replace(order, intent=structs.replace(_attended(before), stored_handle=None))
     order = dataclasses.replace(order, fingerprint=fingerprint(view, claim, storage_class, looked))
     creating = why.Creating(order.intent.volume_name, before is not None)
     return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=kind)
@@ -171,15 +172,16 @@ def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
 
 
 def _is_stored(view: View, intent: Intent) -> bool:
-    """True when its volume is stored. The object of another node's provisioner is about another volume."""
+    """True when its volume is stored. The object of another node's provisioner is about another volume, and so is another request's."""
+    pv = view.volume(intent.volume_name) if intent.stored_handle is None else None
+    return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid and view.is_here(pv)
+
+
+def _is_going(view: View, intent: Intent) -> bool:
+    """True while the claim's own volume is deleted, or may be: a driver could take a call of its name for a wish to have it again."""
     pv = view.volume(intent.volume_name)
-    return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid and _is_here(view, pv)
-
-
-def _is_here(view: View, pv: PersistentVolume) -> bool:
-    """True where all nodes are served, or the one that is served can reach the volume."""
-    node = view.nodes.get(Key("", view.node_name)) if view.node_name else None
-    return node is None or fits_node(pv, node.metadata.labels, view.node_name)
+    is_released = pv is not None and pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
+    return pv is not None and (is_released or is_deleting(pv))
 
 
 def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
@@ -197,14 +199,14 @@ def _attended(intent: Intent) -> Intent:
     return structs.replace(intent, unattended=False) if intent.unattended else intent
 
 
-def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[MooringError]) -> bool:
-    """True for a Secret that no longer exists. signs: other errors that mean as much. Raises NotLookedUp."""
+def _is_gone(secret: SecretReference | None, looked: Looked) -> bool:
+    """True for a Secret that no longer exists. Whatever else keeps it from being read may pass. Raises NotLookedUp."""
     if secret is None:
         return False
     try:
         looked.get(Wanted(SECRETS, secret.name, secret.namespace))
     except (ApiError, SecretError) as error:
-        return isinstance(error, (NotFound, *signs))
+        return isinstance(error, NotFound)
     return False
 
 
@@ -222,11 +224,14 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
 
     wanted: the intent of the claim as it is now; its secret is used where the former one is gone.
     """
-    intent, record = view.intents[uid], view.records.get(uid)
+    record = view.records.get(uid)
+    intent = record.unknown[0] if record.is_unresolved else view.intents[uid]
     if record.pending is not None:
         return Decision(why.Saving(intent.volume_name))
     if _is_stored(view, intent):
         return Decision(why.Provisioned(intent.volume_name), closes_intent=True, has_volume=True)
+    if intent.stored_handle and _is_going(view, intent):
+        return Decision(why.WaitsForDeletion(intent.volume_name))
     class_name, kind = intent.class_name, intent.source_kind
     try:
         if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):
@@ -248,16 +253,19 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
     except Failed as failed:
         hindered = why.Hindered(failed.failure)
         return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=kind)
+    if intent.dying_handle:
+        dying = why.CleaningUp(intent.dying_handle)
+        return Decision(dying, CleanUp(order), attempting=True, class_name=class_name, source_kind=kind)
     creating = why.Creating(intent.volume_name, again=True)
     return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=kind)
 
 
 def _secret_is_lost(view: View, intent: Intent, now: Instant, looked: Looked) -> bool:
-    """True when claim and secret are gone, and nobody is about to bring the secret back, or the right to read it. Raises NotLookedUp."""
+    """True when claim and secret are gone, and nobody is about to bring the secret back. Raises NotLookedUp."""
     since = view.records.get(intent.uid).orphaned_at
     if since is None or now < since or view.claim(intent.uid) is not None:
         return False
-    return _is_gone(intent.secret, looked, Forbidden, SecretError)
+    return _is_gone(intent.secret, looked)
 
 
 def _looking_up(missing: NotLookedUp, class_name: str, source_kind: str) -> Decision:

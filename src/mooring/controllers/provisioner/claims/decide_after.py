@@ -29,11 +29,13 @@ from mooring.api.core import PersistentVolumeClaim
 from mooring.base.errors import MooringError
 from mooring.controllers.provisioner import volumes
 from mooring.controllers.provisioner.claims.claim import selected_node
-from mooring.controllers.provisioner.claims.outcomes import Failure, ProvesAbsent, Save, State
+from mooring.controllers.provisioner.claims.outcomes import Failure, Save, State
 from mooring.controllers.provisioner.claims.requests import Order
 
 RESCHEDULES_MAX: Final = 10
 """In a row without any wait; from there on every other one waits for the back-off."""
+
+MAY_EXIST: Final = "An earlier call may have made a volume all the same: it is asked for again until the driver tells"
 
 
 # -- the volume
@@ -99,20 +101,20 @@ def after_deletion(order: Order, verdict: Verdict, problem: MooringError | None)
     failure = verdict.failure
     if problem is None:
         error = f"{failure.error}. Volume {order.intent.volume_name} was deleted" if verdict.reports_deletion else failure.error
-        return dataclasses.replace(failure, error=error, state=State.FINISHED, proves_absent=ProvesAbsent.VOLUME)
+        return dataclasses.replace(failure, error=error, state=State.FINISHED, proves_absent=True)
     error = f"{failure.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
     return Failure(error, State.BACKGROUND, from_driver=True)
 
 
 def _taken(error: str) -> Verdict:
-    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=ProvesAbsent.VOLUME))
+    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=True))
 
 
 def _delete_unless_kept(order: Order, failure: Failure, *, reports_deletion: bool = False) -> Verdict:
     if not order.is_retained:
         return Verdict(Fate.DELETED, failure, reports_deletion)
     error = f"{failure.error}{_left_alone(order, 'it may have been kept on purpose')}"
-    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=ProvesAbsent.VOLUME))
+    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=True))
 
 
 def _left_alone(order: Order, because: str) -> str:
@@ -146,6 +148,12 @@ class Attempted:
     is_open: bool = False
     reschedules: int = 0
 
+    @property
+    def is_awaited(self) -> bool:
+        """True while the claim waits for this volume: it has none, and the order is not about a second one."""
+        is_second = self.order is not None and self.order.intent.stored_handle is not None
+        return self.claim is not None and not self.claim.spec.volume_name and not is_second
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class After:
@@ -167,18 +175,23 @@ def reported_failure(failure: Failure, order: Order | None) -> Failure:
     return dataclasses.replace(failure, infeasible=False) if order is not None and order.is_former else failure
 
 
+def told(answer: Attempted) -> str:
+    """The text for users. An intent that no claim waits for shows nowhere else."""
+    error = answer.failure.error
+    return error if answer.is_awaited or not (answer.is_open and answer.failure.is_over) else f"{error}. {MAY_EXIST}"
+
+
 def decide_claim_after_failure(answer: Attempted) -> After:
     """The consequences of a failed attempt at a claim. The failure is the one of `reported_failure`."""
     failure, order, claim = answer.failure, answer.order, answer.claim
-    is_awaited = claim is not None and not claim.spec.volume_name
-    is_unwanted = failure.is_over and not is_awaited
+    is_unwanted = failure.is_over and not answer.is_awaited
     if is_unwanted and not answer.is_open:
         return After(Then.FORGET, releases_source=True)
-    unsuitable = failure.state is State.RESCHEDULE and _is_selected(answer.node_tried, claim)
+    unsuitable = failure.state is State.RESCHEDULE and answer.is_awaited and _is_selected(answer.node_tried, claim)
     times = answer.reschedules + 1
     asks = unsuitable and not (times > RESCHEDULES_MAX and times % 2 == 0)
     rests_as = order.fingerprint if failure.infeasible and order is not None else None
-    if failure.is_over and is_awaited and order is not None and order.is_former:
+    if failure.is_over and answer.is_awaited and order is not None and order.is_former:
         then = Then.AT_ONCE
     else:
         then = Then.REST if rests_as is not None or is_unwanted else Then.RETRY

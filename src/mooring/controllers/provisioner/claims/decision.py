@@ -29,7 +29,14 @@ class Create:
     order: Order
 
 
-Action = LookUp | LeaveToPopulator | Create
+@dataclasses.dataclass(frozen=True, slots=True)
+class CleanUp:
+    """Call DeleteVolume again, for a volume of no use whose deletion was begun: the intent names it."""
+
+    order: Order
+
+
+Action = LookUp | LeaveToPopulator | Create | CleanUp
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

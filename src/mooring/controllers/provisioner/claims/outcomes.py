@@ -29,14 +29,6 @@ class State(enum.Enum):
     RESCHEDULE = "not on the selected node"
 
 
-class ProvesAbsent(enum.Enum):
-    """The proof in an error. REQUEST: no call with this request has made a volume. VOLUME: there is none of this name."""
-
-    NOTHING = "nothing"
-    REQUEST = "request"
-    VOLUME = "volume"
-
-
 class Save(enum.Enum):
     """The result of a try to store a PersistentVolume. REFUSED: for good. TAKEN: another object has its name."""
 
@@ -50,7 +42,8 @@ class Save(enum.Enum):
 class Failure:
     """error: for the event. infeasible: it would fail again unchanged. heals: the topics after which it is tried again at once.
 
-    from_driver: the driver's return may heal it, too.
+    from_driver: the driver's return may heal it, too. proves_absent: whatever calls with this very request have made is gone, or is
+    somebody's. No error of CreateVolume proves that of an earlier call: a driver may judge a request before it looks for the volume.
     """
 
     error: str
@@ -58,7 +51,7 @@ class Failure:
     infeasible: bool = False
     heals: frozenset[Topic] = frozenset()
     from_driver: bool = False
-    proves_absent: ProvesAbsent = ProvesAbsent.NOTHING
+    proves_absent: bool = False
 
     @property
     def topics(self) -> frozenset[Topic]:
@@ -81,9 +74,6 @@ class Failed(MooringError):
 
 _BACKGROUND: Final = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
 
-_CONCLUSIVE: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.ALREADY_EXISTS})
-"""A driver can't answer with any of these if the same request has made a volume before."""
-
 
 def of_call(error: DriverError, *, uses_topology: bool, node_name: str) -> Failure:
     """The failure that an error of CreateVolume means. node_name: the selected node, "" for none."""
@@ -93,5 +83,4 @@ def of_call(error: DriverError, *, uses_topology: bool, node_name: str) -> Failu
         state = State.RESCHEDULE
     else:
         state = State.FINISHED
-    proves_absent = ProvesAbsent.REQUEST if state is State.FINISHED and error.code in _CONCLUSIVE else ProvesAbsent.NOTHING
-    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True, proves_absent=proves_absent)
+    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True)

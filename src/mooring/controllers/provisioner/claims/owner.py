@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from mooring.api.core import PersistentVolume
+from mooring.api.meta import is_deleting
 from mooring.api.migration import csi_driver_of
 from mooring.controllers.provisioner.claims.outcomes import Save
 from mooring.controllers.provisioner.intents.intent import Intent
@@ -30,12 +31,14 @@ def owner_of(
     name = intent.volume_name
     if found is None:
         return Owner(Save.REFUSED, refused) if refused else Owner(Save.LATER, "it was there, and is gone again")
+    if intent.stored_handle == "" and is_deleting(found):
+        return Owner(Save.REFUSED, f'PersistentVolume "{name}" goes, its volume is deleted already')
     ref, source = found.spec.claim_ref, found.spec.csi
     is_own = ref is not None and ref.uid == intent.uid
     is_foreign = driver_name != (csi_driver_of(found.spec) if source is None else source.driver)
     if is_foreign or (source is not None and source.volume_handle != volume_id):
         other = f'PersistentVolume "{name}" is there already, and is about another volume'
-        if is_foreign or not is_own or per_node:
+        if is_foreign or not is_own or per_node or intent.stored_handle is not None:
             return Owner(Save.REFUSED, other)
         return Owner(Save.TAKEN, other, second_volume=True)
     if is_own or ref is None or not ref.uid:

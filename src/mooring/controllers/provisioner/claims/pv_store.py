@@ -1,40 +1,69 @@
-"""Stores the PersistentVolume of a volume that exists, and finds the owner of an object that has its name already."""
+"""Stores the PersistentVolume of a volume that exists, and finds the owner of an object that has its name already, or names it already.
+
+A volume has one object. Another one, of whatever name, may have been written by hand while the creation of the volume was open, or the
+driver may have answered with somebody's volume: then it is neither stored a second time, nor deleted.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import Key
+from mooring.base.clock import Instant
 from mooring.base.log import logger
+from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner.claims.outcomes import Save
 from mooring.controllers.provisioner.claims.owner import owner_of
 from mooring.controllers.provisioner.claims.record import PendingVolume
+from mooring.controllers.provisioner.claims.view import View
+from mooring.controllers.provisioner.fresh import FreshCache
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Cluster
-from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound, TooLarge
+from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
 
 log = logger(__name__)
 
 _REFUSALS: Final = (Invalid, BadRequest, TooLarge)
 
+DENIED_S_MAX: Final = 300.0
+"""How long an object may be forbidden each time before that counts as a refusal: a quota or a missing right may pass, a policy does not."""
+
 
 class PvStore:
-    """driver_name: whose volumes it stores. per_node: the provisioners of other nodes make volumes of the same names."""
+    """volumes: the cache that the view shows."""
 
-    def __init__(self, cluster: Cluster, volumes: Informer[PersistentVolume], *, driver_name: str, per_node: bool = False) -> None:
-        self._cluster, self._volumes, self._driver_name, self._per_node = cluster, volumes, driver_name, per_node
+    def __init__(self, runtime: Runtime, volumes: Informer[PersistentVolume], view: View) -> None:
+        self._cluster, self._volumes, self._view = runtime.cluster, volumes, view
+        self._clock, self._denied_since = runtime.clock, dict[str, Instant]()  # by the claim's uid
+        self._fresh = FreshCache(runtime, volumes, PERSISTENT_VOLUMES)
 
     async def store(self, volume: PendingVolume) -> tuple[Save, str]:
         """One try. Gives its result, and why it was refused or has to be repeated."""
-        key = Key("", volume.name)
+        since = self._denied_since.pop(volume.uid, self._clock.now())
         try:
+            return await self._try_to_store(volume)
+        except Forbidden as error:
+            if self._clock.now() - since >= DENIED_S_MAX:
+                return await self.owner_of_existing(volume.order.intent, volume.volume_id, refused=str(error))
+            self._denied_since[volume.uid] = since
+            return Save.LATER, str(error)
+
+    async def _try_to_store(self, volume: PendingVolume) -> tuple[Save, str]:
+        """As of store. Raises Forbidden."""
+        key, intent = Key("", volume.name), volume.order.intent
+        try:
+            await self._fresh.look()
+            if other := await self._other_naming(intent, volume.volume_id):
+                return Save.TAKEN, _names_it(other, volume.volume_id)
             await self._volumes.write(key, self._cluster.create(PERSISTENT_VOLUMES, volume.body))
         except AlreadyExists:
-            return await self.owner_of_existing(volume.order.intent, volume.volume_id)
+            return await self.owner_of_existing(intent, volume.volume_id)
         except _REFUSALS as error:
-            return await self.owner_of_existing(volume.order.intent, volume.volume_id, refused=str(error))
+            return await self.owner_of_existing(intent, volume.volume_id, refused=str(error))
+        except Forbidden:
+            raise
         except ApiError as error:
             return Save.LATER, str(error)
         return Save.STORED, ""
@@ -60,7 +89,32 @@ class PvStore:
             found = None
         except ApiError as error:
             return Save.LATER, str(error)
-        owner = owner_of(found, intent, volume_id, driver_name=self._driver_name, per_node=self._per_node, refused=refused)
+        driver_name, per_node = self._view.driver.name, self._view.node_name != ""
+        owner = owner_of(found, intent, volume_id, driver_name=driver_name, per_node=per_node, refused=refused)
+        if owner.saved is Save.REFUSED:
+            return await self._unless_named(intent, volume_id, owner.error)
         if owner.second_volume:
             log.error("the driver has made two volumes of one name, neither is deleted", PersistentVolume=name, volume=volume_id)
         return owner.saved, owner.error
+
+    async def _unless_named(self, intent: Intent, volume_id: str, refused: str) -> tuple[Save, str]:
+        """The volume is about to be deleted: every object is looked at, as the API server has them now."""
+        try:
+            await self._fresh.list()
+            other = await self._other_naming(intent, volume_id)
+        except ApiError as error:
+            return Save.LATER, str(error)
+        return (Save.TAKEN, _names_it(other, volume_id)) if other else (Save.REFUSED, refused)
+
+    async def _other_naming(self, intent: Intent, volume_id: str) -> str:
+        """The PersistentVolume of another name that names this volume, by the API server itself; "" for none. Raises ApiError."""
+        for name in self._view.others_naming(volume_id, intent.volume_name):
+            with contextlib.suppress(NotFound):
+                found = await self._volumes.write(Key("", name), self._cluster.get(PERSISTENT_VOLUMES, name))
+                if self._view.means(found, volume_id):
+                    return name
+        return ""
+
+
+def _names_it(pv_name: str, volume_id: str) -> str:
+    return f'PersistentVolume "{pv_name}" names the volume "{volume_id}" already'

@@ -106,6 +106,16 @@ class Creating:
         return " again" if self.again else ""
 
 
+@reason('volume "{handle}" is of no use, and its deletion may be under way: the CSI driver is asked again to delete it')
+class CleaningUp:
+    handle: str
+
+
+@reason('an earlier call may have made a second volume, it is asked for once the deletion of PersistentVolume "{pv_name}" is over')
+class WaitsForDeletion:
+    pv_name: str
+
+
 @reason("{state}")
 class Ended:
     """state: of a failed attempt."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 
 from mooring.api.core import SECRETS
@@ -11,14 +12,13 @@ from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents, reference_of
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
 from mooring.controllers.provisioner.claims.decide import decide_claim
-from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
+from mooring.controllers.provisioner.claims.decision import CleanUp, Create, Decision, LeaveToPopulator, LookUp
 from mooring.controllers.provisioner.claims.outcomes import Failed, Save
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.claims.results import Attempt, AttemptResults
 from mooring.controllers.provisioner.claims.store_pending import PendingVolumes
 from mooring.controllers.provisioner.claims.view import Looked, View, Wanted
 from mooring.controllers.provisioner.environment import Environment
-from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 
 
@@ -52,6 +52,8 @@ class ClaimReconciler:
         match decision.action:
             case Create(order):
                 return await self._create(attempt, order, decision)
+            case CleanUp(order):
+                return await self._clean_up(attempt, order, decision)
             case LeaveToPopulator():
                 self._events.left_to_populator(attempt.ref)
                 return self._results.done(uid, decision.because)
@@ -82,11 +84,25 @@ class ClaimReconciler:
                 self._pending.add(attempt.uid, str(bug))
             raise
         match saved:
+            case None:
+                pass
             case (Save.LATER, error):
                 self._pending.add(attempt.uid, error)
-            case (_, _):
+            case _:
                 await self._results.succeeded(attempt.ref, order, attempt.began)
-        return self._results.done(attempt.uid, decision.because)
+        return self._done(attempt.uid, decision)
+
+    def _done(self, uid: str, decision: Decision) -> Result:
+        """The claim has its volume, or needs none. There may be a second one."""
+        return dataclasses.replace(self._results.done(uid, decision.because), again=self._view.records.get(uid).is_unresolved)
+
+    async def _clean_up(self, attempt: Attempt, order: Order, decision: Decision) -> Result:
+        try:
+            await self._creation.clean_up(order, _values(order, attempt.looked))
+        except Failed as failed:
+            return await self._results.failed(attempt, decision.class_name, decision.source_kind, failed.failure, order)
+        await self._creation.close(order.intent)
+        return self._done(attempt.uid, decision)
 
     async def _nothing_to_try(self, attempt: Attempt, decision: Decision) -> Result:
         uid = attempt.uid
@@ -95,7 +111,9 @@ class ClaimReconciler:
         if decision.wait_s is not None:
             return self._results.resting(uid, decision.because, decision.wait_s)
         if decision.closes_intent:
-            await self._tracker.close(uid, IntentEvent.STORED)
+            await self._tracker.store(uid, self._view.stored_handle(self._view.intents[uid].volume_name))
+            if uid in self._tracker:
+                return self._done(uid, decision)
         if decision.has_volume and uid not in self._tracker:
             self._creation.release(uid)
         if attempt.claim is None and uid not in self._tracker:

@@ -48,11 +48,12 @@ class Rest:
 
 @dataclasses.dataclass(slots=True)
 class ClaimRecord:
-    """state, since, unknown: of its intent, since when it is known here, and the requests whose calls ended unknown, the oldest first.
+    """state, since, unknown: of its intent, since when it is known here, and the requests whose calls ended unknown, the one first that
+    is asked for next once nobody waits.
 
     orphaned_at: from then on the secret of an intent whose claim is gone is not expected back. pending: until its PersistentVolume is
-    stored. source: held for it. rest, looks: of its last failure, and the number of reconciles since. reschedules: other nodes
-    asked for in a row.
+    stored. source: held for it. is_asking: a call for it may be in flight. rest, looks: of its last failure, and the number of reconciles
+    since. reschedules: other nodes asked for in a row.
     """
 
     state: IntentState = IntentState.ENDED
@@ -61,6 +62,7 @@ class ClaimRecord:
     orphaned_at: Instant | None = None
     pending: PendingVolume | None = None
     source: Source | None = None
+    is_asking: bool = False
     rest: Rest | None = None
     looks: int = 0
     reschedules: int = 0

@@ -22,6 +22,7 @@ from mooring.controllers.provisioner.claims.decide_after import (
     Then,
     decide_claim_after_failure,
     reported_failure,
+    told,
 )
 from mooring.controllers.provisioner.claims.outcomes import Failure, State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, Rest
@@ -93,23 +94,23 @@ class AttemptResults:
             self._events.succeeded(ref, intent.volume_name)
         if order.is_retained:
             self._events.retained(ref, intent.volume_name)
-        await self._creation.close(order)
+        await self._creation.close(intent)
 
     async def failed(self, attempt: Attempt, class_name: str, kind: str, failure: Failure, order: Order | None = None) -> Result:
         """Reports the failure, and says when the claim comes again. order: None when the attempt did not get that far. Raises Retry."""
         uid = attempt.uid
         failure = reported_failure(failure, order)
         self.metrics.has_failed(class_name, kind)
-        self._events.failed(attempt.ref, failure.error, infeasible=failure.infeasible)
         if failure.state is not State.NO_CHANGE:
             self._creation_failed(class_name)
         if failure.is_over:
-            await self._tracker.refuse(uid, failure.proves_absent)
+            await self._tracker.refuse(uid, proves_absent=failure.proves_absent)
         elif failure.state is State.BACKGROUND and order is not None:
             self._tracker.mark_unknown(order.intent)
         claim = self._view.claim(uid)  # perhaps it has gone meanwhile
-        node_tried, is_open = _node_tried(attempt, order), uid in self._tracker
-        after = decide_claim_after_failure(Attempted(failure, order, claim, node_tried, is_open, self._records.get(uid).reschedules))
+        attempted = Attempted(failure, order, claim, _node_tried(attempt, order), uid in self._tracker, self._records.get(uid).reschedules)
+        after = decide_claim_after_failure(attempted)
+        self._events.failed(attempt.ref, told(attempted), infeasible=failure.infeasible)
         if after.releases_source:
             self._creation.release(uid)
         if after.then is Then.FORGET:

@@ -20,14 +20,14 @@ from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingV
 from mooring.controllers.provisioner.claims.results import Attempt, AttemptResults
 from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.environment import Environment
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import ApiError, NotFound
 
 log = logger(__name__)
 
 WORKERS: Final = 4
 BACK_OFF: Final = retry_backoff(0.05, 60.0)
 REPORTED_AT: Final = 6
-"""Failures to store before users learn of them: a short outage is not their business."""
+"""Failures to store before users learn of them, of each from then on: a short outage is not their business."""
 
 
 class PendingVolumes:
@@ -75,7 +75,7 @@ class PendingVolumes:
         assert volume is not None, "it is pending until it is stored or refused"
         saved, error = await self._pv_store.store(volume)
         if saved is Save.LATER:
-            if self.controller.failures(uid) + 1 == REPORTED_AT:
+            if self.controller.failures(uid) + 1 >= REPORTED_AT:
                 error = f"the volume exists, its PersistentVolume could not be stored yet: {error}"
                 self._events.failed(self._reference(volume), error)
             raise _not_stored(error)
@@ -85,27 +85,33 @@ class PendingVolumes:
         return Result(ending(volume.name, saved, error))
 
     async def _finish(self, volume: PendingVolume, saved: Save, error: str) -> None:
-        """It has been stored, or never will be: then the claim comes again as after any failure."""
+        """It has been stored, or never will be: then the claim comes again as after any failure. Raises Retry."""
         order, intent, uid = volume.order, volume.order.intent, volume.uid
         ref = self._reference(volume)
         if saved is Save.STORED:
             await self._results.succeeded(ref, order, volume.began)
+            if self._records.get(uid).is_unresolved:
+                self._apply(uid, Result(why.Provisioned(volume.name), again=True))
             return
         attempt = Attempt(uid, ref, self._view.claim(uid), volume.began)
-        failure = await self._creation.refused(order, await self._read_again(intent.secret), saved, error, volume.volume_id)
+        try:
+            secrets = await self._read_again(intent.secret)
+        except (ApiError, SecretError) as problem:
+            raise _not_stored(f"{error}; nor can it be deleted: {problem}") from problem
+        failure = await self._creation.refused(order, secrets, saved, error, volume.volume_id)
         try:
             self._apply(uid, await self._results.failed(attempt, intent.class_name, intent.source_kind, failure, order))
         except Retry as retry:
             self._apply(uid, retry)
 
     async def _read_again(self, ref: SecretReference | None) -> Mapping[str, str]:
-        """The secret for a deletion, {} when it can't be had, as deletions do it."""
+        """The secret for a deletion, {} when it is gone, as deletions do it. Raises ApiError, SecretError."""
         if ref is None:
             return {}
         try:
             return await self._secrets.get(ref)
-        except (ApiError, SecretError) as error:
-            log.error("could not read a secret, going on without", error=error, secret=f"{ref.namespace}/{ref.name}")
+        except NotFound as error:
+            log.error("a secret is gone, going on without", error=error, secret=f"{ref.namespace}/{ref.name}")
             return {}
 
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mooring.api.classes import class_of
-from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
+from mooring.api.core import CSIPersistentVolumeSource, Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
 from mooring.api.gateway import ReferenceGrant
+from mooring.api.matching import fits_node
 from mooring.api.meta import Key, Kind
+from mooring.api.migration import UNSPECIFIED, TranslationError, is_migratable, translated
 from mooring.api.storage import CSINode, StorageClass, TopologySelectorTerm
 from mooring.base.errors import MooringError
 from mooring.control.slim import Mask, Named, Part, items, slim, slimmed
@@ -29,6 +31,7 @@ from mooring.kube.cache.reader import Reader
 BY_UID: Final = "claims/uid"
 BY_CLASS: Final = "claims/class"
 BY_SOURCE: Final = "claims/source"
+BY_HANDLE: Final = "volumes/handle"
 
 
 class ClusterTopology:
@@ -147,6 +150,32 @@ class View:
     def volume(self, pv_name: str) -> PersistentVolume | None:
         return self.volumes.get(Key("", pv_name))
 
+    def is_here(self, pv: PersistentVolume) -> bool:
+        """True where all nodes are served, or the one that is served can reach the volume."""
+        node = self.nodes.get(Key("", self.node_name)) if self.node_name else None
+        return node is None or fits_node(pv, node.metadata.labels, self.node_name)
+
+    def others_naming(self, handle: str, pv_name: str) -> list[str]:
+        """The PersistentVolumes of other names that name this volume of the driver; on one node, those that it can reach."""
+        return [
+            pv.metadata.name
+            for pv in self.volumes.by(BY_HANDLE, _last_part(handle))
+            if pv.metadata.name != pv_name and self.means(pv, handle)
+        ]
+
+    def means(self, pv: PersistentVolume, handle: str) -> bool:
+        """True when it names this volume of the driver. On one node what that can't reach may be another node's volume of that handle."""
+        source = _source_of(pv)
+        return (
+            source is not None and source.driver == self.driver.name and is_same_handle(source.volume_handle, handle) and self.is_here(pv)
+        )
+
+    def stored_handle(self, pv_name: str) -> str:
+        """The handle in the PersistentVolume, "" where there is none."""
+        pv = self.volume(pv_name)
+        source = None if pv is None else _source_of(pv)
+        return "" if source is None else source.volume_handle
+
     @property
     def uses_topology(self) -> bool:
         return self.driver.topology and self.rules.topology
@@ -160,6 +189,29 @@ class View:
 
 
 # -- indexes
+
+
+def _source_of(pv: PersistentVolume) -> CSIPersistentVolumeSource | None:
+    """As its CSI driver sees it; None for a volume of none."""
+    try:
+        return translated(pv).csi if is_migratable(pv.spec) else pv.spec.csi
+    except TranslationError:
+        return None
+
+
+def _handle_of(pv: PersistentVolume) -> tuple[str, ...]:
+    source = _source_of(pv)
+    return () if source is None else (_last_part(source.volume_handle),)
+
+
+def _last_part(handle: str) -> str:
+    return handle.rpartition("/")[2]
+
+
+def is_same_handle(one: str, other: str) -> bool:
+    """An in-tree object does not tell all parts of a handle: what is unspecified may be anything."""
+    parts, others = one.split("/"), other.split("/")
+    return len(parts) == len(others) and all(a == b or UNSPECIFIED in (a, b) for a, b in zip(parts, others, strict=True))
 
 
 def _class_of_unbound(claim: PersistentVolumeClaim) -> tuple[str, ...]:
@@ -181,6 +233,8 @@ CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str
     BY_CLASS: _class_of_unbound,
     BY_SOURCE: _sources_of_pending,
 }
+
+VOLUME_INDEXES: Final[Mapping[str, Callable[[PersistentVolume], Iterable[str]]]] = {BY_HANDLE: _handle_of}
 
 
 # -- the kept parts of objects

@@ -10,16 +10,17 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
 from mooring.api.core import ObjectReference, PersistentVolume
-from mooring.api.storage import VolumeAttachment
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.result import Problem, Result, Retry
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner.deletion.decide import Obstacle, decide_deletion
-from mooring.controllers.provisioner.deletion.reconcile import Attachments, Failed, Reconciler
+from mooring.controllers.provisioner.deletion.reconcile import Failed, Reconciler
 from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed
 from mooring.controllers.provisioner.environment import Environment
+from mooring.controllers.provisioner.fresh import FreshCache
 from mooring.controllers.provisioner.metrics import DeletionMetrics
 from mooring.kube.cache.informer import Change
 
@@ -38,7 +39,7 @@ async def _at_once(uid: str) -> None:
 class VolumeDeletion:
     """Deletes volumes of released PersistentVolumes, and keeps their finalizer.
 
-    segments: of the one node that is served, if the options name one. wait_for_end: as of Intents.
+    segments: of the one node that is served, if the options name one. wait_for_end: as of Intents. forget_stored: as of IntentTracker.
     deleted: called with the PersistentVolume once the driver has deleted its volume: there is room again.
     """
 
@@ -47,6 +48,7 @@ class VolumeDeletion:
         env: Environment,
         *,
         wait_for_end: Callable[[str], Awaitable[None]] = _at_once,
+        forget_stored: Callable[[str], Awaitable[None]] = _at_once,
         segments: Mapping[str, str] | None = None,
         deleted: Callable[[PersistentVolume], None] = lambda pv: None,
     ) -> None:
@@ -74,8 +76,10 @@ class VolumeDeletion:
             here=None if options.node is None else Here(options.node.node_name, {} if segments is None else segments),
             progress=self._progress,
         )
-        attachments = None if self._attachments is None else Attachments(runtime, self._attachments)
-        self._reconciler = Reconciler(env, self._view, self._progress, attachments, wait_for_end=wait_for_end, deleted=deleted)
+        attachments = None if self._attachments is None else FreshCache(runtime, self._attachments, VOLUME_ATTACHMENTS)
+        self._reconciler = Reconciler(
+            env, self._view, self._progress, attachments, wait_for_end=wait_for_end, forget_stored=forget_stored, deleted=deleted
+        )
         self.controller.watch(caches.volumes, self._volume_changed)
         self.controller.watch(caches.classes, tells=lambda change: (class_changed(change.key.name),))
 

@@ -6,20 +6,16 @@ watch that has been silent for a while may hide attachments that have existed fo
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, SecretReference
 from mooring.api.meta import key_of
-from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
-from mooring.base.clock import Instant
+from mooring.api.storage import VolumeAttachment
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.control.result import Stale
-from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretError
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
@@ -28,49 +24,12 @@ from mooring.controllers.provisioner.claims.view import BY_UID
 from mooring.controllers.provisioner.deletion import decide as d
 from mooring.controllers.provisioner.deletion.view import Progress, View, intent_closed
 from mooring.controllers.provisioner.environment import Environment
+from mooring.controllers.provisioner.fresh import FreshCache
 from mooring.controllers.provisioner.metrics import DeletionMetrics
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
-from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
-from mooring.kube.list_all import list_all
 from mooring.kube.patch import is_about_identity, strategic_patch
-
-SILENCE_S_MAX: Final = 120.0
-"""Two bookmarks of the API server that did not come."""
-
-
-class Attachments:
-    """informer: their cache."""
-
-    def __init__(self, runtime: Runtime, informer: Informer[VolumeAttachment]) -> None:
-        self._cluster, self._clock, self._informer = runtime.cluster, runtime.clock, informer
-        self._listing = asyncio.Lock()
-        self._listed_at: Instant = informer.heard_at
-        self._failure: ApiError | None = None
-
-    async def look(self) -> None:
-        """Returns when the cache has the attachments of a while ago. Raises ApiError."""
-        asked_at = self._clock.now()
-        if asked_at - self._informer.heard_at <= SILENCE_S_MAX:
-            return
-        async with self._listing:
-            if self._listed_at < asked_at:  # else the list of somebody before us, which began after we had asked, is ours as well
-                began_at = self._clock.now()
-                self._failure = await self._list()
-                self._listed_at = began_at
-            if self._failure is not None:
-                raise copy.copy(self._failure)  # of its own for each: a shared one would keep the frames of all
-
-    async def _list(self) -> ApiError | None:
-        """Puts the attachments into the cache; those that are gone leave it with the watch. Gives the error, if there was one."""
-        try:
-            async for attachment in list_all(self._cluster, VOLUME_ATTACHMENTS):
-                self._informer.wrote(attachment)
-        except ApiError as error:
-            return error
-        return None
-
 
 log = logger(__name__)
 
@@ -98,7 +57,8 @@ def _patience(error: ApiError) -> int:
 class Reconciler:
     """progress: filled here, read by the view. attachments: None for a driver that does not publish.
 
-    wait_for_end: as of Intents, by the claim's uid. deleted: called with the PersistentVolume whose volume the driver has just deleted.
+    wait_for_end, forget_stored: as of Intents and IntentTracker, by the claim's uid.
+    deleted: called with the PersistentVolume whose volume the driver has just deleted.
     """
 
     def __init__(
@@ -106,15 +66,17 @@ class Reconciler:
         env: Environment,
         view: View,
         progress: dict[str, Progress],
-        attachments: Attachments | None,
+        attachments: FreshCache[VolumeAttachment] | None,
         *,
         wait_for_end: Callable[[str], Awaitable[None]],
+        forget_stored: Callable[[str], Awaitable[None]],
         deleted: Callable[[PersistentVolume], None],
     ) -> None:
         self._cluster, self._clock, self._driver = env.runtime.cluster, env.runtime.clock, env.driver
         self._volumes, self._claims, self._secrets = env.caches.volumes, env.caches.claims, env.secrets
         self._view, self._progress, self._attachments = view, progress, attachments
-        self._wait_for_end, self._deleted, self._timeout_s = wait_for_end, deleted, env.options.timeout_s
+        self._wait_for_end, self._forget_stored = wait_for_end, forget_stored
+        self._deleted, self._timeout_s = deleted, env.options.timeout_s
         self._metrics = env.runtime.metrics.once(DeletionMetrics)
 
     async def perform(self, pv: PersistentVolume, decision: d.Decision) -> None:
@@ -157,6 +119,8 @@ class Reconciler:
                 await self._claims.write(key_of(claim), self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, namespace))
         try:
             await self._wait_for_end(pv.spec.claim_ref.uid)
+            if self._view.progress_of(pv) is not None:
+                await self._forget_stored(pv.spec.claim_ref.uid)
         except ApiError as error:
             text = f"could not write down that the volume's creation is over: {error}"
             raise Failed(text, patience=_patience(error), heals=(intent_closed(pv.metadata.name),)) from error
@@ -170,24 +134,30 @@ class Reconciler:
             raise Failed(f"failed to list volumeattachments: {error}", patience=_patience(error)) from error
 
     async def _load(self, pv: PersistentVolume, ref: SecretReference) -> Mapping[str, str]:
-        """The values; none when the Secret is gone: the volume must not outlive it for ever. A server that fails is asked again."""
+        """The values; none when the Secret is gone: the volume must not outlive it for ever. Whatever else may pass.
+
+        Differs from external-provisioner, which goes on without whatever it is: a driver that looks in its own account finds nothing there.
+        """
         try:
             return await self._secrets.get(ref)
-        except _PASSING as error:
-            raise Failed(f"error getting secret {ref.name} in namespace {ref.namespace}: {error}") from error
-        except (ApiError, SecretError) as error:
-            log.error("the deletion secret can't be used, going on without", error=error, PersistentVolume=pv.metadata.name)
+        except NotFound as error:
+            log.error("the deletion secret is gone, going on without", error=error, PersistentVolume=pv.metadata.name)
             return {}
+        except (ApiError, SecretError) as error:
+            raise Failed(f"error getting secret {ref.name} in namespace {ref.namespace}: {error}") from error
 
     async def _delete_volume(
         self, pv: PersistentVolume, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
     ) -> None:
         try:
-            await delete_volume(self._driver, action.handle, values, Call(self._timeout_s, action.migrated), pv.metadata.name)
+            call, lacks_secret = Call(self._timeout_s, action.migrated), secret is not None and not values
+            await delete_volume(self._driver, action.handle, values, call, pv.metadata.name, lacks_secret=lacks_secret)
         except DriverError as error:
-            if secret is not None:  # perhaps it was the secret: read it anew next time
-                self._secrets.invalidate(secret)
-            raise Failed(str(error)) from error
+            if secret is None:
+                raise Failed(str(error)) from error
+            self._secrets.invalidate(secret)  # perhaps it was the secret: read it anew next time
+            without = "" if values else f"; it was called without the secret {secret.name} of namespace {secret.namespace}"
+            raise Failed(f"{error}{without}") from error
 
     async def _delete_object(self, pv: PersistentVolume) -> None:
         try:

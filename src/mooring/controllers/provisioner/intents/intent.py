@@ -25,6 +25,8 @@ class Intent(msgspec.Struct, frozen=True):
     migrated: the class is an in-tree one. class_name, source_kind: for metrics. source: of the volume's data, to be held.
     places_omitted: of many places the request names the preferred one alone.
     unattended: it was found after so long a time that somebody else may have made the volume, and kept it on purpose.
+    stored_handle: of the volume that the claim has from another request, "" once that is deleted; None while it has none. What this
+    request may have made is a second one. dying_handle: of a volume whose deletion was begun for want of any use, "" for none.
     unknown_requests: former requests of the claim, the oldest first, which may have made the volume. They have none themselves.
     """
 
@@ -42,6 +44,8 @@ class Intent(msgspec.Struct, frozen=True):
     source: Source | None = None
     places_omitted: bool = False
     unattended: bool = False
+    stored_handle: str | None = None
+    dying_handle: str = ""
     unknown_requests: tuple[Intent, ...] = msgspec.field(name="doubts", default=())
     """Stored under the name that journals have had from the beginning."""
 
@@ -83,11 +87,13 @@ class Intents:
         self._open.pop(uid, None)
 
     async def wait_for_end(self, uid: str) -> None:
-        """Returns once the end of this uid's intent is durable. Raises ApiError, Conflict while it is open.
+        """Returns once the end of this uid's intent is durable, or that it is about a second volume alone. Raises ApiError, Conflict
+        while it is open.
 
         For callers that release a PersistentVolume: a volume that was kept on purpose must not be found again as a lost one.
         """
-        if uid in self._open:
+        intent = self._open.get(uid)
+        if intent is not None and intent.stored_handle is None:
             raise Conflict(STILL_OPEN)
 
     async def tidy(self) -> None:

@@ -17,7 +17,7 @@ class IntentState(enum.Enum):
     ENDED = "ended"  # also of a claim that has never had one
     OPEN = "open"  # the driver is being asked, or was and has not been heard
     UNKNOWN = "unknown"  # a call has ended unknown, of this process or of a former one
-    UNRESOLVED = "unresolved"  # the driver has refused the last call; an earlier one may have made the volume
+    UNRESOLVED = "unresolved"  # the last call is answered for sure; an earlier one may have made a volume
     PENDING = "pending"  # the volume is made, its PersistentVolume is still to be stored
 
 
@@ -28,7 +28,7 @@ class IntentEvent(enum.Enum):
     FOUND = "another process has left it open"
     MADE = "the driver has made the volume"
     LOST = "a call has ended unknown"
-    REFUSED = "the driver has refused, an earlier call may have made the volume"
+    KEPT = "the last call is answered for sure, an earlier one may have made a volume"
     RULED_OUT = "there is no volume, and nothing makes one"
     STORED = "the PersistentVolume is stored"
 
@@ -38,12 +38,12 @@ _X = None  # can't happen
 
 # fmt: off
 _NEXT: Final[Mapping[IntentState, tuple[IntentState | None, ...]]] = {
-    #                        BEGUN FOUND MADE LOST REFUSED RULED_OUT STORED
-    IntentState.ENDED:      (_OP,  _UK,  _PE, _UK, _X,     _EN,      _EN),
-    IntentState.OPEN:       (_OP,  _UK,  _PE, _UK, _X,     _EN,      _EN),
-    IntentState.UNKNOWN:    (_UK,  _UK,  _PE, _UK, _UR,    _EN,      _EN),
-    IntentState.UNRESOLVED: (_UK,  _UR,  _PE, _UR, _UR,    _EN,      _EN),
-    IntentState.PENDING:    (_X,   _PE,  _PE, _UK, _UR,    _EN,      _EN),
+    #                        BEGUN FOUND MADE LOST KEPT RULED_OUT STORED
+    IntentState.ENDED:      (_OP,  _UK,  _PE, _UK, _X,  _EN,      _EN),
+    IntentState.OPEN:       (_OP,  _UK,  _PE, _UK, _X,  _EN,      _EN),
+    IntentState.UNKNOWN:    (_UK,  _UK,  _PE, _UK, _UR, _EN,      _EN),
+    IntentState.UNRESOLVED: (_UK,  _UR,  _PE, _UR, _UR, _EN,      _EN),
+    IntentState.PENDING:    (_X,   _PE,  _PE, _UK, _UR, _EN,      _EN),
 }
 # fmt: on
 NEXT: Final[Mapping[tuple[IntentState, IntentEvent], IntentState | None]] = {

@@ -1,12 +1,13 @@
 """The states of intents: which are open, and for which of them an earlier call may have made a volume.
 
-A call that ended unknown may have made the volume, whatever the result of the next one: ResourceExhausted, say, means that no volume can
-be made now, not that there is none. To users and to the claim such an error is final, as in external-provisioner; but the intent is kept,
-and when the claim is deleted before it has its volume, the call is repeated until the driver reports the volume, or proves its absence.
-An intent that was found has been unknown since its former process died.
+A call that ended unknown may have made the volume, whatever error the next one ends with: ResourceExhausted, say, means that no volume can
+be made now, InvalidArgument that the Secret was changed, AlreadyExists that there is a volume. To users and to the claim such an error is
+final, as in external-provisioner; but the intent is kept, and when the claim is deleted, or has its volume, the call is repeated until the
+driver reports what it has made. An intent that was found has been unknown since its former process died.
 
 Where the claim has changed several times meanwhile, each request that ended unknown counts for itself: that the driver refuses one of
-them, since a volume of that name exists, says nothing about the others. They are stored with the next one: a new process knows them, too.
+them, or makes a volume for another one, says nothing about the rest. Names may be unique in a zone alone, so there may be a second volume
+of the name. They are stored with the next one: a new process knows them, too.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from msgspec import structs
 
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
-from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, ProvesAbsent, State
+from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import is_same_call
-from mooring.controllers.provisioner.intents.intent import Intent, Intents
+from mooring.controllers.provisioner.intents.intent import STILL_OPEN, Intent, Intents
 from mooring.controllers.provisioner.intents.states import NEXT, IntentEvent
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import ApiError, Conflict
 
 log = logger(__name__)
 
@@ -105,20 +106,55 @@ class IntentTracker:
                 "so many requests of one claim ended unknown that the oldest is given up", PersistentVolume=unknown.pop(0).volume_name
             )
 
-    async def refuse(self, uid: str, proves_absent: ProvesAbsent) -> None:
-        """The driver has refused the open intent. It is kept while another request is unknown that was made before."""
+    async def refuse(self, uid: str, *, proves_absent: bool) -> None:
+        """The driver has refused the open intent. It is kept while a request is unknown that was made before."""
         intent = self._intents.open().get(uid)
-        unknown = [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, proves_absent)
+        unknown = [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, proves_absent=proves_absent)
         if intent is None or not unknown:
             await self.close(uid, IntentEvent.RULED_OUT)
             return
-        self._records.of(uid).unknown = unknown
-        self._happened(uid, IntentEvent.REFUSED)
+        self._keep(uid, sorted(unknown, key=lambda one: is_same_call(one, intent)))  # the others are asked for first
         if not _is_among(unknown, intent):
-            try:
-                await self._intents.begin(self._with_unknown(unknown[-1]))
-            except ApiError as error:
-                log.error("could not write down again what may have been made", error=error, PersistentVolume=intent.volume_name)
+            await self._write_again(unknown[-1])
+
+    async def store(self, uid: str, handle: str) -> None:
+        """The PersistentVolume is stored, with this handle. What other requests may have made is kept as second volumes."""
+        intent = self._intents.open().get(uid)
+        unknown = [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, proves_absent=True)
+        if intent is None or not unknown:
+            await self.close(uid, IntentEvent.STORED)
+            return
+        self._keep(uid, [structs.replace(one, stored_handle=handle) for one in unknown])
+        await self._write_again(self._records.get(uid).unknown[-1])
+        self._ended(intent)
+
+    async def wait_for_end(self, uid: str) -> None:
+        """As of Intents. While a second volume is asked for, the claim's own is not deleted: the driver could make that one again."""
+        if self._records.get(uid).is_asking:
+            raise Conflict(STILL_OPEN)
+        await self._intents.wait_for_end(uid)
+
+    async def forget_stored(self, uid: str) -> None:
+        """The volume that the claim had is deleted: one of its handle would be another one. Raises ApiError."""
+        intent = self._intents.open().get(uid)
+        if intent is not None and intent.stored_handle:
+            unknown = [structs.replace(one, stored_handle="") for one in self._records.get(uid).unknown]
+            self._records.of(uid).unknown = unknown
+            await self._intents.begin(self._with_unknown(structs.replace(intent, stored_handle="")))
+
+    async def condemn(self, intent: Intent, handle: str) -> None:
+        """The volume that it has made is about to be deleted, and is not asked for any more. Raises ApiError."""
+        await self._intents.begin(self._with_unknown(structs.replace(intent, dying_handle=handle)))
+
+    def _keep(self, uid: str, unknown: list[Intent]) -> None:
+        self._records.of(uid).unknown = unknown
+        self._happened(uid, IntentEvent.KEPT)
+
+    async def _write_again(self, intent: Intent) -> None:
+        try:
+            await self._intents.begin(self._with_unknown(intent))
+        except ApiError as error:
+            log.error("could not write down again what may have been made", error=error, PersistentVolume=intent.volume_name)
 
     async def close(self, uid: str, event: IntentEvent) -> None:
         """As end of Intents. event: STORED, or RULED_OUT."""
@@ -139,14 +175,9 @@ class IntentTracker:
         return structs.replace(intent, unknown_requests=tuple(others))
 
 
-def still_unknown(unknown: list[Intent], refused: Intent, proves_absent: ProvesAbsent) -> list[Intent]:
-    """The requests that may have made a volume, after the driver has refused one."""
-    match proves_absent:
-        case ProvesAbsent.VOLUME:
-            return []
-        case ProvesAbsent.REQUEST:
-            return [one for one in unknown if not is_same_call(one, refused)]
-    return unknown
+def still_unknown(unknown: list[Intent], answered: Intent, *, proves_absent: bool) -> list[Intent]:
+    """The requests that may have made a volume, after the driver has answered one. proves_absent: as of a failure."""
+    return [one for one in unknown if not is_same_call(one, answered)] if proves_absent else unknown
 
 
 def _is_among(unknown: list[Intent], intent: Intent) -> bool:

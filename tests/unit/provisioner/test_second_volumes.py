@@ -1,0 +1,195 @@
+"""A claim that has its volume, and may have made another one before: in process, in virtual time.
+
+An answer from zone a was lost, then there was no room, and another node was selected, in zone b: that makes the claim's volume.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.intents.journal import Journal
+from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
+from mooring.csi.codes import Code
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.errors import ServerError
+from tests.support.builders import a_pv
+from tests.support.provisioning import CREATE, DELETE, FAILED, POST_PV, PVS, ProvisioningWorld
+from tests.support.scripted_driver import Fail, Lose, Step, Wait
+from tests.support.virtual_loop import in_virtual_time
+from tests.support.volume_driver import VolumeDriver, ZonalDriver
+
+pytestmark = in_virtual_time
+FULL = Fail(Code.RESOURCE_EXHAUSTED, "full")
+
+
+def in_zone_a(step: Step):
+    def judged(request: csi.CreateVolumeRequest) -> Step:
+        return step if request.accessibility_requirements.preferred[0].segments["zone"] == "a" else None
+
+    return judged
+
+
+def journal(world: ProvisioningWorld, who: str) -> Journal:
+    return Journal(world.users, JournalLocation("default", "csi.test"), who, world.clock)
+
+
+async def torn(driver: VolumeDriver) -> ProvisioningWorld:
+    """Nothing more is said of zone a than that it is full."""
+    world = ProvisioningWorld(driver, resync_s=0.0)
+    world.intents = journal(world, "one")
+    await world.make_node("n1", "a")
+    await world.make_node("n2", "b")
+    await world.make_class(binding="WaitForFirstConsumer")
+    await world.make_claim(node="n1")
+    driver.script(CREATE, Lose())
+    driver.always(CREATE, in_zone_a(FULL))
+    return world
+
+
+async def served(world: ProvisioningWorld) -> str:
+    """Another node is selected. Gives the handle of the claim's volume."""
+    await world.failed("full")
+    await world.settle(1)
+    await world.annotate({names.SELECTED_NODE: "n2"})
+    pv = await world.provisioned()
+    return str(pv["spec"]["csi"]["volumeHandle"])
+
+
+async def released(world: ProvisioningWorld) -> str:
+    """Gives the name of the volume whose claim is deleted."""
+    name = f"pvc-{(await world.claim())['metadata']['uid']}"
+    await world.delete_claim()
+    await world.patch(PVS, name, {"status": {"phase": "Released"}}, subresource="status")
+    return name
+
+
+async def test_what_was_made_in_the_zone_before_is_deleted_once_the_driver_tells_of_it():
+    world = await torn(ZonalDriver(topology={}))
+    async with world.provisioning():
+        handle = await served(world)
+        assert handle.startswith("b/")
+        await world.settle(10)
+        assert 2 == len(world.driver.volumes)
+        assert 1 == len(world.intents.open()), "it is not known yet"
+        world.driver.forget_scripts()
+        await world.settle(300)
+        assert [handle] == list(world.driver.volumes)
+        assert {} == world.intents.open()
+    assert 1 == world.told.count(POST_PV)
+
+
+async def test_the_next_process_knows_that_there_may_be_a_second_one():
+    world = await torn(ZonalDriver(topology={}))
+    async with world.provisioning():
+        handle = await served(world)
+        await world.settle(1)
+    world.driver.forget_scripts()
+    world.intents = journal(world, "two")
+    async with world.provisioning():
+        await world.settle(10)
+        assert [handle] == list(world.driver.volumes)
+        assert {} == world.intents.open()
+
+
+async def test_what_could_not_be_written_down_is_known_from_the_request_of_the_claims_volume():
+    """Killed before the journal said whose volume is stored."""
+    world = await torn(ZonalDriver(topology={}))
+    async with world.provisioning():
+        await world.failed("full")
+        await world.settle(1)
+        gate = world.driver.gate(CREATE)
+        await world.annotate({names.SELECTED_NODE: "n2"})
+        await world.settle(10)
+        world.cluster.refuse("update leases", times=None, error=ServerError("overloaded", code=500))
+        world.intents = journal(world, "two")
+        gate.set()
+        handle = (await world.provisioned())["spec"]["csi"]["volumeHandle"]
+    world.driver.forget_scripts()
+    async with world.provisioning():
+        await world.settle(10)
+        assert [handle] == list(world.driver.volumes)
+        assert {} == world.intents.open()
+
+
+@pytest.mark.parametrize("driver", [ZonalDriver, VolumeDriver])
+async def test_the_claims_volume_goes_though_there_may_be_a_second_one(driver: type[VolumeDriver]):
+    """And what the former request makes then, perhaps under the handle that the claim's had, goes as well."""
+    world = await torn(driver(topology={"zone": "b"}))
+    async with world.provisioning():
+        handle = await served(world)
+        name = await released(world)
+
+        async def is_released() -> bool:
+            return names.VOLUME_FINALIZER not in (await world.get(PVS, name))["metadata"].get("finalizers", [])
+
+        await world.until(is_released, 20)
+        assert handle not in world.driver.volumes
+        world.driver.forget_scripts()
+        await world.settle(600)
+        assert {} == world.driver.volumes == world.intents.open()
+    assert 1 == world.told.count(POST_PV)
+
+
+@pytest.mark.parametrize("answer", [None, Fail(Code.ALREADY_EXISTS, "in another zone")], ids=["it", "refused"])
+async def test_a_driver_whose_names_are_unique_has_the_claims_volume_alone(answer: Step):
+    world = await torn(VolumeDriver(topology={"zone": "b"}))
+    async with world.provisioning():
+        await world.failed("full")
+        world.driver.forget_scripts()
+        world.driver.always(CREATE, in_zone_a(answer))
+        handle = await served(world)
+        failures = [why for why, _ in await world.told_of()].count(FAILED)
+        await world.settle(10)
+        assert failures == [why for why, _ in await world.told_of()].count(FAILED)
+        assert [handle] == list(world.driver.volumes)
+        assert {} == world.intents.open()
+    assert DELETE not in world.told
+
+
+async def test_a_second_volume_that_somebody_has_imported_is_left_alone():
+    world = await torn(ZonalDriver(topology={}))
+    async with world.provisioning():
+        await served(world)
+        second = f"a/pvc-{(await world.claim())['metadata']['uid']}"
+        await world.create(a_pv("data", second, phase="Bound"))
+        world.driver.forget_scripts()
+        await world.settle(600)
+        assert second in world.driver.volumes
+        assert {} == world.intents.open()
+    assert DELETE not in world.told
+
+
+async def test_a_claim_whose_object_is_gone_gets_what_its_former_request_has_made():
+    """The scheduler has gone back to the first node meanwhile."""
+    world = await torn(ZonalDriver(topology={}))
+    async with world.provisioning():
+        await served(world)
+        name = f"pvc-{(await world.claim())['metadata']['uid']}"
+        await world.annotate({names.SELECTED_NODE: "n1"})
+        world.driver.forget_scripts()
+        await world.patch(PVS, name, {"metadata": {"finalizers": None}})
+        await world.delete(PVS, name)
+        again = await world.volume(name)
+    assert again["spec"]["csi"]["volumeHandle"].startswith("a/")
+
+
+async def test_the_claims_volume_is_not_deleted_while_a_second_one_is_asked_for_nor_the_reverse():
+    """A driver whose names are unique could make the claim's volume again, under its handle, and nobody would know it for a new one."""
+    world = await torn(VolumeDriver(topology={"zone": "b"}))
+    async with world.provisioning():
+        await served(world)
+        made = len(world.driver.made(CREATE))
+        world.driver.always(CREATE, in_zone_a(Wait(5.0, FULL)))
+        await world.settle(250)
+        await world.calls(made + 1)
+        await released(world)
+        await world.settle(3)
+        assert DELETE not in world.told
+        world.driver.always(DELETE, Wait(9.0))
+        world.driver.always(CREATE, None)
+        await world.settle(10)
+        assert DELETE in world.told
+        await world.settle(600)
+        assert {} == world.driver.volumes == world.intents.open()
+    assert [] == world.driver.overlaps

@@ -1,0 +1,187 @@
+"""A volume that an object names, whatever that is called, is neither stored a second time nor deleted: in process, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mooring.apiserver.local import Faults
+from mooring.controllers.provisioner.fresh import SILENCE_S_MAX
+from mooring.controllers.provisioner.intents.journal import Journal
+from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
+from mooring.controllers.provisioner.options import NodeOptions
+from mooring.csi.codes import Code
+from mooring.kube.errors import Invalid, ServerError
+from tests.support.builders import a_pv
+from tests.support.provisioning import CREATE, DELETE, POST_PV, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
+from tests.support.scripted_driver import Fail, Lose
+from tests.support.virtual_loop import in_virtual_time
+from tests.support.volume_driver import VolumeDriver
+
+pytestmark = in_virtual_time
+PLACE = JournalLocation("default", "csi.test")
+KEPT = {"phase": "Bound", "persistentVolumeReclaimPolicy": "Retain"}
+OWN_NAMES = 'PersistentVolume "data" names the volume "{}" already'
+
+
+async def names_of_volumes(world: ProvisioningWorld) -> list[str]:
+    return [pv["metadata"]["name"] for pv in await world.list(PVS)]
+
+
+async def test_a_volume_that_was_imported_while_its_creation_was_open_is_left_to_who_imported_it():
+    """The answer was lost, then the backend fails: an administrator makes the object by hand, and deletes the claim."""
+    world = await ProvisioningWorld().base()
+    handle = f"vol-pvc-{(await world.claim())['metadata']['uid']}"
+    world.driver.script(CREATE, Lose())
+    world.driver.always(CREATE, Fail(Code.INTERNAL, "backend down"))
+    async with world.provisioning():
+        await world.failed("backend down")
+        await world.create(a_pv("data", handle, **KEPT))
+        await world.delete_claim()
+        world.driver.forget_scripts()
+        await world.settle(1000)
+        assert ["data"] == await names_of_volumes(world)
+        assert {} == world.intents.open()
+    assert DELETE not in world.told
+    assert handle in world.driver.volumes
+
+
+async def test_a_claim_that_waits_is_told_whose_its_volume_is_by_now():
+    world = await ProvisioningWorld().base()
+    handle = f"vol-pvc-{(await world.claim())['metadata']['uid']}"
+    world.driver.script(CREATE, Lose())
+    async with world.provisioning(calls=1):
+        await world.create(a_pv("data", handle, **KEPT))
+        assert OWN_NAMES.format(handle) == await world.failed("names the volume")
+        await world.settle(100)
+        assert ["data"] == await names_of_volumes(world)
+    assert DELETE not in world.told
+
+
+async def test_an_intent_whose_end_was_not_written_does_not_bring_back_a_volume_that_has_another_name_by_now():
+    """Killed before the end of the intent was stored; the volume was moved to an object of another name before the next start."""
+    world = await ProvisioningWorld().base()
+    world.intents = Journal(world.users, PLACE, "one", world.clock)
+    async with world.provisioning():
+        pv = await world.provisioned()
+    name, handle = pv["metadata"]["name"], pv["spec"]["csi"]["volumeHandle"]
+    await world.delete_claim()
+    await world.patch(PVS, name, {"metadata": {"finalizers": None}})
+    await world.delete(PVS, name)
+    await world.create(a_pv("data", handle, **KEPT))
+    world.intents = Journal(world.users, PLACE, "two", world.clock)
+    async with world.provisioning(calls=2):
+        await world.settle(100)
+        assert ["data"] == await names_of_volumes(world)
+        assert {} == world.intents.open()
+    assert handle in world.driver.volumes
+
+
+@pytest.mark.parametrize("size", [GiB, GiB // 2], ids=["good", "odd"])
+async def test_an_answer_with_somebody_elses_volume_neither_takes_nor_deletes_it(size: int):
+    """The backend cuts names short, say."""
+    world = ProvisioningWorld(AnsweringDriver())
+    await world.create(a_pv("data", "vol-x", phase="Bound"))
+    world.driver.volumes["vol-x"] = GiB // 2
+    assert isinstance(world.driver, AnsweringDriver)
+    world.driver.answers = [an_answer(capacity_bytes=size)]
+    await world.base()
+    async with world.provisioning():
+        assert OWN_NAMES.format("vol-x") == await world.failed("names the volume")
+        await world.provisioned()
+    assert "vol-x" in world.driver.volumes
+    assert DELETE not in world.told
+
+
+async def test_an_in_tree_object_names_the_volume_of_its_csi_driver():
+    world = ProvisioningWorld(AnsweringDriver("ebs.csi.aws.com"))
+    await world.create(a_pv("data", source={"awsElasticBlockStore": {"volumeID": "vol-x"}}, phase="Bound"))
+    assert isinstance(world.driver, AnsweringDriver)
+    world.driver.answers = [an_answer(capacity_bytes=1)]
+    await world.make_class(provisioner="ebs.csi.aws.com")
+    await world.make_claim(annotations={"volume.kubernetes.io/storage-provisioner": "ebs.csi.aws.com"})
+    async with world.provisioning():
+        await world.failed(OWN_NAMES.format("vol-x"))
+    assert DELETE not in world.told
+
+
+@pytest.mark.parametrize("other", ["another driver's", "gone", "made anew"])
+async def test_what_names_no_volume_of_the_driver_keeps_none(other: str):
+    """A cache that is behind may show an object that is gone, or that has become another one."""
+    deaf = DeafToVolumes()
+    world = ProvisioningWorld(AnsweringDriver(), deaf)
+    driver = "other" if other == "another driver's" else "csi.test"
+    await world.create(a_pv("data", source={"csi": {"driver": driver, "volumeHandle": "vol-x"}}))
+    assert isinstance(world.driver, AnsweringDriver)
+    world.driver.answers = [an_answer(capacity_bytes=1)]
+    gate = world.driver.gate(CREATE)
+    await world.base()
+    async with world.provisioning(calls=1):
+        if other != "another driver's":
+            await world.patch(PVS, "data", {"metadata": {"finalizers": None}})
+            await world.delete(PVS, "data")
+        if other == "made anew":
+            await world.create(a_pv("data", "vol-y"))
+        gate.set()
+        await world.failed("less than requested")
+    assert [CREATE, DELETE] == world.told[:2]
+
+
+async def test_on_one_node_the_volume_of_another_node_may_have_the_same_handle():
+    world = ProvisioningWorld(VolumeDriver(topology={"host": "node1"}), node=NodeOptions("node1"))
+    await world.make_class(binding="WaitForFirstConsumer")
+    uid = (await world.make_claim(node="node1"))["metadata"]["uid"]
+    await world.create(a_pv("theirs", f"vol-pvc-{uid}", affinity={"host": "node2"}))
+    async with world.provisioning():
+        await world.provisioned()
+
+
+class DeafToVolumes(Faults):
+    """The watch of PersistentVolumes shows nothing until `hears`."""
+
+    def __init__(self) -> None:
+        self.hears = asyncio.Event()
+
+    async def deliver(self, kind: Any, event: Any) -> None:
+        if kind is PVS:
+            await self.hears.wait()
+
+
+async def to_be_imported_unseen() -> tuple[ProvisioningWorld, asyncio.Event, str]:
+    """A world whose provisioner has not been shown an object that names the volume which its driver is about to answer with."""
+    world = await ProvisioningWorld(VolumeDriver(), DeafToVolumes(), timeout_s=1000.0).base()
+    handle, gate = f"vol-pvc-{(await world.claim())['metadata']['uid']}", world.driver.gate(CREATE)
+    return world, gate, handle
+
+
+async def test_before_a_volume_is_deleted_the_api_server_is_asked_who_names_it():
+    world, gate, handle = await to_be_imported_unseen()
+    world.cluster.refuse(POST_PV, error=Invalid("too odd", reason="Invalid"))
+    async with world.provisioning(calls=1):
+        await world.create(a_pv("data", handle, **KEPT))
+        gate.set()
+        await world.failed(OWN_NAMES.format(handle))
+    assert DELETE not in world.told
+
+
+async def test_while_nobody_can_say_who_names_a_volume_it_is_not_deleted():
+    world, gate, handle = await to_be_imported_unseen()
+    world.cluster.refuse(POST_PV, error=Invalid("too odd", reason="Invalid"))
+    async with world.provisioning(calls=1):
+        await world.create(a_pv("data", handle, **KEPT))
+        world.cluster.refuse("list persistentvolumes", times=3, error=ServerError("overloaded", code=500))
+        gate.set()
+        await world.failed(OWN_NAMES.format(handle))
+    assert DELETE not in world.told
+
+
+async def test_an_import_that_a_silent_watch_hides_is_looked_up_before_the_volume_is_stored():
+    world, gate, handle = await to_be_imported_unseen()
+    async with world.provisioning(calls=1):
+        await world.create(a_pv("data", handle, **KEPT))
+        await world.settle(SILENCE_S_MAX + 1)
+        gate.set()
+        await world.failed(OWN_NAMES.format(handle))
+        assert ["data"] == await names_of_volumes(world)
