@@ -602,3 +602,15 @@ async def test_a_look_up_for_one_attachment_wakes_the_others_of_the_volume():
         await world.create(a_va("pv1-node2", node="node2"))
         await world.attached("pv1-node2", wait_s=1.0)
         await world.attached(wait_s=1.0)
+
+
+async def test_another_driver_s_volume_of_the_same_handle_is_another_volume():
+    """Drivers count their volumes from one: the end of the other's attachment does not end our back-off."""
+    world = await AttacherWorld(retry_interval_start_s=60.0, resync_s=0.0).base()
+    other = a_held_pv("others", source={"csi": {"driver": "other", "volumeHandle": "handle1"}})
+    await world.create(other, a_va("others-node1", "others", attacher="other"))
+    async with world.attaching():
+        tries = await failing(world)
+        await world.delete(VOLUME_ATTACHMENTS, "others-node1")
+        await world.settle(20)
+        assert tries == len(world.driver.made(PUBLISH))

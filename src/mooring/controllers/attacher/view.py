@@ -123,11 +123,14 @@ class View:
         return annotation(attachment, NODE_ID_ANNOTATION) or self.node_id(attachment.spec.node_name)
 
     def of_same_volume(self, attachment: VolumeAttachment) -> Iterator[VolumeAttachment]:
-        """The attachments of its volume, itself too, whichever PersistentVolume with that handle they name, or inline."""
+        """The attachments of its volume, itself too, whichever PersistentVolume with that handle they name, or inline.
+
+        Another driver may have another volume of the same handle.
+        """
         handle = self._handle(attachment)
         same = [one.metadata.name for one in self.volumes.by(BY_HANDLE, handle)] if handle else []
         for name in dict.fromkeys((volume_of(attachment), *same, inline_name(handle))):
-            yield from self.attachments.by(BY_VOLUME, name)
+            yield from (one for one in self.attachments.by(BY_VOLUME, name) if one.spec.attacher == attachment.spec.attacher)
 
     def _handle(self, attachment: VolumeAttachment) -> str:
         """The handle of its volume, "" where that is not known."""
