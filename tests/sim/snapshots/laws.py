@@ -44,6 +44,7 @@ class Laws:
     """By plural, the objects as they are stored, by name. lines: by the name of the process, what it has been shown.
 
     kept: handles of snapshots whose content went while its policy kept them, or by force. torn: names of contents that went by force.
+    loose: the handles that these had named: another content may have left its snapshot to them.
     retained: names of contents, and since when their policy keeps their snapshot. now: the virtual time.
     """
 
@@ -53,6 +54,7 @@ class Laws:
         self.lines: dict[str, Any] = {}
         self.kept: set[str] = set()
         self.torn: set[str] = set()
+        self.loose: set[str] = set()
         self.retained: dict[str, Instant] = {}
         self.was_retained: set[str] = set()
         self._in_flight: set[tuple[str, str]] = set()
@@ -190,14 +192,17 @@ class Laws:
     def _content_gone(self, old: Json) -> None:
         name, status = old["metadata"]["name"], old.get("status") or {}
         handle = status.get("snapshotHandle")
+        self.loose.update(handles_of(old) if name in self.torn else ())
         unbound = not old["spec"]["volumeSnapshotRef"].get("uid")  # nothing holds such a one
         is_wanted_gone = old["spec"]["deletionPolicy"] == names.DELETE_POLICY and "deletionTimestamp" in old["metadata"]
         others = bool(self._contents_of(handle)) if handle else False
         if name in self.retained or (name in self.torn and not is_wanted_gone):
             self.kept.update(handles_of(old) & self._backend.staying())  # a deletion that has begun is not taken back
-        elif unbound and not others:
+        elif unbound:
             self.kept.update(handles_of(old) & self._backend.staying())
-        elif unbound or others or name in self.torn or not self.is_single:  # one that was to go, and was torn away then, may go or stay
+        elif (
+            others or handle in self.kept | self.loose or name in self.torn or not self.is_single
+        ):  # one that was to go, and was torn away then, may go or stay
             pass
         elif handle in self._backend.snapshots and not status.get("volumeGroupSnapshotHandle") and name not in self.was_retained:
             self._fail("left-behind", f"{name} is gone, and its snapshot {handle} is still there")

@@ -17,6 +17,7 @@ from mooring.controllers.snapshotting.names import (
     CONTENT_FINALIZER,
     GROUP_CONTENT_FINALIZER,
     GROUP_HANDLE,
+    IN_GROUP_FINALIZER,
 )
 from tests.support.builders import APP, DELETED, Json, a_bound_claim, a_group_content, a_group_snapshot
 from tests.unit.snapshot_controller.situations import CLAIM, a_snap, a_view, its_content, steps, with_status
@@ -49,6 +50,8 @@ def test_S14_a_snapshot_that_is_being_deleted_needs_it_until_its_content_was_loo
     first, later = [AS_SOURCE_FINALIZER, BOUND_FINALIZER], [BOUND_FINALIZER]
     assert Decision(why.ClaimNeeded('snapshot "snap"')) == decided(snapshots=[a_snap(**GOING, finalizers=first)])
     assert [ReleaseClaim] == steps(decided(snapshots=[a_snap(**GOING, finalizers=later)]))
+    member = a_snap(**GOING, finalizers=[*first, IN_GROUP_FINALIZER])
+    assert [ReleaseClaim] == steps(decided(snapshots=[member])), "its group is made as a whole, and it stays as long as that"
 
 
 @pytest.mark.parametrize(
