@@ -46,7 +46,7 @@ def _policies_are_not_read() -> contextlib.AbstractContextManager[Any]:
     def deleting(view: Any, content: Any, now: float) -> Any:
         return decided(view, msgspec.structs.replace(content, spec=msgspec.structs.replace(content.spec, deletion_policy="Delete")), now)
 
-    unread = mock.patch.object(reconcile, "keeps_snapshot", lambda content: False)
+    unread = mock.patch.object(reconcile, "keeps_snapshot", return_value=False)
     return _both(mock.patch.object(decide, "_decide_deletion", deleting), unread)
 
 
