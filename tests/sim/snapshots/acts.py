@@ -19,7 +19,7 @@ from tests.sim.snapshots.world import SnapshotWorld
 
 T = TypeVar("T")
 MISSING_CLASS = "missing-class"
-HOLD = "users.example.com/hold"
+HOLDS = ("users.example.com/first", "users.example.com/last")
 _PREFIX = "csi.storage.k8s.io"
 _CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 
@@ -29,6 +29,7 @@ class Acts:
         self._world, self._controllers, self._snapshotters = world, *keepers.values()
         self._randomness, self._backend, self._objects = world.randomness["actor"], world.backend, world.laws.objects
         self._hands, self._count = Hands(world), 0
+        self._handed: set[str] = set()
 
     async def prepare(self) -> None:
         await self._world.make_kinds()
@@ -185,16 +186,30 @@ class Acts:
         """What a policy has kept is given to another snapshot, and mostly to go with it."""
         alive = {snapshot["metadata"]["uid"] for snapshot in self._all(SNAPSHOTS)}
         kept = [one for one in self._all(CONTENTS) if "snapshotHandle" in one["spec"]["source"] and not _is_going(one)]
-        if kept := [one for one in kept if one["spec"]["volumeSnapshotRef"].get("uid", "") not in ("", *alive)]:
+        kept = [one for one in kept if one["spec"]["volumeSnapshotRef"].get("uid", "") not in ("", *alive)]
+        if kept := kept or await self._restored_content():
             self._count += 1
             content, name = self._one_of(kept), f"s{self._count}"
             ref = {"namespace": NAMESPACE, "name": name, "uid": self._one_of((None, ""))}
             policy = {"deletionPolicy": "Delete"} if self._randomness.happens(0.7) else {}
             await self._hands.merge(VOLUME_SNAPSHOT_CONTENTS, content, {"spec": {"volumeSnapshotRef": ref, **policy}})
             await self._make_snapshot({"source": {"volumeSnapshotContentName": content["metadata"]["name"]}}, name)
+            self._handed.add(content["metadata"]["name"])
+
+    async def _restored_content(self) -> list[Json]:
+        """One that a policy had kept, from a backup of the cluster."""
+        self._count += 1
+        meta = {"name": f"kept-{self._count}", "annotations": {names.BEING_DELETED: names.YES}, "finalizers": [names.CONTENT_FINALIZER]}
+        ref = {"namespace": NAMESPACE, "name": "former", "uid": f"former-{self._count}"}
+        source = {"snapshotHandle": self._backend.place("elsewhere")}
+        spec = {"driver": DRIVER, "deletionPolicy": "Retain", "source": source, "volumeSnapshotRef": ref}
+        made = await self._hands.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": meta, "spec": spec})
+        return [] if made is None else [made]
 
     async def drop_content(self) -> None:
-        if found := self._all(CONTENTS):
+        """By hand; rather one that was handed over, since few are."""
+        handed = [one for one in self._all(CONTENTS) if one["metadata"]["name"] in self._handed and not _is_going(one)]
+        if found := handed or self._all(CONTENTS):
             await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, self._one_of(found))
 
     async def tear_content(self) -> None:
@@ -221,10 +236,11 @@ class Acts:
             await self._hold(VOLUME_SNAPSHOTS, self._one_of(found))
 
     async def _hold(self, kind: Kind[Any], obj: Json) -> None:
-        """A finalizer of somebody else's, at either end of the list."""
+        """Finalizers of others, at one end of the list or at both."""
         held = obj["metadata"].get("finalizers") or []
-        if HOLD not in held:
-            await self._hands.hold(kind, obj, self._one_of(([*held, HOLD], [HOLD, *held])))
+        if not set(HOLDS) & set(held):
+            first, last = HOLDS
+            await self._hands.hold(kind, obj, self._one_of(([*held, last], [first, *held], [first, *held, last])))
 
     async def let_go(self) -> None:
         await self._let_go()
@@ -233,8 +249,8 @@ class Acts:
         of_snapshots = [(VOLUME_SNAPSHOTS, one) for one in self._all(SNAPSHOTS)]
         for kind, obj in (*((VOLUME_SNAPSHOT_CONTENTS, one) for one in self._all(CONTENTS)), *of_snapshots):
             held = obj["metadata"].get("finalizers") or []
-            if HOLD in held:
-                await self._hands.hold(kind, obj, [one for one in held if one != HOLD])
+            if others := [one for one in held if one in HOLDS]:
+                await self._hands.hold(kind, obj, [one for one in held if one != others[0]])
                 return True
         return False
 

@@ -90,7 +90,7 @@ def _storage(world: SnapshotWorld) -> Iterator[Complaint]:
     backend = world.backend
     named = {handle for content in world.laws.objects[CONTENTS].values() for handle in handles_of(content)}
     named |= {handle for content in world.laws.objects[GROUP_CONTENTS].values() for handle in handles_of_group(content)}
-    for handle in sorted(set(backend.snapshots) - named - world.laws.kept - backend.imported):
+    for handle in sorted(set(backend.snapshots) - named - world.laws.kept - world.laws.loose - backend.imported):
         if world.laws.is_single and not world.laws.torn:
             yield "leaked", f"{handle} is in the storage, no content names it"
     for handle in sorted((world.laws.kept & backend.imported) - set(backend.snapshots) - named):

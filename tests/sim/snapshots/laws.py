@@ -44,7 +44,7 @@ class Laws:
     """By plural, the objects as they are stored, by name. lines: by the name of the process, what it has been shown.
 
     kept: handles of snapshots whose content went while its policy kept them, or by force. torn: names of contents that went by force.
-    loose: the handles that these had named: another content may have left its snapshot to them.
+    loose: handles that these had named, or unbound ones: another content may have left its snapshot to them.
     retained: names of contents, and since when their policy keeps their snapshot. now: the virtual time.
     """
 
@@ -193,13 +193,13 @@ class Laws:
         name, status = old["metadata"]["name"], old.get("status") or {}
         handle = status.get("snapshotHandle")
         self.loose.update(handles_of(old) if name in self.torn else ())
-        unbound = not old["spec"]["volumeSnapshotRef"].get("uid")  # nothing holds such a one
+        unbound = not old["spec"]["volumeSnapshotRef"].get("uid")
         is_wanted_gone = old["spec"]["deletionPolicy"] == names.DELETE_POLICY and "deletionTimestamp" in old["metadata"]
         others = bool(self._contents_of(handle)) if handle else False
         if name in self.retained or (name in self.torn and not is_wanted_gone):
             self.kept.update(handles_of(old) & self._backend.staying())  # a deletion that has begun is not taken back
-        elif unbound:
-            self.kept.update(handles_of(old) & self._backend.staying())
+        elif unbound:  # nothing holds such a one: its snapshot may go or stay
+            (self.loose if is_wanted_gone else self.kept).update(handles_of(old) & self._backend.staying())
         elif (
             others or handle in self.kept | self.loose or name in self.torn or not self.is_single
         ):  # one that was to go, and was torn away then, may go or stay
