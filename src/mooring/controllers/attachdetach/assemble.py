@@ -77,7 +77,7 @@ def volume_of(view: View, unique: str) -> Volume:
         handle=identity.handle,
         pv_name=pvs[0].metadata.name if pvs else "",
         single_node=any(map(is_single_node, pvs)),
-        class_name=next((pv.spec.storage_class_name for pv in pvs), ""),
+        class_names=_classes_of(pvs) if pvs else view.memory.classes_of(unique),
         claims=tuple(pv.spec.claim_ref for pv in pvs if pv.spec.claim_ref is not None),
         driver_wait_s=force_after_of(view.drivers.get(Key("", identity.driver))),
         places={node: _place(view, identity, node, pods, attachments) for node in sorted(nodes)},
@@ -114,6 +114,10 @@ def _doubts(view: View, attachment: VolumeAttachment) -> Iterator[ObjectReferenc
 def _may_lead_to(view: View, claim_key: Key, pv_name: str | None) -> bool:
     claim = view.claims.get(claim_key)
     return claim is None or claim.spec.volume_name in ("", pv_name)
+
+
+def _classes_of(pvs: Iterable[PersistentVolume]) -> tuple[str, ...]:
+    return tuple(sorted({pv.spec.storage_class_name for pv in pvs} - {""}))
 
 
 def _attachments_of(view: View, pvs: tuple[PersistentVolume, ...]) -> Iterator[VolumeAttachment]:
@@ -211,6 +215,7 @@ def observe(view: View, volume: Volume, now: Instant) -> None:
     """Starts and ends the times that are remembered of the volume, and forgets the nodes that have nothing to do with it any more."""
     view.memory.keep(volume.unique, volume.places)
     for place in volume.places.values():
+        place.record.class_names = volume.class_names
         place.record.observe(
             wanted=place.is_wanted,
             healthy=place.node.is_healthy,

@@ -199,10 +199,10 @@ def _kept(volume: Volume, place: Place, hold: Hold, rules: Rules, now: Instant) 
     node = place.node.name
     if place.node.is_healthy:
         return Step(node, why.Mounted(node))
-    if not rules.knows_class(volume, now):
+    if class_name := rules.class_to_read(volume, now):
         if now < place.record.not_before:
             return _backing_off(place, now)
-        return Step(node, why.AsksClass(volume.class_name), (LookUpClass(node, volume.class_name),), again=True)
+        return Step(node, why.AsksClass(class_name), (LookUpClass(node, class_name),), again=True)
     if may_be_forced(hold):
         _, quarter_s = quarters_s(volume, place, rules, now)
         return Step(node, why.ForcedLater(node, hold.in_s), wake_s=hold.in_s if quarter_s is None else quarter_s)

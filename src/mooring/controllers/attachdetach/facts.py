@@ -85,9 +85,9 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Volume:
-    """pv_name: one of those that mean it, "" for none. driver_wait_s: the CSIDriver's annotation, None without. class_name: "" for none.
+    """pv_name: one of those that mean it, "" for none. driver_wait_s: the CSIDriver's annotation, None without.
 
-    claims: those that it is reserved for.
+    class_names: of all those that mean it, or meant it when they were there. claims: those that it is reserved for.
     """
 
     unique: str
@@ -95,7 +95,7 @@ class Volume:
     handle: str
     pv_name: str = ""
     single_node: bool = True
-    class_name: str = ""
+    class_names: tuple[str, ...] = ()
     driver_wait_s: float | None = None
     claims: tuple[ObjectReference, ...] = ()
     places: Mapping[str, Place] = dataclasses.field(default_factory=dict)

@@ -43,6 +43,7 @@ class Record:
     creating: a POST of its attachment was sent, and the answer is not known.
     open_posts: of how many it is not known whether they were, or will be, carried out; open_until: none of them is after that.
     made_uid: of the attachment that this process made. told: subject → what, and when.
+    class_names: of the volume's objects, while it had any.
     """
 
     observed: bool = False
@@ -60,6 +61,7 @@ class Record:
     failures: int = 0
     not_before: Instant = -math.inf
     told: dict[str, tuple[str, Instant]] = dataclasses.field(default_factory=dict)
+    class_names: tuple[str, ...] = ()
 
     def observe(
         self,
@@ -177,6 +179,10 @@ class Memory:
 
     def nodes_of(self, unique: str) -> tuple[str, ...]:
         return tuple(self._records.get(unique, ()))
+
+    def classes_of(self, unique: str) -> tuple[str, ...]:
+        """The StorageClasses of a volume whose PersistentVolume is gone: what they say of forced detaches still counts."""
+        return tuple(sorted({name for record in self._records.get(unique, {}).values() for name in record.class_names}))
 
     def keep(self, unique: str, nodes: Iterable[str]) -> None:
         """Forgets the volume on all nodes but these."""

@@ -147,8 +147,8 @@ def _mounted(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Insta
     known = holder.node.is_there or holder.node_record.last_in_use is not None
     had = "had it mounted when it was last heard of" if known else "may have it mounted"
     text = f"{used} node {node}, which {gone}, {had}"
-    if not rules.has_read_class(volume):
-        text = f"{text}; StorageClass {volume.class_name}, which may say when it is detached by force, can not be read"
+    if class_name := rules.unread_class(volume):
+        text = f"{text}; StorageClass {class_name}, which may say when it is detached by force, can not be read"
         return Holder("dead_node", f"{text}; it is detached at once if the node is tainted {OUT_OF_SERVICE_TAINT}")
     if may_be_forced(hold):
         in_s = format_duration(float(math.ceil(hold.in_s)))
