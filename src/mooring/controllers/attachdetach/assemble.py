@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, reference_to
@@ -18,10 +19,11 @@ from mooring.controllers.attachdetach.identity import (
     force_after_of,
     identity_of,
     is_single_node,
+    placed_at,
     pod_wants_volumes,
     workload_of,
 )
-from mooring.controllers.attachdetach.memory import NodeRecord
+from mooring.controllers.attachdetach.memory import OPEN_S, NodeRecord, Record
 from mooring.controllers.attachdetach.view import BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
 from mooring.controllers.attachdetach.waited import silent_since, waited_before
 from mooring.controllers.binding.names import claim_key, claim_name_of, claims_of, is_finished, owns
@@ -175,21 +177,34 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
     unique, node, attachment = identity.unique, view.node(name), attachments.ours.get(name)
     record, node_record = view.memory.record(unique, name), view.memory.node(name)
     listed = () if node is None else node.status.volumes_attached or ()
+    wishes = tuple(sorted(pods.wishes.get(name, ()), key=lambda wish: (wish.created, wish.ref.name)))
+    reported = any(one.name == unique for one in listed)
+    may_be_inherited = attachment is not None and not reported and _may_have_been_unwanted(attachment, record, wishes)
     return Place(
         _node_facts(view, name),
         record,
         node_record,
-        wishes=tuple(sorted(pods.wishes.get(name, ()), key=lambda wish: (wish.created, wish.ref.name))),
+        wishes=wishes,
         doubts=tuple(pods.doubts.get(name, ())),
         finished=tuple(pods.finished.get(name, ())),
         mounted=_is_mounted(unique, node, node_record),
-        reported=any(one.name == unique for one in listed),
+        reported=reported,
         attachment=attachment,
         intact=attachment is None or _is_about(view, attachment, identity, name),
         deletion=None if attachment is None else view.memory.deletions.get(attachment.metadata.uid),
         foreign=tuple(attachments.foreign.get(name, ())),
         waited_before_s=waited_before(node).get(unique, 0.0),
+        inherited_until=view.memory.began + OPEN_S if may_be_inherited else -math.inf,
     )
+
+
+def _may_have_been_unwanted(attachment: VolumeAttachment, record: Record, wishes: Iterable[Wish]) -> bool:
+    """True where no pod of now wanted it all the time: an earlier process may have asked for its deletion.
+
+    Not so for one that this process made, nor where a pod waits since before it was made.
+    """
+    made = attachment.metadata.creation_timestamp or ""
+    return attachment.metadata.uid != record.made_uid and not any(wish.placed and wish.placed <= made for wish in wishes)
 
 
 def _is_about(view: View, attachment: VolumeAttachment, identity: Identity, node: str) -> bool:
@@ -228,7 +243,7 @@ def observe(view: View, volume: Volume, now: Instant) -> None:
 
 def _wish(pod: Pod, pv: PersistentVolume) -> Wish:
     created = pod.metadata.creation_timestamp or ""
-    return Wish(reference_to(pod, "Pod"), pv.metadata.name, created, is_deleting(pod), workload_of(pod))
+    return Wish(reference_to(pod, "Pod"), pv.metadata.name, created, is_deleting(pod), workload_of(pod), placed_at(pod))
 
 
 def _may_use(pod: Pod, claim: PersistentVolumeClaim) -> bool:

@@ -109,6 +109,8 @@ def _attach(volume: Volume, place: Place, first: str, rules: Rules, now: Instant
         return Step(node, why.Mismatch(node, name), _failure(place, "mismatch", attachment.metadata.uid, text))
     if place.is_ending:
         return Step(node, why.DetachingFirst(node), _failure(place, "deleting", attachment.metadata.uid, DELETING))
+    if attachment.status.attached and now < place.inherited_until:
+        return Step(node, why.MayBeDeleted(node), wake_s=place.inherited_until - now)
     if attachment.status.attached:
         return _attached(place)
     error = attachment.status.attach_error

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 from mooring.api.core import ObjectReference
 from mooring.api.meta import is_deleting
 from mooring.api.storage import VolumeAttachment
+from mooring.base.clock import Instant
 from mooring.controllers.attachdetach.memory import Deletion, NodeRecord, Record
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wish:
-    """A pod, and the volume as its claim names it. workload: as in "Deployment web", "" for a pod of nobody."""
+    """A pod, and the volume as its claim names it. workload: as in "Deployment web", "" for a pod of nobody.
+
+    placed: when it came to its node, by the API server's clock; "" where nobody says.
+    """
 
     ref: ObjectReference
     pv_name: str
     created: str = ""
     is_deleting: bool = False
     workload: str = ""
+    placed: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,7 +50,8 @@ class Place:
     that used it there and have ended. mounted: the node has it in use. reported: its status lists it as attached.
     attachment: of the name that this controller gives; intact: and of that volume and node; deletion: of it, by this process.
     foreign: names of others' attachments.
-    waited_before_s: for the forced detach, as it is written down on the Node.
+    waited_before_s: for the forced detach, as it is written down on the Node. inherited_until: until then an earlier process' DELETE of the
+    attachment may be carried out, for all that is known; -inf where that can't be.
     """
 
     node: NodeFacts
@@ -60,6 +67,7 @@ class Place:
     deletion: Deletion | None = None
     foreign: tuple[str, ...] = ()
     waited_before_s: float = 0.0
+    inherited_until: Instant = -math.inf
 
     @property
     def is_wanted(self) -> bool:

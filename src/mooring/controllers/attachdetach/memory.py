@@ -12,7 +12,7 @@ from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
 
 OPEN_S: Final = 60.0
-"""How long a POST may be carried out after its answer was lost: kube-apiserver lets no request live longer (--request-timeout)."""
+"""How long a request may be carried out after its answer was lost: kube-apiserver lets no request live longer (--request-timeout)."""
 
 
 def error_mark(attachment: VolumeAttachment) -> str:
@@ -163,9 +163,12 @@ class Memory:
     """Records by volume and node. class_waits: of StorageClasses, their annotation in seconds (None without), and when it was read.
 
     deletions: by the uid of the attachment, which may lose its volume meanwhile, or get one, until it is gone.
+
+    began: when this process began to act. What another one asked for before that may be carried out for OPEN_S.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, began: Instant = -math.inf) -> None:
+        self.began = began
         self._records: dict[str, dict[str, Record]] = {}
         self._nodes: dict[str, NodeRecord] = {}
         self.deletions: dict[str, Deletion] = {}

@@ -69,6 +69,13 @@ class DeleteUnknown:
     node: str
 
 
+@reason(
+    'attached to node "{node}", where an earlier process may have asked to detach it: waits for that during the first minute of this one'
+)
+class MayBeDeleted:
+    node: str
+
+
 @reason('can not be attached to node "{node}": {text}')
 class Blocked:
     node: str

@@ -91,10 +91,11 @@ def may_be_forced(hold: Hold) -> bool:
 def is_to_be_reported(volume: Volume, place: Place, rules: Rules, now: Instant) -> bool:
     """Whether the Node's status should list the volume as attached.
 
-    One that no pod wants is not added any more, and stays listed as long as the node has it mounted. Nor is one whose name is lost.
+    One that no pod wants is not added any more, and stays listed as long as the node has it mounted. Nor is one whose name is lost, or
+    whose deletion an earlier process may have asked for.
     """
     attachment = place.attachment
-    if not volume.handle:
+    if not volume.handle or now < place.inherited_until:
         return False
     if attachment is None or place.is_ending or not place.intact or not attachment.status.attached:
         return False
