@@ -188,6 +188,7 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
         doubts=tuple(pods.doubts.get(name, ())),
         finished=tuple(pods.finished.get(name, ())),
         mounted=_is_mounted(unique, node, node_record),
+        may_be_mounted_until=node_record.unheard_until if unique in (node_record.last_in_use or ()) else -math.inf,
         reported=reported,
         attachment=attachment,
         intact=attachment is None or _is_about(view, attachment, identity, name),

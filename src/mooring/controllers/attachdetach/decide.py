@@ -199,6 +199,8 @@ def _release(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
 
 def _kept(volume: Volume, place: Place, hold: Hold, rules: Rules, now: Instant) -> Step:
     node = place.node.name
+    if not place.mounted:
+        return Step(node, why.Unheard(node), wake_s=place.may_be_mounted_until - now)
     if place.node.is_healthy:
         return Step(node, why.Mounted(node))
     if class_name := rules.class_to_read(volume, now):

@@ -47,7 +47,8 @@ class Place:
     """The volume on one node.
 
     wishes: of pods that want it there. doubts: pods that may want it: their claim can't be followed to a volume just now. finished: pods
-    that used it there and have ended. mounted: the node has it in use. reported: its status lists it as attached.
+    that used it there and have ended. mounted: the node has it in use. may_be_mounted_until: until then it may have, though it does
+    not say so. reported: its status lists it as attached.
     attachment: of the name that this controller gives; intact: and of that volume and node; deletion: of it, by this process.
     foreign: names of others' attachments.
     waited_before_s: for the forced detach, as it is written down on the Node. inherited_until: until then an earlier process' DELETE of the
@@ -61,6 +62,7 @@ class Place:
     doubts: tuple[ObjectReference, ...] = ()
     finished: tuple[ObjectReference, ...] = ()
     mounted: bool = False
+    may_be_mounted_until: Instant = -math.inf
     reported: bool = False
     attachment: VolumeAttachment | None = None
     intact: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from mooring.api.core import Node
@@ -127,6 +127,11 @@ def _began(since: Instant | None, now: Instant) -> Instant:
     return now if since is None else since
 
 
+UNHEARD_S: Final = 60.0
+"""How long a Node that was made anew may list nothing in use though its machine has volumes mounted: a kubelet registers before it has
+looked what is mounted, and says so with its first status after that."""
+
+
 @dataclasses.dataclass(slots=True)
 class NodeRecord:
     """not_before: a write that failed is tried again then. gathers_until: what comes before is told in one write. writing: the report is
@@ -135,8 +140,8 @@ class NodeRecord:
     checked_at: when the node was asked for last: what its object shows is at least that new.
 
     unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
-    has not seen the Node. named: what `View` has worked out from this Node. managed: its kubelet leaves attaching to controllers, or has
-    done so since this process saw the Node first.
+    has not seen the Node; unheard_until: until then it counts, too, for the Node that was made anew under that name. named: what `View`
+    has worked out from this Node. managed: its kubelet leaves attaching to controllers, or has done so since this process saw it first.
     """
 
     checked_at: Instant = -math.inf
@@ -146,6 +151,7 @@ class NodeRecord:
     writing: bool = False
     unsure: bool = False
     last_in_use: frozenset[str] | None = None
+    unheard_until: Instant = -math.inf
     managed: bool = False
     stale: set[str] | None = None
     named: tuple[Node | None, Mapping[str, str]] | None = None
@@ -157,6 +163,15 @@ class NodeRecord:
 
     def mark_all(self) -> None:
         self.stale = None
+
+    def heard(self, in_use: Collection[str], *, is_new: bool, now: Instant) -> bool:
+        """What the Node lists in use. is_new: it came just now. True when it is known from now on: one that lists anything has looked."""
+        was_unheard = now < self.unheard_until
+        if in_use:
+            self.unheard_until = -math.inf
+        elif is_new and self.last_in_use:
+            self.unheard_until = now + UNHEARD_S
+        return was_unheard and bool(in_use)
 
 
 class Memory:

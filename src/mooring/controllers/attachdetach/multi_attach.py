@@ -106,6 +106,9 @@ def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Inst
         return Holder("unanswered", f"{text}; this ends within a minute, or once it is detached from there")
     if holder.mounted:
         return _mounted(volume, wish, holder, rules, now)
+    if now < holder.may_be_mounted_until:
+        text = f"node {holder.node.name} was made anew and had it mounted before; this ends within a minute unless it still has"
+        return Holder("mounted", text)
     return Holder("detaching", f"node {holder.node.name} is about to let go of it")
 
 

@@ -97,6 +97,11 @@ class Mounted:
     node: str
 
 
+@reason('no pod on node "{node}" wants it; the node was made anew and had it mounted before: waits a minute for what its kubelet says')
+class Unheard:
+    node: str
+
+
 @reason('no pod on node "{node}" wants it; the node has it mounted, and is not ready: the detach is forced in {in_s:.0f} s')
 class ForcedLater:
     node: str

@@ -73,7 +73,7 @@ def hold_of(volume: Volume, place: Place, rules: Rules, now: Instant) -> Hold:
     Differs from upstream: the time counts from when the volume was unwanted and the node not ready, whichever came last. A volume
     that is not mounted is never detached by force, however long it was unwanted.
     """
-    if not place.mounted:
+    if not place.mounted and now >= place.may_be_mounted_until:
         return Hold()
     if place.node.is_out_of_service:
         return Hold(True, OUT_OF_SERVICE, 0.0)
