@@ -76,6 +76,10 @@ ROWS: dict[str, tuple[Place, list[type]]] = {
     "failed-and-told": (place(wishes=(wish(),), attachment=FAILED, record=Record(told={"error": ("t boom", 0)})), []),
     "wanted-while-it-ends": (place(wishes=(wish(),), attachment=ENDING), [Tell]),
     "wanted-while-our-delete-is-under-way": (place(wishes=(wish(),), attachment=ATTACHED, deletion=Deletion("", NOW)), [Tell]),
+    "wanted-delete-unanswered": (
+        place(wishes=(wish(),), attachment=ATTACHED, deletion=Deletion("", NOW, on_its_way=False, unanswered=True)),
+        [Delete, Tell],  # an event that finds no room must not hold up the DELETE
+    ),
     "wanted-of-another-volume": (place(wishes=(wish(),), attachment=ATTACHED, intact=False), [Tell]),
     "unwanted-of-another-volume": (place(attachment=ATTACHED, intact=False), []),
     "unwanted": (place(attachment=ATTACHED), [Delete]),

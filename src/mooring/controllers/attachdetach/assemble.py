@@ -223,8 +223,9 @@ def _is_mounted(unique: str, node: Node | None, record: NodeRecord) -> bool:
 
 def _node_facts(view: View, name: str) -> NodeFacts:
     node = view.node(name)
-    silence = "" if node is None or is_ready(node) else f"{node.metadata.uid} {silent_since(node)}"
-    return NodeFacts(name, node is not None, is_ready(node), is_out_of_service(node), silence)
+    since = "" if node is None or is_ready(node) else silent_since(node)
+    silence = "" if node is None or is_ready(node) else f"{node.metadata.uid} {since}"
+    return NodeFacts(name, node is not None, is_ready(node), is_out_of_service(node), silence, bool(since))
 
 
 def observe(view: View, volume: Volume, now: Instant) -> None:

@@ -85,13 +85,16 @@ def _look_up(place: Place, now: Instant) -> Step:
 
 
 def _delete_again(place: Place, now: Instant) -> Step:
-    """Whoever wants the volume by now: a DELETE may be carried out long after its answer was lost. Only another answer tells its end."""
+    """Whoever wants the volume by now: a DELETE may be carried out long after its answer was lost. Only another answer tells its end.
+
+    It goes before the telling: an event that finds no room must not keep it from being sent, nor leave it for one that is on its way.
+    """
     assert place.attachment is not None
     assert place.deletion is not None
     node, meta, left_s = place.node.name, place.attachment.metadata, place.record.not_before - now
     actions: tuple[Tell | Delete, ...] = _failure(place, "deleting", meta.uid, DELETING) if place.wishes else ()
     if left_s <= 0 and not place.deletion.on_its_way:
-        actions += (Delete(node, meta.name, meta.uid, place.deletion.forced),)
+        actions = (Delete(node, meta.name, meta.uid, place.deletion.forced), *actions)
     return Step(node, why.DeleteUnknown(node), actions, wake_s=left_s if left_s > 0 else None)
 
 

@@ -32,7 +32,7 @@ class Wish:
 class NodeFacts:
     """is_there: the Node exists. is_healthy: and is Ready. is_out_of_service: and has that taint.
 
-    silence: of a Node that is there and not ready, what tells this silence from another one.
+    silence: of a Node that is there and not ready, what tells this silence from another one. is_marked: that it also tells a later process.
     """
 
     name: str
@@ -40,6 +40,7 @@ class NodeFacts:
     is_healthy: bool = True
     is_out_of_service: bool = False
     silence: str = ""
+    is_marked: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
