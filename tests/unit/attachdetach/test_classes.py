@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.controllers.attachdetach.identity import FORCE_AFTER
 from mooring.kube.errors import ApiError, Forbidden, NotServed, ServerError, Unreachable
@@ -26,12 +27,17 @@ async def dead(world: AttachDetachWorld, says: str) -> tuple[Vol, str]:
     """A volume of a class that says this, mounted on a node that has fallen silent; no pod wants it any more."""
     await world.create(a_class("sc", annotations={FORCE_AFTER: says}))
     volume = await world.volume(storageClassName="sc")
+    return volume, await falls_silent(world, volume)
+
+
+async def falls_silent(world: AttachDetachWorld, volume: Vol) -> str:
+    """A node that has it mounted; its pod goes."""
     node, pod = await world.attached(volume)
     await world.set_in_use(node, volume)
     await world.settle()
     await world.set_ready(node, False)
     await world.delete_pod(pod)
-    return volume, node
+    return node
 
 
 async def look_again(world: AttachDetachWorld, volume: Vol, other: str) -> None:
@@ -102,4 +108,28 @@ async def test_a_class_that_is_gone_says_nothing() -> None:
         await world.settle(1000)
         await world.remove(STORAGE_CLASSES, "sc")
         await look_again(world, volume, await world.node())
+        await world.wait_no_va(volume, node)
+
+
+@in_virtual_time
+async def test_of_two_objects_of_one_volume_the_class_that_forbids_counts() -> None:
+    """Whichever of both a pod used."""
+    async with attaching() as world:
+        await world.create(a_class("a", annotations={FORCE_AFTER: "10s"}), a_class("b", annotations={FORCE_AFTER: "never"}))
+        volume, _ = await world.volume("h", storageClassName="a"), await world.volume("h", storageClassName="b")
+        node = await falls_silent(world, volume)
+        await world.settle(1000)
+        assert await world.va(volume, node)
+
+
+@in_virtual_time
+async def test_what_the_class_said_counts_though_the_volume_s_object_is_gone() -> None:
+    async with attaching() as world:
+        volume, node = await dead(world, "never")
+        for kind, name in ((PERSISTENT_VOLUMES, volume.pv), (PERSISTENT_VOLUME_CLAIMS, volume.claim)):
+            await world.patch(kind, name, {"metadata": {"finalizers": None}})
+            await world.remove(kind, name)
+        await world.settle(1000)
+        assert await world.va(volume, node)
+        await world.taint(node)
         await world.wait_no_va(volume, node)

@@ -432,3 +432,48 @@ async def test_a_class_or_a_driver_says_when_a_detach_is_forced(annotations: dic
         if wait_s is not None:
             await world.settle(4)
             assert await world.va(volume, node) is None
+
+
+async def made_anew(world: AttachDetachWorld) -> tuple[Vol, str]:
+    """A Node with a mounted volume is deleted, its pod goes, and its kubelet registers anew before it has looked what is mounted."""
+    volume = await world.volume()
+    node, pod = await world.attached(volume)
+    await world.set_in_use(node, volume)
+    await world.settle()
+    await world.remove(NODES, node)
+    await world.delete_pod(pod)
+    await world.settle(60)
+    return volume, await world.node(node)
+
+
+@in_virtual_time
+async def test_a_node_that_was_made_anew_keeps_what_it_had_mounted_until_its_kubelet_has_looked() -> None:
+    async with attaching() as world:
+        volume, node = await made_anew(world)
+        other = await world.pod(await world.node(), volume)
+        await world.wait_told(other, "FailedAttachVolume", f"node {node} was made anew and had it mounted before")
+        await world.set_in_use(node, volume)
+        await world.settle(600)
+        assert await world.va(volume, node)
+        await world.set_in_use(node)
+        await world.settle(1)
+        assert await world.va(volume, node) is None
+
+
+@in_virtual_time
+async def test_a_node_that_was_made_anew_and_says_nothing_lets_go_after_a_minute() -> None:
+    async with attaching() as world:
+        volume, node = await made_anew(world)
+        await world.settle(59)
+        assert await world.va(volume, node)
+        await world.settle(2)
+        assert await world.va(volume, node) is None
+
+
+@in_virtual_time
+async def test_a_node_that_was_made_anew_and_names_others_has_looked() -> None:
+    async with attaching() as world:
+        volume, node = await made_anew(world)
+        await world.set_in_use(node, await world.volume())
+        await world.settle(1)
+        assert await world.va(volume, node) is None

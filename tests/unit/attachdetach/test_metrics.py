@@ -85,6 +85,22 @@ async def test_only_volumes_that_are_attached_to_managed_nodes_are_desired_and_o
 
 
 @in_virtual_time
+async def test_a_pod_that_has_ended_uses_its_volume_and_does_not_desire_it() -> None:
+    """As upstream counts: its volume may still be mounted."""
+    async with attaching() as world:
+        volume = await world.volume()
+        node, pod = await world.attached(volume)
+        await world.pod_status(pod, "Succeeded")
+        await world.settle()
+
+        def count(name: str, **labels: str) -> float | None:
+            return world.metrics.registry.get_sample_value(name, labels)
+
+        assert 1 == count("storage_count_attachable_volumes_in_use", node=node, volume_plugin=PLUGIN)
+        assert count("attachdetach_controller_total_volumes", plugin_name=PLUGIN, state="desired_state_of_world") is None
+
+
+@in_virtual_time
 async def test_forced_detaches_are_a_counter_under_upstreams_name() -> None:
     """Not under the one with the ending that OpenMetrics wants."""
     async with attaching() as world:

@@ -77,6 +77,24 @@ async def test_another_attachment_that_has_taken_the_name_is_not_deleted_for_the
 
 
 @in_virtual_time
+async def test_an_attachment_that_its_delete_did_not_find_is_not_reported_while_the_cache_still_shows_it() -> None:
+    async with attaching(LateWatch("volumeattachments", seconds=5.0)) as world:
+        volume = await world.volume()
+        node, pod = await world.attached(volume)
+        await world.settle(20)
+        await world.delete(VOLUME_ATTACHMENTS, volume.va(node))
+        await world.delete_pod(pod)
+        await world.settle()
+        assert 1 == len(world.of(DELETE))
+        await world.pod(node, volume)
+        while await world.va(volume, node) is None:
+            assert [] == await world.reported(node)
+            await world.settle(0.05)
+        assert 1 == len(world.of(DELETE))
+        await world.attach(volume, node)
+
+
+@in_virtual_time
 async def test_a_report_is_written_to_the_very_node_that_it_is_about() -> None:
     async with attaching(LateWatch("nodes", seconds=3.0)) as world:
         volume, node = await world.volume(), await world.node()

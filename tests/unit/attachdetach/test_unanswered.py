@@ -37,6 +37,20 @@ async def made_anew(world: AttachDetachWorld, volume: Vol, node: str, posts: int
     await world.until(posted, what="another attachment")
 
 
+async def killed_in_a_detach(world: AttachDetachWorld, late_s: float) -> tuple[Vol, str, str]:
+    """A controller is killed once it has sent a DELETE, which has no answer; then a pod comes to the node. The attachment's uid."""
+    async with world.controlling():
+        volume = await world.volume()
+        node, pod = await world.attached(volume)
+        await world.settle(5)
+        uid: str = (await world.wait_va(volume, node))["metadata"]["uid"]
+        world.cluster.refuse(DELETE, error=Unreachable("lost"), late_s=late_s)
+        await world.delete_pod(pod)
+        await world.until(lambda: _sent(world), what="a DELETE")
+    await world.pod(node, volume)
+    return volume, node, uid
+
+
 async def _sent(world: AttachDetachWorld) -> bool:
     return bool(world.of(DELETE))
 
@@ -131,6 +145,43 @@ async def test_an_attachment_without_a_volume_is_deleted_once_however_late_its_e
         await world.set_ready(node, False)  # wakes it
         await world.settle(20)
         assert 1 == len(world.of(DELETE))
+
+
+@pytest.mark.parametrize("late_s", [5.0, 45.0], ids=["soon", "late"])
+@in_virtual_time
+async def test_a_delete_of_an_earlier_process_that_is_carried_out_late_meets_no_mount(late_s: float) -> None:
+    """The process is killed before it hears that the answer was lost, and a pod comes back to the node."""
+    world = AttachDetachWorld()
+    volume, node, _ = await killed_in_a_detach(world, late_s)
+    async with world.controlling():
+        await made_anew(world, volume, node)
+        assert 1 == len(world.of(DELETE))
+        await world.attach(volume, node)
+
+
+@in_virtual_time
+async def test_a_delete_that_an_earlier_process_did_not_send_is_waited_for_only_a_minute() -> None:
+    world = AttachDetachWorld()
+    volume, node, uid = await killed_in_a_detach(world, 0.0)
+    async with world.controlling():
+        await never_reported(world, node, 58)
+        await world.wait_reported(node, volume)
+        assert uid == (await world.wait_va(volume, node))["metadata"]["uid"]
+
+
+@in_virtual_time
+async def test_what_was_attached_for_a_pod_that_was_there_before_is_reported_at_once_after_a_restart() -> None:
+    """The pod came to the node before the attachment was made, so nobody has asked for its deletion."""
+    world = AttachDetachWorld()
+    volume, node = await world.volume(), await world.node()
+    async with world.controlling():
+        await world.settle(3)
+        await world.pod(node, volume)
+        await world.wait_va(volume, node)
+    await world.set_attached(volume, node)
+    async with world.controlling():
+        await world.settle(0.5)
+        assert [volume.unique] == await world.reported(node)
 
 
 # -- POSTs

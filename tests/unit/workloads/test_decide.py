@@ -16,7 +16,9 @@ from mooring.controllers.workloads import conditions, templates
 from mooring.controllers.workloads.deployments import decide as deployments
 from mooring.controllers.workloads.deployments import rollout
 from mooring.controllers.workloads.deployments.revisions import DESIRED, HASH_LABEL, HISTORY, MAX, REVISION, max_surge, max_unavailable
+from mooring.controllers.workloads.deployments.status import looked_at_again_s
 from mooring.controllers.workloads.jobs import decide as jobs
+from mooring.controllers.workloads.jobs import status as job_status
 from mooring.controllers.workloads.jobs import tally as tallies
 from mooring.controllers.workloads.ownership import claim
 from mooring.controllers.workloads.pods import available_in_s, first_to_go
@@ -290,6 +292,16 @@ def test_unhealthy_old_replicas_go_first() -> None:
     assert {"3": 0} == {one.replica_set.metadata.uid: one.replicas for one in scales}
 
 
+@pytest.mark.parametrize(
+    ("reason", "after_s"), [("ReplicaSetUpdated", 31.0), ("NewReplicaSetAvailable", None), ("ProgressDeadlineExceeded", None)]
+)
+def test_only_a_rollout_that_goes_on_is_looked_at_again_at_its_deadline(reason: str, after_s: float | None) -> None:
+    """One that is too late would be looked at each second, for ever."""
+    progress = {"type": "Progressing", "status": "True", "reason": reason, "lastUpdateTime": READY_AT}
+    late = typed({**a_workload("Deployment", progressDeadlineSeconds=60), "status": {"conditions": [progress]}})
+    assert after_s == looked_at_again_s(late, late.status, NOW)
+
+
 # -- StatefulSets
 
 
@@ -327,6 +339,7 @@ AT_ONCE = {"podManagementPolicy": "Parallel"}
         ([], AT_ONCE, ["web-0", "web-1", "web-2"], []),
         ([numbered(1)], {}, ["web-0"], []),
         ([numbered(0, phase="Failed", ready=False), numbered(1)], {}, [], ["web-0"]),
+        ([numbered(0, phase="Failed", ready=False), *(numbered(one, "old") for one in (1, 2))], {**AT_ONCE, **ROLLING}, [], ["web-0"]),
         ([numbered(0), numbered(1), numbered(2)], {}, [], []),
         ([*map(numbered, range(5))], {}, [], ["web-4"]),
         ([*map(numbered, range(5))], AT_ONCE, [], ["web-4", "web-3"]),
@@ -413,6 +426,7 @@ TWO = {"completions": 3, "parallelism": 2}
         (TWO, {"succeeded": 2}, [], 0.0, (1, 0, 0, "")),
         (TWO, {"succeeded": 3}, [], 0.0, (0, 0, 0, "CompletionsReached")),
         (TWO, {"succeeded": 2}, [run_of("a", "Succeeded"), run_of("b")], 0.0, (0, 0, 1, "CompletionsReached")),
+        (TWO, {}, [run_of("a", "Succeeded"), run_of("b", "Succeeded")], 0.0, (1, 0, 0, "")),
         (TWO, {}, [run_of("a", "Failed")], 10.0, (0, 0, 0, "")),
         (TWO, {}, [run_of("a", "Failed")], 0.0, (2, 0, 0, "")),
         ({**TWO, "backoffLimit": 0}, {}, [run_of("a", "Failed"), run_of("b")], 0.0, (0, 1, 0, "BackoffLimitExceeded")),
@@ -420,6 +434,7 @@ TWO = {"completions": 3, "parallelism": 2}
         ({"parallelism": 2}, {"succeeded": 1}, [], 0.0, (0, 0, 0, "CompletionsReached")),
         ({**TWO, "suspend": True}, {}, [run_of("a")], 0.0, (0, 0, 1, "")),
         ({**TWO, "activeDeadlineSeconds": 10}, {"startTime": CREATED}, [run_of("a")], 0.0, (0, 1, 0, "DeadlineExceeded")),
+        ({**TWO, "activeDeadlineSeconds": 10, "suspend": True}, {"startTime": CREATED}, [run_of("a")], 0.0, (0, 0, 1, "")),
         ({**TWO, "podReplacementPolicy": "Failed"}, {}, [run_of("a"), run_of("b", deleting=True)], 0.0, (0, 0, 0, "")),
         (TWO, {}, [run_of("a"), run_of("b", deleting=True)], 0.0, (1, 0, 0, "")),
         ({"completions": 999, "parallelism": 900}, {}, [], 0.0, (500, 0, 0, "")),
@@ -434,6 +449,13 @@ def test_a_job_runs_as_many_pods_as_it_needs(
     verdict = decision.verdict.reason if decision.verdict else ""
     assert outcome == (decision.create, len(decision.fail), len(decision.spare), verdict)
     assert str(decision.because)
+
+
+def test_a_job_that_has_failed_and_is_suspended_then_has_failed_all_the_same() -> None:
+    job = the_job({"failed": 3}, backoffLimit=2, suspend=True)
+    tally = tallies.count(job, (), ())
+    status = job_status.status_of(job, (), (), tally, jobs.decide(job, (), (), tally, 0.0, NOW), NOW)
+    assert [("FailureTarget", "True"), ("Failed", "True")] == [(one.type, one.status) for one in status.conditions or ()]
 
 
 ENDED = {"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": CREATED}]}

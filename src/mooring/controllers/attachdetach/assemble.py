@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, reference_to
@@ -18,10 +19,11 @@ from mooring.controllers.attachdetach.identity import (
     force_after_of,
     identity_of,
     is_single_node,
+    placed_at,
     pod_wants_volumes,
     workload_of,
 )
-from mooring.controllers.attachdetach.memory import NodeRecord
+from mooring.controllers.attachdetach.memory import OPEN_S, NodeRecord, Record
 from mooring.controllers.attachdetach.view import BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
 from mooring.controllers.attachdetach.waited import silent_since, waited_before
 from mooring.controllers.binding.names import claim_key, claim_name_of, claims_of, is_finished, owns
@@ -77,7 +79,7 @@ def volume_of(view: View, unique: str) -> Volume:
         handle=identity.handle,
         pv_name=pvs[0].metadata.name if pvs else "",
         single_node=any(map(is_single_node, pvs)),
-        class_name=next((pv.spec.storage_class_name for pv in pvs), ""),
+        class_names=_classes_of(pvs) if pvs else view.memory.classes_of(unique),
         claims=tuple(pv.spec.claim_ref for pv in pvs if pv.spec.claim_ref is not None),
         driver_wait_s=force_after_of(view.drivers.get(Key("", identity.driver))),
         places={node: _place(view, identity, node, pods, attachments) for node in sorted(nodes)},
@@ -114,6 +116,10 @@ def _doubts(view: View, attachment: VolumeAttachment) -> Iterator[ObjectReferenc
 def _may_lead_to(view: View, claim_key: Key, pv_name: str | None) -> bool:
     claim = view.claims.get(claim_key)
     return claim is None or claim.spec.volume_name in ("", pv_name)
+
+
+def _classes_of(pvs: Iterable[PersistentVolume]) -> tuple[str, ...]:
+    return tuple(sorted({pv.spec.storage_class_name for pv in pvs} - {""}))
 
 
 def _attachments_of(view: View, pvs: tuple[PersistentVolume, ...]) -> Iterator[VolumeAttachment]:
@@ -171,21 +177,35 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
     unique, node, attachment = identity.unique, view.node(name), attachments.ours.get(name)
     record, node_record = view.memory.record(unique, name), view.memory.node(name)
     listed = () if node is None else node.status.volumes_attached or ()
+    wishes = tuple(sorted(pods.wishes.get(name, ()), key=lambda wish: (wish.created, wish.ref.name)))
+    reported = any(one.name == unique for one in listed)
+    may_be_inherited = attachment is not None and not reported and _may_have_been_unwanted(attachment, record, wishes)
     return Place(
         _node_facts(view, name),
         record,
         node_record,
-        wishes=tuple(sorted(pods.wishes.get(name, ()), key=lambda wish: (wish.created, wish.ref.name))),
+        wishes=wishes,
         doubts=tuple(pods.doubts.get(name, ())),
         finished=tuple(pods.finished.get(name, ())),
         mounted=_is_mounted(unique, node, node_record),
-        reported=any(one.name == unique for one in listed),
+        may_be_mounted_until=node_record.unheard_until if unique in (node_record.last_in_use or ()) else -math.inf,
+        reported=reported,
         attachment=attachment,
         intact=attachment is None or _is_about(view, attachment, identity, name),
         deletion=None if attachment is None else view.memory.deletions.get(attachment.metadata.uid),
         foreign=tuple(attachments.foreign.get(name, ())),
         waited_before_s=waited_before(node).get(unique, 0.0),
+        inherited_until=view.memory.began + OPEN_S if may_be_inherited else -math.inf,
     )
+
+
+def _may_have_been_unwanted(attachment: VolumeAttachment, record: Record, wishes: Iterable[Wish]) -> bool:
+    """True where no pod of now wanted it all the time: an earlier process may have asked for its deletion.
+
+    Not so for one that this process made, nor where a pod waits since before it was made.
+    """
+    made = attachment.metadata.creation_timestamp or ""
+    return attachment.metadata.uid != record.made_uid and not any(wish.placed and wish.placed <= made for wish in wishes)
 
 
 def _is_about(view: View, attachment: VolumeAttachment, identity: Identity, node: str) -> bool:
@@ -203,14 +223,16 @@ def _is_mounted(unique: str, node: Node | None, record: NodeRecord) -> bool:
 
 def _node_facts(view: View, name: str) -> NodeFacts:
     node = view.node(name)
-    silence = "" if node is None or is_ready(node) else f"{node.metadata.uid} {silent_since(node)}"
-    return NodeFacts(name, node is not None, is_ready(node), is_out_of_service(node), silence)
+    since = "" if node is None or is_ready(node) else silent_since(node)
+    silence = "" if node is None or is_ready(node) else f"{node.metadata.uid} {since}"
+    return NodeFacts(name, node is not None, is_ready(node), is_out_of_service(node), silence, bool(since))
 
 
 def observe(view: View, volume: Volume, now: Instant) -> None:
     """Starts and ends the times that are remembered of the volume, and forgets the nodes that have nothing to do with it any more."""
     view.memory.keep(volume.unique, volume.places)
     for place in volume.places.values():
+        place.record.class_names = volume.class_names
         place.record.observe(
             wanted=place.is_wanted,
             healthy=place.node.is_healthy,
@@ -223,7 +245,7 @@ def observe(view: View, volume: Volume, now: Instant) -> None:
 
 def _wish(pod: Pod, pv: PersistentVolume) -> Wish:
     created = pod.metadata.creation_timestamp or ""
-    return Wish(reference_to(pod, "Pod"), pv.metadata.name, created, is_deleting(pod), workload_of(pod))
+    return Wish(reference_to(pod, "Pod"), pv.metadata.name, created, is_deleting(pod), workload_of(pod), placed_at(pod))
 
 
 def _may_use(pod: Pod, claim: PersistentVolumeClaim) -> bool:

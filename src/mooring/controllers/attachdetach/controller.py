@@ -57,7 +57,7 @@ class AttachDetach(Manager):
         own = options.own_attachers
         csi_nodes: Reader[CSINode] = caches.of(CSI_NODES, keeps=always(node_ids_of(own))).store if own else Store()
         stores = (pods.store, claims.store, volumes.store, nodes.store, drivers.store, attachments.store, csi_nodes)
-        view = self.view = View(*stores, Memory(), Orphans())
+        view = self.view = View(*stores, Memory(runtime.clock.now()), Orphans())
 
         self._volumes: Controller[str] = Controller(
             runtime, "attachdetach-volumes", self._reconcile, workers=options.workers, label="volume", log=log

@@ -85,13 +85,16 @@ def _look_up(place: Place, now: Instant) -> Step:
 
 
 def _delete_again(place: Place, now: Instant) -> Step:
-    """Whoever wants the volume by now: a DELETE may be carried out long after its answer was lost. Only another answer tells its end."""
+    """Whoever wants the volume by now: a DELETE may be carried out long after its answer was lost. Only another answer tells its end.
+
+    It goes before the telling: an event that finds no room must not keep it from being sent, nor leave it for one that is on its way.
+    """
     assert place.attachment is not None
     assert place.deletion is not None
     node, meta, left_s = place.node.name, place.attachment.metadata, place.record.not_before - now
     actions: tuple[Tell | Delete, ...] = _failure(place, "deleting", meta.uid, DELETING) if place.wishes else ()
     if left_s <= 0 and not place.deletion.on_its_way:
-        actions += (Delete(node, meta.name, meta.uid, place.deletion.forced),)
+        actions = (Delete(node, meta.name, meta.uid, place.deletion.forced), *actions)
     return Step(node, why.DeleteUnknown(node), actions, wake_s=left_s if left_s > 0 else None)
 
 
@@ -109,6 +112,8 @@ def _attach(volume: Volume, place: Place, first: str, rules: Rules, now: Instant
         return Step(node, why.Mismatch(node, name), _failure(place, "mismatch", attachment.metadata.uid, text))
     if place.is_ending:
         return Step(node, why.DetachingFirst(node), _failure(place, "deleting", attachment.metadata.uid, DELETING))
+    if attachment.status.attached and now < place.inherited_until:
+        return Step(node, why.MayBeDeleted(node), wake_s=place.inherited_until - now)
     if attachment.status.attached:
         return _attached(place)
     error = attachment.status.attach_error
@@ -197,12 +202,14 @@ def _release(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
 
 def _kept(volume: Volume, place: Place, hold: Hold, rules: Rules, now: Instant) -> Step:
     node = place.node.name
+    if not place.mounted:
+        return Step(node, why.Unheard(node), wake_s=place.may_be_mounted_until - now)
     if place.node.is_healthy:
         return Step(node, why.Mounted(node))
-    if not rules.knows_class(volume, now):
+    if class_name := rules.class_to_read(volume, now):
         if now < place.record.not_before:
             return _backing_off(place, now)
-        return Step(node, why.AsksClass(volume.class_name), (LookUpClass(node, volume.class_name),), again=True)
+        return Step(node, why.AsksClass(class_name), (LookUpClass(node, class_name),), again=True)
     if may_be_forced(hold):
         _, quarter_s = quarters_s(volume, place, rules, now)
         return Step(node, why.ForcedLater(node, hold.in_s), wake_s=hold.in_s if quarter_s is None else quarter_s)

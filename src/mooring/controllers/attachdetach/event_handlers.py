@@ -93,6 +93,8 @@ class EventHandlers:
         record.managed = is_managed(new) or (record.managed and is_same)
         if new is None and old is not None:
             record.last_in_use, record.named = frozenset(old.status.volumes_in_use or ()), None
+        if new is not None and record.heard(new.status.volumes_in_use or (), is_new=old is None, now=self._clock.now()):
+            self._wake(self._view.volumes_on(name))
         if old is None or new is None or _marks(old) != _marks(new):
             self._wake(self._view.volumes_on(name))
             self._wake_pods(self._view.pods.by(BY_NODE, name))

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 from mooring.api.core import ObjectReference
 from mooring.api.meta import is_deleting
 from mooring.api.storage import VolumeAttachment
+from mooring.base.clock import Instant
 from mooring.controllers.attachdetach.memory import Deletion, NodeRecord, Record
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wish:
-    """A pod, and the volume as its claim names it. workload: as in "Deployment web", "" for a pod of nobody."""
+    """A pod, and the volume as its claim names it. workload: as in "Deployment web", "" for a pod of nobody.
+
+    placed: when it came to its node, by the API server's clock; "" where nobody says.
+    """
 
     ref: ObjectReference
     pv_name: str
     created: str = ""
     is_deleting: bool = False
     workload: str = ""
+    placed: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeFacts:
     """is_there: the Node exists. is_healthy: and is Ready. is_out_of_service: and has that taint.
 
-    silence: of a Node that is there and not ready, what tells this silence from another one.
+    silence: of a Node that is there and not ready, what tells this silence from another one. is_marked: that it also tells a later process.
     """
 
     name: str
@@ -34,6 +40,7 @@ class NodeFacts:
     is_healthy: bool = True
     is_out_of_service: bool = False
     silence: str = ""
+    is_marked: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,10 +48,12 @@ class Place:
     """The volume on one node.
 
     wishes: of pods that want it there. doubts: pods that may want it: their claim can't be followed to a volume just now. finished: pods
-    that used it there and have ended. mounted: the node has it in use. reported: its status lists it as attached.
+    that used it there and have ended. mounted: the node has it in use. may_be_mounted_until: until then it may have, though it does
+    not say so. reported: its status lists it as attached.
     attachment: of the name that this controller gives; intact: and of that volume and node; deletion: of it, by this process.
     foreign: names of others' attachments.
-    waited_before_s: for the forced detach, as it is written down on the Node.
+    waited_before_s: for the forced detach, as it is written down on the Node. inherited_until: until then an earlier process' DELETE of the
+    attachment may be carried out, for all that is known; -inf where that can't be.
     """
 
     node: NodeFacts
@@ -54,12 +63,14 @@ class Place:
     doubts: tuple[ObjectReference, ...] = ()
     finished: tuple[ObjectReference, ...] = ()
     mounted: bool = False
+    may_be_mounted_until: Instant = -math.inf
     reported: bool = False
     attachment: VolumeAttachment | None = None
     intact: bool = True
     deletion: Deletion | None = None
     foreign: tuple[str, ...] = ()
     waited_before_s: float = 0.0
+    inherited_until: Instant = -math.inf
 
     @property
     def is_wanted(self) -> bool:
@@ -85,9 +96,9 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Volume:
-    """pv_name: one of those that mean it, "" for none. driver_wait_s: the CSIDriver's annotation, None without. class_name: "" for none.
+    """pv_name: one of those that mean it, "" for none. driver_wait_s: the CSIDriver's annotation, None without.
 
-    claims: those that it is reserved for.
+    class_names: of all those that mean it, or meant it when they were there. claims: those that it is reserved for.
     """
 
     unique: str
@@ -95,7 +106,7 @@ class Volume:
     handle: str
     pv_name: str = ""
     single_node: bool = True
-    class_name: str = ""
+    class_names: tuple[str, ...] = ()
     driver_wait_s: float | None = None
     claims: tuple[ObjectReference, ...] = ()
     places: Mapping[str, Place] = dataclasses.field(default_factory=dict)

@@ -106,6 +106,12 @@ def workload_of(pod: Pod) -> str:
 _TEMPLATE: Final = "pod-template-hash"
 
 
+def placed_at(pod: Pod) -> str:
+    """When it came to its node, as the API server wrote it down; of a pod that was made with one, when it was made."""
+    placed = next((one.last_transition_time for one in pod.status.conditions or () if _is_placing(one)), "")
+    return placed or pod.metadata.creation_timestamp or ""
+
+
 # -- nodes and drivers
 
 
@@ -134,6 +140,10 @@ def _is_that_taint(taint: Taint) -> bool:
     return taint.key == OUT_OF_SERVICE_TAINT
 
 
+def _is_placing(condition: Condition) -> bool:
+    return condition.type == "PodScheduled"
+
+
 def _is_readiness(condition: Condition) -> bool:
     return condition.type == "Ready"
 
@@ -151,7 +161,13 @@ NODE: Final = slim(
 _POD: Final = slim(
     metadata=slim("creation_timestamp", "deletion_timestamp", "owner_references", labels=only(_TEMPLATE)),
     spec=slim("node_name", volumes=items(_is_of_a_claim, slim("name", "persistent_volume_claim", "ephemeral"))),
-    status=slim("phase", "init_container_statuses", "container_statuses", "ephemeral_container_statuses"),
+    status=slim(
+        "phase",
+        "init_container_statuses",
+        "container_statuses",
+        "ephemeral_container_statuses",
+        conditions=items(_is_placing, slim("type", "last_transition_time")),
+    ),
 )
 
 CLAIM: Final = slim(metadata=slim("owner_references"), spec=slim("volume_name"), status=slim("phase"))
@@ -162,7 +178,7 @@ VOLUME: Final = slim(
 )
 
 ATTACHMENT: Final = slim(
-    metadata=slim("deletion_timestamp"),
+    metadata=slim("creation_timestamp", "deletion_timestamp"),
     spec=slim("attacher", "node_name", source=slim("persistent_volume_name")),
     status=slim("attached", "attach_error", "detach_error"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from mooring.api.core import Node
@@ -12,7 +12,7 @@ from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
 
 OPEN_S: Final = 60.0
-"""How long a POST may be carried out after its answer was lost: kube-apiserver lets no request live longer (--request-timeout)."""
+"""How long a request may be carried out after its answer was lost: kube-apiserver lets no request live longer (--request-timeout)."""
 
 
 def error_mark(attachment: VolumeAttachment) -> str:
@@ -43,6 +43,7 @@ class Record:
     creating: a POST of its attachment was sent, and the answer is not known.
     open_posts: of how many it is not known whether they were, or will be, carried out; open_until: none of them is after that.
     made_uid: of the attachment that this process made. told: subject → what, and when.
+    class_names: of the volume's objects, while it had any.
     """
 
     observed: bool = False
@@ -60,6 +61,7 @@ class Record:
     failures: int = 0
     not_before: Instant = -math.inf
     told: dict[str, tuple[str, Instant]] = dataclasses.field(default_factory=dict)
+    class_names: tuple[str, ...] = ()
 
     def observe(
         self,
@@ -125,6 +127,11 @@ def _began(since: Instant | None, now: Instant) -> Instant:
     return now if since is None else since
 
 
+UNHEARD_S: Final = 60.0
+"""How long a Node that was made anew may list nothing in use though its machine has volumes mounted: a kubelet registers before it has
+looked what is mounted, and says so with its first status after that."""
+
+
 @dataclasses.dataclass(slots=True)
 class NodeRecord:
     """not_before: a write that failed is tried again then. gathers_until: what comes before is told in one write. writing: the report is
@@ -133,8 +140,8 @@ class NodeRecord:
     checked_at: when the node was asked for last: what its object shows is at least that new.
 
     unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
-    has not seen the Node. named: what `View` has worked out from this Node. managed: its kubelet leaves attaching to controllers, or has
-    done so since this process saw the Node first.
+    has not seen the Node; unheard_until: until then it counts, too, for the Node that was made anew under that name. named: what `View`
+    has worked out from this Node. managed: its kubelet leaves attaching to controllers, or has done so since this process saw it first.
     """
 
     checked_at: Instant = -math.inf
@@ -144,6 +151,7 @@ class NodeRecord:
     writing: bool = False
     unsure: bool = False
     last_in_use: frozenset[str] | None = None
+    unheard_until: Instant = -math.inf
     managed: bool = False
     stale: set[str] | None = None
     named: tuple[Node | None, Mapping[str, str]] | None = None
@@ -156,14 +164,26 @@ class NodeRecord:
     def mark_all(self) -> None:
         self.stale = None
 
+    def heard(self, in_use: Collection[str], *, is_new: bool, now: Instant) -> bool:
+        """What the Node lists in use. is_new: it came just now. True when it is known from now on: one that lists anything has looked."""
+        was_unheard = now < self.unheard_until
+        if in_use:
+            self.unheard_until = -math.inf
+        elif is_new and self.last_in_use:
+            self.unheard_until = now + UNHEARD_S
+        return was_unheard and bool(in_use)
+
 
 class Memory:
     """Records by volume and node. class_waits: of StorageClasses, their annotation in seconds (None without), and when it was read.
 
     deletions: by the uid of the attachment, which may lose its volume meanwhile, or get one, until it is gone.
+
+    began: when this process began to act. What another one asked for before that may be carried out for OPEN_S.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, began: Instant = -math.inf) -> None:
+        self.began = began
         self._records: dict[str, dict[str, Record]] = {}
         self._nodes: dict[str, NodeRecord] = {}
         self.deletions: dict[str, Deletion] = {}
@@ -177,6 +197,10 @@ class Memory:
 
     def nodes_of(self, unique: str) -> tuple[str, ...]:
         return tuple(self._records.get(unique, ()))
+
+    def classes_of(self, unique: str) -> tuple[str, ...]:
+        """The StorageClasses of a volume whose PersistentVolume is gone: what they say of forced detaches still counts."""
+        return tuple(sorted({name for record in self._records.get(unique, {}).values() for name in record.class_names}))
 
     def keep(self, unique: str, nodes: Iterable[str]) -> None:
         """Forgets the volume on all nodes but these."""

@@ -106,6 +106,9 @@ def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Inst
         return Holder("unanswered", f"{text}; this ends within a minute, or once it is detached from there")
     if holder.mounted:
         return _mounted(volume, wish, holder, rules, now)
+    if now < holder.may_be_mounted_until:
+        text = f"node {holder.node.name} was made anew and had it mounted before; this ends within a minute unless it still has"
+        return Holder("mounted", text)
     return Holder("detaching", f"node {holder.node.name} is about to let go of it")
 
 
@@ -147,8 +150,8 @@ def _mounted(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Insta
     known = holder.node.is_there or holder.node_record.last_in_use is not None
     had = "had it mounted when it was last heard of" if known else "may have it mounted"
     text = f"{used} node {node}, which {gone}, {had}"
-    if not rules.has_read_class(volume):
-        text = f"{text}; StorageClass {volume.class_name}, which may say when it is detached by force, can not be read"
+    if class_name := rules.unread_class(volume):
+        text = f"{text}; StorageClass {class_name}, which may say when it is detached by force, can not be read"
         return Holder("dead_node", f"{text}; it is detached at once if the node is tainted {OUT_OF_SERVICE_TAINT}")
     if may_be_forced(hold):
         in_s = format_duration(float(math.ceil(hold.in_s)))

@@ -69,6 +69,13 @@ class DeleteUnknown:
     node: str
 
 
+@reason(
+    'attached to node "{node}", where an earlier process may have asked to detach it: waits for that during the first minute of this one'
+)
+class MayBeDeleted:
+    node: str
+
+
 @reason('can not be attached to node "{node}": {text}')
 class Blocked:
     node: str
@@ -87,6 +94,11 @@ class MayBeWanted:
 
 @reason('no pod on node "{node}" wants it; node has it mounted, and is ready: waits until it is unmounted')
 class Mounted:
+    node: str
+
+
+@reason('no pod on node "{node}" wants it; the node was made anew and had it mounted before: waits a minute for what its kubelet says')
+class Unheard:
     node: str
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -171,8 +172,6 @@ class Reconciler:
         """The attachment counts as ending from before the request on (`_announce`), so that nothing is reported of it meanwhile."""
         try:
             await self._send_delete(action)
-        except NotFound:
-            pass
         except ApiError as error:
             if not isinstance(error, Conflict):  # that one is about our own uid
                 self._record(detach_notes(volume, place, str(error)))
@@ -183,10 +182,14 @@ class Reconciler:
             log.warning("detached by force", VolumeAttachment=action.name, node=action.node, why=action.forced)
 
     async def _send_delete(self, action: d.Delete) -> None:
-        """A refusal ends it, unless the answer to an earlier one was lost: it tells nothing about that."""
+        """A refusal ends it, unless the answer to an earlier one was lost: it tells nothing about that.
+
+        An attachment that is gone counts as ending until the cache shows that.
+        """
         deletion = self._memory.deletions[action.uid]
         try:
-            await self._cluster.delete(VOLUME_ATTACHMENTS, action.name, uid=action.uid)
+            with contextlib.suppress(NotFound):
+                await self._cluster.delete(VOLUME_ATTACHMENTS, action.name, uid=action.uid)
             deletion.unanswered = False
         except (Unreachable, ServerError):
             deletion.unanswered = True

@@ -26,25 +26,28 @@ class Rules:
     class_waits: Mapping[str, tuple[float | None, Instant]] = dataclasses.field(default_factory=dict)
 
     def needs_class(self, volume: Volume) -> bool:
-        """True when what the volume's StorageClass says makes a difference."""
-        return bool(volume.class_name) and self.options.forces
+        """True when what the volume's StorageClasses say makes a difference."""
+        return bool(volume.class_names) and self.options.forces
 
-    def has_read_class(self, volume: Volume) -> bool:
-        """True when it was read once, or makes no difference."""
-        return not self.needs_class(volume) or volume.class_name in self.class_waits
+    def unread_class(self, volume: Volume) -> str:
+        """One that was never read, "" where all were, or make no difference."""
+        return next((name for name in volume.class_names if name not in self.class_waits), "") if self.needs_class(volume) else ""
 
-    def knows_class(self, volume: Volume, now: Instant) -> bool:
-        """True when it was read lately, or makes no difference."""
-        if not self.needs_class(volume):
-            return True
-        return self.has_read_class(volume) and now - self.class_waits[volume.class_name][1] <= CLASS_FRESH_S
+    def class_to_read(self, volume: Volume, now: Instant) -> str:
+        """One that was not read lately, "" where all were, or make no difference."""
+        unread = self.unread_class(volume)
+        if unread or not self.needs_class(volume):
+            return unread
+        return next((name for name in volume.class_names if now - self.class_waits[name][1] > CLASS_FRESH_S), "")
 
     def wait_s(self, volume: Volume) -> float:
-        """The StorageClass's word counts first, then the CSIDriver's, then the flag's. NEVER for one that is not forced by time."""
+        """The StorageClass's word counts first, of several the longest, then the CSIDriver's, then the flag's. NEVER for one that is not
+        forced by time.
+        """
         if not self.options.forces:
             return NEVER
-        of_class = self.class_waits.get(volume.class_name, (None, 0.0))[0]
-        given = (of_class, volume.driver_wait_s, self.options.force_after_s)
+        of_classes = [wait_s for name in volume.class_names if (wait_s := self.class_waits.get(name, (None, 0.0))[0]) is not None]
+        given = (max(of_classes, default=None), volume.driver_wait_s, self.options.force_after_s)
         return next(wait_s for wait_s in given if wait_s is not None)
 
 
@@ -70,7 +73,7 @@ def hold_of(volume: Volume, place: Place, rules: Rules, now: Instant) -> Hold:
     Differs from upstream: the time counts from when the volume was unwanted and the node not ready, whichever came last. A volume
     that is not mounted is never detached by force, however long it was unwanted.
     """
-    if not place.mounted:
+    if not place.mounted and now >= place.may_be_mounted_until:
         return Hold()
     if place.node.is_out_of_service:
         return Hold(True, OUT_OF_SERVICE, 0.0)
@@ -78,7 +81,7 @@ def hold_of(volume: Volume, place: Place, rules: Rules, now: Instant) -> Hold:
     if place.node.is_healthy or record.unwanted_since is None or record.unhealthy_since is None:
         return Hold(True)
     left_s = max(record.unwanted_since, record.unhealthy_since) + rules.wait_s(volume) - now
-    return Hold(True, TIMEOUT if left_s <= 0 and rules.knows_class(volume, now) else "", max(0.0, left_s))
+    return Hold(True, TIMEOUT if left_s <= 0 and not rules.class_to_read(volume, now) else "", max(0.0, left_s))
 
 
 def may_be_forced(hold: Hold) -> bool:
@@ -88,10 +91,11 @@ def may_be_forced(hold: Hold) -> bool:
 def is_to_be_reported(volume: Volume, place: Place, rules: Rules, now: Instant) -> bool:
     """Whether the Node's status should list the volume as attached.
 
-    One that no pod wants is not added any more, and stays listed as long as the node has it mounted. Nor is one whose name is lost.
+    One that no pod wants is not added any more, and stays listed as long as the node has it mounted. Nor is one whose name is lost, or
+    whose deletion an earlier process may have asked for.
     """
     attachment = place.attachment
-    if not volume.handle:
+    if not volume.handle or now < place.inherited_until:
         return False
     if attachment is None or place.is_ending or not place.intact or not attachment.status.attached:
         return False

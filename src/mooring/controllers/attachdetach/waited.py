@@ -1,7 +1,7 @@
 """The time that volumes have waited on a dead node, written down on the Node, so that a restart goes on with it. Pure.
 
 It is written in quarters of the wait: a restart may lose one, and never shortens the wait. No clock of the wall is read: what is written
-holds for one silence of the node, which the last transition of its Ready condition names.
+holds for one silence of the node, which the last transition of its Ready condition names. Where that has no time nothing is written.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def waited_before(node: Node | None) -> Mapping[str, float]:
         note = msgspec.json.decode(written_on(node), type=_Note)
     except msgspec.MsgspecError:
         return {}
-    good = not is_ready(node) and note.silent_since == silent_since(node) and all(seconds >= 0 for seconds in note.seconds.values())
-    return note.seconds if good else {}
+    is_this_silence = not is_ready(node) and note.silent_since != "" and note.silent_since == silent_since(node)
+    return note.seconds if is_this_silence and all(seconds >= 0 for seconds in note.seconds.values()) else {}
 
 
 def quarters_s(volume: Volume, place: Place, rules: Rules, now: Instant) -> tuple[float, float | None]:
     """The quarters of its wait that are over, in seconds, and seconds until one more is. (0.0, None) where no forced detach is to come."""
     hold, wait_s = hold_of(volume, place, rules, now), rules.wait_s(volume)
-    if place.is_wanted or not volume.handle or not may_be_forced(hold) or not wait_s:
+    if place.is_wanted or not volume.handle or not place.node.is_marked or not may_be_forced(hold) or not wait_s:
         return 0.0, None
     waited_s = wait_s - hold.in_s
     over = math.floor(QUARTERS * waited_s / wait_s)
