@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from mooring.api.core import EVENTS
+from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binder.protection.reconcile import LOOK_AGAIN_S
@@ -216,6 +218,39 @@ async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_
         await world.delete(PVC, world("second"))
         await asyncio.sleep(2)
         assert ["kubernetes.io/pvc-protection"] == finalizers(await world.get(PVC, world("second")))
+
+
+class LateList(LateWatch):
+    """The watch of pods is late, and so are the answers to lists of them once `gate` is there. asked: one was answered late."""
+
+    def __init__(self) -> None:
+        super().__init__("pods", seconds=600)
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+        self.gate.set()
+
+    async def after(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if verb == "list" and kind.plural == "pods" and not self.gate.is_set():
+            self.asked.set()
+            await self.gate.wait()
+
+
+async def test_B36_what_the_api_server_said_about_a_claim_does_not_count_for_the_next_one_of_its_name() -> None:
+    faults = LateList()
+    async with binding(faults, parts=WITHOUT_SCHEDULER) as (_, world):
+        await world.make_pair()
+        faults.gate.clear()
+        await world.delete(PVC, world("claim"))
+        await faults.asked.wait()
+        await world.patch(PVC, world("claim"), {"metadata": {"finalizers": None}})
+        await world.gone(PVC, world("claim"))
+        await world.make_claim()
+        await world.shown(PVC, world("claim"), lambda body: bool(finalizers(body)), "protected")
+        await world.make_pod(world("claim"), node="n1")
+        await world.delete(PVC, world("claim"))
+        await world.settle()
+        faults.gate.set()
+        await asyncio.sleep(5)
+        assert ["kubernetes.io/pvc-protection"] == finalizers(await world.get(PVC, world("claim")))
 
 
 async def test_B36_a_claim_goes_when_the_cache_never_saw_the_pod_that_held_it() -> None:
