@@ -17,6 +17,7 @@ from mooring.controllers.binding.names import NO_PROVISIONER, VAC_PROTECTION
 from mooring.kube.errors import Conflict, ServerError, Unreachable
 from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Forbids, HeldWrites, Tenant, annotations, binding, finalizers
 from tests.support.builders import (
+    Json,
     a_capacity,
     a_claim,
     a_class,
@@ -295,6 +296,30 @@ async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
         await world.bound(world("claim"), world("pv"))
         phases = [one.body["status"]["phase"] for one in ours.cluster.writes(PUT_PV_STATUS)]
         assert ["Bound"] == phases
+
+
+@pytest.mark.parametrize("damage", [{"namespace": None}, {"name": None}, {"name": None, "namespace": None}, {"name": "another"}], ids=str)
+async def test_B27_a_claim_keeps_its_volume_whatever_somebody_does_to_the_names_in_claimRef(damage: Json) -> None:
+    async with binding(parts=WITHOUT_SCHEDULER) as (ours, world):
+        await world.make_pair()
+        await world.patch(PV, world("pv"), {"spec": {"claimRef": damage}})
+        await asyncio.sleep(300)
+        pv = await world.get(PV, world("pv"))
+        assert ("Bound", world("claim")) == (pv["status"]["phase"], pv["spec"]["claimRef"].get("name"))
+        assert "namespace" in pv["spec"]["claimRef"]
+        phases = [one.body["status"]["phase"] for one in ours.cluster.writes(PUT_PV_STATUS)]
+        assert ["Available", "Bound"] == phases
+        await world.remove(PVC, world("claim"))
+        await world.phase(PV, world("pv"), "Released")
+
+
+@pytest.mark.parametrize("names", [{}, {"name": "gone"}, {"namespace": "default"}], ids=str)
+async def test_B27_a_volume_whose_claimRef_has_a_uid_and_names_no_claim_is_released(names: Json) -> None:
+    async with binding(parts=WITHOUT_SCHEDULER) as (_, world):
+        pv = a_volume(world("pv"), sc=world("sc"))
+        pv["spec"]["claimRef"] = {"uid": "5d5b8d0e-0000-0000-0000-000000000000", **names}
+        await world.create(pv)
+        await world.phase(PV, world("pv"), "Released")
 
 
 async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:
