@@ -313,6 +313,21 @@ async def test_B27_a_claim_keeps_its_volume_whatever_somebody_does_to_the_names_
         await world.phase(PV, world("pv"), "Released")
 
 
+@pytest.mark.parametrize("removed", [{"claimRef": None}, {"claimRef": {"uid": None}}], ids=str)
+async def test_B27_a_bound_claim_loses_its_volume_to_no_other_when_claimRef_is_removed(removed: Json) -> None:
+    """As by a tool that puts its own manifest of the volume back. Also when the claim's turn fails at first."""
+    async with binding(parts=WITHOUT_SCHEDULER) as (ours, world):
+        await world.make_pair()
+        await world.make_claim("waiting")
+        await world.settle()
+        ours.cluster.refuse(PUT_PV, error=ServerError("timed out", code=500), times=2)
+        await world.patch(PV, world("pv"), {"spec": removed})
+        await asyncio.sleep(300)
+        assert world("claim") == (await world.get(PV, world("pv")))["spec"]["claimRef"]["name"]
+        await world.bound(world("claim"), world("pv"))
+        assert "Pending" == (await world.get(PVC, world("waiting")))["status"]["phase"]
+
+
 @pytest.mark.parametrize("names", [{}, {"name": "gone"}, {"namespace": "default"}], ids=str)
 async def test_B27_a_volume_whose_claimRef_has_a_uid_and_names_no_claim_is_released(names: Json) -> None:
     async with binding(parts=WITHOUT_SCHEDULER) as (_, world):
