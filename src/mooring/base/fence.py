@@ -28,7 +28,12 @@ def behind(fence: Fence) -> Iterator[None]:
         _FENCE.reset(token)
 
 
+def current() -> Fence | None:
+    """The fence of who asks, None for none: for a door that sends later, when the context is another's."""
+    return _FENCE.get()
+
+
 def closed() -> str:
     """The reason that who asks may not send anything any more; "" while it may, and for who is behind no fence."""
-    fence = _FENCE.get()
+    fence = current()
     return "" if fence is None else fence()

@@ -14,7 +14,7 @@ K = TypeVar("K", bound=Hashable)
 Topic: TypeAlias = str
 
 TOLD_MAX: Final = 1024
-"""Topics remembered while keys are being worked on; beyond it those too old for any of them are dropped."""
+"""Topics remembered while keys are being worked on; beyond it those too old for any of them are dropped, each time their number doubles."""
 
 
 class Topics(Generic[K]):
@@ -25,6 +25,7 @@ class Topics(Generic[K]):
         self._keys: dict[Topic, dict[K, None]] = {}
         self._count = 0  # of topics told so far
         self._told: dict[Topic, int] = {}  # topic → the count when it was last told, while any key is in hand
+        self._told_max = TOLD_MAX
         self._began: dict[K, int] = {}  # key in hand → the count when its work began
 
     def __len__(self) -> int:
@@ -41,9 +42,11 @@ class Topics(Generic[K]):
 
     def end(self, key: K) -> None:
         """The worker is done with the key."""
-        del self._began[key]
+        began = self._began.pop(key)
         if not self._began:
             self._told.clear()
+        if began < min(self._began.values(), default=began + 1):
+            self._told_max = TOLD_MAX  # it was the oldest: what it alone needed may go
 
     def park(self, key: K, topics: frozenset[Topic]) -> bool:
         """From now on the key waits for these topics and for no others.
@@ -76,7 +79,7 @@ class Topics(Generic[K]):
             if self._began:
                 self._told[topic] = self._count
             found.update(self._keys.get(topic, {}))
-        if len(self._told) > TOLD_MAX:
+        if len(self._told) > self._told_max:
             self._drop_old()
         return tuple(found)
 
@@ -84,3 +87,4 @@ class Topics(Generic[K]):
         """Drops the topics told before the work on the oldest key began."""
         oldest = min(self._began.values())
         self._told = {topic: count for topic, count in self._told.items() if count > oldest}
+        self._told_max = max(TOLD_MAX, 2 * len(self._told))  # what a key long in hand needs is not walked over at each topic

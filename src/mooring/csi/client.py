@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from mooring.base import fence
@@ -76,8 +77,17 @@ class Client(Driver):
 
 def check_fence() -> None:
     """To be called by a transport in the last moment before it sends a call. Raises DriverError (Canceled) for work that may not act."""
-    if why := fence.closed():
-        raise DriverError(Code.CANCELED, f"the call was not sent: {why}")
+    refusal = fence_refusal()
+    if refusal is not None and (why := refusal()):
+        raise DriverError(Code.CANCELED, why)
+
+
+def fence_refusal() -> Callable[[], str] | None:
+    """What `check_fence` would raise with at any later time, "" for nothing; None for who calls behind no fence."""
+    of_caller = fence.current()
+    if of_caller is None:
+        return None
+    return lambda: f"the call was not sent: {why}" if (why := of_caller()) else ""
 
 
 def _presentable(error: DriverError, request: Q) -> DriverError:

@@ -1,7 +1,7 @@
 """One connection to a driver: a socket, the HTTP/2 connection that is spoken on it, and who waits for which answer.
 
 The socket is read and written by callbacks of the event loop, without a transport or a task: connecting to a unix socket never waits, and
-what calls of one turn of the loop have to say goes out in one write.
+what calls of one turn of the loop have to say goes out in one write; a call behind a fence goes out at once, as long as it may.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from mooring.base.log import logger
-from mooring.csi.client import DEADLINE_TEXT
+from mooring.csi.client import DEADLINE_TEXT, fence_refusal
 from mooring.csi.codes import Code
 from mooring.csi.wire.connection import Connection
 from mooring.csi.wire.events import Answered, Event, Gone, Leaving, Settled
@@ -79,12 +79,16 @@ class Link:
 
         A caller who is cancelled, or late, cancels the call at the driver.
         """
-        stream_id = self._connection.begin(path, message, timeout_s)
+        refusal = fence_refusal()
+        stream_id = self._connection.begin(path, message, timeout_s, refusal)
         answer: asyncio.Future[Answered] = self._loop.create_future()
         self._calls[stream_id] = answer
         self._begun_bytes += len(message) + _CALL_BYTES
         timer = self._loop.call_later(timeout_s, _late, stream_id, answer)
-        self._flush_soon()
+        if refusal is None:
+            self._flush_soon()
+        else:
+            self._flush()
         try:
             return await answer
         finally:

@@ -34,7 +34,7 @@ def annotations(body: Json) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(("before", "ours"), [(None, True), ("claim", False), (CLAIM, False)])
+@pytest.mark.parametrize(("before", "ours"), [(None, True), ("claim", False), (CLAIM, False), (a_claim("damaged", uid="uid-claim"), False)])
 def test_B05_B07_a_volume_says_who_chose_it(before: Any, ours: bool) -> None:
     volume = edited(a_volume(claim=before), edits.claim_volume(typed(CLAIM)))
     assert {**a_reference(CLAIM), "resourceVersion": "7"} == volume["spec"]["claimRef"]

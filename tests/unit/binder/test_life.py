@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from mooring.api.core import EVENTS
+from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binder.protection.reconcile import LOOK_AGAIN_S
@@ -15,6 +17,7 @@ from mooring.controllers.binding.names import NO_PROVISIONER, VAC_PROTECTION
 from mooring.kube.errors import Conflict, ServerError, Unreachable
 from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Forbids, HeldWrites, Tenant, annotations, binding, finalizers
 from tests.support.builders import (
+    Json,
     a_capacity,
     a_claim,
     a_class,
@@ -218,6 +221,39 @@ async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_
         assert ["kubernetes.io/pvc-protection"] == finalizers(await world.get(PVC, world("second")))
 
 
+class LateList(LateWatch):
+    """The watch of pods is late, and so are the answers to lists of them once `gate` is there. asked: one was answered late."""
+
+    def __init__(self) -> None:
+        super().__init__("pods", seconds=600)
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+        self.gate.set()
+
+    async def after(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if verb == "list" and kind.plural == "pods" and not self.gate.is_set():
+            self.asked.set()
+            await self.gate.wait()
+
+
+async def test_B36_what_the_api_server_said_about_a_claim_does_not_count_for_the_next_one_of_its_name() -> None:
+    faults = LateList()
+    async with binding(faults, parts=WITHOUT_SCHEDULER) as (_, world):
+        await world.make_pair()
+        faults.gate.clear()
+        await world.delete(PVC, world("claim"))
+        await faults.asked.wait()
+        await world.patch(PVC, world("claim"), {"metadata": {"finalizers": None}})
+        await world.gone(PVC, world("claim"))
+        await world.make_claim()
+        await world.shown(PVC, world("claim"), lambda body: bool(finalizers(body)), "protected")
+        await world.make_pod(world("claim"), node="n1")
+        await world.delete(PVC, world("claim"))
+        await world.settle()
+        faults.gate.set()
+        await asyncio.sleep(5)
+        assert ["kubernetes.io/pvc-protection"] == finalizers(await world.get(PVC, world("claim")))
+
+
 async def test_B36_a_claim_goes_when_the_cache_never_saw_the_pod_that_held_it() -> None:
     """The pods are listed again after the pod's end: no event tells of it."""
     faults = TornWatch("pods")
@@ -260,6 +296,45 @@ async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
         await world.bound(world("claim"), world("pv"))
         phases = [one.body["status"]["phase"] for one in ours.cluster.writes(PUT_PV_STATUS)]
         assert ["Bound"] == phases
+
+
+@pytest.mark.parametrize("damage", [{"namespace": None}, {"name": None}, {"name": None, "namespace": None}, {"name": "another"}], ids=str)
+async def test_B27_a_claim_keeps_its_volume_whatever_somebody_does_to_the_names_in_claimRef(damage: Json) -> None:
+    async with binding(parts=WITHOUT_SCHEDULER) as (ours, world):
+        await world.make_pair()
+        await world.patch(PV, world("pv"), {"spec": {"claimRef": damage}})
+        await asyncio.sleep(300)
+        pv = await world.get(PV, world("pv"))
+        assert ("Bound", world("claim")) == (pv["status"]["phase"], pv["spec"]["claimRef"].get("name"))
+        assert "namespace" in pv["spec"]["claimRef"]
+        phases = [one.body["status"]["phase"] for one in ours.cluster.writes(PUT_PV_STATUS)]
+        assert ["Available", "Bound"] == phases
+        await world.remove(PVC, world("claim"))
+        await world.phase(PV, world("pv"), "Released")
+
+
+@pytest.mark.parametrize("removed", [{"claimRef": None}, {"claimRef": {"uid": None}}], ids=str)
+async def test_B27_a_bound_claim_loses_its_volume_to_no_other_when_claimRef_is_removed(removed: Json) -> None:
+    """As by a tool that puts its own manifest of the volume back. Also when the claim's turn fails at first."""
+    async with binding(parts=WITHOUT_SCHEDULER) as (ours, world):
+        await world.make_pair()
+        await world.make_claim("waiting")
+        await world.settle()
+        ours.cluster.refuse(PUT_PV, error=ServerError("timed out", code=500), times=2)
+        await world.patch(PV, world("pv"), {"spec": removed})
+        await asyncio.sleep(300)
+        assert world("claim") == (await world.get(PV, world("pv")))["spec"]["claimRef"]["name"]
+        await world.bound(world("claim"), world("pv"))
+        assert "Pending" == (await world.get(PVC, world("waiting")))["status"]["phase"]
+
+
+@pytest.mark.parametrize("names", [{}, {"name": "gone"}, {"namespace": "default"}], ids=str)
+async def test_B27_a_volume_whose_claimRef_has_a_uid_and_names_no_claim_is_released(names: Json) -> None:
+    async with binding(parts=WITHOUT_SCHEDULER) as (_, world):
+        pv = a_volume(world("pv"), sc=world("sc"))
+        pv["spec"]["claimRef"] = {"uid": "5d5b8d0e-0000-0000-0000-000000000000", **names}
+        await world.create(pv)
+        await world.phase(PV, world("pv"), "Released")
 
 
 async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:

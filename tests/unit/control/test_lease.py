@@ -514,6 +514,21 @@ async def test_LE07_leader_and_standby_are_healthy():
             assert [replica.elector.healthy() for replica in replicas] == ["", ""]
 
 
+async def test_leadership_is_told_without_metrics_too():
+    told: list[str] = []
+
+    class Events:
+        def event(self, ref: ObjectReference, type: str, reason: str, message: str) -> None:
+            told.append(message)
+
+    me = Candidate("lock", "ns", "a", LeaseTimes(), {})
+    elector = LeaderElector(FakeCluster(), me, clock=LoopClock(), randomness=Random(1), events=Events())
+    done = asyncio.Event()
+    done.set()
+    await elector.run(done.wait)  # type: ignore[arg-type]
+    assert ["a became leader", "a stopped leading"] == told
+
+
 async def test_busy_workers_do_not_delay_renewal():
     async with election("a") as (cluster, _):
 

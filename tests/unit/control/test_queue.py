@@ -163,6 +163,22 @@ async def test_cancelled_delays_leave_nothing_behind(queue: WorkQueue[str]):
     assert len(queue._heap) < 200
 
 
+async def test_what_the_cleared_out_delays_leave_comes_at_its_time(queue: WorkQueue[str]):
+    """Adds that cancel delays make the heap be cleared out; what stays in it keeps its order."""
+    randomness = Random(2)
+    delays = {str(number): randomness.uniform(10.0, 300.0) for number in range(400)}
+    for key, delay_s in delays.items():
+        queue.add_after(key, delay_s)
+    for key in list(delays)[::2] + list(delays)[1::4]:
+        del delays[key]
+        queue.add(key)
+        queue.done(await queue.get())
+    queue.add_after("last", 400)
+    assert len(queue._heap) == len(delays) + 1, "they were cleared out"
+    for key, delay_s in sorted(delays.items(), key=lambda one: one[1]):
+        assert (key, pytest.approx(delay_s, abs=0.01)) == (await queue.get(), now())
+
+
 async def test_the_counts_of_failures_are_bounded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setattr(queue_module, "FAILURES_MAX", 3)
     queue = a_queue()

@@ -1,5 +1,7 @@
 """Keys parked under topics."""
 
+import pytest
+
 from mooring.control.topics import TOLD_MAX, Topics
 
 
@@ -60,3 +62,22 @@ def test_a_burst_of_topics_loses_none_for_a_key_in_hand_and_is_forgotten_for_the
     topics.end("old")
     topics.tell(["news"])
     assert {"news"} == set(topics._told), "nobody in hand is old enough for the rest"
+
+
+def test_a_key_long_in_hand_does_not_make_each_topic_cost_a_walk_over_all_of_them(monkeypatch: pytest.MonkeyPatch):
+    """A driver that hangs holds its key for minutes; a list after an outage tells thousands of topics."""
+    topics: Topics[str] = Topics()
+    walks = 0
+    drop_old = topics._drop_old
+
+    def counted() -> None:
+        nonlocal walks
+        walks += 1
+        drop_old()
+
+    monkeypatch.setattr(topics, "_drop_old", counted)
+    topics.begin("old")
+    for number in range(16 * TOLD_MAX):
+        topics.tell([f"t{number}"])
+    assert walks <= 5
+    assert 16 * TOLD_MAX == len(topics._told)

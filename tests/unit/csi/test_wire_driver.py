@@ -120,6 +120,50 @@ async def test_a_fence_that_closes_while_a_call_waits_for_its_connection_keeps_t
         await goes_well(call)
 
 
+async def test_a_fence_that_closes_while_a_call_waits_for_the_drivers_room_keeps_the_call_back(socket):
+    """After a stop of the process the answer that makes the room lies ready, before anything could cancel who waits."""
+    closed = [""]
+    async with door(socket) as opened, connecting(socket) as (driver, connected, group):
+        peer = await opened.take_in()
+        await peer.settle(b"\x00\x03\x00\x00\x00\x01")  # one stream at a time
+        await connected
+        first = probing(group, driver)
+        stream = await peer.hear_call()
+        with fence.behind(lambda: closed[0]):
+            waiting = probing(group, driver)
+        last = probing(group, driver)
+        await asyncio.sleep(0.01)
+        closed[0] = "the Lease may have run out"
+        await peer.say(raw.answer(stream))
+        await goes_well(first)
+        error = await error_of(waiting)
+        assert (Code.CANCELED, "the call was not sent: the Lease may have run out") == (error.code, error.message)
+        assert not error.final
+        assert stream + 4 == await peer.hear_call()
+        await peer.say(raw.answer(stream + 4))
+        await goes_well(last)
+
+
+async def test_a_call_behind_a_fence_is_sent_in_the_turn_that_asked_the_fence(socket, monkeypatch):
+    """Between the two the process could be stopped."""
+    writes = []
+    send = wire_link.Link._sent
+    monkeypatch.setattr(wire_link.Link, "_sent", lambda self, data: writes.append(len(data)) or send(self, data))
+    written = []
+
+    def asked():
+        writes.clear()
+        asyncio.get_running_loop().call_soon(lambda: written.append(len(writes)))
+        return ""
+
+    async with a_peer(socket) as (driver, peer, _, group):
+        with fence.behind(asked):
+            call = probing(group, driver)
+        await peer.say(raw.answer(await peer.hear_call()))
+        await goes_well(call)
+    assert 1 == written[-1]
+
+
 # -- the connection breaks, or ends
 
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import random
 import ssl
+import zlib
 
 import pytest
 
@@ -62,6 +63,16 @@ WHOLE = {
     "chunks": with_chunks(b"[1,", b"2]", trailer=b"T: x\r\n"),
     "an interim answer first": b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"Content-Length: 5\r\n\r\n[1,2]",
 }
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_a_packed_answer_that_breaks_off_is_told_though_its_body_ends_in_good_order(method: str) -> None:
+    """As behind a proxy that lost the server."""
+    packer = zlib.compressobj(wbits=31)
+    begun = packer.compress(b"[1,") + packer.flush(zlib.Z_SYNC_FLUSH)
+    async with hostile_server() as server, a_transport(server) as transport:
+        server.otherwise = says(with_chunks(begun).replace(OK, OK + b"Content-Encoding: gzip\r\n", 1))
+        assert "gzip breaks off" in str(await ask(transport, method))
 
 
 @pytest.mark.slow

@@ -449,6 +449,18 @@ async def test_a_watch_that_never_begins_is_told(server: BadServer, cluster: Htt
     assert type(await fault_of(cluster, method)) is errors.Unreachable
 
 
+async def test_the_time_for_the_head_of_a_watch_is_not_the_time_for_its_events() -> None:
+    async def late(connection: Connection) -> bool:
+        await connection.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        await asyncio.sleep(0.2)
+        await connection.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(A_LINE), A_LINE))
+        return True
+
+    async with bad_server() as server, a_client(server.config(), request_timeout_s=0.1) as cluster:
+        server.plan(late)
+        assert len(await events_of(cluster)) == 1
+
+
 async def test_a_watch_from_too_long_ago_is_gone() -> None:
     status = {"kind": "Status", "status": "Failure", "message": "too old resource version: 5 (100)", "reason": "Expired", "code": 410}
     async with bad_server() as server, a_client(server.config()) as cluster:

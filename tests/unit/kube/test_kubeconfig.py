@@ -421,7 +421,7 @@ def test_a_plugin_is_read_whole(tmp_path: Path) -> None:
     )
     extensions = [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}]
     path = written(tmp_path, a_config(user=user, cluster={"extensions": extensions, "tls-server-name": "k"}))
-    plugin = load(path, {"HOME": "/root"}).user.exec_plugin
+    plugin = load(path, {"HOME": "/root", "A": "the environment's own"}).user.exec_plugin
     assert plugin is not None
     assert (str(tmp_path / "plugin"), ("a", "b")) == (plugin.command, plugin.arguments)
     assert {"HOME": "/root", "A": "1"} == plugin.environment

@@ -31,7 +31,8 @@ def claim_volume(claim: PersistentVolumeClaim) -> Edit:
 
     def edit(body: Json) -> None:
         ref = body["spec"].get("claimRef") or {}
-        reserved = all(ref.get(field) == value for field, value in names.items()) and ref.get("uid") in (None, "", meta.uid)
+        is_named = all(ref.get(field) == value for field, value in names.items())
+        reserved = ref.get("uid") == meta.uid or (is_named and not ref.get("uid"))
         if ref and not reserved:
             raise Stale(f'PersistentVolume "{body["metadata"]["name"]}" belongs to another claim')
         full = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **names, "uid": meta.uid, "resourceVersion": meta.resource_version}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from mooring.csi.codes import Code
 from mooring.csi.wire.answer_headers import AnswerHeaders
@@ -21,6 +21,18 @@ HELD_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 """What the server may send on one stream, and on the connection, before it hears that we have read some."""
 
+Refusal: TypeAlias = Callable[[], str]
+"""The reason that a call may not be sent any more, "" while it may."""
+
+
+class _Waiting(NamedTuple):
+    """A call that the server has no room for. prefixed: the message, with its prefix."""
+
+    path: str
+    prefixed: bytes
+    deadline: float
+    refusal: Refusal | None
+
 
 class Calls:
     """What happens to streams. Each call ends in one Answered, put into `events`, or by `cancel`.
@@ -31,7 +43,7 @@ class Calls:
     def __init__(self, sending: Sending, headers: RequestHeaders, events: list[Event], now: Callable[[], float]) -> None:
         self._sending, self._headers, self._events, self._now = sending, headers, events, now
         self._streams: dict[int, Stream] = {}
-        self._waiting: dict[int, tuple[str, bytes, float]] = {}  # path, message with prefix, deadline
+        self._waiting: dict[int, _Waiting] = {}
         self._received = 0
         self._held = 0
         self.next_id = 1
@@ -39,13 +51,13 @@ class Calls:
     def __len__(self) -> int:
         return len(self._streams) + len(self._waiting)
 
-    def begin(self, path: str, message: bytes, timeout_s: float) -> int:
-        """Sends a call, or lets it wait for MAX_CONCURRENT_STREAMS; its stream id."""
+    def begin(self, path: str, message: bytes, timeout_s: float, refusal: Refusal | None) -> int:
+        """Sends a call, or lets it wait for MAX_CONCURRENT_STREAMS; its stream id. refusal: asked when it has waited."""
         stream_id = self.next_id
         self.next_id += 2
         prefixed = b"\x00%b%b" % (len(message).to_bytes(4), message)
         if len(self._streams) >= self._sending.settings.streams_max:  # always so while others wait
-            self._waiting[stream_id] = (path, prefixed, self._now() + timeout_s)
+            self._waiting[stream_id] = _Waiting(path, prefixed, self._now() + timeout_s, refusal)
         else:
             self._send(stream_id, path, prefixed, timeout_s)
         return stream_id
@@ -136,12 +148,14 @@ class Calls:
     def _send_waiting(self) -> None:
         """The server has room for more: those that have waited longest are sent, with the time that is left to them."""
         while self._waiting and len(self._streams) < self._sending.settings.streams_max:
-            stream_id, (path, prefixed, deadline) = next(iter(self._waiting.items()))
+            stream_id, (path, prefixed, deadline, refusal) = next(iter(self._waiting.items()))
             del self._waiting[stream_id]
-            if (left_s := deadline - self._now()) > 0:
-                self._send(stream_id, path, prefixed, left_s)
-            else:
+            if (left_s := deadline - self._now()) <= 0:
                 self._events.append(Answered(stream_id, Code.DEADLINE_EXCEEDED, "context deadline exceeded", unsent=True))
+            elif refusal is not None and (why := refusal()):
+                self._events.append(Answered(stream_id, Code.CANCELED, why, unsent=True))
+            else:
+                self._send(stream_id, path, prefixed, left_s)
 
     def _answer(self, stream: Stream, verdict: Verdict) -> None:
         """A call is over. A server that has not taken in all of its request hears that no more will come."""

@@ -8,7 +8,7 @@ from typing import Final
 from mooring.csi.codes import Code
 from mooring.csi.wire import frames
 from mooring.csi.wire.answer_headers import AnswerHeadersDecoder
-from mooring.csi.wire.calls import WINDOW_BYTES, Calls
+from mooring.csi.wire.calls import WINDOW_BYTES, Calls, Refusal
 from mooring.csi.wire.events import Event, Gone, Leaving, Settled
 from mooring.csi.wire.frame_reader import FrameReader
 from mooring.csi.wire.frames import BrokenConnection, ErrorCode
@@ -78,14 +78,14 @@ class Connection:
         """True when `to_send` would return something."""
         return bool(self._sending)
 
-    def begin(self, path: str, message: bytes, timeout_s: float) -> int:
+    def begin(self, path: str, message: bytes, timeout_s: float, refusal: Refusal | None = None) -> int:
         """Sends a call, now or when the server has room for it, and returns its stream id. Only while `is_open`.
 
         path: `/csi.v1.Controller/CreateVolume`. timeout_s: > 0; the driver hears of it, never of a later one. Whoever calls keeps the time,
-        and cancels.
+        and cancels. refusal: the last word on a call that had to wait for room; its text ends the call as Canceled.
         """
         assert self.is_open, "begin() on a connection that takes no calls"
-        stream_id = self._calls.begin(path, message, timeout_s)
+        stream_id = self._calls.begin(path, message, timeout_s, refusal)
         if self._calls.next_id >= self._ids_end:
             self._leave("all stream ids of the connection are used up")
         return stream_id

@@ -11,7 +11,7 @@ from mooring.api.pods import Pod
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.control.result import Result
+from mooring.control.result import Result, Stale
 from mooring.control.runtime import Runtime
 from mooring.controllers.binder.protection.decide import Guard, decide_attributes_class, decide_claim, decide_volume
 from mooring.controllers.binder.protection.reconcile import LOOK_AGAIN_S, LivePods, carry_out
@@ -63,10 +63,12 @@ class ClaimProtection:
         decision = decide_claim(claim, self._pods.by(BY_CLAIM, str(key)), pods_are_fresh=fresh)
         after_s = None
         if decision.guard is Guard.ASK:
-            live = await self._live.of(key.namespace, version)
+            live, asked_for = await self._live.of(key.namespace, version), claim
             claim = self._claims.get(key)
             if claim is None:
                 return Result(Gone(str(key)))
+            if claim.metadata.uid != asked_for.metadata.uid:
+                raise Stale(f'another claim is called "{key}" by now, and the pods were listed before it was deleted')
             decision = decide_claim(claim, live, pods_are_fresh=True)
             after_s = LOOK_AGAIN_S if decision.guard is Guard.KEEP else None
         if decision.holder_finished:

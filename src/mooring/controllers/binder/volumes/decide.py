@@ -37,7 +37,7 @@ from mooring.controllers.binding import names
 from mooring.controllers.binding.match import best_match, why_unsuited
 from mooring.controllers.binding.names import claim_key, has_annotation, has_no_class, is_delayed, mode_of, names_claim
 from mooring.controllers.binding.reasons import Because, Gone
-from mooring.controllers.binding.view import View
+from mooring.controllers.binding.view import BY_VOLUME, View
 
 # -- claims
 
@@ -115,7 +115,7 @@ def _decide_bound(view: View, claim: PersistentVolumeClaim, absent: Absent) -> D
         if claim.status.phase != names.LOST and pv_name != absent.pv_name:  # the watch of volumes may be behind that of claims
             return Decision(why.LooksForVolume(pv_name), (LookUpVolume(pv_name),), again=True)
         return _lost(claim, why.ClaimLost(pv_name))
-    if pv.spec.claim_ref is None or pv.spec.claim_ref.uid == claim.metadata.uid:
+    if pv.spec.claim_ref is None or pv.spec.claim_ref.uid == claim.metadata.uid or names_claim(pv, claim):
         return _bind(pv, claim)
     return _lost(claim, why.ClaimMisbound(pv.metadata.name))
 
@@ -160,15 +160,32 @@ def decide_volume(view: View, name: str, gone_uid: str = "") -> Decision:
         return Decision(Gone(name))
     ref = pv.spec.claim_ref
     if ref is None or not ref.uid:
+        owner = _owner(view, pv)
+        if owner is not None:
+            return Decision(why.ClaimsMove(str(key_of(owner))), (WakeClaim(key_of(owner)),))
         return Decision(why.Free(str(claim_key(ref)) if ref else ""), _phase(pv, names.AVAILABLE))
     claim = view.claims.get(claim_key(ref))
     if claim is None or claim.metadata.uid != ref.uid:
+        claim = _bound_to(view, pv, ref.uid)
+    if claim is None:
         if pv.status.phase in (names.RELEASED, names.FAILED):
             return _reclaim(pv)
-        if gone_uid != ref.uid and ref.namespace:  # without one it names no claim that there could be
+        if gone_uid != ref.uid and ref.namespace and ref.name:  # without them it names no claim that there could be
             return Decision(why.LooksForClaim(str(claim_key(ref))), (LookUpClaim(claim_key(ref), ref.uid),), again=True)
         return _released(pv)
     return _claimed(pv, claim)
+
+
+def _owner(view: View, pv: PersistentVolume) -> PersistentVolumeClaim | None:
+    """The claim that was fully bound to a volume whose claimRef was removed, or its uid: it binds again, and nobody else has the volume."""
+    named = view.claims.by(BY_VOLUME, pv.metadata.name)
+    ref = pv.spec.claim_ref
+    return next((one for one in named if has_annotation(one, names.BIND_COMPLETED) and (ref is None or names_claim(pv, one))), None)
+
+
+def _bound_to(view: View, pv: PersistentVolume, uid: str) -> PersistentVolumeClaim | None:
+    """The claim of this uid, if it names the volume: somebody has damaged the names in claimRef, and the claim's turn mends them."""
+    return next((claim for claim in view.claims.by(BY_VOLUME, pv.metadata.name) if claim.metadata.uid == uid), None)
 
 
 def _claimed(pv: PersistentVolume, claim: PersistentVolumeClaim) -> Decision:
