@@ -135,6 +135,7 @@ class ContainerStatus(ApiStruct, frozen=True):
 class PodStatus(ApiStruct, frozen=True):
     phase: str = ""
     reason: str = ""
+    start_time: str | None = None
     conditions: tuple[Condition, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None

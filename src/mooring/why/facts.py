@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mooring.api.classes import class_of
 from mooring.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import annotation, key_of
+from mooring.api.meta import ObjectMeta, annotation, key_of
 from mooring.api.migration import csi_driver_of, in_tree_name, translated
 from mooring.api.pods import Pod
 from mooring.api.snapshot import VolumeSnapshotContent
@@ -37,7 +38,10 @@ class Volume:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Object:
-    """A PersistentVolume. claim: `namespace/name` or "". words: its attributes' values. provisioned: by its driver. nodes: None for all."""
+    """A PersistentVolume. claim: `namespace/name` or "". words: its attributes' values. provisioned: by its driver. nodes: None for all.
+
+    driver, handle: "" for one that is no CSI driver's: its claim has lost nothing.
+    """
 
     name: str
     driver: str
@@ -64,13 +68,17 @@ class Attachment:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """A PersistentVolumeClaim. volume_name: "" for none. was_bound: also to a lost volume. provisioner: of its volume, "" when unknown."""
+    """A PersistentVolumeClaim. volume_name: "" for none. was_bound: also to a lost volume. provisioner: of its volume, "" when unknown.
+
+    created_wall_s: None for unknown.
+    """
 
     uid: str
     key: str
     volume_name: str = ""
     was_bound: bool = False
     provisioner: str = ""
+    created_wall_s: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class Inventory:
     """The result of one scan. objects_before: the PersistentVolumes before the driver was asked; objects: after.
 
     place: the segments of the driver's own node, {} when unknown. snapshots: handle -> the snapshot content that is to be taken from it.
-    pods: handle -> the pod whose inline volume it is. claimless: pods on nodes, each with a claim that it uses and that is gone.
+    pods: handle -> the pod whose inline volume it is. claimless: pods on nodes, each with a claim that it began with and that is gone.
     idle: uids of the intents whose journal has not been written for long.
     """
 
@@ -113,20 +121,20 @@ class CannotLook(MooringError):
     """The look would not show everything, so it shows nothing."""
 
 
-def objects_of(pv: PersistentVolume, driver_name: str) -> Iterator[Object]:
-    """One, or none for a volume of no CSI driver. Raises CannotLook for one of this driver's whose handle can't be told."""
+def object_of(pv: PersistentVolume, driver_name: str) -> Object:
+    """Raises CannotLook for one of this driver's whose handle can't be told."""
     source, driver = pv.spec.csi, csi_driver_of(pv.spec)
     if source is None and driver:
         try:
             source = translated(pv).csi
         except (MooringError, ValueError) as error:
             if driver != driver_name:
-                return
+                return Object(pv.metadata.name, driver, "")
             raise CannotLook(f"the in-tree PersistentVolume {pv.metadata.name} can't be read as a CSI volume: {error}") from error
     if source is None:
-        return
-    ref, created, nodes = pv.spec.claim_ref, pv.metadata.creation_timestamp, pv.spec.node_affinity
-    yield Object(
+        return Object(pv.metadata.name, "", "")
+    ref, nodes = pv.spec.claim_ref, pv.spec.node_affinity
+    return Object(
         name=pv.metadata.name,
         driver=source.driver,
         handle=source.volume_handle,
@@ -134,11 +142,15 @@ def objects_of(pv: PersistentVolume, driver_name: str) -> Iterator[Object]:
         claim="" if ref is None else f"{ref.namespace}/{ref.name}",
         claim_uid="" if ref is None else ref.uid,
         phase=pv.status.phase,
-        created_wall_s=None if created is None else parse_rfc3339(created),
+        created_wall_s=_created_wall_s(pv.metadata),
         words=tuple((source.volume_attributes or {}).values()),
         provisioned=pv.spec.csi is not None and annotation(pv, PROVISIONED_BY) == source.driver,
         nodes=None if nodes is None else nodes.required,
     )
+
+
+def _created_wall_s(metadata: ObjectMeta) -> float | None:
+    return None if metadata.creation_timestamp is None else parse_rfc3339(metadata.creation_timestamp)
 
 
 def attachment_of(attachment: VolumeAttachment) -> Attachment:
@@ -154,7 +166,8 @@ def claims_of(claims: Iterable[PersistentVolumeClaim], classes: Iterable[Storage
     for claim in claims:
         was_bound = bool(claim.spec.volume_name) and claim.status.phase in _BOUND
         provisioner = provisioner_of(claim) or _provisioner_by_class(claim, by_name.get(class_of(claim)), was_bound)
-        yield Claim(claim.metadata.uid, str(key_of(claim)), claim.spec.volume_name, was_bound, provisioner)
+        created = _created_wall_s(claim.metadata)
+        yield Claim(claim.metadata.uid, str(key_of(claim)), claim.spec.volume_name, was_bound, provisioner, created)
 
 
 def _provisioner_by_class(claim: PersistentVolumeClaim, found: StorageClass | None, was_bound: bool) -> str:
@@ -180,11 +193,23 @@ def own_volumes_of(pod: Pod, driver_name: str) -> Iterator[tuple[str, str]]:
 
 
 def claimless(pods: Iterable[Pod], claims: Iterable[Claim]) -> Iterator[tuple[str, str]]:
-    """Pods that may have the volume of a claim mounted that is gone, with the claim: objects are forced away, mounts stay."""
-    known = {claim.key for claim in claims}
+    """Pods that may have the volume of a claim mounted that is gone, with the claim: objects are forced away, mounts stay.
+
+    A claim that is younger than the pod's start is not the one that the pod began with.
+    """
+    known = {claim.key: claim.created_wall_s or 0.0 for claim in claims}
     for pod in pods:
         if pod.spec.node_name and not is_finished(pod):
-            yield from ((str(key_of(pod)), str(key)) for key in claim_keys_of(pod) if str(key) not in known)
+            begun = _begun_wall_s(pod)
+            yield from ((str(key_of(pod)), str(key)) for key in claim_keys_of(pod) if known.get(str(key), math.inf) > begun)
+
+
+def _begun_wall_s(pod: Pod) -> float:
+    """When a node took the pod, or as long as none has, when it was made."""
+    if pod.status.start_time is not None:
+        return parse_rfc3339(pod.status.start_time)
+    created = _created_wall_s(pod.metadata)
+    return math.inf if created is None else created
 
 
 def intents_of(leases: Iterable[Mapping[str, Any]], driver_name: str, wall_s: float) -> Iterator[tuple[Intent, bool]]:

@@ -30,7 +30,7 @@ from mooring.why.facts import (
     claimless,
     claims_of,
     intents_of,
-    objects_of,
+    object_of,
     own_volumes_of,
     snapshots_of,
 )
@@ -86,7 +86,7 @@ class Scanner:
         return tuple(unsettled_of(contents, groups, self.driver_name, self.clock.wall_s()))
 
     async def _objects(self) -> tuple[Object, ...]:
-        return tuple(found for pv in await _all(self.cluster, PERSISTENT_VOLUMES) for found in objects_of(pv, self.driver_name))
+        return tuple([object_of(pv, self.driver_name) for pv in await _all(self.cluster, PERSISTENT_VOLUMES)])
 
     async def _claims(self) -> tuple[Claim, ...]:
         claims = await _all(self.cluster, PERSISTENT_VOLUME_CLAIMS)

@@ -99,9 +99,11 @@ def _left(inventory: Inventory) -> Iterator[Reference]:
     for claim in inventory.claims:
         if claim.volume_name and claim.volume_name not in names:
             yield _of_lost_claim(claim, not claim.provisioner or claim.provisioner in inventory.provisioners)
+    keys = {claim.key for claim in inventory.claims}
     for pod, claim_key in inventory.claimless:
         text = f"the volume of the claim {claim_key}, which is gone and which pod {pod} uses"
-        yield Reference(text, f"the claim {claim_key} of pod {pod} is gone: restore it with its volume, or delete the pod")
+        again = "has been made anew" if claim_key in keys else "is gone"
+        yield Reference(text, f"the claim {claim_key} of pod {pod} {again}: restore it with its volume, or delete the pod")
 
 
 def _of_attachment(attachment: Attachment, is_ours: bool) -> Reference:

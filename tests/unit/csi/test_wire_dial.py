@@ -38,6 +38,16 @@ async def test_a_peer_that_leaves_once_it_has_spoken_is_Unavailable(socket, is_p
             await peer.hear_the_end()
 
 
+async def test_who_gives_up_dialling_leaves_no_connection_behind(socket):
+    async with door(socket) as opened, asyncio.timeout(10):
+        dialling = asyncio.create_task(dial(str(socket), 5), name="dial")
+        peer = await opened.take_in()
+        dialling.cancel()
+        await asyncio.wait([dialling])
+        assert dialling.cancelled()
+        await peer.hear_the_end()
+
+
 async def outcome(answer):
     """The answer, or its DriverError: a task of a group must not raise it."""
     try:

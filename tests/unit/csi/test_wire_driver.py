@@ -434,6 +434,36 @@ async def test_a_driver_that_does_not_read_costs_a_bounded_amount_of_memory(sock
         assert len(begun) < 15
 
 
+async def test_who_waits_for_a_driver_that_does_not_read_hears_of_its_end(socket):
+    """They connect anew, to its successor for example, and do not wait until their time is over."""
+    async with a_peer(socket) as (driver, peer, opened, group):
+        request = csi.CreateVolumeRequest(name="n" * 1_000_000)
+        calls = [group.create_task(outcome(driver.create_volume(request, CALL)), name="call") for _ in range(20)]
+        await asyncio.sleep(0.1)
+        waiting = probing(group, driver)
+        await asyncio.sleep(0)
+        assert driver._link.is_crowded
+        peer.close()
+        opened.close()
+        async with asyncio.timeout(CALL.timeout_s / 2):
+            assert Code.UNAVAILABLE == (await error_of(waiting)).code
+            assert {Code.UNAVAILABLE} == {error.code for error in await asyncio.gather(*calls)}
+
+
+async def test_nothing_is_left_at_the_loop_of_a_connection_that_ended_while_it_was_written_to(socket):
+    """Its descriptor's number goes to the next file that is opened."""
+    async with a_peer(socket) as (driver, _, _, group):
+        request = csi.CreateVolumeRequest(name="n" * 1_000_000)
+        call = group.create_task(outcome(driver.create_volume(request, CALL)), name="call")
+        await asyncio.sleep(0.1)
+        assert driver._link._rest
+        descriptor = driver._link._socket.fileno()
+        await driver.close()
+        await error_of(call)
+        loop = asyncio.get_running_loop()
+        assert (False, False) == (loop.remove_reader(descriptor), loop.remove_writer(descriptor))
+
+
 async def test_a_driver_that_pings_and_does_not_read_is_left(socket):
     async with a_peer(socket) as (driver, peer, _, group):
         request = csi.CreateVolumeRequest(name="n" * 1_000_000)

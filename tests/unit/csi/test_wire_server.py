@@ -77,6 +77,7 @@ async def test_what_a_method_forgot_and_what_nobody_has(server: Any, client: Any
     async with server(Echo().methods(), socket), client(socket) as ask:
         code, text = await refusal(ask("Break", b"oh"))
         assert (Code.UNKNOWN, True) == (code, "ValueError" in text and "oh" in text)
+        assert Code.UNKNOWN == (await refusal(ask("Break", b"late")))[0], "a time of the method's own, not the caller's"
         assert Code.UNIMPLEMENTED == (await refusal(ask("Other")))[0]
         assert b"still" == await ask("Say", b"still")
 

@@ -61,7 +61,7 @@ class Echo:
         return message
 
     async def break_(self, message: bytes) -> bytes:
-        raise ValueError(message.decode())
+        raise (TimeoutError if message == b"late" else ValueError)(message.decode())
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]

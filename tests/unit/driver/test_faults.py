@@ -188,6 +188,15 @@ async def test_metrics_and_state_are_told_over_http(tmp_path: Path) -> None:
     assert ["one"] == [volume["name"] for volume in json.loads(state)["state"]["volumes"].values()]
 
 
+async def test_the_page_goes_with_a_driver_that_fails(tmp_path: Path) -> None:
+    async with Observation() as observation:
+        with pytest.raises(ConfigError):
+            async with observation.told_on("127.0.0.1:0", lambda: b"{}") as port:
+                raise ConfigError("no")
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+
 async def page(port: int, path: str) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())

@@ -126,6 +126,24 @@ async def test_a_copy_that_fails_takes_the_whole_group_with_it(tmp_path: Path, m
         assert 2 == len((await grouped(driver, one, two)).snapshots)
 
 
+async def test_a_group_whose_deletion_is_not_saved_has_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_driver(tmp_path) as driver:
+        one, two = await two_volumes(driver)
+        group = await grouped(driver, one, two)
+        ids = [member.snapshot_id for member in group.snapshots]
+
+        def failing(_state: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(driver._journal, "_write", failing)
+        deletion = a_group_deletion(group.group_snapshot_id, *ids)
+        await refused(driver.delete_volume_group_snapshot(deletion), Code.INTERNAL, "could not save its state")
+        monkeypatch.undo()
+        assert sorted((one, two)) == sorted((driver._folder.data(snapshot_id) / "file").read_text() for snapshot_id in ids)
+        await driver.delete_volume_group_snapshot(deletion)
+        nothing_left(tmp_path)
+
+
 async def test_a_group_that_was_cut_off_is_removed_at_the_next_start(tmp_path: Path) -> None:
     with a_driver(tmp_path) as driver:
         one, two = await two_volumes(driver)

@@ -212,7 +212,15 @@ async def test_topology_is_advertised_where_there_is_some(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("requisite", "preferred", "zone"),
-    [(["b"], [], "b"), (["a", "b"], [], "a"), (["a", "b"], ["b", "a"], "b"), (["x", "b"], ["x"], "b"), ([], ["b"], "b"), ([], ["x"], "a")],
+    [
+        (["b"], [], "b"),
+        (["b"], ["a"], "b"),
+        (["a", "b"], [], "a"),
+        (["a", "b"], ["b", "a"], "b"),
+        (["x", "b"], ["x"], "b"),
+        ([], ["b"], "b"),
+        ([], ["x"], "a"),
+    ],
 )
 async def test_a_volume_is_where_it_is_wanted(tmp_path: Path, requisite: list[str], preferred: list[str], zone: str) -> None:
     with a_driver(tmp_path, topology=ZONES) as driver:

@@ -253,6 +253,15 @@ def test_the_secret_of_an_infeasible_size_is_looked_at_now_and_then(looked_ago_s
     assert (actions, after_s) == (decision.actions, decision.after_s)
 
 
+def test_the_secret_of_an_in_tree_volume_is_looked_at_too():
+    name = "pxd.portworx.com"
+    notes = {"openstorage.io/auth-secret-name": "s", "openstorage.io/auth-secret-namespace": "ns"}
+    pv = pv_body(3, source={"portworxVolume": {"volumeID": "handle"}}, annotations=notes)
+    claim = claim_body(10, 3, 10, INFEASIBLE, conditions=[RESIZING], annotations={names.RESIZER: name})
+    decision = decided(claim, pv, driver=facts(name=name), remembered={**SLOW, "looked_at": NOW - 30})
+    assert (LookAtSecret(SecretReference("s", "ns")),) == decision.actions
+
+
 def test_R21_the_users_of_a_volume_are_waited_for():
     decision = decided(claim_body(2, 1, 2, PROGRESS, conditions=[IN_USE]), pods=KnownPods(("user",)))
     problem = why.InUse(KEY, "csi.test", ("user",))

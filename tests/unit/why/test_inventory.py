@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS
+from mooring.api.pods import PODS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
+from mooring.base.clock import rfc3339
 from mooring.base.errors import ConfigError
 from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER, GROUP_BEING_CREATED
 from mooring.why.facts import CannotLook
@@ -192,6 +194,19 @@ async def test_a_claim_for_which_nothing_is_made_keeps_nothing(who: str):
     assert ["opaque"] == await deletable(world)
 
 
+IN_TREE = {"no driver's": {"nfs": {"server": "s", "path": "/x"}}, "another driver's": {"awsElasticBlockStore": {"volumeID": "aws:///"}}}
+
+
+@pytest.mark.parametrize("whose", IN_TREE)
+async def test_a_claim_with_a_volume_that_is_none_of_this_drivers_has_lost_nothing(whose: str):
+    world = OrphansWorld(Listing("opaque", "kept"))
+    await world.own("pv", "kept")
+    await world.own("elsewhere", "", source=IN_TREE[whose])
+    await world.claim(provisioner=None, volumeName="elsewhere", phase="Bound")
+    assert [("leaked", "")] == [(one.kind, one.kept) for one in await world.found()]
+    assert ["opaque"] == await deletable(world)
+
+
 @pytest.mark.parametrize("provisioner", [DRIVER, None])
 async def test_a_claim_that_has_lost_its_persistent_volume_may_be_mounted_still(provisioner: str | None):
     """Drivers that attach nothing have no VolumeAttachments that would tell."""
@@ -255,6 +270,21 @@ async def test_a_pod_whose_claim_was_forced_away_may_have_the_volume_mounted(nod
     kept = "it may be the volume of the claim default/gone, which is gone and which pod default/p uses"
     assert ["" if is_deletable else kept] == [one.kept for one in await world.found()]
     assert (["lost"] if is_deletable else []) == await deletable(world)
+
+
+@pytest.mark.parametrize("is_anew", [True, False], ids=["made anew since", "there when it started"])
+async def test_a_claim_made_anew_is_not_the_one_that_a_pod_began_with(is_anew: bool):
+    """Claim and PersistentVolume were forced away under the pod, and a StatefulSet made the claim again."""
+    world = OrphansWorld(Listing("kept", "lost", "new"))
+    await world.own("pv", "kept")
+    started = world.clock.wall_s() + (-60.0 if is_anew else 60.0)
+    await world.create(a_pod("p", "c1", node="n1", phase="Running"))
+    await world.patch(PODS, "p", {"status": {"startTime": rfc3339(started)}}, subresource="status")
+    uid = await world.claim(volumeName="pv2", phase="Bound")
+    await world.own("pv2", "new", annotations=MADE, spec={"claimRef": {"namespace": "default", "name": "c1", "uid": uid}})
+    kept = "it may be the volume of the claim default/c1, which is gone and which pod default/p uses"
+    assert [kept if is_anew else ""] == [one.kept for one in await world.found()]
+    assert ([] if is_anew else ["lost"]) == await deletable(world)
 
 
 # -- what the driver says

@@ -161,6 +161,8 @@ def test_many_that_it_may_be_are_counted():
     report = judged(an_inventory(Volume("h1"), claims=tuple(map(a_lost_claim, "abcde"))))
     assert report.findings[0].spared.endswith("which the claim ns/c has lost, or one of 2 others")
     assert 5 == len(report.ways_out())
+    report = judged(an_inventory(Volume("h1"), claims=tuple(map(a_lost_claim, "abc"))))
+    assert report.findings[0].spared.endswith("which the claim ns/c has lost")
 
 
 def test_a_handle_in_other_letters_is_found_so_that_others_may_go():
