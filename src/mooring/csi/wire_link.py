@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from mooring.base import fence
 from mooring.base.log import logger
 from mooring.csi.client import DEADLINE_TEXT
 from mooring.csi.codes import Code
@@ -79,7 +80,7 @@ class Link:
 
         A caller who is cancelled, or late, cancels the call at the driver.
         """
-        stream_id = self._connection.begin(path, message, timeout_s)
+        stream_id = self._connection.begin(path, message, timeout_s, fence.of_caller())
         answer: asyncio.Future[Answered] = self._loop.create_future()
         self._calls[stream_id] = answer
         self._begun_bytes += len(message) + _CALL_BYTES

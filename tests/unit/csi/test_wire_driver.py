@@ -120,6 +120,26 @@ async def test_a_fence_that_closes_while_a_call_waits_for_its_connection_keeps_t
         await goes_well(call)
 
 
+async def test_a_fence_that_closes_while_a_call_waits_for_the_drivers_room_keeps_the_call_back(socket):
+    """A driver that takes one call at a time answers as soon as a process that was stopped goes on."""
+    closed = [""]
+    async with door(socket) as opened, connecting(socket) as (driver, connected, group):
+        peer = await opened.take_in()
+        await peer.settle(b"\x00\x03\x00\x00\x00\x01")  # MAX_CONCURRENT_STREAMS
+        await connected
+        with fence.behind(lambda: closed[0]):
+            first, waiting = probing(group, driver), probing(group, driver)
+        stream = await peer.hear_call()
+        closed[0] = "the Lease may have run out"
+        await peer.say(raw.answer(stream))
+        await goes_well(first)
+        error = await error_of(waiting)
+        assert (Code.CANCELED, "the call was not sent: the Lease may have run out") == (error.code, error.message)
+        call = probing(group, driver)
+        await peer.say(raw.answer(await peer.hear_call()))
+        await goes_well(call)
+
+
 # -- the connection breaks, or ends
 
 

@@ -31,7 +31,7 @@ class Calls:
     def __init__(self, sending: Sending, headers: RequestHeaders, events: list[Event], now: Callable[[], float]) -> None:
         self._sending, self._headers, self._events, self._now = sending, headers, events, now
         self._streams: dict[int, Stream] = {}
-        self._waiting: dict[int, tuple[str, bytes, float]] = {}  # path, message with prefix, deadline
+        self._waiting: dict[int, tuple[str, bytes, float, Callable[[], str]]] = {}  # path, message with prefix, deadline, fence
         self._received = 0
         self._held = 0
         self.next_id = 1
@@ -39,13 +39,16 @@ class Calls:
     def __len__(self) -> int:
         return len(self._streams) + len(self._waiting)
 
-    def begin(self, path: str, message: bytes, timeout_s: float) -> int:
-        """Sends a call, or lets it wait for MAX_CONCURRENT_STREAMS; its stream id."""
+    def begin(self, path: str, message: bytes, timeout_s: float, fence: Callable[[], str]) -> int:
+        """Sends a call, or lets it wait for MAX_CONCURRENT_STREAMS; its stream id.
+
+        fence: why one that has waited may not be sent any more, "" while it may.
+        """
         stream_id = self.next_id
         self.next_id += 2
         prefixed = b"\x00%b%b" % (len(message).to_bytes(4), message)
         if len(self._streams) >= self._sending.settings.streams_max:  # always so while others wait
-            self._waiting[stream_id] = (path, prefixed, self._now() + timeout_s)
+            self._waiting[stream_id] = (path, prefixed, self._now() + timeout_s, fence)
         else:
             self._send(stream_id, path, prefixed, timeout_s)
         return stream_id
@@ -134,11 +137,13 @@ class Calls:
         self._sending.begin(stream, self._headers.block(path, timeout_s))
 
     def _send_waiting(self) -> None:
-        """The server has room for more: those that have waited longest are sent, with the time that is left to them."""
+        """The server has room for more: those that have waited longest are sent, with the time that is left, if they still may be."""
         while self._waiting and len(self._streams) < self._sending.settings.streams_max:
-            stream_id, (path, prefixed, deadline) = next(iter(self._waiting.items()))
+            stream_id, (path, prefixed, deadline, fence) = next(iter(self._waiting.items()))
             del self._waiting[stream_id]
-            if (left_s := deadline - self._now()) > 0:
+            if why := fence():
+                self._events.append(Answered(stream_id, Code.CANCELED, f"the call was not sent: {why}", unsent=True))
+            elif (left_s := deadline - self._now()) > 0:
                 self._send(stream_id, path, prefixed, left_s)
             else:
                 self._events.append(Answered(stream_id, Code.DEADLINE_EXCEEDED, "context deadline exceeded", unsent=True))

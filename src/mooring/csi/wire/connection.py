@@ -78,14 +78,14 @@ class Connection:
         """True when `to_send` would return something."""
         return bool(self._sending)
 
-    def begin(self, path: str, message: bytes, timeout_s: float) -> int:
+    def begin(self, path: str, message: bytes, timeout_s: float, fence: Callable[[], str] = lambda: "") -> int:
         """Sends a call, now or when the server has room for it, and returns its stream id. Only while `is_open`.
 
         path: `/csi.v1.Controller/CreateVolume`. timeout_s: > 0; the driver hears of it, never of a later one. Whoever calls keeps the time,
-        and cancels.
+        and cancels. fence: why a call that had to wait may not be sent any more, "" while it may.
         """
         assert self.is_open, "begin() on a connection that takes no calls"
-        stream_id = self._calls.begin(path, message, timeout_s)
+        stream_id = self._calls.begin(path, message, timeout_s, fence)
         if self._calls.next_id >= self._ids_end:
             self._leave("all stream ids of the connection are used up")
         return stream_id
