@@ -162,13 +162,17 @@ async def test_what_one_secret_is_refused_for_is_no_word_on_the_other_one():
 async def test_requests_that_may_have_made_a_volume_are_asked_for_by_turns():
     """One that is refused for ever does not keep the driver from telling of the other."""
     world = await of_team_a()
-    world.driver.script(CREATE, Fail(Code.PERMISSION_DENIED), Lose(Code.DEADLINE_EXCEEDED), Fail(Code.INTERNAL))
-    world.driver.always(CREATE, lambda request: Fail(Code.INVALID_ARGUMENT) if request.secrets["account"] == "a" else None)
+    world.driver.script(CREATE, Fail(Code.INTERNAL), Lose())
+    world.driver.always(CREATE, Fail(Code.INTERNAL))
     async with world.provisioning(calls=1):
         name = f"pvc-{(await world.claim())['metadata']['uid']}"
         await world.annotate({"team": "b"})
         await world.calls(4)
+        assert ["a", "a", "b", "b"] == accounts(world)
         await world.delete_claim()
+        await world.settle(1)
+        world.driver.always(CREATE, lambda request: Fail(Code.INVALID_ARGUMENT) if request.secrets["account"] == "a" else None)
+        await world.settle(1000)
         await world.volume(name)
 
 

@@ -521,6 +521,25 @@ async def test_a_refused_objects_volume_is_deleted_with_its_secret_once_that_can
     assert [{"user": "me"}] == [dict(call.request.secrets) for call in world.driver.made(DELETE)]
 
 
+async def test_a_refused_objects_volume_that_the_driver_denies_without_its_secret_is_not_taken_for_deleted():
+    """A driver with an account for each Secret finds nothing in its own."""
+    world = ProvisioningWorld(resync_s=0.0)
+    await world.make_secret(user="me")
+    await world.base(WITH_SECRET)
+    world.cluster.refuse(POST_PV, error=ServerError("overloaded", code=500))
+    world.cluster.refuse(POST_PV, error=Invalid("no", reason="Invalid"))
+    world.driver.always(DELETE, lambda request: None if request.secrets else Fail(Code.NOT_FOUND, "no such volume"))
+    async with world.provisioning(calls=1):
+        assert world.provisioner is not None
+        await world.delete(SECRETS, "s")
+        world.provisioner._creation._secrets.invalidate(SecretReference(name="s", namespace="default"))
+        await world.failed("Cleanup of volume")
+        assert 1 == len(world.driver.volumes) == len(world.intents.open())
+        await world.make_secret(user="me")
+        await world.provisioned()
+    assert {"user": "me"} == dict(world.driver.made(DELETE)[-1].request.secrets)
+
+
 async def test_P47_an_object_that_is_refused_after_a_lost_answer_may_be_there_and_keeps_its_volume():
     """The rules have changed between the two tries: the first was stored, so its volume is in use."""
     world = await ProvisioningWorld(resync_s=0.0).base()

@@ -129,6 +129,23 @@ async def test_what_names_no_volume_of_the_driver_keeps_none(other: str):
     assert [CREATE, DELETE] == world.told[:2]
 
 
+async def test_an_object_that_has_become_another_volumes_does_not_keep_this_one_from_being_stored():
+    """The cache still shows it as it was. Taken for its owner, the volume would be nobody's once the claim is deleted."""
+    world = ProvisioningWorld(AnsweringDriver(), DeafToVolumes())
+    await world.create(a_pv("data", "vol-x"))
+    assert isinstance(world.driver, AnsweringDriver)
+    world.driver.answers = [an_answer()]
+    gate = world.driver.gate(CREATE)
+    await world.base()
+    async with world.provisioning(calls=1):
+        await world.patch(PVS, "data", {"metadata": {"finalizers": None}})
+        await world.delete(PVS, "data")
+        await world.create(a_pv("data", "vol-y"))
+        gate.set()
+        await world.provisioned()
+    assert [CREATE, POST_PV] == world.told
+
+
 async def test_on_one_node_the_volume_of_another_node_may_have_the_same_handle():
     world = ProvisioningWorld(VolumeDriver(topology={"host": "node1"}), node=NodeOptions("node1"))
     await world.make_class(binding="WaitForFirstConsumer")
