@@ -411,7 +411,8 @@ WAITS = {
     "class": ({"sc": {"mooring.dev/force-detach-after": "90s"}}, 90.0),
     "driver": ({"driver": {"mooring.dev/force-detach-after": "2m"}}, 120.0),
     "class-first": ({"sc": {"mooring.dev/force-detach-after": "90s"}, "driver": {"mooring.dev/force-detach-after": "2m"}}, 90.0),
-    "unreadable": ({"sc": {"mooring.dev/force-detach-after": "soon"}}, 360.0),
+    "unreadable": ({"sc": {"mooring.dev/force-detach-after": "Never"}}, None),
+    "negative": ({"sc": {"mooring.dev/force-detach-after": "-1s"}}, None),
     "never": ({"sc": {"mooring.dev/force-detach-after": "never"}}, None),
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import operator
 from typing import Final
 
@@ -120,17 +119,15 @@ def is_managed(node: Node | None) -> bool:
 
 
 def force_after_of(obj: Object | None) -> float | None:
-    """Seconds from the annotation of a StorageClass or CSIDriver; None without one, and for one that can't be read."""
+    """Seconds from the annotation of a StorageClass or CSIDriver, None without one; NEVER for one that can't be read: it may mean that."""
     text = "" if obj is None else annotation(obj, FORCE_AFTER)
     if not text:
         return None
-    if text == "never":
-        return NEVER
     try:
-        wait_s = parse_duration_s(text)
+        wait_s = NEVER if text == "never" else parse_duration_s(text)
     except ValueError:
-        return None
-    return wait_s if wait_s >= 0 and not math.isnan(wait_s) else None
+        return NEVER
+    return wait_s if wait_s >= 0 else NEVER  # (not a number is neither)
 
 
 # -- the fields that are kept
