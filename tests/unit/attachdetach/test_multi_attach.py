@@ -212,3 +212,35 @@ async def test_events_that_find_no_room_are_told_later(monkeypatch: pytest.Monke
         assert [] == await world.told("second")
         await world.settle(2)
         assert 1 == len(await world.told("second"))
+
+
+@in_virtual_time
+async def test_of_two_attachments_of_a_single_node_volume_one_is_reported_until_it_goes():
+    """Two controllers at once, or a late request of one that was killed: both nodes would mount it."""
+    world = AttachDetachWorld()
+    volume, one, two = await world.volume(), await world.node(), await world.node()
+    first, second = await world.pod(one, volume), await world.pod(two, volume)
+    await world.make_va(volume, one)
+    await world.make_va(volume, two)
+    async with world.controlling():
+        await world.settle(100)
+        assert ([volume.unique], []) == (await world.reported(one), await world.reported(two))
+        await world.wait_told(second, "FailedAttachVolume", "Multi-Attach")
+        await world.delete_pod(first)
+        await world.wait_reported(two, volume)
+        assert [] == await world.reported(one)
+
+
+@in_virtual_time
+async def test_of_two_attachments_the_node_that_has_it_mounted_keeps_it():
+    world = AttachDetachWorld()
+    volume, one, two = await world.volume(), await world.node(), await world.node()
+    await world.pod(one, volume)
+    await world.pod(two, volume)
+    await world.make_va(volume, one)
+    await world.make_va(volume, two)
+    await world.set_in_use(two, volume)
+    async with world.controlling():
+        await world.wait_reported(two, volume)
+        await world.settle(100)
+        assert [] == await world.reported(one)

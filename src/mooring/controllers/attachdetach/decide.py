@@ -27,7 +27,7 @@ from mooring.controllers.attachdetach.decision import (
 from mooring.controllers.attachdetach.facts import Place, Volume, Wish
 from mooring.controllers.attachdetach.memory import error_mark
 from mooring.controllers.attachdetach.multi_attach import blocked_step
-from mooring.controllers.attachdetach.release import Hold, Rules, hold_of, is_to_be_reported, may_be_forced
+from mooring.controllers.attachdetach.release import Hold, Rules, hold_of, is_to_be_reported, may_be_forced, place_ahead
 from mooring.controllers.attachdetach.waited import quarters_s
 
 FAILED: Final = "FailedAttachVolume"
@@ -115,7 +115,8 @@ def _attach(volume: Volume, place: Place, first: str, rules: Rules, now: Instant
     if attachment.status.attached and now < place.inherited_until:
         return Step(node, why.MayBeDeleted(node), wake_s=place.inherited_until - now)
     if attachment.status.attached:
-        return _attached(place)
+        ahead = place_ahead(volume, place) if place.wishes else None
+        return _attached(place) if ahead is None else blocked_step(volume, place, ahead, rules, now)
     error = attachment.status.attach_error
     if error is not None:
         return Step(

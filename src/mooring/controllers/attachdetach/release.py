@@ -99,4 +99,24 @@ def is_to_be_reported(volume: Volume, place: Place, rules: Rules, now: Instant) 
         return False
     if attachment is None or place.is_ending or not place.intact or not attachment.status.attached:
         return False
+    if place_ahead(volume, place) is not None:
+        return False
     return place.is_wanted or (place.reported and hold_of(volume, place, rules, now).stays)
+
+
+def place_ahead(volume: Volume, place: Place) -> Place | None:
+    """The place that keeps a volume for a single node from this one, although it is attached here, too; None for no such place.
+
+    Two attachments are there where another controller made one of them, or a request of a process that died was carried out late.
+    """
+    if not volume.single_node or place.mounted or place.reported:
+        return None
+    attached = [one for one in volume.places.values() if one.mounted or (one.attachment is not None and one.attachment.status.attached)]
+    first = min(attached, key=_seniority, default=place)
+    return None if first is place else first
+
+
+def _seniority(place: Place) -> tuple[bool, bool, str, str]:
+    """Where it is mounted, or may be by what is reported; else where it was asked for first."""
+    created = place.attachment.metadata.creation_timestamp if place.attachment is not None else None
+    return not place.mounted, not place.reported, created or "", place.node.name
