@@ -12,7 +12,7 @@ import abc
 import dataclasses
 import enum
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -52,13 +52,25 @@ class WatchEvent(Generic[T]):
     initial_events_end: bool = False
 
 
+class Unread(NamedTuple):
+    """An item of a list that is there and can't be read, as far as it can be named; "" for what can't be read either."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A list, or one page of it. resource_version: a valid start for a watch. continue_token: "" on the last page."""
+    """A list, or one page of it. resource_version: a valid start for a watch. continue_token: "" on the last page.
+
+    unread: items that are not among these. Who concludes something from what is missing has to look there.
+    """
 
     items: tuple[T, ...]
     resource_version: str
     continue_token: str = ""
+    unread: tuple[Unread, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

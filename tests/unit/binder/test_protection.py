@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
+from mooring.base.clock import LoopClock
 from mooring.controllers.binder.protection.decide import Guard, decide_attributes_class, decide_claim, decide_volume
+from mooring.controllers.binder.protection.reconcile import LivePods
 from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION
-from tests.support.builders import Json, a_claim, a_pod, a_volume, an_ephemeral_volume, typed
+from mooring.kube.cluster import Page, Selection, Unread
+from mooring.kube.errors import ServerError
+from tests.support.builders import NS, Json, a_claim, a_pod, a_volume, an_ephemeral_volume, typed
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 HELD = {"finalizers": [PVC_PROTECTION]}
@@ -86,3 +90,12 @@ def test_an_attributes_class_stays_while_somebody_names_it() -> None:
     assert Guard.KEEP is decide_attributes_class(typed(one), (typed(a_claim()),)).guard
     free = {"kind": "VolumeAttributesClass", "metadata": {"name": "gold", "finalizers": [VAC_PROTECTION]}}
     assert Guard.NOTHING is decide_attributes_class(typed(free), ()).guard
+
+
+async def test_B36_a_pod_that_can_not_be_read_may_use_the_claim() -> None:
+    class Odd:
+        async def list(self, kind: object, selection: Selection) -> Page[Any]:
+            return Page((), "9", "", (Unread(NS, "odd", "u"),))
+
+    with pytest.raises(ServerError, match="1 of the pods can't be read"):
+        await LivePods(Odd(), LoopClock()).of(NS, "5")  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ import msgspec
 
 from mooring.api.meta import Kind
 from mooring.kube import cluster
+from mooring.kube.client.codec import codec_of
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, PatchType, Selection, Verb, WatchEvent
 from mooring.kube.errors import AlreadyExists, ApiError, Conflict, Gone, NotFound, Unreachable
 
@@ -179,7 +180,8 @@ class FakeCluster(Cluster):
         if request.limit and len(items) > request.limit:
             token = f"token-{version}-{len(items) - request.limit}"
             self._snapshots[token] = items[request.limit :], version
-        return Page(tuple(_decoded(item, request.kind) for item in items[: request.limit or None]), str(version), token)
+        listed = {"metadata": {"resourceVersion": str(version), "continue": token}, "items": items[: request.limit or None]}
+        return codec_of(request.kind.struct).page(request.kind, msgspec.json.encode(listed))  # as from a server: some may be unreadable
 
     async def _created(self, kind: Kind[Any], place: Place, request: cluster.Request, asked: Request) -> Any:
         obj = copy.deepcopy(dict(request.body))

@@ -9,7 +9,7 @@ import pytest
 
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.kube.client.codec import UNDECODABLE, codec_of, status_of
-from mooring.kube.cluster import EventType
+from mooring.kube.cluster import EventType, Unread
 from mooring.kube.errors import Gone, ServerError
 from tests.support.builders import a_va
 from tests.unit.kube.kubeconfigs import SECRET
@@ -52,6 +52,7 @@ def test_a_broken_item_is_skipped_and_named(broken: bytes, capsys: pytest.Captur
     items = b",".join([json.dumps(a_va("a")).encode(), broken, json.dumps(a_va("b")).encode()])
     page = TYPED.page(VOLUME_ATTACHMENTS, b'{"metadata":{"resourceVersion":"9","continue":"tok"},"items":[' + items + b"]}")
     assert (["a", "b"], "9", "tok") == ([item.metadata.name for item in page.items], page.resource_version, page.continue_token)
+    assert ["bad" if b'"bad"' in broken else ""] == [one.name for one in page.unread]
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert told.startswith("E")
@@ -129,6 +130,17 @@ def test_a_broken_event_is_skipped_and_told(line: bytes, capsys: pytest.CaptureF
     told = capsys.readouterr().err
     assert told.startswith("E")
     assert SECRET not in told
+
+
+def test_a_page_names_what_it_could_not_read() -> None:
+    body = json.dumps({"items": [{**a_va("bad", uid="u1"), "spec": {"attacher": 5}}, a_va("good")]}).encode()
+    page = TYPED.page(VOLUME_ATTACHMENTS, body)
+    assert (["good"], (Unread("", "bad", "u1"),)) == ([item.metadata.name for item in page.items], page.unread)
+
+
+def test_what_is_deleted_and_can_not_be_read_makes_the_cache_list_again() -> None:
+    with pytest.raises(Gone, match="bad was deleted"):
+        TYPED.event(VOLUME_ATTACHMENTS, a_line("DELETED", {**a_va("bad"), "spec": {"attacher": [SECRET]}}))
 
 
 @pytest.mark.parametrize("line", [b"<html>", b'{"type":"ADDED","object":{"meta', b"{}", b'{"type":5}', b"\xff", b"[]"])

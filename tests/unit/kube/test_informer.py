@@ -257,6 +257,28 @@ async def test_a_relist_finds_what_the_watch_missed():
         assert followed.informer.store.get(Key("", "c")) is kept, "an unchanged object was decoded and kept anew"
 
 
+async def test_what_a_list_has_and_can_not_be_read_is_not_gone(capsys: pytest.CaptureFixture[str]):
+    """A pod or a PersistentVolume that counts as deleted has its volume detached, or deleted."""
+    cluster = a_cluster("a", "b")
+    async with following(cluster) as followed:
+        cluster.end_watches(lost())
+        await settle()
+        cluster.put(PVS, "a", spec={"csi": {"driver": 5}})
+        cluster.remove(PVS, "b")
+        cluster.put(PVS, "b", spec={"csi": {"driver": 5}})
+        cluster.forget_history()
+        await asyncio.sleep(10)
+        assert "1" == followed.version_of("a"), "as it was last known"
+        assert followed.version_of("b") is None, "another object has its name"
+        assert 'name="a"' in capsys.readouterr().err
+        cluster.end_watches(lost())
+        await settle()
+        cluster.remove(PVS, "a")
+        cluster.forget_history()
+        await asyncio.sleep(120)
+        assert followed.version_of("a") is None
+
+
 async def test_what_a_relist_repeats_is_not_pruned_again():
     """A list of 20,000 objects of which three changed should cost three."""
     pruned: list[str] = []

@@ -18,7 +18,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.kube.cache.interner import Interner
 from mooring.kube.cache.store import Cause, Change, Relist, Store
-from mooring.kube.cluster import EventType, WatchEvent
+from mooring.kube.cluster import EventType, Unread, WatchEvent
 from mooring.kube.versions import order
 
 T = TypeVar("T", bound=Object)
@@ -137,10 +137,11 @@ class Feed(Generic[T]):
     def list_begins(self) -> None:
         self._relist = self._store.relist()
 
-    def page(self, objects: Sequence[T], version: str) -> None:
+    def page(self, objects: Sequence[T], version: str, unread: Sequence[Unread]) -> None:
         assert self._relist is not None
         if self._relist.rewound(version):
             self._log.warning("The API server's versions went back, believing the list alone", version=version, known=self._store.version)
+        self._relist.keep(unread)
         kept = (self._known(obj) or self._kept(obj) for obj in objects)
         self.deliver(self._relist.page((obj for obj in kept if obj is not None), version))
 

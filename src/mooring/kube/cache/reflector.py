@@ -26,7 +26,7 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.log_once import LogOnce
 from mooring.base.randomness import Random
-from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, WatchEvent
+from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, Unread, WatchEvent
 from mooring.kube.errors import ApiError, Gone, NotServed, SetBack, Unreachable
 from mooring.kube.versions import order
 
@@ -51,7 +51,8 @@ class Sink(Protocol[T]):
     def list_begins(self) -> None:
         """A list was asked for; one that had begun before and did not end is void."""
 
-    def page(self, objects: Sequence[T], version: str) -> None: ...
+    def page(self, objects: Sequence[T], version: str, unread: Sequence[Unread]) -> None:
+        """unread: objects that are there and can't be read."""
 
     def list_ends(self, version: str) -> None:
         """All pages were delivered: what is not among them is gone."""
@@ -112,14 +113,14 @@ class Reflector(Generic[T]):
         self._sink.list_begins()
         limit = self._page_limit if self._pages_expired < PAGES_EXPIRED_MAX else 0
         page = await self._page(limit, "")
-        self._sink.page(page.items, page.resource_version)
+        self._sink.page(page.items, page.resource_version, page.unread)
         while page.continue_token:
             try:
                 page = await self._page(limit, page.continue_token)
             except Gone:
                 self._pages_expired += 1
                 raise
-            self._sink.page(page.items, page.resource_version)
+            self._sink.page(page.items, page.resource_version, page.unread)
         self._pages_expired = 0
         self._sink.list_ends(page.resource_version)
         self._version = page.resource_version

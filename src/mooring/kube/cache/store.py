@@ -6,7 +6,8 @@ Three sources feed it, in any interleaving: lists, the watch, and the answers of
   texts that are no numbers the order of arrival counts.
 - `version` is the point up to which lists and watch have shown everything. The answer of a write at or below it is ignored: the watch has
   shown that state and its successors, perhaps a deletion, and the object would never be removed again.
-- A list deletes objects that it lacks, except those newer than the list: an own write that the list could not know.
+- A list deletes objects that it lacks, except those newer than the list: an own write that the list could not know. What it has and can't
+  be read stays as it was.
 - An object that our own write has ended, or found replaced by another of its name, leaves at once, and its uid stays as a tombstone, so
   that older events still on their way don't bring it back. A tombstone goes when the watch shows the deletion, or when a list that
   began after the write has ended.
@@ -24,6 +25,7 @@ from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Object, key_of
 from mooring.kube.cache.index import Index, IndexFunction
+from mooring.kube.cluster import Unread
 from mooring.kube.versions import order
 
 T = TypeVar("T", bound=Object)
@@ -198,6 +200,13 @@ class Relist(Generic[T]):
             self._listed.add(key_of(obj))
             changes += self._store._put(obj, Cause.RELIST, rewound=rewound)
         return changes
+
+    def keep(self, unread: Iterable[Unread]) -> None:
+        """Objects of the list that can't be read stay as they are known: they are not gone."""
+        for one in unread:
+            stored = self._store.get(key := Key(one.namespace, one.name))
+            if stored is not None and stored.metadata.uid == one.uid:
+                self._listed.add(key)
 
     def end(self, version: str) -> list[Change[T]]:
         """All pages are in: takes out what the list lacks."""

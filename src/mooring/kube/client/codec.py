@@ -1,7 +1,7 @@
 """JSON of the API server to typed objects, decoded directly into each kind's struct.
 
 Decoders are made once per type. An object that can't be decoded in a list or a watch is skipped and logged: one bad object must not
-blind a controller to all others.
+blind a controller to all others. But it is there: a page names it, so that nobody takes it for deleted.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import msgspec
 
 from mooring.api.meta import Kind
 from mooring.base.log import logger
-from mooring.kube.cluster import EventType, Page, WatchEvent
-from mooring.kube.errors import ApiError, ServerError, from_status
+from mooring.kube.cluster import EventType, Page, Unread, WatchEvent
+from mooring.kube.errors import ApiError, Gone, ServerError, from_status
 
 _log = logger(__name__)
 T = TypeVar("T")
@@ -42,6 +42,7 @@ class _Line(msgspec.Struct, Generic[T]):
 class _Meta(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
+    uid: str = ""
     resource_version: str = ""
     annotations: dict[str, str] | None = None
 
@@ -76,7 +77,7 @@ class Codec(Generic[T]):
         return self._object.decode(body)
 
     def page(self, kind: Kind[T], body: bytes) -> Page[T]:
-        """A list without its broken items. Raises one of UNDECODABLE when it is no list at all."""
+        """A list with its broken items apart. Raises one of UNDECODABLE when it is no list at all."""
         try:
             found = self._list.decode(body)
         except UNDECODABLE:
@@ -96,13 +97,13 @@ class Codec(Generic[T]):
 
     def _page_by_item(self, kind: Kind[T], body: bytes) -> Page[T]:
         found = _RAW_LIST.decode(body)
-        items = []
+        items, unread = [], []
         for raw in found.items or ():
             try:
                 items.append(self._object.decode(raw))
             except UNDECODABLE as error:
-                _report(kind, raw, error)
-        return Page(tuple(items), found.metadata.resource_version, found.metadata.continue_)
+                unread.append(_report(kind, raw, error))
+        return Page(tuple(items), found.metadata.resource_version, found.metadata.continue_, tuple(unread))
 
     def _odd_event(self, kind: Kind[T], line: bytes) -> WatchEvent[T] | None:
         """Whatever is not a plain change: bookmarks, errors, broken objects, types unknown to us."""
@@ -116,7 +117,9 @@ class Codec(Generic[T]):
         try:
             self._object.decode(found.object)
         except UNDECODABLE as error:
-            _report(kind, found.object, error)
+            one = _report(kind, found.object, error)
+            if found.type == EventType.DELETED.value:
+                raise Gone(f"{kind.resource} {one.name[:300]} was deleted, and can't be read: all are listed again") from None
         else:
             _log.error("A watch event of unknown type was skipped", resource=kind.resource, type=found.type[:40])
         return None
@@ -171,7 +174,7 @@ def _watch_error(raw: msgspec.Raw) -> ApiError:
     return from_status(status, code)
 
 
-def _report(kind: Kind[Any], raw: msgspec.Raw, error: Exception) -> None:
+def _report(kind: Kind[Any], raw: msgspec.Raw, error: Exception) -> Unread:
     """msgspec's words name a path and two types, never a value: safe to log."""
     try:
         meta = _NAMED.decode(raw).metadata
@@ -180,3 +183,4 @@ def _report(kind: Kind[Any], raw: msgspec.Raw, error: Exception) -> None:
     _log.error(
         "An object that can't be decoded was skipped", error=error, resource=kind.resource, namespace=meta.namespace, name=meta.name[:300]
     )
+    return Unread(meta.namespace, meta.name, meta.uid)

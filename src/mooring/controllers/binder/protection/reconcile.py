@@ -19,6 +19,7 @@ from mooring.controllers.binding import edits
 from mooring.controllers.binding.names import claims_of
 from mooring.controllers.binding.writes import Whole
 from mooring.kube.cluster import Cluster, Selection
+from mooring.kube.list_all import all_of
 from mooring.kube.versions import order
 
 T = TypeVar("T", bound=Object)
@@ -57,7 +58,7 @@ class LivePods:
             last, now = self._last, self._clock.now()
             if last is None or last.namespace != namespace or order(last.version, version) < 0 or now - last.at > SHARED_S:
                 page = await self._cluster.list(PODS, Selection(namespace=namespace))
-                pods = tuple(pod for pod in page.items if claims_of(pod))
+                pods = tuple(pod for pod in all_of(page, PODS) if claims_of(pod))
                 last = self._last = _Listed(namespace, page.resource_version, now, pods)
             return last.pods
 
