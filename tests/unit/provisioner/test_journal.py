@@ -103,10 +103,13 @@ async def test_what_was_begun_is_stored_and_found_by_the_next_holder(world: Jour
         assert "second" == lease_codec.holder_of(await world.page())
 
 
+def packed(text: bytes) -> str:
+    return "1:" + base64.b64encode(zlib.compress(text)).decode()
+
+
 def test_an_intent_that_an_earlier_version_wrote_can_be_read():
     written = b'{"uid":"u1","namespace":"ns","claim_name":"c","volume_name":"pvc-u1","request":"{}","volume":"{}"}'
-    packed = base64.b64encode(zlib.compress(b"[" + written + b"]")).decode()
-    lease = {"metadata": {"annotations": {lease_codec.ENTRIES: f"1:{packed}"}}}
+    lease = {"metadata": {"annotations": {lease_codec.ENTRIES: packed(b"[" + written + b"]")}}}
     assert (Intent("u1", "ns", "c", "pvc-u1", "{}", "{}"),) == lease_codec.entries_of(lease)
 
 
@@ -126,8 +129,7 @@ def test_former_requests_keep_the_name_that_journals_have_had_from_the_beginning
         f'{{"uid":"u1","namespace":"ns","claim_name":"c","volume_name":"pvc-u1","request":"{n}","volume":"{{}}"%s}}' for n in "12"
     )
     written = (now % f',"doubts":[{former % ""}]').encode()
-    packed = base64.b64encode(zlib.compress(b"[" + written + b"]")).decode()
-    lease = {"metadata": {"annotations": {lease_codec.ENTRIES: f"1:{packed}"}}}
+    lease = {"metadata": {"annotations": {lease_codec.ENTRIES: packed(b"[" + written + b"]")}}}
     (intent,) = lease_codec.entries_of(lease)
     assert (Intent("u1", "ns", "c", "pvc-u1", "1", "{}"),) == intent.unknown_requests
     stored = msgspec.json.decode(lease_codec.encoded(intent))
@@ -785,14 +787,25 @@ async def test_a_request_of_a_later_version_is_told_on_its_claim_and_not_repeate
         await world.provisioned("other")
 
 
-async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used(world: JournalWorld):
+DAMAGES = {
+    "of a later version": "9:whatever",
+    "not base64": "1:whatever!",
+    "not packed": "1:AAAA",
+    "cut off": packed(b'[{"uid"'),
+    "nobody's": packed(b"[{}]"),
+    "too deep": packed(b"[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("damaged", DAMAGES.values(), ids=DAMAGES)
+async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used(world: JournalWorld, damaged: str):
     async with world.journal("first") as journal:
         await journal.begin(an_intent("u1"))
-    damage = {"metadata": {"annotations": {lease_codec.ENTRIES: "9:whatever"}}}
+    damage = {"metadata": {"annotations": {lease_codec.ENTRIES: damaged}}}
     await world.users.patch(LEASES, PLACE.page_name(0), Patch(PatchType.MERGE, damage), "storage")
     async with world.journal("second") as journal:
         await journal.begin(an_intent("u2"))
-        assert "9:whatever" == (await world.page())["metadata"]["annotations"][lease_codec.ENTRIES]
+        assert damaged == (await world.page())["metadata"]["annotations"][lease_codec.ENTRIES]
         assert "second" == lease_codec.holder_of(await world.page())
         assert ["u2"] == [intent.uid for intent in lease_codec.entries_of(await world.page(1))]
 
