@@ -14,7 +14,7 @@ from mooring.controllers.provisioner.names import SELECTED_NODE
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from tests.sim.keeper import Keeper
-from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, FOREIGN, NAMESPACE, NODES, SECRET, ClassPlan, is_foreign
+from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, FOREIGN, IMPORTED, NAMESPACE, NODES, SECRET, ClassPlan, is_foreign
 from tests.sim.provisioning.world import ClaimWorld
 from tests.support.builders import a_va
 
@@ -50,12 +50,13 @@ class Acts:
             await self._give_up()
 
     async def _give_up(self) -> None:
-        """Whose volume was made as its class was before, waits in vain until its user has deleted the claim."""
+        """Whose volume was made as its class was before, or is imported, waits in vain until its user has deleted the claim."""
         backend = self._world.backend
         for claim in self._claims():
             name = f"pvc-{claim.metadata.uid}"
             handle, wanted = backend.handle_of(name), self._flavours[claim.spec.storage_class_name or ""]
-            if handle and backend.flavours[handle] != str(wanted) and self._truth.volume(name) is None:
+            is_other = handle in self._world.laws.imported or (bool(handle) and backend.flavours[handle] != str(wanted))
+            if is_other and self._truth.volume(name) is None:
                 await self._delete(PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, NAMESPACE)
 
     async def make_peace(self) -> None:
@@ -121,6 +122,18 @@ class Acts:
         if foreign := [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if is_foreign(pv) and not is_deleting(pv)]:
             await self._delete(PERSISTENT_VOLUMES, self._one_of(foreign).metadata.name)
         return bool(foreign)
+
+    async def import_volume(self) -> None:
+        """An administrator writes the object of a volume whose creation is open by hand; one that is about to be deleted nobody wants."""
+        named = {pv.spec.csi.volume_handle for pv in self._truth.all(PERSISTENT_VOLUMES) if pv.spec.csi is not None}
+        unwanted = named | self._world.laws.doomed
+        made = [self._world.backend.handle_of(intent.volume_name) for intent in self._world.laws.intents()]
+        if handles := [handle for handle in made if handle and handle not in unwanted]:
+            handle = self._one_of(handles)
+            spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain"}
+            spec |= {"csi": {"driver": DRIVER, "volumeHandle": handle}}
+            body = {"metadata": {"name": f"imported-{handle.replace('/', '-')}", "labels": {IMPORTED: "yes"}}, "spec": spec}
+            await self._do(f"import {handle}", self._cluster.create(PERSISTENT_VOLUMES.whole(), body))
 
     async def touch(self) -> None:
         if claims := self._claims():

@@ -16,6 +16,8 @@ CREATE, DELETE = "create", "delete"
 UNSURE: Final = (Code.UNAVAILABLE, Code.ABORTED, Code.CANCELED, Code.DEADLINE_EXCEEDED)
 """What a driver may answer while its volume is there, or is about to be."""
 
+LINGERS_S_MAX: Final = 5.0
+
 _RPC = csi.ControllerServiceCapability.RPC
 
 
@@ -27,12 +29,18 @@ def info_of(plan: Plan) -> DriverInfo:
 
 
 class VolumeBackend(Backend):
-    """volumes: handle -> name, the truth. Handles begin with the name; a volume made again has another one. flavours: handle -> its own."""
+    """volumes: handle -> name, the truth. Handles begin with the name; a volume made again has another one. flavours: handle -> its own.
+
+    owned: handles that were made with a Secret. lingers, tenants: as of a plan.
+    """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.volumes: dict[str, str] = {}
         self.flavours: dict[str, str] = {}
+        self.owned: set[str] = set()
+        self.lingers, self.tenants = 0.0, False
+        self._lingering: set[str] = set()
         self.token = "token0"
         self._made_count = 0
 
@@ -43,11 +51,29 @@ class VolumeBackend(Backend):
         """The handle. Raises DriverError."""
         self._check(wants_secret, secrets)
         await self.call(CREATE, name, flavour, {})
-        return self.handle_of(name)
+        handle = self.handle_of(name)
+        if wants_secret:
+            self.owned.add(handle)
+        return handle
 
-    async def delete(self, handle: str, wants_secret: bool, secrets: Mapping[str, str]) -> None:
-        self._check(wants_secret, secrets)
+    async def delete(self, handle: str, secrets: Mapping[str, str]) -> None:
+        """Raises DriverError."""
+        if self.tenants and handle in self.owned and dict(secrets) != {"token": self.token}:
+            raise DriverError(Code.NOT_FOUND, "no such volume in this account")
+        if handle in self._lingering:
+            raise DriverError(Code.ABORTED, "a deletion is at work")
+        if self.faulty and self._randomness.happens(self.lingers):
+            self._lingering.add(handle)
+            self._group.create_task(self._linger(handle), name=f"backend/linger/{handle}/{self._clock.now()}")
+            raise DriverError(Code.DEADLINE_EXCEEDED, "still at it")
         await self.call(DELETE, handle.partition("/")[0], handle, {})
+
+    async def _linger(self, handle: str) -> None:
+        """Until then the volume is there for everybody who asks for it."""
+        await self._clock.sleep(self._randomness.uniform(0.0, LINGERS_S_MAX))
+        self._lingering.discard(handle)
+        if self.volumes.pop(handle, None) is not None:
+            self._story.tell("backend", f"late effect of delete {handle}: {sorted(self.volumes)}")
 
     def _check(self, wants_secret: bool, secrets: Mapping[str, str]) -> None:
         if wants_secret and dict(secrets) != {"token": self.token}:
@@ -108,7 +134,7 @@ class Endpoint:
         await self._begin(what)
         self._world.laws.delete_begins(self._mortal.number, name, request.volume_id)
         try:
-            await self._world.backend.delete(request.volume_id, False, request.secrets)
+            await self._world.backend.delete(request.volume_id, request.secrets)
             await self._mortal.point(f"after {what}")
         except DriverError as error:
             self._tell(f"{what}: {error}")

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
+from mooring.controllers.provisioner import calls
 from mooring.controllers.provisioner.claims import outcomes
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
 from mooring.controllers.provisioner.claims.outcomes import Failure, Save
 from mooring.controllers.provisioner.claims.prepare import volume_name
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
+from mooring.controllers.provisioner.claims.view import View as ClaimView
+from mooring.controllers.provisioner.deletion import reconcile as deletion_reconcile
 from mooring.controllers.provisioner.deletion import view as deletion
 from mooring.controllers.provisioner.intents import journal
 from mooring.controllers.provisioner.intents.intent import Intents
@@ -179,6 +182,26 @@ def _failed_writes_changed_nothing() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(LeaseStore, "_send", sent)
 
 
+def _imports_are_not_seen() -> contextlib.AbstractContextManager[Any]:
+    """Only the object of a volume's own name is looked at."""
+    return mock.patch.object(ClaimView, "others_naming", return_value=[])
+
+
+def _dying_volumes_are_asked_for() -> contextlib.AbstractContextManager[Any]:
+    """A deletion that was not answered leaves no mark."""
+    return mock.patch.object(IntentTracker, "condemn", mock.AsyncMock())
+
+
+def _denials_are_deletions() -> contextlib.AbstractContextManager[Any]:
+    """NotFound is taken for done also where the Secret for the call is missing."""
+    delete_volume = calls.delete_volume
+
+    async def deleted(*args: Any, lacks_secret: bool) -> None:
+        await delete_volume(*args, lacks_secret=False)
+
+    return mock.patch.object(deletion_reconcile, "delete_volume", deleted)
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "intents-in-memory": Bug(_intents_in_memory, {"create-unwritten"}),
     "begins-do-not-wait": Bug(_begins_do_not_wait, {"create-unwritten"}),
@@ -198,5 +221,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "namesakes-ours": Bug(_namesakes_are_ours, {"leaked"}, first_seed=16),
     "unconfirmed-publishes-unwritten": Bug(_unconfirmed_publishes_are_not_written, {"leaked"}, first_seed=15),
     "same-intents-unchecked": Bug(_same_intents_are_not_looked_up, {"create-unwritten"}),
+    "imports-unseen": Bug(_imports_are_not_seen, {"shared-volume", "deleted-imported"}),
+    "dying-asked-for": Bug(_dying_volumes_are_asked_for, {"dying-stored"}),
+    "denials-deletions": Bug(_denials_are_deletions, {"leaked"}),
     "failed-writes-undone": Bug(_failed_writes_changed_nothing, {"create-unwritten"}),
 }

@@ -21,7 +21,7 @@ def fingerprint(world: ClaimWorld) -> tuple[object, ...]:
 
 def _volumes(world: ClaimWorld) -> Iterator[Complaint]:
     """Backend = cluster, but for what was kept on purpose."""
-    handles = {pv.spec.csi.volume_handle for pv in world.laws.volumes() if pv.spec.csi is not None}
+    handles = {pv.spec.csi.volume_handle for pv in world.laws.volumes() if pv.spec.csi is not None} | set(world.laws.imported)
     for handle in sorted(set(world.backend.volumes) - handles - world.laws.kept):
         yield "leaked", f"{handle} is in the backend, no PersistentVolume names it"
     for handle in sorted(handles - set(world.backend.volumes) - world.laws.doomed):

@@ -6,7 +6,9 @@
 | made-again       | a volume is created that an earlier process has stored, and deleted with its object, though no |
 |                  | intent says that a call is about a second one                                                  |
 | two-volumes      | a claim has two PersistentVolumes                                                               |
-| shared-volume    | two PersistentVolumes have one volume                                                           |
+| shared-volume    | two PersistentVolumes have one volume; of one that was imported: and the provisioner was shown  |
+| deleted-imported | a volume is deleted that somebody has imported by hand, and the provisioner was shown           |
+| dying-stored     | a PersistentVolume is made of a volume whose deletion was begun                                 |
 | bound-twice      | a bound PersistentVolume, or claim, is bound to another                                         |
 | deleted-attached | a volume is deleted while an attachment names it that the provisioner has been shown            |
 | deleted-wanted   | a volume is deleted whose claim is there and bound to it                                        |
@@ -33,14 +35,15 @@ from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.provisioning.backend import VolumeBackend
-from tests.sim.provisioning.plan import CLAIMS_MAX, FOREIGN, PLACE, is_foreign
+from tests.sim.provisioning.plan import CLAIMS_MAX, FOREIGN, IMPORTED, PLACE, is_foreign, is_imported
 from tests.sim.truth import Truth
 
 
 class Laws:
     """kept: handles of volumes whose object went while it was to be retained. doomed: those whose deletion was begun, rightly.
 
-    over: names of volumes that were deleted for their objects, and by whom. fail: called with the law's name and what broke it.
+    over: names of volumes that were deleted for their objects, and by whom. imported: handle -> version of the object that was written by
+    hand. fail: called with the law's name and what broke it.
     """
 
     def __init__(self, truth: Truth, backend: VolumeBackend, fail: Callable[[str, str], None]) -> None:
@@ -50,6 +53,7 @@ class Laws:
         self.kept: set[str] = set()
         self.doomed: set[str] = set()
         self.over: dict[str, int] = {}
+        self.imported: dict[str, int] = {}
         self.shown: Callable[[int, str], int] = lambda process, plural: 0
         """Up to which version of a kind a provisioner had been shown everything before this moment."""
         self.counts: Counter[str] = Counter()
@@ -87,6 +91,8 @@ class Laws:
     def delete_begins(self, process: int, name: str, handle: str) -> None:
         self._begins(process, name)
         self.doomed.add(handle)
+        if self._is_import_shown(process, handle) and not self._of(handle):
+            self._fail("deleted-imported", f"{handle} is deleted, it was imported by hand")
         if handle in self.kept:
             self._fail("deleted-kept", f"{handle} is deleted, its object was taken away to keep it")
         for pv in self._of(handle):
@@ -105,6 +111,14 @@ class Laws:
                 if ref is not None and claim.metadata.uid == ref.uid and claim.spec.volume_name == pv_name:
                     self._fail("deleted-wanted", f"{handle} is deleted, {claim.metadata.name} is bound to it")
 
+    def save_begins(self, process: int, handle: str) -> None:
+        """A PersistentVolume is about to be written."""
+        if self._is_import_shown(process, handle):
+            self._fail("shared-volume", f"{handle} is about to be stored, it was imported by hand")
+
+    def _is_import_shown(self, process: int, handle: str) -> bool:
+        return handle in self.imported and self.imported[handle] <= self.shown(process, "persistentvolumes")
+
     def call_ends(self, process: int, name: str) -> None:
         self._in_flight.discard((process, name))
 
@@ -119,7 +133,7 @@ class Laws:
 
     def volumes(self) -> list[PersistentVolume]:
         """Ours."""
-        return [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if not is_foreign(pv)]
+        return [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if not is_foreign(pv) and not is_imported(pv)]
 
     # -- changes
 
@@ -128,7 +142,10 @@ class Laws:
         old = None if change.old is None else change.old.whole()
         new = None if change.new is None else change.new.whole()
         if resource.plural == "persistentvolumes":
-            if FOREIGN not in ((old or new or {})["metadata"].get("labels") or {}):
+            labels = (old or new or {})["metadata"].get("labels") or {}
+            if IMPORTED in labels and new is not None:
+                self.imported.setdefault(new["spec"]["csi"]["volumeHandle"], int(new["metadata"]["resourceVersion"]))
+            elif FOREIGN not in labels:
                 self._volume_changed(old, new)
         elif resource.plural == LEASES.plural and new is not None:
             before = set() if old is None else {intent.volume_name for intent in lease_codec.entries_of(old)}
@@ -154,6 +171,8 @@ class Laws:
     def _volume_made(self, new: dict[str, Any]) -> None:
         name, uid, handle = new["metadata"]["name"], new["spec"]["claimRef"]["uid"], new["spec"]["csi"]["volumeHandle"]
         self.kept.discard(handle)  # it has an object again
+        if handle in self.doomed:
+            self._fail("dying-stored", f"{name} is made of {handle}, whose deletion was begun")
         for pv in self.volumes():
             if pv.metadata.name == name or pv.spec.csi is None or pv.spec.claim_ref is None:
                 continue

@@ -14,6 +14,7 @@ from mooring.controllers.provisioner.controller import Provisioner
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.in_process import InProcessDriver
+from mooring.kube.cluster import Request
 from tests.sim.keeper import Made
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.backend import Endpoint, info_of
@@ -23,9 +24,16 @@ from tests.sim.provisioning.plan import PLACE
 PARTS = frozenset({binding.BINDER, binding.CLAIM_PROTECTION, binding.VOLUME_PROTECTION})
 
 
+class ProvisionersLine(WritingLine):
+    """Its laws judge what is stored by what it has been shown."""
+
+    def _saving(self, request: Request) -> None:
+        self._world.laws.save_begins(self._mortal.number, request.body["spec"]["csi"]["volumeHandle"])  # type: ignore[attr-defined]
+
+
 def provisioner(world: Any, mortal: Mortal) -> Made:
     plan, clock, randomness = world.plan, world.clock, Random(world.plan.seed * 1000 + mortal.number)
-    line = WritingLine(world, mortal)
+    line = ProvisionersLine(world, mortal)
     world.laws.shown = lambda process, plural: line.shown_before_now(plural) if process == mortal.number else 0
     driver = InProcessDriver(Endpoint(world, mortal), clock=clock)
     options = ProvisionerOptions(

@@ -28,6 +28,9 @@ class WritingLine(Line):
     async def ask(self, request: Request) -> Any:
         return await self._write(request) if request.writes else await super().ask(request)
 
+    def _saving(self, request: Request) -> None:
+        """The creation of a PersistentVolume begins."""
+
     async def _save(self, request: Request) -> Any:
         """The creation of a PersistentVolume, as the plan has it: also one that was stored may be denied the next time."""
         faults = self._world.plan.saves
@@ -57,6 +60,8 @@ class WritingLine(Line):
         what = what_of(request)
         saves = request.verb is Verb.CREATE and request.kind.plural == PERSISTENT_VOLUMES.plural
         self._writing.append(what)
+        if saves:
+            self._saving(request)
         try:
             fate = await self._asked(what, writes=True)
             try:

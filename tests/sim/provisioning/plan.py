@@ -18,6 +18,8 @@ PLACE: Final = JournalLocation(NAMESPACE, DRIVER)
 """Of the journal."""
 FOREIGN: Final = "foreign"
 """The label of PersistentVolumes that are nobody's here, and what their handles begin with."""
+IMPORTED: Final = "imported"
+"""The label of PersistentVolumes that were written by hand for a volume of ours."""
 CLAIMS_MAX: Final = 6
 """At once, all of one secret."""
 
@@ -42,6 +44,7 @@ ACTS: Final = {
     "kill_binder": 1,
 }
 _ALWAYS: Final = ("make_claim", "drop_claim", "restore_class", "restore_secret", "detach", "free_name")
+_ODD_SEED: Final = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class SaveFaults:
 class Plan:
     """One life. Fields as in the attacher's plan where they have the same names. binder_faults: the binder's line is bad, too.
 
-    page_bytes_max: of the journal.
+    page_bytes_max: of the journal. lingers: the share of deletions that go on after they were answered DeadlineExceeded, and lock nothing.
+    tenants: what a Secret made, the driver denies to everybody without it.
     """
 
     seed: int
@@ -92,12 +96,19 @@ class Plan:
     acts: tuple[str, ...]
     saves: SaveFaults
     page_bytes_max: int
+    lingers: float = 0.0
+    tenants: bool = False
     volumes: tuple[VolumePlan, ...] = ()
 
 
 def is_foreign(pv: PersistentVolume) -> bool:
     """True for one that only has the name of ours."""
     return FOREIGN in (pv.metadata.labels or {})
+
+
+def is_imported(pv: PersistentVolume) -> bool:
+    """True for one of a volume of ours that was written by hand."""
+    return IMPORTED in (pv.metadata.labels or {})
 
 
 def plan_of(seed: int) -> Plan:
@@ -127,7 +138,24 @@ def plan_of(seed: int) -> Plan:
         saves=SaveFaults(perhaps(randomness, 0.4, 0.1, 0.5), perhaps(randomness, 0.4, 0.1, 0.5), perhaps(randomness, 0.5, 0.2, 0.9)),
         page_bytes_max=2_000 + randomness.below(6_000) if randomness.happens(0.3) else PAGE_BYTES_MAX,
     )
-    return _of_changed_minds(plan, randomness) if randomness.happens(0.2) else plan
+    plan = _of_changed_minds(plan, randomness) if randomness.happens(0.2) else plan
+    return _of_odd_storage(plan, Random(seed + _ODD_SEED))
+
+
+def _of_odd_storage(plan: Plan, randomness: Random) -> Plan:
+    """From a source of its own: what a seed had before stays as it is, where nothing of this comes."""
+    if randomness.happens(0.25):
+        # Another request of an imported volume's name is refused for ever, and so its intent is kept: there is no rest in that.
+        acts = *(act for act in plan.acts if act != "change_class"), *("import_volume",) * 4
+        plan = dataclasses.replace(plan, acts=acts)
+    if randomness.happens(0.25):
+        saves = dataclasses.replace(plan.saves, denied=randomness.uniform(0.2, 0.6))  # so that volumes are of no use
+        plan = dataclasses.replace(plan, lingers=randomness.uniform(0.3, 0.9), saves=saves)
+    if randomness.happens(0.25):
+        classes = tuple(dataclasses.replace(one, secret=True) for one in plan.classes)
+        acts = *plan.acts, *("drop_secret",) * 5, *("kill_provisioner",) * 3
+        plan = dataclasses.replace(plan, tenants=True, classes=classes, acts=acts)
+    return plan
 
 
 def _of_changed_minds(plan: Plan, randomness: Random) -> Plan:

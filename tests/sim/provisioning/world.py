@@ -13,4 +13,5 @@ from tests.sim.world import SimWorld
 class ClaimWorld(SimWorld):
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[VolumeBackend, Laws]:  # type: ignore[override]
         backend = VolumeBackend(plan, self.clock, self.randomness["backend"], self.story, group)
+        backend.lingers, backend.tenants = plan.lingers, plan.tenants
         return backend, Laws(self.truth, backend, self.fail)
