@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 P = TypeVar("P")
 
-FAULTS: Final = ("crash", "late", "meddling", "hasty", "impatient", "half", "lies", "step_s", "kubelet_fails")
+FAULTS: Final = ("crash", "late", "meddling", "hasty", "impatient", "half", "lies", "step_s", "kubelet_fails", "lingers")
 """Beside those of the parts of a plan."""
 NO_FAULTS: Final = ("latency_s", "stale_s")
 COUNTS: Final = ("controllers", "attachers", "snapshotters")

@@ -40,6 +40,7 @@ class VolumeBackend(Backend):
         self.flavours: dict[str, str] = {}
         self.owned: set[str] = set()
         self.lingers, self.tenants = 0.0, False
+        self._lingering: set[str] = set()
         self.token = "token0"
         self._made_count = 0
 
@@ -59,7 +60,10 @@ class VolumeBackend(Backend):
         """Raises DriverError."""
         if self.tenants and handle in self.owned and dict(secrets) != {"token": self.token}:
             raise DriverError(Code.NOT_FOUND, "no such volume in this account")
+        if handle in self._lingering:
+            raise DriverError(Code.ABORTED, "a deletion is at work")
         if self.faulty and self._randomness.happens(self.lingers):
+            self._lingering.add(handle)
             self._group.create_task(self._linger(handle), name=f"backend/linger/{handle}/{self._clock.now()}")
             raise DriverError(Code.DEADLINE_EXCEEDED, "still at it")
         await self.call(DELETE, handle.partition("/")[0], handle, {})
@@ -67,6 +71,7 @@ class VolumeBackend(Backend):
     async def _linger(self, handle: str) -> None:
         """Until then the volume is there for everybody who asks for it."""
         await self._clock.sleep(self._randomness.uniform(0.0, LINGERS_S_MAX))
+        self._lingering.discard(handle)
         if self.volumes.pop(handle, None) is not None:
             self._story.tell("backend", f"late effect of delete {handle}: {sorted(self.volumes)}")
 

@@ -144,9 +144,18 @@ def plan_of(seed: int) -> Plan:
 
 def _of_odd_storage(plan: Plan, randomness: Random) -> Plan:
     """From a source of its own: what a seed had before stays as it is, where nothing of this comes."""
-    imports = ("import_volume",) * 4 if randomness.happens(0.25) else ()
-    lingers, tenants = perhaps(randomness, 0.25, 0.2, 0.9), randomness.happens(0.25)
-    return dataclasses.replace(plan, acts=plan.acts + imports, lingers=lingers, tenants=tenants)
+    if randomness.happens(0.25):
+        # Another request of an imported volume's name is refused for ever, and so its intent is kept: there is no rest in that.
+        acts = *(act for act in plan.acts if act != "change_class"), *("import_volume",) * 4
+        plan = dataclasses.replace(plan, acts=acts)
+    if randomness.happens(0.25):
+        saves = dataclasses.replace(plan.saves, denied=randomness.uniform(0.2, 0.6))  # so that volumes are of no use
+        plan = dataclasses.replace(plan, lingers=randomness.uniform(0.3, 0.9), saves=saves)
+    if randomness.happens(0.25):
+        classes = tuple(dataclasses.replace(one, secret=True) for one in plan.classes)
+        acts = *plan.acts, *("drop_secret",) * 5, *("kill_provisioner",) * 3
+        plan = dataclasses.replace(plan, tenants=True, classes=classes, acts=acts)
+    return plan
 
 
 def _of_changed_minds(plan: Plan, randomness: Random) -> Plan:

@@ -28,7 +28,7 @@ from mooring.controllers.provisioner.intents.lease_store import AGAIN_S, REFRESH
 from mooring.controllers.provisioner.intents.pages import UNATTENDED_S
 from mooring.controllers.provisioner.metrics import JournalMetrics
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import NOT_SERVED, Conflict, Forbidden, NotServed, ServerError, TooLarge, Unreachable
+from mooring.kube.errors import NOT_SERVED, AlreadyExists, Conflict, Forbidden, NotServed, ServerError, TooLarge, Unreachable
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.provisioning import CREATE as CREATE_VOLUME
 from tests.support.provisioning import DELETE as DELETE_VOLUME
@@ -169,6 +169,16 @@ async def test_an_end_alone_is_stored_after_some_seconds(world: JournalWorld, jo
     await asyncio.sleep(TIDY_S - 1)
     assert ["u1"] == list(await world.stored())
     await asyncio.sleep(2)
+    assert {} == await world.stored()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+async def test_an_end_that_could_not_be_stored_is_stored_later(world: JournalWorld, journal: Journal, after: bool):
+    """Nothing else may ever be begun, and whoever starts next would find it open."""
+    await journal.begin(an_intent())
+    world.cluster.refuse(UPDATE, times=2, error=ServerError("overloaded", code=500), after=after)
+    await journal.end("u1")
+    await asyncio.sleep(3 * TIDY_S + 1)
     assert {} == await world.stored()
 
 
@@ -810,6 +820,17 @@ async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used(world: Journ
         assert ["u2"] == [intent.uid for intent in lease_codec.entries_of(await world.page(1))]
 
 
+async def test_what_stands_behind_a_page_that_is_missing_is_found(world: JournalWorld):
+    """Somebody has deleted a Lease: that costs what stood there, and no more."""
+    async with world.journal("first") as journal:
+        for number in range(3):
+            await journal.begin(an_intent(f"u{number}", request=filler(100_000)))
+    assert ["u2"] == [intent.uid for intent in lease_codec.entries_of(await world.page(2))]
+    await world.users.delete(LEASES, PLACE.page_name(1), "storage")
+    async with world.journal("second") as journal:
+        assert {"u0", "u2"} == set(journal.open())
+
+
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("harm", ["deleted", "garbled", "emptied", "of-another-driver"])
 async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(world: JournalWorld, number: int, harm: str):
@@ -834,6 +855,14 @@ async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(world: Journa
         assert {"u0", "u1"} == set(await world.stored()) == set(journal.open())
     async with world.journal("second") as journal:
         assert {"u0", "u1"} == set(journal.open())
+
+
+async def test_a_page_that_another_process_makes_meanwhile_is_taken_over_at_once(world: JournalWorld):
+    world.cluster.refuse(CREATE, error=AlreadyExists("made meanwhile"))
+    async with world.journal() as journal:
+        await journal.begin(an_intent())
+        assert ["u1"] == list(await world.stored())
+    assert 2 == world.story.count(CREATE)
 
 
 async def test_a_page_that_was_there_already_and_does_not_count_is_written_anew(world: JournalWorld):
