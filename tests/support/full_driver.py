@@ -21,7 +21,7 @@ class FullDriver(VolumeDriver):
         self.answers: list[int] = []
         self.node_step = False
         self.snapshots: dict[str, csi.Snapshot] = {}
-        self.ready, self.answer = True, None
+        self.ready, self.answer, self.spells = True, None, str
 
     controller_expand_volume = ResizingDriver.controller_expand_volume
     controller_modify_volume = ResizingDriver.controller_modify_volume
