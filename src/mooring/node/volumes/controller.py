@@ -312,7 +312,7 @@ class NodeVolumes:
         match decision.step:
             case Step.STAGE:
                 await self._attachments.read(state)
-                if (use := next(iter(uses.values()), None)) is not None:  # they may all have gone during the read
+                if (use := uses.get(decision.first)) is not None:  # it may have gone during the read
                     await steps.stage(state, use)
                     state.device_failure = None
             case Step.PUBLISH:
