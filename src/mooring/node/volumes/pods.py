@@ -130,12 +130,14 @@ class NodePods:
     def _gone(self, uid: str) -> None:
         self._desired.gone(uid)
         self._looked_at.pop(uid, None)
-        self._deleted.discard(uid)
         left = list(self._actual.states_of_pod(uid))
         for state in left:
             self._wake(state.volume.unique)
         if not left:
             self._actual.forget_pod(uid)
+            if uid not in self._deleted:  # somebody else has removed it, and no step is left whose end would
+                self.folders.add(uid)
+        self._deleted.discard(uid)
 
     async def _reconcile(self, key: Key) -> Result:
         """Raises Retry, ApiError."""
