@@ -70,6 +70,14 @@ async def test_a_broken_record_is_named_and_left_as_it_is(
     assert str(folder) in caplog.text
 
 
+@in_virtual_time
+async def test_a_raw_device_s_record_with_a_slash_in_its_name_keeps_no_agent_from_starting(world: VolumesWorld) -> None:
+    """Its folder's name fits, and yet the name is that of no single folder."""
+    put(world.layout.block_record_folder("a~b"), a_record("a/b", mode=""))
+    async with world.agent():
+        await world.running_pod(await world.volume())
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("place", ["pods", "block"])
 @in_virtual_time

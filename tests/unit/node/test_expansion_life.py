@@ -11,7 +11,7 @@ from mooring.api.pods import PODS
 from mooring.csi.codes import Code
 from mooring.kube.errors import Conflict
 from tests.support.builders import a_secret
-from tests.support.node_driver import EXPAND, NODE_RPC, PUBLISH, STAGE
+from tests.support.node_driver import EXPAND, NODE_RPC, PUBLISH, STAGE, UNSTAGE
 from tests.support.scripted_driver import Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import Bound, VolumesWorld
@@ -218,6 +218,26 @@ async def test_EXP4_a_volume_in_use_is_not_asked_for_again_until_it_has_left(wor
         await world.until_called(EXPAND, 2)
 
 
+@in_virtual_time
+async def test_EXP4_a_volume_that_has_left_is_asked_for_again_also_where_the_next_pod_waits_already(world: VolumesWorld) -> None:
+    """As where a pod is made anew on its node, which is what users do for a volume that can't grow in use."""
+    world.driver.able = ABLE
+    world.driver.always(EXPAND, Fail(Code.FAILED_PRECONDITION, "in use"))
+    async with world.agent():
+        volume = await world.volume()
+        await grown(world, volume)
+        pod = await world.running_pod(volume)
+        await world.until_called(EXPAND)
+        unstage = world.driver.gate(UNSTAGE)
+        await world.delete_pod(pod)
+        await world.until_called(UNSTAGE)
+        await world.pod(volume)
+        await world.settle(5.0)
+        world.driver.forget_scripts()
+        unstage.set()
+        await world.until_called(EXPAND, 2)
+
+
 @pytest.mark.parametrize("code", [Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.ABORTED])
 @in_virtual_time
 async def test_a_growth_that_may_be_under_way_is_tried_again_and_not_blamed(world: VolumesWorld, code: Code) -> None:
@@ -345,6 +365,22 @@ async def test_a_growth_is_seen_without_any_change_of_the_pod(world: VolumesWorl
     async with world.agent():
         volume = await world.volume()
         await world.running_pod(volume)
+        await grown(world, volume)
+        await world.until_called(EXPAND)
+
+
+@pytest.mark.parametrize("away_s", [0.0, 100.0], ids=["registered-anew", "away-for-a-while"])
+@in_virtual_time
+async def test_a_growth_is_seen_also_after_the_driver_was_away(world: VolumesWorld, away_s: float) -> None:
+    """Its pods are looked at on: nobody knows meanwhile whether it can expand."""
+    world.driver.able = ABLE
+    async with world.agent():
+        volume = await world.volume()
+        await world.running_pod(volume)
+        await world.drivers.remove("d1")
+        await world.settle(away_s)
+        await world.register()
+        await world.settle(200.0)
         await grown(world, volume)
         await world.until_called(EXPAND)
 

@@ -10,7 +10,7 @@ import pytest
 
 from mooring.api.pods import PODS
 from mooring.node.volumes.step_tasks import StepTasks
-from mooring.node.volumes.threads import Threads
+from mooring.node.volumes.threads import WAIT_S, Threads
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, STATS, UNPUBLISH, UNSTAGE, NodeDriver
 from tests.support.scripted_driver import Wait
@@ -100,6 +100,29 @@ async def test_a_pod_s_unpublish_that_hangs_holds_up_no_other_pod_s_end(world: V
             world.driver.calls_for_volumes(),
             len(world.driver.overlaps),
         )
+
+
+@pytest.mark.parametrize("is_block", [False, True], ids=["file-system", "device"])
+@in_virtual_time
+async def test_a_disk_that_hangs_for_one_pod_holds_up_no_other_pod_s_end(
+    world: VolumesWorld, tools: FakeTools, monkeypatch: pytest.MonkeyPatch, is_block: bool
+) -> None:
+    """Its thread is left to itself, and what comes next in that pod's folder waits for it."""
+    loop = asyncio.get_running_loop()
+    do = loop.run_in_executor
+
+    def hangs_in(uid: str) -> Any:
+        return lambda pool, work, *args: loop.create_future() if uid in str(args) else do(pool, work, *args)
+
+    async with world.agent():
+        _, first, second = await two_pods(world, is_block=is_block)
+        monkeypatch.setattr(loop, "run_in_executor", hangs_in(first["metadata"]["uid"]))
+        await world.delete_pod(first)
+        await world.settle(2 * WAIT_S)
+        await world.delete_pod(second)
+        await world.gone(PODS, second["metadata"]["name"], wait_s=2 * WAIT_S)
+        assert await world.find(PODS, first["metadata"]["name"]) is not None
+        monkeypatch.setattr(loop, "run_in_executor", do)
 
 
 @in_virtual_time

@@ -6,11 +6,14 @@ import itertools
 
 import pytest
 
+from mooring.api.core import SECRETS
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.control.secrets import FRESH_S
 from mooring.csi.codes import Code
 from mooring.node.volumes import fs_group
-from tests.support.builders import an_attached_va
+from tests.support.builders import a_secret, an_attached_va
+from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.scripted_driver import Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -193,3 +196,22 @@ async def test_a_call_that_failed_and_left_a_mount_is_told_as_that(world: Volume
         await world.until_called(UNSTAGE)
         await world.settle(5.0)
         assert ([], []) == (world.left(), world.mounts.points)
+
+
+@pytest.mark.parametrize("method", [STAGE, PUBLISH])
+@pytest.mark.parametrize("mode", ["Filesystem", "Block"])
+@in_virtual_time
+async def test_a_secret_that_is_put_right_is_used_by_the_next_try(world: VolumesWorld, tools: FakeTools, mode: str, method: str) -> None:
+    """Not once it is old: the driver has refused what it was given."""
+    await world.create(a_secret("key", {"k": "b25l"}))
+    world.driver.script(method, Fail(Code.UNAUTHENTICATED))
+    reference = {"name": "key", "namespace": "default"}
+    async with world.agent():
+        volume = await world.volume(mode=mode, nodeStageSecretRef=reference, nodePublishSecretRef=reference)
+        await world.pod(volume, devices=mode == "Block")
+        await world.until_called(method)
+        await world.patch(SECRETS, "key", {"data": {"k": "dHdv"}})
+        await world.until_called(method, 2)
+    first, second = world.driver.made(method)
+    assert ({"k": "one"}, {"k": "two"}) == (dict(first.request.secrets), dict(second.request.secrets))
+    assert second.started_s - first.started_s < FRESH_S

@@ -26,6 +26,11 @@ from tests.unit.node.volume_world import RegisteredDriver
 
 
 class _Connection(RegisteredDriver):
+    is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
+
     async def connect(self, timeout_s: float, advice: str) -> None:
         pass
 
@@ -169,6 +174,32 @@ async def test_a_driver_whose_registrar_restarts_stays_for_its_grace_period() ->
         await world.goes("a")
         await world.settle(GRACE_S)
         assert ([], None) == (await world.names(), world.drivers.find("d1"))
+
+
+@in_virtual_time
+async def test_each_absence_of_a_registrar_has_a_whole_grace_period() -> None:
+    """However long ago the one before began."""
+    world = AtOnce(GRACE_S, a="d1")
+    async with world.at_work():
+        for _ in range(3):
+            await world.goes("a")
+            await world.settle(GRACE_S - 5.0)
+            await world.comes("a")
+        assert (["add"], ["d1"]) == (world.writes(), await world.names())
+
+
+@in_virtual_time
+async def test_the_connection_of_a_driver_that_has_gone_is_closed() -> None:
+    """As is that of one in whose place another has come."""
+    world = AtOnce(a="d1")
+    async with world.at_work():
+        await world.settle(1.0)
+        first = cast(_Connection, world.drivers.get("d1").client)
+        await world.goes("a")
+        await world.comes("a")
+        second = cast(_Connection, world.drivers.get("d1").client)
+        assert (True, False) == (first.is_closed, second.is_closed)
+    assert second.is_closed
 
 
 @in_virtual_time

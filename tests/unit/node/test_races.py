@@ -161,3 +161,30 @@ async def test_an_older_node_says_nothing_about_what_a_lost_report_takes_away(wo
         await is_not_staged(world, volume)
         next_report.go.set()
         await world.until_called(STAGE, 2)
+
+
+@in_virtual_time
+async def test_a_lost_report_that_is_carried_out_late_takes_nothing_away_that_was_reported_since(world: VolumesWorld) -> None:
+    """The volume is mounted by then: if only for a moment, the controller would be free to detach it."""
+    async with world.agent():
+        await world.running_pod(await world.volume("first"))
+        world.cluster.refuse(REPORT, error=Unreachable("lost"), late_s=10.0)
+        await world.running_pod(await world.volume("second"))
+        third = await world.volume("third")
+        await world.running_pod(third)
+        for _ in range(1500):
+            assert third.unique in await world.in_use()
+            await asyncio.sleep(0.01)
+
+
+@in_virtual_time
+async def test_a_report_that_meets_another_s_write_of_the_node_is_made_again_at_once(world: VolumesWorld) -> None:
+    async with world.agent():
+        volume = await world.volume()
+        report = world.cluster.hold(REPORT)
+        await world.pod(volume)
+        await soon(report.begun.wait())
+        await world.patch(NODES, NODE, {"metadata": {"labels": {"a": "b"}}})
+        report.go.set()
+        await world.settle(0.5)
+        assert [volume.unique] == await world.in_use()

@@ -12,6 +12,7 @@ from mooring.api.pods import PODS
 from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
 from mooring.node import records
+from tests.support.builders import a_node
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.scripted_driver import Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -108,6 +109,24 @@ async def test_RST2_a_pod_that_went_meanwhile_is_taken_away(world: VolumesWorld)
         await world.settle()
         assert ([], [], []) == (world.left(), world.mounts.points, await world.in_use())
         assert not world.layout.pod(pod["metadata"]["uid"]).exists()
+
+
+@in_virtual_time
+async def test_RST2_what_is_staged_is_reported_in_use_also_by_a_node_that_was_made_anew(world: VolumesWorld) -> None:
+    """Somebody else has made it, and it lists nothing; the pod is gone, and the driver not there to take the volume back."""
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.running_pod(volume)
+    await world.users.delete(PODS, pod["metadata"]["name"], "default", grace_period_s=0)
+    await world.remove_now(NODES, "n")
+    await world.create(a_node("n"))
+    async with world.agent(is_registered=False):
+        await world.settle(5.0)
+        assert [volume.unique] == await world.in_use()
+        await world.register()
+        await world.until_called(UNSTAGE)
+        await world.settle(5.0)
+        assert [] == await world.in_use()
 
 
 @in_virtual_time

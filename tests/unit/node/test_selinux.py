@@ -80,6 +80,11 @@ def test_containers_that_disagree_are_told() -> None:
         mount_label(HOST, labelled("s0:c1", "s0:c1", "s0:c2"), "vol")
 
 
+def test_a_container_without_a_level_disagrees_with_one_that_has_one() -> None:
+    with pytest.raises(LabelConflict, match="different SELinux labels"):
+        mount_label(HOST, labelled("", None, "s0:c1"), "vol")
+
+
 def test_no_label_is_no_option_at_all() -> None:
     assert () == mount_options("")
     assert ('context="a:b:c:s0"',) == mount_options("a:b:c:s0")
@@ -135,3 +140,18 @@ async def test_another_label_waits_until_the_volume_has_left_the_node(world: Vol
         await world.shown(PODS, second["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running", "runs")
         assert [UNPUBLISH, UNSTAGE, STAGE, PUBLISH] == world.driver.calls_for_volumes()[-4:]
         assert 'context="system_u:object_r:container_file_t:s0:c2"' in world.request(STAGE).volume_capability.mount.mount_flags
+
+
+@in_virtual_time
+async def test_what_is_found_at_a_start_is_staged_again_under_its_own_label(world: VolumesWorld, on_selinux: None) -> None:
+    """The pod that has it comes after one that wants another label."""
+    await world.no_attach(seLinuxMount=True)
+    volume = await world.volume(modes=ONE_POD, attached=False)
+    async with world.agent():
+        await world.running_pod(volume, name="b", **options("s0:c1"))
+    world.driver.calls.clear()
+    await world.pod(volume, name="a", **options("s0:c2"))
+    async with world.agent():
+        await world.until_calls(STAGE, PUBLISH)
+        flags = [call.request.volume_capability.mount.mount_flags for call in world.driver.made(STAGE, PUBLISH)]
+        assert [['context="system_u:object_r:container_file_t:s0:c1"']] * 2 == flags

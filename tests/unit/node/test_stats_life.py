@@ -134,3 +134,13 @@ async def test_it_asks_again_and_again_and_forgets_what_has_gone(world: VolumesW
         await world.delete_pod({"metadata": {"name": "pod1"}})
         await world.settle(2 * PERIOD_S + 1)
         assert {} == stats.usages
+
+
+@in_virtual_time
+async def test_a_volume_whose_usage_can_t_be_had_keeps_no_other_from_being_asked_for(world: VolumesWorld) -> None:
+    async with asking(world) as stats:
+        await world.running_pod(await world.volume("other"))
+        world.driver.usage = csi.NodeGetVolumeStatsResponse(usage=[BYTES])
+        world.driver.always(STATS, lambda request: Fail(Code.INTERNAL) if request.volume_id == "handle-vol" else None)
+        await stats.stats.ask_all()
+        assert {"handle-other": Usage(10, 4, 6)} == stats.usages

@@ -50,7 +50,7 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
 @pytest.mark.parametrize(
     ("before", "known", "decision"),
     [
-        pytest.param(state(), facts("a"), Decision(why.Staging(), Step.STAGE), id="MNT-1-staged-first"),
+        pytest.param(state(), facts("a"), Decision(why.Staging(), Step.STAGE, first="a"), id="MNT-1-staged-first"),
         pytest.param(state(DONE), facts("a"), Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-1-then-published"),
         pytest.param(
             state(DONE, a=UNCERTAIN, b=DONE),
@@ -96,6 +96,12 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
             id="another-label-leaves-the-node-first",
         ),
         pytest.param(
+            state(UNCERTAIN, b=UNCERTAIN),
+            facts("a", "b", labels={"a": "l"}),
+            Decision(why.Staging(), Step.STAGE, first="b", refused={"a": why.LabelledOtherwise("pv")}),
+            id="staged-again-as-it-is-here",
+        ),
+        pytest.param(
             state(DONE, b=DONE),
             facts("a", "b", "c", labels={"a": "l"}),
             Decision(why.Publishing("pod-c"), Step.PUBLISH, "c", refused={"a": why.LabelledOtherwise("pv")}),
@@ -114,7 +120,10 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
         pytest.param(state(attachable=True), facts("a", reported=False), Decision(why.ToBeReported(), waits=Waits.REPORT), id="VM-1"),
         pytest.param(state(attachable=True), facts("a", attached=False), Decision(why.NotAttached(), waits=Waits.ATTACHMENT), id="VM-2"),
         pytest.param(
-            state(), facts("a", reported=False, attached=False), Decision(why.Staging(), Step.STAGE), id="MNT-3-no-attachment-needed"
+            state(),
+            facts("a", reported=False, attached=False),
+            Decision(why.Staging(), Step.STAGE, first="a"),
+            id="MNT-3-no-attachment-needed",
         ),
         pytest.param(
             state(),
@@ -145,7 +154,7 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
         pytest.param(state(DONE, a=ABSENT), facts(), Decision(why.Unstaging(), Step.UNSTAGE), id="MNT-9-was-not-published"),
         pytest.param(state(), facts(), Decision(why.Forgotten(), Step.FORGET), id="nothing-is-left"),
         pytest.param(state(failure=LATER), facts("a"), Decision(why.Failing("no"), after_s=5.0), id="the-device-rests"),
-        pytest.param(state(failure=PAST), facts("a"), Decision(why.Staging(), Step.STAGE), id="the-device-is-due"),
+        pytest.param(state(failure=PAST), facts("a"), Decision(why.Staging(), Step.STAGE, first="a"), id="the-device-is-due"),
         pytest.param(
             state(DONE, a=Publication("pv", ABSENT, failure=LATER)),
             facts("a", "b"),
@@ -176,7 +185,7 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
         pytest.param(
             state(UNCERTAIN, volume=ONE_POD, a=UNCERTAIN),
             facts("a", "b"),
-            Decision(why.Staging(), Step.STAGE, refused={"b": why.TakenByAnotherPod()}),
+            Decision(why.Staging(), Step.STAGE, first="a", refused={"b": why.TakenByAnotherPod()}),
             id="MNT-21-the-pod-that-may-have-it-goes-on",
         ),
         pytest.param(
@@ -209,7 +218,7 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
             Decision(why.PodsUnknown(), waits=Waits.PODS),
             id="RST-1-not-yet-known",
         ),
-        pytest.param(state(UNCERTAIN, a=UNCERTAIN), facts("a"), Decision(why.Staging(), Step.STAGE), id="RST-1-staged-again"),
+        pytest.param(state(UNCERTAIN, a=UNCERTAIN), facts("a"), Decision(why.Staging(), Step.STAGE, first="a"), id="RST-1-staged-again"),
         pytest.param(
             state(DONE, a=UNCERTAIN), facts("a"), Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="RST-1-published-again"
         ),

@@ -10,7 +10,7 @@ import pytest
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
-from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.api.storage import CSI_DRIVERS, VOLUME_ATTACHMENTS
 from mooring.node.volumes.attachment import WAIT_S
 from tests.support.builders import a_claim, a_csi_driver
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH
@@ -154,6 +154,39 @@ async def test_VM6_other_drivers_are_not_asked_again(world: VolumesWorld) -> Non
         await world.patch(PODS, pod["metadata"]["name"], {"metadata": {"labels": {"a": "b"}}})
         await world.settle(300.0)
         assert [STAGE, PUBLISH] == world.driver.calls_for_volumes()
+
+
+@pytest.mark.parametrize("is_anew", [False, True])
+@in_virtual_time
+async def test_VM6_a_driver_that_comes_to_want_it_is_asked_again_for_pods_that_run(world: VolumesWorld, is_anew: bool) -> None:
+    """Also one whose CSIDriver was away for a while, as in an upgrade."""
+    await world.no_attach(requiresRepublish=is_anew)
+    async with world.agent():
+        await world.running_pod(await world.volume(attached=False))
+        if is_anew:
+            await world.remove_now(CSI_DRIVERS, "d1")
+            await world.settle(100.0)
+            await world.no_attach(requiresRepublish=True)
+        else:
+            await world.patch(CSI_DRIVERS, "d1", {"spec": {"requiresRepublish": True}})
+        await world.settle(300.0)
+        assert len(world.driver.made(PUBLISH)) >= 1 + 3
+
+
+@in_virtual_time
+async def test_a_volume_that_comes_to_be_attached_is_reported_in_use(world: VolumesWorld) -> None:
+    """Its CSIDriver was made anew while the pod waited for the driver; nothing else happens on the node."""
+    await world.no_attach()
+    async with world.agent(is_registered=False):
+        volume = await world.volume(attached=False)
+        pod = await world.pod(volume)
+        await world.settle(5.0)
+        await world.remove_now(CSI_DRIVERS, "d1")
+        await world.create(a_csi_driver("d1", attachRequired=True))
+        await world.attach(volume)
+        await world.register()
+        await world.shown(PODS, pod["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running")
+        assert [volume.unique] == await world.in_use()
 
 
 @pytest.mark.parametrize("period", [10, None])

@@ -26,7 +26,7 @@ class NotRegistered(MooringError):
 class NodeDriver:
     """One registered driver. socket: its registration's. endpoint: its own. version: of CSI, the highest that both speak.
 
-    known_capabilities: as it gave them last, also while they are asked for anew; none before the first call.
+    known_capabilities: as it gave them last, also while they are asked for anew; None before the first call.
     """
 
     name: str
@@ -34,7 +34,7 @@ class NodeDriver:
     endpoint: str
     version: Version
     client: SocketDriver
-    known_capabilities: frozenset[int] = frozenset()
+    known_capabilities: frozenset[int] | None = None
     _capabilities: frozenset[int] | None = None
 
     @property
@@ -78,6 +78,11 @@ class Drivers:
         if (found := self._drivers.get(name)) is None:
             raise NotRegistered(f"driver name {name} not found in the list of registered CSI drivers")
         return found
+
+    def may_be_able(self, name: str, capability: int) -> bool:
+        """False for a driver that has said that its node service lacks the capability; one that is away may come back with it."""
+        found = self._drivers.get(name)
+        return found is None or found.known_capabilities is None or capability in found.known_capabilities
 
     def __iter__(self) -> Iterator[NodeDriver]:
         return iter(tuple(self._drivers.values()))

@@ -64,9 +64,10 @@ class ActualState:
 
     @property
     def in_use(self) -> set[str]:
-        """What the Node is to report: all that pods want, and all that is here."""
+        """What the Node is to report: all that pods want, and all that is here, whatever an earlier Node of this name said of it."""
         wanted = {volume.unique for volume in self.desired.volumes if self.is_attachable(volume)}
-        return wanted | {unique for unique, state in self.states.items() if state.attachable and not state.is_empty}
+        here = ((unique, state) for unique, state in self.states.items() if not state.is_empty)
+        return wanted | {unique for unique, state in here if state.attachable or self.is_attachable(state.volume)}
 
     def pod(self, uid: str) -> Pod | None:
         """The pod of this uid, None when it is gone."""

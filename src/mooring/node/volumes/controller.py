@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from mooring.api.core import Node
+from mooring.api.storage import CSIDriver
 from mooring.base.log import logger
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
@@ -18,6 +19,7 @@ from mooring.control.events import EventRecorder
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
+from mooring.kube.cache.informer import Change
 from mooring.node.layout import BadName, Layout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.drivers import Drivers
@@ -37,7 +39,6 @@ from mooring.node.volumes.pods import FOLDER_BACK_OFF, NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.reconcile_growth import GrowthSteps
-from mooring.node.volumes.requests import EXPANDS
 from mooring.node.volumes.selinux import Labels, default_context
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.stats import Asked, asked_of
@@ -107,13 +108,11 @@ class NodeVolumes:
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
         self.steps = StepTasks(lambda unique: self.controller.apply_result(unique, Retry("a step failed unexpectedly")))
         self._slots = MountSlots(mounts_max, self.controller.add)
-        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add, self._may_grow, self._adopt, self._unread)
+        self.pods = NodePods(runtime, actual, layout, self._labels, drivers, self.controller.add, self._adopt, self._unread)
         self.unread_devices = UnreadDevices(runtime, layout, self._unread, self._adopt)
         self.left_folders = LeftFolders(runtime, layout, self._desired, actual)
         self.controller.watch(actual.nodes, actual.concerned_by_node)
-        self.controller.watch(
-            actual.csi_drivers, lambda change: [state.volume.unique for state in actual.states_of_driver(change.key.name)]
-        )
+        self.controller.watch(actual.csi_drivers, self._csi_driver_changed)
         drivers.on_change(self._driver_changed)
 
     # -- the start and the end
@@ -181,13 +180,13 @@ class NodeVolumes:
                 publication.failure = None
             self.controller.add(state.volume.unique)
 
+    def _csi_driver_changed(self, change: Change[CSIDriver]) -> list[str]:
+        self.in_use.changed()  # its volumes may have come to be attached
+        return [state.volume.unique for state in self._actual.states_of_driver(change.key.name)]
+
     def _wish_changed(self, unique: str) -> None:
         self.in_use.changed()
         self.controller.add(unique)
-
-    def _may_grow(self, driver: str) -> bool:
-        found = self._drivers.find(driver)
-        return found is not None and EXPANDS in found.known_capabilities
 
     def _pods_known(self) -> None:
         self.in_use.changed()
@@ -312,7 +311,7 @@ class NodeVolumes:
         match decision.step:
             case Step.STAGE:
                 await self._attachments.read(state)
-                if (use := next(iter(uses.values()), None)) is not None:  # they may all have gone during the read
+                if (use := uses.get(decision.first)) is not None:  # it may have gone during the read
                     await steps.stage(state, use)
                     state.device_failure = None
             case Step.PUBLISH:
@@ -328,6 +327,7 @@ class NodeVolumes:
             case Step.UNSTAGE:
                 await steps.unstage(state)
                 state.device_failure = state.context = None
+                state.may_not_grow = False
             case Step.EXPAND:
                 await self._growth.expand(state, uses[uid])
 

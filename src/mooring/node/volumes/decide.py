@@ -77,7 +77,9 @@ class Facts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """step, and for whom: the pod's uid for PUBLISH and UNPUBLISH. waits: in place of a step. after_s: when to look again, at the latest.
+    """step, and for whom: the pod's uid for PUBLISH and UNPUBLISH. first: for STAGE, the pod whose group and label the volume gets.
+
+    waits: in place of a step. after_s: when to look again, at the latest.
 
     refused: pods that can't have the volume as things are, to the reason that they are told. refused_at: the step in their event.
     """
@@ -85,6 +87,7 @@ class Decision:
     because: Because
     step: Step = Step.NOTHING
     pod: str = ""
+    first: str = ""
     waits: Waits | None = None
     after_s: float | None = None
     refused: Mapping[str, Because] = dataclasses.field(default_factory=dict)
@@ -199,7 +202,7 @@ def _leaving_for_others(state: VolumeState, facts: Facts, because: Because) -> D
 def _mounting(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decision:
     """Nothing keeps these pods from having the volume but its own steps."""
     if state.device is not Stand.DONE and not state.volume.is_inline:
-        return _once_due(state.device_failure, facts) or Decision(why.Staging(), Step.STAGE)
+        return _once_due(state.device_failure, facts) or Decision(why.Staging(), Step.STAGE, first=next(iter(due)))
     ready = [uid for uid in due if (one := state.publications.get(uid)) is None or _is_due(one.failure, facts)]
     if ready:
         return Decision(why.Publishing(due[ready[0]]), Step.PUBLISH, ready[0])

@@ -216,7 +216,7 @@ def _is_staged(record: Mapping[str, str], folder: Path) -> bool:
 
 
 def _is_mapped(record: Mapping[str, str], folder: Path) -> bool:
-    return _spec_folder(record) == folder.parent.name and is_folder_name(record["driverName"])
+    return record.get("specVolID") == folder.parent.name and is_folder_name(record["driverName"])
 
 
 def _spec_folder(record: Mapping[str, str]) -> str:

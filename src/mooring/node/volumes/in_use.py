@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Any, Final
 
 from mooring.api.core import NODES, Node
 from mooring.api.meta import Key
@@ -15,7 +15,7 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.cluster import Cluster
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import ApiError, Conflict
 from mooring.kube.patch import strategic_patch
 
 _log = logger(__name__)
@@ -79,10 +79,10 @@ class InUseReport:
             self._reports &= wanted  # what this write takes away is in use no more from here on, whatever becomes of its answer
             self._is_unsure = True
             try:
-                node = self._nodes.store.get(Key("", self._node_name))
-                patch = strategic_patch({"status": {"volumesInUse": sorted(wanted) or None}}, of=node)
-                write = self._cluster.patch(NODES, self._node_name, patch, subresource="status")
-                await self._nodes.write(Key("", self._node_name), write)
+                await self._write(wanted)
+            except Conflict:  # somebody else has written the Node just now
+                self._changed.set()
+                continue
             except ApiError as error:
                 _log.error("The volumes in use could not be reported, trying again", error=error)
                 self._changed.set()
@@ -90,3 +90,12 @@ class InUseReport:
                 continue
             self._reports, self._is_unsure = wanted, False
             self._reported()
+
+    async def _write(self, wanted: Collection[str]) -> None:
+        """Only over the Node that is known: a report that is carried out late would take away what a later one has named."""
+        key = Key("", self._node_name)
+        body: dict[str, Any] = {"status": {"volumesInUse": sorted(wanted) or None}}
+        if (node := self._nodes.store.get(key)) is not None:
+            body["metadata"] = {"resourceVersion": node.metadata.resource_version}
+        patch = strategic_patch(body, of=node)
+        await self._nodes.write(key, self._cluster.patch(NODES, self._node_name, patch, subresource="status"))

@@ -12,6 +12,7 @@ from typing import Final
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import PODS, Pod
+from mooring.api.storage import CSIDriver
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.queue import BackOff
@@ -22,6 +23,7 @@ from mooring.kube.errors import NotFound
 from mooring.kube.patch import strategic_patch
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
+from mooring.node.plugins.drivers import Drivers
 from mooring.node.records import BadRecord
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState
@@ -29,6 +31,7 @@ from mooring.node.volumes.expansion import is_the_nodes_turn
 from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.found import Found, find_in_pod
 from mooring.node.volumes.pod_folders import pod_folders, remove_pod_folder
+from mooring.node.volumes.requests import EXPANDS
 from mooring.node.volumes.selinux import Labels
 from mooring.node.volumes.unread import Unread
 from mooring.node.volumes.view import Resolver, claims_of, is_leaving
@@ -46,7 +49,7 @@ _CONDITIONS: Final = tuple({"type": kind, "status": "True"} for kind in ("Initia
 
 
 class NodePods:
-    """wake: called with the name of a volume that is to be looked at. may_grow: whether a driver grows volumes on the node, by its name.
+    """wake: called with the name of a volume that is to be looked at.
 
     adopt: called with what is found in the folder of a pod that is gone.
     """
@@ -57,15 +60,15 @@ class NodePods:
         actual: ActualState,
         layout: Layout,
         labels: Labels,
+        drivers: Drivers,
         wake: Callable[[str], None],
-        may_grow: Callable[[str], bool],
         adopt: Callable[[Found], None],
         unread: Unread,
     ) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         self._metrics = runtime.metrics.once(NodeMetrics)
         self._actual, self._desired, self._layout, self._wake = actual, actual.desired, layout, wake
-        self._may_grow, self._adopt, self._unread = may_grow, adopt, unread
+        self._drivers, self._adopt, self._unread = drivers, adopt, unread
         self._resolver = Resolver(runtime.cluster, labels)
         self._looked_at: dict[str, tuple[str, float]] = {}  # by uid: the resource version that was resolved, and when
         self._deleted: set[str] = set()  # uids, until the cache shows that they are gone
@@ -76,6 +79,7 @@ class NodePods:
             runtime, "node-pod-folders", self._clean_up, workers=1, backoff=FOLDER_BACK_OFF, label="pod_uid", log=_log
         )
         self.controller.watch(actual.pods, self._changed)
+        self.controller.watch(actual.csi_drivers, self._csi_driver_changed)
 
     def watch_claims(self, claims: Informer[PersistentVolumeClaim]) -> None:
         """Where the node may watch them: a pod is looked at as soon as a claim of its is to grow here."""
@@ -119,6 +123,13 @@ class NodePods:
                 self._desired.appeared(uid)
         return (change.key,)
 
+    def _csi_driver_changed(self, change: Change[CSIDriver]) -> Iterator[Key]:
+        """The pods of a driver that has come to want its volumes published again and again."""
+        if change.new is None or not change.new.spec.requires_republish or (change.old and change.old.spec.requires_republish):
+            return
+        for state in self._actual.states_of_driver(change.key.name):
+            yield from (key for uid in state.publications if (key := self._actual.keys.get(uid)) is not None)
+
     def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
         if change.new is None or not is_the_nodes_turn(change.old, change.new):
             return
@@ -130,12 +141,14 @@ class NodePods:
     def _gone(self, uid: str) -> None:
         self._desired.gone(uid)
         self._looked_at.pop(uid, None)
-        self._deleted.discard(uid)
         left = list(self._actual.states_of_pod(uid))
         for state in left:
             self._wake(state.volume.unique)
         if not left:
             self._actual.forget_pod(uid)
+            if uid not in self._deleted:  # somebody else has removed it, and no step is left whose end would
+                self.folders.add(uid)
+        self._deleted.discard(uid)
 
     async def _reconcile(self, key: Key) -> Result:
         """Raises Retry, ApiError."""
@@ -192,7 +205,8 @@ class NodePods:
     def _is_looked_at_again(self, uid: str) -> bool:
         """A node may get claims, and not watch them: that one has grown shows itself at the next look only."""
         return any(
-            self._actual.driver_spec(volume.driver).requires_republish or (not volume.is_inline and self._may_grow(volume.driver))
+            self._actual.driver_spec(volume.driver).requires_republish
+            or (not volume.is_inline and self._drivers.may_be_able(volume.driver, EXPANDS))
             for volume in self._desired.of_pod(uid).values()
         )
 

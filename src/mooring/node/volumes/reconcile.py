@@ -79,7 +79,7 @@ class FileSystemSteps(StepTools):
         before = publication.stand
         mode = records.EPHEMERAL if volume.is_inline else records.PERSISTENT
         publication.stand, state.label = Stand.UNCERTAIN, use.label
-        await self._on_disk(volume, step, self._files.begin, target.parent, self._publish_record(volume, mode, use.label))
+        await self._on_disk(volume, step, self._files.begin, target.parent, self._publish_record(volume, mode, use.label), pod=use.uid)
         all_secrets = {**secrets, **injected.secrets}
         request = requests.publish(
             volume.labelled(use.label), use, target, staging, able, state.context or {}, all_secrets, injected.context
@@ -91,7 +91,7 @@ class FileSystemSteps(StepTools):
             if before is Stand.DONE:  # what the pod has is as it was
                 publication.stand = Stand.DONE
             elif error.final and before is Stand.ABSENT:
-                await self._undo(volume, step, error, self._files.end, target.parent, target.name)
+                await self._undo(volume, step, error, self._files.end, target.parent, target.name, pod=use.uid)
                 publication.stand = Stand.ABSENT
             raise self._failed(step, str(error), uncertain=not error.final) from None
         if sets_group(volume, use, policy, able):
@@ -106,10 +106,10 @@ class FileSystemSteps(StepTools):
         target = self._layout.target(uid, publication.spec_name)
         driver = self._driver(volume, step)
         publication.stand = Stand.UNCERTAIN
-        await self._on_disk(volume, step, self._files.end_sub_paths, self._layout.sub_paths(uid, publication.spec_name))
+        await self._on_disk(volume, step, self._files.end_sub_paths, self._layout.sub_paths(uid, publication.spec_name), pod=uid)
         request = csi.NodeUnpublishVolumeRequest(volume_id=volume.handle, target_path=str(target))
         call = driver.rpc.node_unpublish_volume(request, Call(CALL_S))
-        await self._take_back(volume, step, call, self._files.end, target.parent, target.name)
+        await self._take_back(volume, step, call, self._files.end, target.parent, target.name, pod=uid)
         del state.publications[uid]
 
     async def unstage(self, state: VolumeState) -> None:
@@ -156,7 +156,7 @@ class FileSystemSteps(StepTools):
         """On threads of their own, for a walk can take longer than anything else may wait for a thread."""
         assert use.fs_group is not None
         walk, failure = Walk(target, use.fs_group, use.fs_group_policy), ""
-        work = self._around.threads.run(f"{volume.driver}/fs-group", walk.run, limit_s=None, about=volume.unique)
+        work = self._around.threads.run(f"{volume.driver}/fs-group", walk.run, limit_s=None, about=f"{volume.unique}/{use.uid}")
         try:
             async with asyncio.TaskGroup() as group:
                 walking = group.create_task(work, name=f"node/fs-group/{use.uid}")

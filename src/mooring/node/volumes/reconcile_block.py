@@ -54,7 +54,7 @@ class BlockSteps(StepTools):
         publication = state.publications.setdefault(use.uid, Publication(volume.spec_name, Stand.ABSENT))
         before = publication.stand
         publication.stand = Stand.UNCERTAIN
-        await self._on_disk(volume, step, self._files.begin_publish, volume.spec_name, use.uid)
+        await self._on_disk(volume, step, self._files.begin_publish, volume.spec_name, use.uid, pod=use.uid)
         request = requests.publish(volume, use, target, staging, able, state.context or {}, secrets, injected.context)
         try:
             await driver.rpc.node_publish_volume(request, Call(CALL_S))
@@ -63,10 +63,10 @@ class BlockSteps(StepTools):
             if before is Stand.DONE:  # what the pod has is as it was
                 publication.stand = Stand.DONE
             elif error.final and before is Stand.ABSENT:
-                await self._undo(volume, step, error, self._files.end_publish, volume.spec_name, use.uid)
+                await self._undo(volume, step, error, self._files.end_publish, volume.spec_name, use.uid, pod=use.uid)
                 publication.stand = Stand.ABSENT
             raise self._failed(step, str(error), uncertain=not error.final) from None
-        await self._on_disk(volume, step, self._files.map, volume.spec_name, use.uid)
+        await self._on_disk(volume, step, self._files.map, volume.spec_name, use.uid, pod=use.uid)
         self._published(state, use, before)
         if before is not Stand.DONE:
             self._tell_mapped(state, use)
@@ -77,11 +77,11 @@ class BlockSteps(StepTools):
         spec_name = state.publications[uid].spec_name
         driver = self._driver(volume, step)
         state.publications[uid].stand = Stand.UNCERTAIN
-        await self._on_disk(volume, step, self._files.unmap, spec_name, uid)
+        await self._on_disk(volume, step, self._files.unmap, spec_name, uid, pod=uid)
         target = str(self._layout.block_publish(spec_name, uid))
         request = csi.NodeUnpublishVolumeRequest(volume_id=volume.handle, target_path=target)
         call = driver.rpc.node_unpublish_volume(request, Call(CALL_S))
-        await self._take_back(volume, step, call, self._files.end_publish, spec_name, uid)
+        await self._take_back(volume, step, call, self._files.end_publish, spec_name, uid, pod=uid)
         del state.publications[uid]
 
     async def unstage(self, state: VolumeState) -> None:

@@ -27,7 +27,7 @@ from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.injected import Injected, Injector
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Failure, Stand, VolumeState
-from mooring.node.volumes.threads import WAIT_S, Threads
+from mooring.node.volumes.threads import Threads
 from mooring.node.volumes.volume import Volume
 
 _log = logger(__name__)
@@ -137,14 +137,16 @@ class StepTools:
             label=label,
         )
 
-    async def _undo(self, volume: Volume, step: str, error: DriverError, end: Callable[..., None], *args: Any) -> None:
+    async def _undo(self, volume: Volume, step: str, error: DriverError, end: Callable[..., None], *args: Any, pod: str = "") -> None:
         """Removes what was made for a call that has failed and done nothing. Raises StepFailed, with both errors, for what it has left."""
         try:
-            await self._on_disk(volume, step, end, *args)
+            await self._on_disk(volume, step, end, *args, pod=pod)
         except StepFailed as left:
             raise self._failed(step, f"{error}; it has left something behind: {left}", uncertain=True) from None
 
-    async def _take_back(self, volume: Volume, step: str, call: Awaitable[object], end: Callable[..., None], *args: Any) -> None:
+    async def _take_back(
+        self, volume: Volume, step: str, call: Awaitable[object], end: Callable[..., None], *args: Any, pod: str = ""
+    ) -> None:
         """The driver takes the volume back, and what was made around it is removed. Raises StepFailed.
 
         A driver that does not know the volume any more has nothing to take back: then it is enough that nothing is mounted.
@@ -155,18 +157,21 @@ class StepTools:
         except DriverError as error:
             if error.code != Code.NOT_FOUND:
                 raise self._failed(step, str(error), uncertain=True) from None
-            await self._undo(volume, step, error, end, *args)
+            await self._undo(volume, step, error, end, *args, pod=pod)
             _log.warning("The driver does not know a volume, and nothing of it is mounted: it counts as taken back", volume=volume.unique)
             return
         try:
-            await self._on_disk(volume, step, end, *args)
+            await self._on_disk(volume, step, end, *args, pod=pod)
         except StepFailed as left:
             raise self._failed(step, f"the driver says that it has taken the volume back, but {left}", uncertain=True) from None
 
-    async def _on_disk(self, volume: Volume, step: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S) -> T:
-        """Work on files and mounts, on a thread of the driver's. Raises StepFailed: what was begun may be half done."""
+    async def _on_disk(self, volume: Volume, step: str, work: Callable[..., T], *args: Any, pod: str = "") -> T:
+        """Work on files and mounts, on a thread of the driver's. Raises StepFailed: what was begun may be half done.
+
+        pod: whose folder it is about; work that hangs there holds up no other pod of the volume. "" for what all pods share.
+        """
         try:
-            return await self._around.threads.run(volume.driver, work, *args, limit_s=limit_s, about=volume.unique)
+            return await self._around.threads.run(volume.driver, work, *args, about=f"{volume.unique}/{pod}")
         except TimeoutError:
             raise self._failed(step, "the file system does not answer", uncertain=True) from None
         except records.BadRecord as error:

@@ -29,7 +29,7 @@ class Threads:
     async def run(self, driver: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S, about: str = "") -> T:
         """What the work returns, or raises. TimeoutError after limit_s: the thread is left to itself, for nothing can end it.
 
-        about: the volume's name; what was left to itself comes to its end before anything else is done about the same volume.
+        about: a volume, or a volume in a pod; what was left to itself comes to its end before anything else is done about the same.
         """
         pool = self._pools.get(driver)
         if pool is None:
