@@ -93,7 +93,7 @@ def _policies_are_not_read() -> contextlib.AbstractContextManager[Any]:
     def deleting(view: Any, content: Any, now: float) -> Any:
         return decided(view, msgspec.structs.replace(content, spec=msgspec.structs.replace(content.spec, deletion_policy="Delete")), now)
 
-    return mock.patch.object(decide, "_decide_deletion", deleting)
+    return _both(mock.patch.object(decide, "_decide_deletion", deleting), mock.patch.object(reconcile, "DELETE_POLICY", mock.ANY))
 
 
 def _answers_wake_nobody() -> contextlib.AbstractContextManager[Any]:

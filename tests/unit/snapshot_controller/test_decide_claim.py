@@ -17,6 +17,7 @@ from mooring.controllers.snapshotting.names import (
     CONTENT_FINALIZER,
     GROUP_CONTENT_FINALIZER,
     GROUP_HANDLE,
+    IN_GROUP_FINALIZER,
 )
 from tests.support.builders import APP, DELETED, Json, a_bound_claim, a_group_content, a_group_snapshot
 from tests.unit.snapshot_controller.situations import CLAIM, a_snap, a_view, its_content, steps, with_status
@@ -49,6 +50,13 @@ def test_S14_a_snapshot_that_is_being_deleted_needs_it_until_its_content_was_loo
     first, later = [AS_SOURCE_FINALIZER, BOUND_FINALIZER], [BOUND_FINALIZER]
     assert Decision(why.ClaimNeeded('snapshot "snap"')) == decided(snapshots=[a_snap(**GOING, finalizers=first)])
     assert [ReleaseClaim] == steps(decided(snapshots=[a_snap(**GOING, finalizers=later)]))
+
+
+def test_S14_a_member_that_was_deleted_before_it_got_ready_does_not_hold_it_as_long_as_its_group_stays():
+    members = [a_snap(**GOING, finalizers=[AS_SOURCE_FINALIZER, BOUND_FINALIZER, IN_GROUP_FINALIZER])]
+    made = of_group({"volumeGroupSnapshotHandle": "g", "readyToUse": True})
+    assert [ReleaseClaim] == steps(decided(snapshots=members, group_contents=[made]))
+    assert Decision(why.ClaimNeeded('content "groupcontent"')) == decided(snapshots=members, group_contents=[of_group()])
 
 
 @pytest.mark.parametrize(
