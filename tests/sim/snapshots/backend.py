@@ -49,7 +49,7 @@ class SnapshotBackend(Backend):
     """snapshots: by handle; a handle begins with the name, and one that is made again has another number.
 
     imported: handles that were there before any content named them. over: names whose snapshot was deleted. strange: handles of snapshots
-    of other volumes that were given as answers.
+    that were given as answers, and named as of other volumes.
     laws: told of the effects, set by the world. token: of the Secret that calls of some classes must carry.
     """
 
@@ -103,8 +103,10 @@ class SnapshotBackend(Backend):
     async def create(self, name: str, volume: str, secrets: Mapping[str, str], *, wants_secret: bool) -> csi.Snapshot:
         self._check(name, secrets, wants_secret=wants_secret)
         if self._lies() and not self._may_be_there(name):
-            self.strange.add(handle := self.place("elsewhere"))
-            return self.shown(handle)
+            found = self.shown(self.place("elsewhere"))
+            if found.source_volume_id:  # else nobody can know
+                self.strange.add(found.snapshot_id)
+            return found
         await self._ask(CREATE, name, volume)
         return self._made(self.handle_of(name))
 

@@ -13,15 +13,18 @@ import msgspec
 from mooring.api.meta import key_of
 from mooring.controllers.snapshot_controller import controller, decide_claim
 from mooring.controllers.snapshot_controller import reconcile as controller_reconcile
+from mooring.controllers.snapshot_controller import writes as controller_writes
 from mooring.controllers.snapshot_controller.reconcile import Reconciler as ControllerReconciler
 from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
 from mooring.controllers.snapshotter import decide, decide_after, reconcile, view
+from mooring.controllers.snapshotter import writes as snapshotter_writes
 from mooring.controllers.snapshotter.decide_after import after_refused
 from mooring.controllers.snapshotter.groups import reconcile as group_reconcile
 from mooring.controllers.snapshotter.groups.matching import Matching
 from mooring.controllers.snapshotter.view import is_given_up
 from mooring.controllers.snapshotter.writes import Writes
 from mooring.controllers.snapshotting import names
+from mooring.controllers.snapshotting import writes as snapshotting_writes
 from mooring.controllers.snapshotting.writes import as_judged
 from mooring.kube.cache.informer import Cause
 from tests.sim.planting import Bug, no_back_off
@@ -90,8 +93,7 @@ def _policies_are_not_read() -> contextlib.AbstractContextManager[Any]:
     def deleting(view: Any, content: Any, now: float) -> Any:
         return decided(view, msgspec.structs.replace(content, spec=msgspec.structs.replace(content.spec, deletion_policy="Delete")), now)
 
-    unread = mock.patch.object(reconcile, "keeps_snapshot", return_value=False)
-    return _both(mock.patch.object(decide, "_decide_deletion", deleting), unread)
+    return _both(mock.patch.object(decide, "_decide_deletion", deleting), mock.patch.object(reconcile, "DELETE_POLICY", mock.ANY))
 
 
 def _answers_wake_nobody() -> contextlib.AbstractContextManager[Any]:
@@ -154,6 +156,16 @@ def _both(*patches: contextlib.AbstractContextManager[Any]) -> Iterator[None]:
         yield
 
 
+def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
+    """Finalizers are removed by their places, whatever stands there by then."""
+    removal = snapshotting_writes.removal
+
+    def untested(obj: Any, finalizers: tuple[str, ...]) -> list[Any]:
+        return [step for step in removal(obj, finalizers) if step["op"] != "test"]
+
+    return _both(*(mock.patch.object(room, "removal", untested) for room in (controller_writes, snapshotter_writes)))
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "creations-unmarked": Bug(_creations_are_not_marked, {"create-unmarked"}),
     "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}, first_seed=18),
@@ -170,5 +182,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "marks-stay": Bug(_marks_stay, {"deleted-wanted"}),
     "marked-keep-nothing": Bug(_the_marked_keep_nothing, {"deleted-wanted", "deleted-kept"}),
     "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}),
+    "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
 }

@@ -405,6 +405,11 @@ def test_a_ready_member_gets_its_group_as_owner():
     snapshot = with_status(a_snap(**HELD), {**READY, "volumeGroupSnapshotName": "g"})
     decision = decided(snapshot, its_content(status=CUT), groups=[group])
     assert ("g", "u") == (the(decision, JoinGroup).owner["name"], the(decision, JoinGroup).owner["uid"])
+    api = "groupsnapshot.storage.k8s.io/v1"
+    owners = [{"apiVersion": api, "kind": "VolumeGroupSnapshot", "name": "g", "uid": uid} for uid in ("u", "old")]
+    owned, of_former = ({**snapshot, "metadata": {**snapshot["metadata"], "ownerReferences": [owner]}} for owner in owners)
+    assert () == decided(owned, its_content(status=CUT), groups=[group]).actions
+    assert "u" == the(decided(of_former, its_content(status=CUT), groups=[group]), JoinGroup).owner["uid"]
 
 
 def test_S18_an_empty_name_is_none():

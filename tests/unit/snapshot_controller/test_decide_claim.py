@@ -54,6 +54,13 @@ def test_S14_a_snapshot_that_is_being_deleted_needs_it_until_its_content_was_loo
     assert [ReleaseClaim] == steps(decided(snapshots=[member])), "its group is made as a whole, and it stays as long as that"
 
 
+def test_S14_a_member_that_was_deleted_before_it_got_ready_does_not_hold_it_as_long_as_its_group_stays():
+    members = [a_snap(**GOING, finalizers=[AS_SOURCE_FINALIZER, BOUND_FINALIZER, IN_GROUP_FINALIZER])]
+    made = of_group({"volumeGroupSnapshotHandle": "g", "readyToUse": True})
+    assert [ReleaseClaim] == steps(decided(snapshots=members, group_contents=[made]))
+    assert Decision(why.ClaimNeeded('content "groupcontent"')) == decided(snapshots=members, group_contents=[of_group()])
+
+
 @pytest.mark.parametrize(
     "content",
     [

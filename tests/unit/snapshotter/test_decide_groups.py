@@ -102,6 +102,9 @@ def test_a_group_whose_snapshots_can_not_be_told_apart_is_kept_to_be_deleted():
         [one["snapshotHandle"] for one in status["volumeSnapshotInfoList"]],
     )
     assert (True, True) == (after.unmarks, "the driver answered with snapshots of" in after.failure.error)
+    going = a_group_content(deletionTimestamp=DELETED, annotations={GROUP_BEING_DELETED: "yes"})
+    gone = answered(going, group_snapshot_id="g", snapshots=snapshots("", ""), ready_to_use=True)
+    assert (after.status, True, True, None) == (gone.status, gone.unmarks, gone.again, gone.failure), "one that goes is deleted at once"
 
 
 @pytest.mark.parametrize("status", [None, UNREADY])

@@ -13,6 +13,7 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
 from mooring.controllers.snapshotting.names import (
     BEING_DELETED,
     GROUP_BEING_DELETED,
+    GROUP_CONTENT_FINALIZER,
     GROUP_HANDLE,
     GROUP_SECRET_NAME,
     GROUP_SECRET_NAMESPACE,
@@ -121,6 +122,20 @@ async def test_S39_a_group_of_which_a_snapshot_is_in_use_by_itself_waits_for_tha
             await world.delete(VSC, "single")
         await world.gone(VGS, "group", wait_s=5.0)
         assert ([], 1) == (world.driver.made(DELETE), len(world.driver.made(DELETE_GROUP)))
+
+
+async def test_S39_so_does_an_imported_group_that_no_group_snapshot_was_bound_to():
+    world = await a_world()
+    source = {"groupSnapshotHandles": {"volumeGroupSnapshotHandle": "g", "volumeSnapshotHandles": ["h"]}}
+    async with world.both(**ON):
+        await world.create(a_group_content("import", ref_uid=None, source=source, finalizers=[GROUP_CONTENT_FINALIZER]))
+        await world.shown(VGSC, "import", lambda body: (body.get("status") or {}).get("readyToUse") is True, "ready")
+        await import_snapshot(world)
+        await world.delete(VGSC, "import")
+        assert "[single]" in await world.told("import", "GroupSnapshotKept")
+        await world.remove(VS, "single")
+        await world.gone(VGSC, "import", wait_s=5.0)
+        assert 1 == len(world.driver.made(DELETE_GROUP))
 
 
 async def test_S39_what_a_former_group_has_left_behind_is_kept_from_a_later_one():

@@ -10,6 +10,7 @@ from mooring.api.core import EVENTS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
+from mooring.base.clock import parse_rfc3339
 from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
     BOUND_FINALIZER,
@@ -23,7 +24,7 @@ from mooring.controllers.snapshotting.names import (
 )
 from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
-from tests.support.builders import APP, a_claim, a_group_class, a_group_content, a_group_snapshot, a_snapshot_class
+from tests.support.builders import APP, a_claim, a_group_class, a_group_content, a_group_snapshot, a_new_snapshot, a_snapshot_class
 from tests.support.scripted_driver import Fail, Lose
 from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP, GET_GROUP, SnapshotDriver
@@ -84,6 +85,17 @@ async def test_S57_the_life_of_a_group():
         await world.remove(VGS, "group")
         await nothing_left(world)
         assert ([], 1) == (world.driver.made(DELETE), len(world.driver.made(DELETE_GROUP)))
+
+
+async def test_a_group_and_a_snapshot_whose_driver_tells_no_time_are_of_now(monkeypatch):
+    monkeypatch.setattr("tests.support.snapshot_driver.CREATED_S", 0)
+    world = await a_world("a")
+    await world.create(a_snapshot_class())
+    async with world.both(**ON):
+        await world.create(a_group_snapshot(), a_new_snapshot("alone", claim="a"))
+        made = [await ready(world), *[await world.ready(one["metadata"]["name"]) for one in await world.list(VS)]]
+        age_s = [world.clock.wall_s() - parse_rfc3339(one["status"]["creationTime"]) for one in made]
+        assert (3, []) == (len(age_s), [one for one in age_s if not 0 <= one < 10])
 
 
 async def test_S43_a_content_deleted_by_hand_waits_for_its_back_off():

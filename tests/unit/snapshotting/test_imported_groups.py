@@ -8,9 +8,10 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
 from mooring.controllers.snapshotting.names import GROUP_CONTENT_FINALIZER, group_content_name
 from mooring.csi.codes import Code
-from tests.support.builders import a_group_content, a_group_snapshot, a_new_content, a_new_snapshot
+from tests.support.builders import a_group_class, a_group_content, a_group_snapshot, a_new_content, a_new_snapshot
 from tests.support.scripted_driver import Fail
-from tests.support.snapshot_driver import CREATE_GROUP, GET_GROUP
+from tests.support.snapshot_crds import GROUP_CRDS
+from tests.support.snapshot_driver import CREATE_GROUP, GET_GROUP, RPC, SnapshotDriver
 from tests.support.snapshotting import VS, SnapshotWorld, error_of
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.snapshotting.test_groups import ON, a_world
@@ -167,3 +168,16 @@ async def test_S60_a_snapshot_that_names_its_group_in_its_status_alone_goes_when
         await world.settle(600.0)
         await world.remove(VGS, "group")
         await world.gone(VS, "snap", wait_s=10.0)
+
+
+async def test_an_imported_snapshot_of_a_group_that_nobody_has_imported_says_so():
+    world = await SnapshotWorld(SnapshotDriver(groups=True, controller=[RPC.LIST_SNAPSHOTS])).base()
+    await world.make_snapshot_kinds(GROUP_CRDS)
+    world.driver.add("h").group_snapshot_id = "g"
+    world.driver.groups["g"] = ["h"]
+    async with world.both(**ON):
+        await world.create(a_new_content("imported", handle="h", ref_uid=None), a_new_snapshot(content="imported"))
+        await world.content_ready("imported")
+        assert 'no VolumeGroupSnapshotContent of the group "g"' in await world.told("snap", "SnapshotStatusUpdateFailed")
+        await world.create(a_group_class(), an_import(), a_group_snapshot(content="groupcontent"))
+        await world.ready(wait_s=20.0)

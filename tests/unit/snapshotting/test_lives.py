@@ -632,10 +632,12 @@ async def test_S14_a_claim_that_can_not_be_let_go_is_told():
     async with world.both():
         await world.snap()
         await world.until(_made(world, CREATE, 1))
-        world.cluster.refuse(PUT_PVC, times=2, error=ServerError("no"))
+        refusal = world.cluster.refuse(PUT_PVC, times=None, error=ServerError("no"))
         gate.set()
         await world.told("snap", "ErrorPVCFinalizer")
-        await world.shown(PVC, "claim", lambda body: CLAIM_FINALIZER not in finalizers(body))
+        await world.settle(5.0)  # until nothing but the back-off brings the claim again
+        refusal.times = 0
+        await world.shown(PVC, "claim", lambda body: CLAIM_FINALIZER not in finalizers(body), wait_s=60.0)
 
 
 async def test_S8_a_content_that_the_api_server_refuses_is_told():

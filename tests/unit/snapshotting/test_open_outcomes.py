@@ -13,7 +13,7 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
 from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER, GROUP_BEING_CREATED
 from mooring.csi.codes import Code
-from mooring.kube.errors import ServerError, TooLarge, Unreachable
+from mooring.kube.errors import Invalid, ServerError, TooLarge, Unreachable
 from tests.support.builders import a_group_class, a_group_content, a_new_content
 from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose
@@ -25,6 +25,7 @@ from tests.support.virtual_loop import in_virtual_time
 pytestmark = in_virtual_time
 
 LOST = Lose(Code.DEADLINE_EXCEEDED, "perhaps")
+UNFIT = Invalid("too long", details={"causes": [{"field": "status.snapshotHandle"}]})
 GONE = Fail(Code.NOT_FOUND, "no such volume")
 A_WHILE_S = 400.0
 STEADY = {"retry_interval_max_s": 30.0}
@@ -176,10 +177,11 @@ async def test_S38_what_was_sent_is_sent_again_when_the_class_is_gone():
         await nothing_left(world)
 
 
+@pytest.mark.parametrize("error", [TooLarge("Request entity too large"), UNFIT])
 @pytest.mark.parametrize("policy", ["Delete", "Retain"])
-async def test_S38_what_can_not_be_saved_is_deleted_at_once_where_it_would_be_deleted(policy):
+async def test_S38_what_can_not_be_saved_is_deleted_at_once_where_it_would_be_deleted(policy, error):
     world = await SnapshotWorld().base()
-    world.cluster.refuse(PATCH_VSC_STATUS, times=None, error=TooLarge("Request entity too large"))
+    world.cluster.refuse(PATCH_VSC_STATUS, times=None, error=error)
     body = a_new_content("content", policy=policy, volumeSnapshotClassName="snapclass", finalizers=[CONTENT_FINALIZER])
     async with world.snapshotting(body, retry_interval_max_s=10.0):
         await world.settle(5.0)
@@ -251,6 +253,20 @@ async def test_S36_the_mark_comes_back_when_nobody_knows_whether_it_went(error):
         await world.until(made(world, 2))
         assert await marked(world)
         gate.set()
+
+
+async def test_S38_a_mark_that_came_back_is_not_doubted_again():
+    """Else each request is the first one under its mark, and its refusal counts as proof."""
+    world = await SnapshotWorld().base()
+    world.driver.script(CREATE, Fail(Code.INTERNAL, "no"), LOST)
+    async with world.both(**STEADY):
+        world.cluster.refuse(PATCH_VSC, error=Unreachable("lost"), after=True)
+        await world.snap()
+        await world.error(text="perhaps")
+        world.driver.always(CREATE, GONE)
+        await world.delete(VS, "snap")
+        await world.settle(A_WHILE_S)
+        assert await marked(world)
 
 
 @pytest.mark.parametrize("error", [Unreachable("lost"), ServerError("lost", code=500)])

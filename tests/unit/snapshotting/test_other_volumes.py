@@ -11,7 +11,7 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
 from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import TooLarge
-from tests.support.builders import APP, a_group_class, a_group_content, a_group_snapshot
+from tests.support.builders import APP, a_group_class, a_group_content, a_group_snapshot, a_new_content
 from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP, RPC, SnapshotDriver
 from tests.support.snapshotting import PVC, VS, VSC, SnapshotWorld, error_of
@@ -235,4 +235,20 @@ async def test_S38_a_group_that_the_api_server_never_takes_can_be_deleted():
         await world.gone(VGS, "group", wait_s=60.0)
         [call] = world.driver.made(DELETE_GROUP)
         assert 2 == len(call.request.snapshot_ids)
+        await nothing_left(world)
+
+
+async def test_S39_a_group_that_is_never_taken_is_kept_with_a_snapshot_of_it_that_is_in_use():
+    world = await a_group_world(str)
+    world.cluster.refuse("patch volumegroupsnapshotcontents/status", times=None, error=TooLarge("Request entity too large"))
+    async with world.both(retry_interval_max_s=10.0, **ON):
+        await world.create(a_group_snapshot())
+        await world.settle(5.0)
+        await world.create(a_new_content("single", handle=min(world.driver.snapshots), ref_uid=None))
+        await world.settle(1.0)
+        await world.delete(VGS, "group")
+        await world.settle(60.0)
+        assert ([], 2) == (world.driver.made(DELETE_GROUP), len(world.driver.snapshots))
+        await world.delete(VSC, "single")
+        await world.gone(VGS, "group", wait_s=60.0)
         await nothing_left(world)

@@ -18,6 +18,7 @@ from mooring.api.snapshot import (
     VolumeSnapshotClass,
     VolumeSnapshotContent,
 )
+from mooring.base.text import quoted
 from mooring.controllers.snapshot_controller import reasons as why
 from mooring.controllers.snapshot_controller.content import CantTell, check_fit, content_for, default_class, source_of
 from mooring.controllers.snapshot_controller.decide_deletion import decide_deletion
@@ -297,7 +298,7 @@ def _copy(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotContent, 
     if handle and view.has_groups:
         found = next(iter(view.group_contents.by(BY_GROUP_HANDLE, handle)), None)
         if found is None:
-            return Decision(why.GroupContentMissing(handle), before)
+            return Decision(why.GroupContentMissing(handle), before, None if is_member(snapshot) else _no_group(handle))
         group_name = found.spec.volume_group_snapshot_ref.name
     status = copied(snapshot, content, group_name)
     because = why.Copying(content.metadata.name)
@@ -306,6 +307,12 @@ def _copy(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotContent, 
     save = SaveStatus(snapshot, as_json(status) or {})
     done = "copied the status of its content"
     return Decision(because, (*before, save, *_news(snapshot, content, group_name)), again=bool(group_name), done=done)
+
+
+def _no_group(handle: str) -> Failure:
+    """Of an import. A member's group is on its way."""
+    text = f"Snapshot status update failed, there is no VolumeGroupSnapshotContent of the group {quoted(handle)} that it is of"
+    return Failure("SnapshotStatusUpdateFailed", text, saved=False)
 
 
 def _news(snapshot: VolumeSnapshot, content: VolumeSnapshotContent, group_name: str) -> tuple[Tell, ...]:

@@ -136,6 +136,7 @@ def holds_claim(claim: PersistentVolumeClaim) -> bool:
 
 
 def _claim_in_need(snapshot: VolumeSnapshot) -> Iterable[str]:
+    """A member that is being deleted stays as long as its group, whose content says by itself whether it is in the making."""
     key = claim_of(snapshot)
     ends = is_deleting(snapshot) and (AS_SOURCE_FINALIZER not in finalizers_of(snapshot) or is_member(snapshot))
     return (str(key),) if key is not None and not is_ready(snapshot) and not ends else ()

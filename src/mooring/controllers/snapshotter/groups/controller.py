@@ -30,7 +30,7 @@ from mooring.controllers.snapshotter.groups.view import (
     BY_MEMBER,
     CONTENT_INDEXES,
     View,
-    is_given_up,
+    is_going,
     is_ready,
     keeps_class,
     keeps_content,
@@ -104,7 +104,7 @@ class GroupContents:
         """One that stood for a snapshot of a group which is being deleted."""
         handles = {handle for one in (change.old, change.new) if one is not None for handle in handles_of(one)}
         found = [content for handle in sorted(handles) for content in self._view.contents.by(BY_MEMBER, handle)]
-        return sorted({content.metadata.name for content in found if is_given_up(content)})
+        return sorted({content.metadata.name for content in found if is_going(content)})
 
     def _class_changed(self, change: Change[VolumeGroupSnapshotClass]) -> Iterable[str]:
         if not changed(change.old, change.new):

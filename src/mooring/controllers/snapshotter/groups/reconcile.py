@@ -26,7 +26,7 @@ from mooring.controllers.snapshotter.groups.standing import kept_by_content, kep
 from mooring.controllers.snapshotter.groups.view import View, is_given_up, is_going, is_ready, keeps_group
 from mooring.controllers.snapshotter.reconcile import ERROR_BYTES_MAX
 from mooring.controllers.snapshotter.secrets import Secrets
-from mooring.controllers.snapshotting.names import DELETE_POLICY, GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, YES, is_marked
+from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, YES, is_marked
 from mooring.controllers.snapshotting.told import Told
 from mooring.controllers.snapshotting.writes import annotate, patch_object, removal
 from mooring.csi.codes import DriverError
@@ -90,7 +90,7 @@ class Reconciler:
             case d.Ask(handles):
                 return await self._save(content, await self._ask(handles, secrets, content))
             case d.Delete(handles):
-                if keeps_group(content) or kept_by_group(self._view, content) or kept_by_content(self._view, content):
+                if self._is_kept(content):
                     raise Stale(content.metadata.name)  # its Secret may have taken a while
                 await self._delete(handles, secrets)
             case Tell(reason, message):
@@ -150,6 +150,10 @@ class Reconciler:
         self._memory.change(content.metadata.uid, unlisted=True)
         return After(again=True)
 
+    def _is_kept(self, content: VolumeGroupSnapshotContent) -> bool:
+        """True where its group stays: by its own policy, or for another content."""
+        return keeps_group(content) or bool(kept_by_group(self._view, content) or kept_by_content(self._view, content))
+
     async def _delete(self, handles: GroupHandles, secrets: Mapping[str, str]) -> None:
         try:
             await self._driver.delete_volume_group_snapshot(handles.delete_request(secrets), self._call)
@@ -168,8 +172,9 @@ class Reconciler:
             return await self._save(content, after)
         except Unsaved:
             now = self._find(content.metadata.name, content.metadata.uid)
-            handles = group_handles(msgspec.structs.replace(now, status=after.status))
-            if handles is None or not is_given_up(now) or now.spec.deletion_policy != DELETE_POLICY:
+            as_answered = msgspec.structs.replace(now, status=after.status)
+            handles = group_handles(as_answered)
+            if handles is None or not is_given_up(now) or self._is_kept(as_answered):
                 raise
             await self._delete(handles, secrets)
             return await self._save(now, After(unmarks=True, nothing_made=True, again=True))
