@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -50,13 +51,28 @@ class Filling:
 
     async def filled(self, record_id: str) -> None:
         """Returns once the record has its data; cancelled, the copy goes on. Raises DriverError when it failed: the record is gone then."""
-        try:
-            await self._journal.flushed()  # the disk knows of the copy before there is any
-        finally:
-            copy = self._begun(record_id)
+        cancelled = await self._saved()  # the disk knows of the copy before there is any
+        copy = self._begun(record_id)
+        if cancelled is not None:
+            raise cancelled
         if copy is not None:
             await asyncio.wait([copy])
             _raise_failure(copy)
+
+    async def _saved(self) -> asyncio.CancelledError | None:
+        """Returns once the disk has all changes; gives the cancellation that came meanwhile, which waits for that. Raises DriverError."""
+        cancelled = None
+        while True:
+            try:
+                await self._journal.flushed()
+            except asyncio.CancelledError as error:
+                cancelled = error
+            except DriverError:
+                if cancelled is None:
+                    raise
+                return cancelled
+            else:
+                return cancelled
 
     def _begun(self, record_id: str) -> asyncio.Future[None] | None:
         """The copy that fills this record; None when it has nothing to wait for."""
@@ -88,7 +104,9 @@ class Filling:
             self._journal.put(state.filled(record_id))
             return
         _log.error("A copy failed", id=record_id, error=copy.exception())
-        self._journal.put(state.without(record_id).forgotten(record_id))
+        state = state.without(record_id)
+        is_left = os.path.lexists(self._folder.data(record_id))  # what could not be removed either goes at the next start
+        self._journal.put(state if is_left else state.forgotten(record_id))
 
 
 def _raise_failure(copy: asyncio.Future[None]) -> None:

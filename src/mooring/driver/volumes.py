@@ -37,7 +37,7 @@ class Volumes(Plugin):
             await self._core.filling.filled(volume.id)
             await self._core.journal.flushed()
         except DriverError:
-            self._take_back(volume)
+            take_back(self._core, volume)
             raise
         return csi.CreateVolumeResponse(volume=self._core.described(volume))
 
@@ -50,11 +50,6 @@ class Volumes(Plugin):
             except OSError as error:
                 raise DriverError(Code.INTERNAL, f"the volume's data can't be made: {error.strerror}") from None
         self._core.journal.put(self._core.state.with_volume(volume))
-
-    def _take_back(self, volume: Volume) -> None:
-        """The disk did not take the record of an empty volume: its data goes, too."""
-        if volume.id not in self._core.state.volumes and not volume.is_filling:
-            self._core.folder.remove(volume.id)
 
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         """The record first, then the data: what is half removed must not be taken for a volume."""
@@ -99,6 +94,12 @@ class Volumes(Plugin):
         changed = volume.modified(mutable_parameters)
         if changed != volume:
             self._core.journal.put(self._core.state.with_volume(changed))
+
+
+def take_back(core: Core, volume: Volume) -> None:
+    """The disk did not take the record of an empty volume: its data goes, too."""
+    if volume.id not in core.state.volumes and not volume.is_filling:
+        core.folder.remove(volume.id)
 
 
 async def remove_data(core: Core, record_id: str) -> None:

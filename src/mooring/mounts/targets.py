@@ -14,7 +14,7 @@ from typing import Final
 
 from mooring.base.errors import MooringError
 from mooring.mounts import system
-from mooring.mounts.mountinfo import Mount, MountTable, parse
+from mooring.mounts.mountinfo import MountTable, parse
 
 OF_ANY_MOUNT: Final = frozenset({"ro", "rw", "noexec", "exec", "nosuid", "suid", "nodev", "dev", "noatime", "nodiratime", "relatime"})
 """Mount flags that a bind mount can have; the others are for file systems, and a folder has none of its own."""
@@ -47,10 +47,10 @@ def holds(source: Path, target: Path) -> bool:
 
 
 def bind(source: Path, target: Path, flags: Sequence[str] = (), *, readonly: bool = False) -> None:
-    """The source on the target, which is made as a folder or a file like it. Does nothing where it is there already.
+    """The source on the target, which is made as a folder or a file like it. Where it is there already, it gets the flags that it lacks.
 
     flags: of mount(8); those that only a file system can have are left out. Raises ToolFailed, OSError, Occupied for anything else that is
-    mounted on the target, or a mount that is read-only where this one shall not be, or the reverse.
+    mounted on the target, or a mount that is read-only where this one shall not be.
     """
     options = [flag for flag in flags if flag in OF_ANY_MOUNT] + (["ro"] if readonly else [])
     table = mount_table()
@@ -61,7 +61,11 @@ def bind(source: Path, target: Path, flags: Sequence[str] = (), *, readonly: boo
         return
     if not _is_of(table, source, target):
         raise Occupied(f"something else is mounted on {str(target)!r} ({there.source}, {there.fs_type}): unmount it first")
-    _check_writable(table, there, source, readonly="ro" in options)
+    over = table.holding(str(plain(source)))
+    is_readonly = "ro" in options or (over is not None and "ro" in over.options.split(","))
+    if "ro" in there.options.split(",") and not is_readonly:
+        raise Occupied(f"{there.point!r} has the volume with options {there.options}, and readonly=False is asked for")
+    complete(target, options, readonly=is_readonly)
 
 
 def withdraw(target: Path) -> None:
@@ -126,13 +130,6 @@ def mounting_refusal(folder: Path) -> str:
 
 def _is_of(table: MountTable, source: Path, target: Path) -> bool:
     return str(target) in table.references(str(plain(source)))
-
-
-def _check_writable(table: MountTable, there: Mount, source: Path, *, readonly: bool) -> None:
-    over = table.holding(str(plain(source)))
-    expected = readonly or (over is not None and "ro" in over.options.split(","))
-    if ("ro" in there.options.split(",")) != expected:
-        raise Occupied(f"{there.point!r} has the volume with options {there.options}, and readonly={readonly} is asked for")
 
 
 def _make_like(source: Path, target: Path) -> None:

@@ -314,3 +314,60 @@ async def test_a_copy_whose_record_the_disk_refuses_is_not_begun(tmp_path: Path,
             patch.setattr(StateFolder, "copy", None)
             await refused(driver.create_volume(a_creation("clone", **of_volume(source))), Code.RESOURCE_EXHAUSTED, "save its state")
         await created(driver, "clone", **of_volume(source))
+
+
+async def test_a_copy_whose_caller_gives_up_begins_once_its_record_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another write goes on. The disk may refuse the record yet: what was copied by then would be nobody's, for ever."""
+    begun, may_end, error = threading.Event(), threading.Event(), [OSError(errno.ENOSPC, "No space left on device")]
+    encoded, copies = statefile.encoded, Gate(monkeypatch)
+
+    def slow(state: Any) -> bytes:
+        begun.set()
+        assert may_end.wait(20)
+        if error:
+            raise error[0]
+        return encoded(state)
+
+    async def given_up(driver: HostPath) -> None:
+        begun.clear()
+        may_end.clear()
+        other = asyncio.create_task(driver.create_volume(a_creation("other")), name="other")
+        await asyncio.to_thread(begun.wait, 20)
+        clone = asyncio.create_task(driver.create_volume(a_creation("clone", **of_volume(source))), name="clone")
+        await asyncio.sleep(0)
+        clone.cancel()
+        await asyncio.sleep(0.05)
+        assert 0 == copies.copies
+        may_end.set()
+        await asyncio.wait([other, clone])
+        assert (bool(error), True) == (other.exception() is not None, clone.cancelled())
+
+    copies.open()
+    with a_driver(tmp_path) as driver:
+        source = await a_volume_with_data(driver)
+        monkeypatch.setattr(statefile, "encoded", slow)
+        await given_up(driver)
+        assert [source] == os.listdir(tmp_path / "volumes")
+        error.clear()
+        await given_up(driver)
+        await copies.reach()
+
+
+async def test_what_a_failed_copy_leaves_is_removed_at_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_source: str, target: str, _check: object) -> None:
+        (Path(target) / "half").write_text("half")
+        monkeypatch.setattr(statefile, "remove_tree", fail_too)
+        raise OSError(errno.EIO, "Input/output error")
+
+    def fail_too(_path: Path) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    with a_driver(tmp_path) as driver:
+        source = await a_volume_with_data(driver)
+        monkeypatch.setattr(statefile, "copy_folder", fail)
+        await refused(driver.create_volume(a_creation("clone", **of_volume(source))), Code.INTERNAL, "can't be copied")
+        monkeypatch.undo()
+        (left,) = set(os.listdir(tmp_path / "volumes")) - {source}
+        other = await created(driver, "other")
+    with a_driver(tmp_path, randomness=Random(8)):
+        assert sorted((source, other)) == sorted(os.listdir(tmp_path / "volumes")), left

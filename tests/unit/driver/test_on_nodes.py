@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver import statefile
 from mooring.driver.capabilities import Capability, NodeCapability
 from mooring.driver.layout import Limits
 from mooring.driver.node.way import LINK, Way
@@ -439,6 +441,20 @@ async def test_a_pods_own_volume_takes_room_and_goes_when_it_can_not_be_publishe
         await refused(driver.node_publish_volume(an_inline("csi-2", tmp_path / "two")), Code.RESOURCE_EXHAUSTED)
         context = {"csi.storage.k8s.io/ephemeral": "true", "kind": "slow"}
         await refused(driver.node_publish_volume(an_inline("csi-3", tmp_path / "three", volume_context=context)), Code.INVALID_ARGUMENT)
+
+
+async def test_a_pods_own_volume_that_is_not_saved_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet comes again and again, on a disk that is full already."""
+
+    def full(_state: object) -> bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with linking(tmp_path) as driver:
+        with monkeypatch.context() as patch:
+            patch.setattr(statefile, "encoded", full)
+            await refused(driver.node_publish_volume(an_inline("csi-1", tmp_path / "one")), Code.RESOURCE_EXHAUSTED)
+        assert [] == list((tmp_path / "state" / "volumes").iterdir())
+        await driver.node_publish_volume(an_inline("csi-1", tmp_path / "one"))
 
 
 # Meanwhile

@@ -655,6 +655,32 @@ async def test_statistics_tell_that_a_volume_is_not_mounted(private_mounts: Path
         await on_node.down()
 
 
+async def test_a_volume_that_nobody_stages_is_neither_mounted_nor_unmounted_while_it_is_copied(
+    private_mounts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who mounts it, writes and leaves before the copy ends would be in it by half."""
+    copies = SlowCopies(monkeypatch)
+    with mounting(private_mounts, rules=Rules(images=True), without_on_nodes=[NodeCapability.STAGE_UNSTAGE_VOLUME]) as driver:
+        volume_id = await created(driver, **SIZE)
+        await driver.controller_publish_volume(a_publication(volume_id))
+        one, two = private_mounts / "one", private_mounts / "two"
+        first = asyncio.ensure_future(snapshotted(driver, volume_id, "one"))
+        await copies.begun()
+        await refused(driver.node_publish_volume(a_target(volume_id, "", one)), Code.ABORTED, "is being copied")
+        copies.end_one()
+        await first
+        await driver.node_publish_volume(a_target(volume_id, "", one))
+        second = asyncio.ensure_future(snapshotted(driver, volume_id, "two"))
+        await copies.begun()
+        await driver.node_publish_volume(a_target(volume_id, "", two))
+        await driver.node_unpublish_volume(a_withdrawal(volume_id, one))
+        await refused(driver.node_unpublish_volume(a_withdrawal(volume_id, two)), Code.ABORTED, "is being copied")
+        copies.end_one()
+        await second
+        await driver.node_unpublish_volume(a_withdrawal(volume_id, two))
+        assert ([], []) == (mounted_below(private_mounts), loops_below(private_mounts))
+
+
 @pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
 @pytest.mark.parametrize("stages", [True, False])
 async def test_a_pods_own_volume_is_mounted_and_gone_afterwards(private_mounts: Path, images: bool, stages: bool) -> None:

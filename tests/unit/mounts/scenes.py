@@ -81,6 +81,14 @@ def what_else_is_mounted_is_left_alone(folder: Path) -> None:
     assert "other" == (target / "file").read_text()
 
 
+def a_mount_that_was_interrupted_becomes_read_only(folder: Path) -> None:
+    """Mounting has two steps: who is killed between them has left what can be written to."""
+    source, target = a_folder(folder, "source"), folder / "target"
+    targets.bind(source, target, ("noexec",))
+    targets.bind(source, target, ("nosuid",), readonly=True)
+    assert {"ro", "nosuid", "noexec"} <= set(options_at(target))
+
+
 def read_only_is_read_only(folder: Path) -> None:
     source, target = a_folder(folder, "source"), folder / "target"
     for _ in range(2):
@@ -258,6 +266,7 @@ SCENES: dict[str, Callable[[Path], None]] = {
         a_target_is_withdrawn_with_all_that_is_mounted_on_it,
         a_clear_path_stays,
         what_else_is_mounted_is_left_alone,
+        a_mount_that_was_interrupted_becomes_read_only,
         read_only_is_read_only,
         below_a_read_only_mount_all_is_read_only,
         a_link_above_the_target_is_followed,

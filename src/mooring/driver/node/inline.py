@@ -12,7 +12,7 @@ from mooring.driver.creating import KIND, planned
 from mooring.driver.node.part import NodePart
 from mooring.driver.sdk import Plugin
 from mooring.driver.state import Volume
-from mooring.driver.volumes import remove_data
+from mooring.driver.volumes import remove_data, take_back
 
 INLINE_BYTES: Final = 100 << 20
 
@@ -32,7 +32,11 @@ class InlineVolumes(Plugin):
         except OSError as error:
             raise DriverError(Code.INTERNAL, f"the volume's data can't be made: {error.strerror}") from None
         core.journal.put(core.state.with_volume(volume))
-        await core.journal.flushed()
+        try:
+            await core.journal.flushed()
+        except DriverError:
+            take_back(core, volume)
+            raise
 
     def _creation(self, request: csi.NodePublishVolumeRequest) -> csi.CreateVolumeRequest:
         kind = request.volume_context.get(KIND, "")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import msgspec
 
 from mooring.csi.codes import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.node.checks import check_fits, check_may_stage, check_may_unstage, is_readonly
+from mooring.driver.node.mounting import Source
 from mooring.driver.node.part import NodePart
 from mooring.driver.publishing import check_reach
 from mooring.driver.sdk import Plugin
@@ -28,8 +30,7 @@ class Staging(Plugin):
             check_reach(volume, node.node_id, node.core.layout)
             readonly = is_readonly(volume, node.node_id, request.volume_capability)
             source = node.source(volume, request.volume_capability, readonly=readonly)
-            if volume.is_image and not await node.run(lambda: node.mounts.holds(source, path)):
-                node.core.check_still(volume)
+            await check_mountable(node, volume, source, path)
             use = node.use_of(volume)
             node.put_use(volume.id, msgspec.structs.replace(use, staging_path=str(path)))
             await node.core.journal.flushed()
@@ -71,6 +72,12 @@ class Staging(Plugin):
                 await release_unused(node, volume)
             await node.core.journal.flushed()
         return csi.NodeUnstageVolumeResponse()
+
+
+async def check_mountable(node: NodePart, volume: Volume, source: Source, path: Path) -> None:
+    """Raises Aborted for a file system that is copied unmounted: who mounts it and leaves before the end would tear the copy."""
+    if volume.is_image and not await node.run(lambda: node.mounts.holds(source, path)):
+        node.core.check_still(volume)
 
 
 async def release_unused(node: NodePart, volume: Volume) -> None:

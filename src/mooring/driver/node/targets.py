@@ -10,7 +10,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.node import checks
 from mooring.driver.node.groups import give_to_group
 from mooring.driver.node.inline import InlineVolumes
-from mooring.driver.node.staging import release_unused
+from mooring.driver.node.staging import check_mountable, release_unused
 from mooring.driver.publishing import check_reach
 from mooring.driver.state import Target, Use, Volume
 from mooring.mounts import targets
@@ -50,6 +50,7 @@ class Targets(InlineVolumes):
         )
         source = node.source(volume, request.volume_capability, readonly=readonly)
         staging = targets.plain(node.use_of(volume).staging_path or str(node.own_staging(volume)))
+        await check_mountable(node, volume, source, staging)
         was_there = node.use_of(volume).at(str(path)) is not None
         node.put_use(volume.id, node.use_of(volume).with_target(Target(str(path), request.volume_capability.access_mode.mode, readonly)))
         await node.core.journal.flushed()
@@ -104,6 +105,7 @@ class Targets(InlineVolumes):
         """A target less: with the last one goes the staging path of the driver's own."""
         node = self._node
         if not left.targets and not left.staging_path:
+            node.core.check_still(volume)
             own = targets.plain(str(node.own_staging(volume)))
             await node.run(lambda: targets.withdraw(own))
         node.put_use(volume.id, left)
