@@ -309,7 +309,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "nothing-found": Bug(_nothing_is_found, {"pod-dropped", "not-in-use", "detached-in-use", *LEFT}),
     "pods-unawaited": Bug(_found_volumes_have_no_pods, {"unpublish-wanted"}, first_seed=11),
     "pods-in-part-known": Bug(_pods_in_part_are_known, {"unpublish-wanted"}, first_seed=11),
-    "pods-unheard": Bug(_volumes_do_not_hear_of_pods, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=271),
+    "pods-unheard": Bug(_volumes_do_not_hear_of_pods, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=266),
     "running-hides-deletion": Bug(_running_hides_deletion, {"pod-left", "pod-stuck"}, first_seed=69),
     "pods-run-at-once": Bug(_pods_run_at_once, {"running-without"}),
     "pods-leave-at-once": Bug(_pods_leave_at_once, {"pod-dropped"}),

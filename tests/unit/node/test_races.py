@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -11,9 +11,11 @@ from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.kube.errors import Unreachable
+from mooring.node.volumes.step_tasks import StepTasks
 from tests.support.builders import Json, an_attached_va
 from tests.support.node_driver import PUBLISH, STAGE, UNSTAGE
 from tests.support.virtual_loop import in_virtual_time
+from tests.unit.node.test_expansion_life import ABLE, grown, touch
 from tests.unit.node.volume_world import NODE, Bound, VolumesWorld
 
 REPORT = "patch nodes/status"
@@ -75,6 +77,30 @@ async def test_a_pod_that_goes_while_its_claims_are_read_wants_nothing(world: Vo
         reading.go.set()
         await world.settle(60.0)
         assert ([], []) == (await world.in_use(), world.driver.calls_for_volumes())
+
+
+@in_virtual_time
+async def test_a_pod_that_goes_as_its_volume_s_growth_begins_is_no_failure(
+    world: VolumesWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the turn of the loop between the decision and its step."""
+    world.driver.able = ABLE
+    begin = StepTasks.begin
+
+    def pod_has_gone(self: StepTasks, unique: str, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        if name == "expand":
+            world.node.pods._desired.gone(uid)
+        begin(self, unique, name, step)
+
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.running_pod(volume)
+        uid = pod["metadata"]["uid"]
+        monkeypatch.setattr(StepTasks, "begin", pod_has_gone)
+        await grown(world, volume)
+        await touch(world, pod)
+        await world.settle(10.0)
+        assert "failed unexpectedly" not in caplog.text
 
 
 # What belongs to another pod, or another attachment

@@ -328,7 +328,7 @@ class NodeVolumes:
                 await steps.unstage(state)
                 state.device_failure = state.context = None
                 state.may_not_grow = False
-            case Step.EXPAND:
+            case Step.EXPAND if uid in uses:  # else the pod has gone just now
                 await self._growth.expand(state, uses[uid])
 
     def _failed(self, state: VolumeState, decision: Decision, error: StepFailed) -> None:
