@@ -103,6 +103,7 @@ class Reconciler:
                     self._metrics.succeeded(pv.spec.storage_class_name, self._clock.now() - began)
                     self._deleted(pv)
                 case d.DeleteObject():
+                    await self._wait_for_intent(pv)  # without our finalizer nothing else holds the object
                     await self._delete_object(pv)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
 
