@@ -61,9 +61,10 @@ def references(inventory: Inventory, unplaced: Iterable[Object], matcher: Handle
 def _begun(inventory: Inventory) -> Iterator[Reference]:
     """Volumes that provisioners make: by a journal, or for a claim that is not bound."""
     names, waiting = {found.name for found in inventory.objects}, {claim.uid for claim in inventory.claims if not claim.volume_name}
+    uids = {claim.uid for claim in inventory.claims}
     for intent in inventory.intents:
         if intent.volume_name not in names:
-            yield _of_intent(intent, intent.uid in inventory.idle and intent.uid not in waiting)
+            yield _of_intent(intent, intent.uid in inventory.idle and intent.uid not in waiting, has_claim=intent.uid in uids)
     made = {found.claim_uid for found in inventory.objects if found.provisioned}
     for claim in inventory.claims:
         if not claim.volume_name and claim.uid not in made:
@@ -76,9 +77,10 @@ def _of_waiting_claim(claim: Claim, is_ours: bool) -> Reference:
     return Reference(text, way_out, (claim.uid,), is_ours=is_ours, is_begun=True, claim=claim.key)
 
 
-def _of_intent(intent: Intent, is_abandoned: bool) -> Reference:
+def _of_intent(intent: Intent, is_abandoned: bool, *, has_claim: bool) -> Reference:
     key = f"{intent.namespace}/{intent.claim_name}"
-    end = " and nobody goes on with" if is_abandoned else ""
+    asked = "" if has_claim else ", which is gone: the driver is asked until it tells what it has made"
+    end = " and nobody goes on with" if is_abandoned else asked
     return Reference(
         f"what a provisioner has begun for {key}{end}",
         f"a provisioner has begun a volume for {key}: try again when it is done",

@@ -138,7 +138,8 @@ def plan_of(seed: int) -> Plan:
         saves=SaveFaults(perhaps(randomness, 0.4, 0.1, 0.5), perhaps(randomness, 0.4, 0.1, 0.5), perhaps(randomness, 0.5, 0.2, 0.9)),
         page_bytes_max=2_000 + randomness.below(6_000) if randomness.happens(0.3) else PAGE_BYTES_MAX,
     )
-    plan = _of_changed_minds(plan, randomness) if randomness.happens(0.2) else plan
+    if randomness.happens(0.2):
+        return _of_changed_minds(plan, randomness)
     return _of_odd_storage(plan, Random(seed + _ODD_SEED))
 
 

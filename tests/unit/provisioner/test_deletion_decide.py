@@ -42,6 +42,7 @@ DRIVER = "d"
 OURS = {names.PROVISIONED_BY: DRIVER}
 NO_SECRET = {names.DELETION_SECRET_NAME: "", names.DELETION_SECRET_NAMESPACE: ""}
 DELETE = (DeleteVolume("handle1"), DeleteObject(), Release())
+WITHOUT_CLASS = DeleteVolume("handle1", lacks_class="sc")
 SECRET_PARAMETERS = {
     "csi.storage.k8s.io/provisioner-secret-name": "s-${pvc.name}",
     "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
@@ -158,7 +159,7 @@ def test_P78_without_notes_the_class_says_which_secret():
     decision = decided(pv_with(annotations=OURS, claimRef=claim), parameters=SECRET_PARAMETERS)
     assert (LoadSecret(SecretReference("s-c", "ns")), *DELETE) == decision.actions
     assert DELETE == decided(pv_with(annotations=OURS), parameters=SECRET_PARAMETERS).actions, "no claim to fill the template from"
-    assert DELETE == decided(pv_with(annotations=OURS, claimRef=claim)).actions, "no class"
+    assert (WITHOUT_CLASS, *DELETE[1:]) == decided(pv_with(annotations=OURS, claimRef=claim)).actions
 
 
 def test_P78_the_beta_annotation_names_the_class():
@@ -242,7 +243,7 @@ def test_P81_what_has_no_csi_source_can_not_be_deleted():
 def test_P81_an_in_tree_volume_is_deleted_under_its_drivers_handle():
     driver = DriverCapabilities("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
     pv = pv_with(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "vol-1"})
-    assert DeleteVolume("vol-1", migrated=True) == decided(pv, driver=driver).actions[0]
+    assert DeleteVolume("vol-1", migrated=True, lacks_class="sc") == decided(pv, driver=driver).actions[0]
     odd = pv_with(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "aws://nothing"})
     problem = decided(odd, driver=driver).problem
     assert problem is None or problem.error.startswith("failed to translate")

@@ -323,6 +323,25 @@ async def test_P81_what_is_not_found_without_its_secret_may_be_there():
     assert {} == world.driver.volumes
 
 
+async def test_P81_what_is_not_found_while_nobody_can_say_whether_there_is_a_secret_may_be_there():
+    """No Secret is noted on the object, and its class, which might name one, is being made anew."""
+    world = DeletionWorld()
+    world.driver.always(DELETE, lambda request: None if request.secrets else Fail(Code.NOT_FOUND, "no such volume"))
+    await world.create(a_secret("s", {"a": "Yg=="}, namespace="ns"))
+    await world.released(claimRef={"namespace": "ns", "name": "c", "uid": "u"})
+    await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"annotations": {names.DELETION_SECRET_NAME: None}}})
+    async with world.deleting():
+        await world.settle(100)
+        assert ["rpc error: code = NotFound desc = no such volume; it was called without the class sc, which may name a secret"] == (
+            await world.failures()
+        )
+        assert world.driver.volumes
+        parameters = {"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "ns"}
+        await world.create(a_class(parameters=parameters))
+        await world.only_protection_left()
+    assert {} == world.driver.volumes
+
+
 async def test_P78_the_return_of_the_class_wakes_what_its_templates_held_up():
     world = DeletionWorld()
     parameters = {

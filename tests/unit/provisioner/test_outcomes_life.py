@@ -45,6 +45,7 @@ pytestmark = in_virtual_time
 BACKGROUND = (Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED)
 FINISHED = tuple(code for code in Code if code not in (Code.OK, Code.INVALID_ARGUMENT, *BACKGROUND))
 PREFIX = "csi.storage.k8s.io/"
+PUT_SNAPSHOT = "update volumesnapshots"
 WITH_SECRET = {f"{PREFIX}provisioner-secret-name": "s", f"{PREFIX}provisioner-secret-namespace": "default"}
 
 
@@ -918,6 +919,16 @@ async def restoring(retry_s: float) -> ProvisioningWorld:
     return world
 
 
+async def test_nothing_is_made_from_a_source_that_can_not_be_held():
+    """It could be deleted while it is read."""
+    world = await restoring(retry_s=1.0)
+    await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
+    world.cluster.refuse(PUT_SNAPSHOT, times=100, error=ServerError("overloaded", code=500))
+    async with world.provisioning():
+        assert "overloaded" in await world.failed()
+        assert CREATE not in world.told
+
+
 async def test_the_back_off_begins_anew_when_what_a_claim_waits_for_moves():
     world = await restoring(retry_s=1.0)
     async with world.provisioning():
@@ -963,9 +974,9 @@ async def test_a_source_that_was_let_go_is_not_held_again_for_a_volume_that_nobo
     async with world.provisioning(calls=2):
         await world.delete_claim()
         await world.settle(2)
-        writes = world.story.count("update volumesnapshots")
+        writes = world.story.count(PUT_SNAPSHOT)
         await world.settle(1000)
-        assert writes == world.story.count("update volumesnapshots")
+        assert writes == world.story.count(PUT_SNAPSHOT)
         assert not (await world.get(VOLUME_SNAPSHOTS, "s", "default"))["metadata"].get("finalizers")
 
 

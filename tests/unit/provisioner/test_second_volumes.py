@@ -131,6 +131,25 @@ async def test_the_claims_volume_goes_though_there_may_be_a_second_one(driver: t
     assert 1 == world.told.count(POST_PV)
 
 
+async def test_that_the_claims_volume_is_gone_is_known_also_where_its_object_was_never_held():
+    """It was to be retained, until its claim was deleted: what the former request makes then has its handle, and is another volume."""
+    world = await torn(VolumeDriver(topology={"zone": "b"}))
+    async with world.provisioning():
+        await served(world)
+        name = f"pvc-{(await world.claim())['metadata']['uid']}"
+        await world.patch(PVS, name, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+        await released(world)
+        await world.settle(5)
+        assert names.VOLUME_FINALIZER not in (await world.get(PVS, name))["metadata"]["finalizers"]
+        await world.patch(PVS, name, {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
+        await world.settle(20)
+        await world.patch(PVS, name, {"metadata": {"finalizers": None}})
+        assert {} == world.driver.volumes
+        world.driver.forget_scripts()
+        await world.settle(600)
+        assert {} == world.driver.volumes == world.intents.open()
+
+
 @pytest.mark.parametrize("answer", [None, Fail(Code.ALREADY_EXISTS, "in another zone")], ids=["it", "refused"])
 async def test_a_driver_whose_names_are_unique_has_the_claims_volume_alone(answer: Step):
     world = await torn(VolumeDriver(topology={"zone": "b"}))

@@ -109,11 +109,19 @@ def test_what_an_open_intent_names_is_begun_and_not_leaked(volume: Volume):
     assert () == report.wrong()
 
 
+def test_what_is_begun_for_a_claim_that_is_gone_is_told_as_that():
+    """It may stay so: a driver that refuses each call never tells what an earlier one has made."""
+    report = judged(an_inventory(Volume("vol-pvc-1"), intents=(an_intent(),)))
+    assert "which is gone: the driver is asked until it tells what it has made" in report.findings[0].why
+    claim = Claim("u1", "ns/c1", "", provisioner=DRIVER)
+    assert "gone" not in judged(an_inventory(Volume("vol-pvc-1"), intents=(an_intent(),), claims=(claim,))).findings[0].why
+
+
 def test_while_an_intent_fits_no_volume_it_could_be_any():
     """A driver with handles of its own says nothing of names, so nothing is deleted before the intent has ended."""
     report = judged(an_inventory(Volume("opaque"), intents=(an_intent(),)))
     assert [FindingKind.LEAKED] == [finding.kind for finding in report.findings]
-    assert "it may be what a provisioner has begun for ns/c1" == report.findings[0].spared
+    assert report.findings[0].spared.startswith("it may be what a provisioner has begun for ns/c1")
     assert () == report.deletable()
     assert (an_intent(),) == report.unplaced
 

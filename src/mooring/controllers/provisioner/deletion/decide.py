@@ -45,10 +45,11 @@ class LoadSecret:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeleteVolume:
-    """Call DeleteVolume. migrated: the volume is an in-tree one."""
+    """Call DeleteVolume. migrated: the volume is an in-tree one. lacks_class: the name of a class that is gone, and may name a secret."""
 
     handle: str
     migrated: bool = False
+    lacks_class: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ def _delete(view: View, pv: PersistentVolume) -> Decision:
     if node_names:
         return _stuck(Obstacle.ATTACHED, why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name))
     load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret),)
-    call = DeleteVolume(source.volume_handle, migrated)
+    call = DeleteVolume(source.volume_handle, migrated, _missing_class(view, pv))
     return Decision(why.Deleting(call.handle), (*load, call, *_after_the_volume(view, pv)))
 
 
@@ -144,10 +145,22 @@ def _after_the_volume(view: View, pv: PersistentVolume) -> tuple[Action, ...]:
     return (*(() if is_asked_for else (DeleteObject(),)), *((Release(),) if holds(pv) else ()))
 
 
+def _notes_secret(pv: PersistentVolume) -> bool:
+    """True where the provisioner noted the secret, or that there is none."""
+    notes = pv.metadata.annotations or {}
+    return names.DELETION_SECRET_NAME in notes and names.DELETION_SECRET_NAMESPACE in notes
+
+
+def _missing_class(view: View, pv: PersistentVolume) -> str:
+    """The class that would have to say whether there is a secret, "" where it is there, or need not. What nobody provisioned needs none."""
+    class_name = volume_class_of(pv)
+    knows = _notes_secret(pv) or names.PROVISIONED_BY not in (pv.metadata.annotations or {})
+    return "" if knows or view.classes.get(Key("", class_name)) is not None else class_name
+
+
 def _secret(view: View, pv: PersistentVolume, migrated: bool) -> SecretReference | None:
     """As the provisioner noted it; for volumes without a note as their class says. Raises ParameterError, TranslationError."""
-    notes = pv.metadata.annotations or {}
-    if names.DELETION_SECRET_NAME in notes and names.DELETION_SECRET_NAMESPACE in notes:
+    if _notes_secret(pv):
         name, namespace = annotation(pv, names.DELETION_SECRET_NAME), annotation(pv, names.DELETION_SECRET_NAMESPACE)
         return SecretReference(name=name, namespace=namespace) if name and namespace else None
     storage_class = view.classes.get(Key("", volume_class_of(pv)))

@@ -22,7 +22,7 @@ from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.calls import delete_volume
 from mooring.controllers.provisioner.claims.view import BY_UID
 from mooring.controllers.provisioner.deletion import decide as d
-from mooring.controllers.provisioner.deletion.view import Progress, View, intent_closed
+from mooring.controllers.provisioner.deletion.view import Progress, View, class_changed, intent_closed
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.fresh import FreshCache
 from mooring.controllers.provisioner.metrics import DeletionMetrics
@@ -103,6 +103,7 @@ class Reconciler:
                     self._metrics.succeeded(pv.spec.storage_class_name, self._clock.now() - began)
                     self._deleted(pv)
                 case d.DeleteObject():
+                    await self._wait_for_intent(pv)  # without our finalizer nothing else holds the object
                     await self._delete_object(pv)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
 
@@ -150,9 +151,12 @@ class Reconciler:
         self, pv: PersistentVolume, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
     ) -> None:
         try:
-            call, lacks_secret = Call(self._timeout_s, action.migrated), secret is not None and not values
+            call, lacks_secret = Call(self._timeout_s, action.migrated), bool(action.lacks_class) or (secret is not None and not values)
             await delete_volume(self._driver, action.handle, values, call, pv.metadata.name, lacks_secret=lacks_secret)
         except DriverError as error:
+            if action.lacks_class:
+                without = f"; it was called without the class {action.lacks_class}, which may name a secret"
+                raise Failed(f"{error}{without}", heals=(class_changed(action.lacks_class),)) from error
             if secret is None:
                 raise Failed(str(error)) from error
             self._secrets.invalidate(secret)  # perhaps it was the secret: read it anew next time
