@@ -14,7 +14,7 @@ from mooring.api.meta import key_of
 from mooring.controllers.snapshot_controller import controller, decide_claim
 from mooring.controllers.snapshot_controller import reconcile as controller_reconcile
 from mooring.controllers.snapshot_controller import writes as controller_writes
-from mooring.controllers.snapshot_controller.reconcile import Reconciler as ControllerReconciler
+from mooring.controllers.snapshot_controller.groups import reconcile as controller_groups
 from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
 from mooring.controllers.snapshotter import decide, decide_after, reconcile, view
 from mooring.controllers.snapshotter import writes as snapshotter_writes
@@ -103,7 +103,7 @@ def _answers_wake_nobody() -> contextlib.AbstractContextManager[Any]:
 
 def _nothing_is_looked_up() -> contextlib.AbstractContextManager[Any]:
     """A content that the cache lacks is taken for none, though the process before may have made it a moment ago."""
-    return mock.patch.object(ControllerReconciler, "_look_up", mock.AsyncMock())
+    return _both(*(mock.patch.object(room, "look_up", mock.AsyncMock()) for room in (controller_reconcile, controller_groups)))
 
 
 def _made_is_ready() -> contextlib.AbstractContextManager[Any]:
@@ -175,11 +175,11 @@ BUGS: Final[Mapping[str, Bug]] = {
     "strangers-taken": Bug(_strangers_are_taken, {"deleted-strange"}, first_seed=25),
     "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=50),
     "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}),
-    "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=46),
+    "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=82),
     "nothing-looked-up": Bug(_nothing_is_looked_up, {"content-left"}, first_seed=760),
     "made-is-ready": Bug(_made_is_ready, {"ready-lies"}),
     "claims-held": Bug(_claims_are_not_released, {"claim-held"}),
-    "marks-stay": Bug(_marks_stay, {"deleted-wanted"}),
+    "marks-stay": Bug(_marks_stay, {"deleted-wanted", "content-left"}, first_seed=115),
     "marked-keep-nothing": Bug(_the_marked_keep_nothing, {"deleted-wanted", "deleted-kept"}),
     "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}),

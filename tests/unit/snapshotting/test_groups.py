@@ -10,10 +10,12 @@ from mooring.api.core import EVENTS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
+from mooring.apiserver.local import Faults
 from mooring.base.clock import parse_rfc3339
 from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
     BOUND_FINALIZER,
+    CLAIM_FINALIZER,
     GROUP_BEING_CREATED,
     GROUP_CONTENT_FINALIZER,
     GROUP_FINALIZER,
@@ -23,8 +25,9 @@ from mooring.controllers.snapshotting.names import (
     member_name,
 )
 from mooring.csi.codes import Code
-from mooring.kube.errors import ServerError
+from mooring.kube.errors import ServerError, Unreachable
 from tests.support.builders import APP, a_claim, a_group_class, a_group_content, a_group_snapshot, a_new_snapshot, a_snapshot_class
+from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose
 from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP, GET_GROUP, SnapshotDriver
@@ -36,9 +39,9 @@ pytestmark = in_virtual_time
 ON = {"groups": True}
 
 
-async def a_world(*names: str, policy: str = "Delete", **group_class: object) -> SnapshotWorld:
+async def a_world(*names: str, policy: str = "Delete", faults: Faults | None = None, **group_class: object) -> SnapshotWorld:
     """Claims `a` and `b` with the volumes `vol-a` and `vol-b`, unless named."""
-    world = await SnapshotWorld(SnapshotDriver(groups=True)).kinds()
+    world = await SnapshotWorld(SnapshotDriver(groups=True), faults).kinds()
     await world.make_snapshot_kinds(GROUP_CRDS)
     await world.create(a_group_class(policy=policy, **group_class))
     for name in names or ("a", "b"):
@@ -282,6 +285,20 @@ async def test_S38_what_was_sent_for_a_group_is_sent_again_when_the_class_is_gon
         await world.delete(GROUP_SNAPSHOT_CLASSES, "groupclass")
         await world.delete(VGS, "group")
         await world.gone(VGS, "group")
+        await nothing_left(world)
+
+
+async def test_S28_a_group_content_that_the_cache_lacks_does_not_stay_behind():
+    """The answer to its creation was lost, and the watch is late."""
+    world = await a_world("a", faults=LateWatch("volumegroupsnapshotcontents", seconds=30.0))
+    world.cluster.refuse("create volumegroupsnapshotcontents", error=Unreachable("lost"), after=True)
+    await world.set_finalizers(PVC, "a", CLAIM_FINALIZER)  # so that no write to it wakes the group
+    async with world.both(retry_interval_start_s=60.0, **ON):
+        await world.create(a_group_snapshot())
+        await world.settle(1.0)
+        await world.delete(VGS, "group")
+        await world.gone(VGS, "group")
+        await world.settle(100.0)
         await nothing_left(world)
 
 

@@ -24,6 +24,7 @@ from mooring.controllers.snapshot_controller.view import View
 from mooring.controllers.snapshot_controller.writes import Writes
 from mooring.controllers.snapshotting.told import Told
 from mooring.kube.cache.informer import Informer
+from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, NotFound
 
 log = logger(__name__)
@@ -89,8 +90,8 @@ class Reconciler:
     async def _perform(self, action: d.Action) -> None:
         writes = self._writes
         match action:
-            case d.LookUp(kind, key, strictly):
-                await self._look_up(kind, key, strictly=strictly)
+            case d.LookUp():
+                await look_up(self._cluster, self._caches[action.kind.plural], action)
             case d.Protect(snapshot, finalizers, class_name):
                 await writes.protect(snapshot, finalizers, class_name)
             case d.JoinGroup(snapshot, owner):
@@ -123,23 +124,6 @@ class Reconciler:
     def _is_needed(self, key: Key) -> bool:
         claim = self._view.claims.get(key)
         return claim is not None and bool(user_of(self._view, claim))
-
-    async def _look_up(self, kind: Kind[Any], key: Key, *, strictly: bool) -> None:
-        """One GET, since the watches of different kinds are not in step. Raises Stale; strictly: ApiError."""
-        cache = self._caches[kind.plural]
-        before = cache.store.get(key)
-        try:
-            cache.wrote(await self._cluster.get(kind, key.name, key.namespace))
-        except NotFound:
-            return
-        except ApiError as error:  # then the cache is all we know
-            if strictly:
-                raise
-            log.info(2, "could not ask for what the cache lacks", resource=kind.plural, name=str(key), why=str(error))
-            return
-        found = cache.store.get(key)
-        if found is not None and changed(before, found):
-            raise Stale(str(key))
 
     # -- what users are told
 
@@ -174,6 +158,24 @@ class Reconciler:
         meta = obj.metadata
         ref = ObjectReference(kind.api_version, kind.name, meta.namespace, meta.name, meta.uid, meta.resource_version)
         self._events.event(ref, type, reason, message)
+
+
+async def look_up(cluster: Cluster, cache: Informer[Any], look: d.LookUp) -> None:
+    """One GET, since the watches of different kinds are not in step. Raises Stale; strictly: ApiError."""
+    kind, key = look.kind, look.key
+    before = cache.store.get(key)
+    try:
+        cache.wrote(await cluster.get(kind, key.name, key.namespace))
+    except NotFound:
+        return
+    except ApiError as error:  # then the cache is all we know
+        if look.strictly:
+            raise
+        log.info(2, "could not ask for what the cache lacks", resource=kind.plural, name=str(key), why=str(error))
+        return
+    found = cache.store.get(key)
+    if found is not None and changed(before, found):
+        raise Stale(str(key))
 
 
 def is_told(status: Mapping[str, Any], text: str, *, unready: bool) -> bool:

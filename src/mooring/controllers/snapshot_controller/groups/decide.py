@@ -24,7 +24,7 @@ from mooring.api.matching import selects
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.controllers.snapshot_controller.content import CantTell, Source, bound_volume, check_stays
-from mooring.controllers.snapshot_controller.decision import Failure, HoldClaim, Tell
+from mooring.controllers.snapshot_controller.decision import Failure, HoldClaim, LookUp, Tell
 from mooring.controllers.snapshot_controller.groups import reasons as why
 from mooring.controllers.snapshot_controller.groups.decision import Action, Create, Decision, Delete, Write
 from mooring.controllers.snapshot_controller.groups.objects import group_content, member, member_content, member_key, member_status
@@ -326,11 +326,17 @@ def _decide_deletion(view: View, group: VolumeGroupSnapshot) -> Decision:
     actions += [Delete(VOLUME_SNAPSHOTS, one, "GroupSnapshotDeleteError") for one in members if not is_deleting(one)]
     if not goes:
         release = Write(GROUP_SNAPSHOTS, group, json_patch(removal(group, (GROUP_FINALIZER,))), "GroupSnapshotFinalizerError")
-        return Decision(why.Deleting(), (*actions, release), done="released the group")
+        return Decision(why.Deleting(), (*_search(view, group), *actions, release), done="released the group")
     assert content is not None
     if not actions:
         return Decision(why.WaitingForContent(content.metadata.name))
     return Decision(why.Deleting(), tuple(actions), done="deleted its content and its snapshots")
+
+
+def _search(view: View, group: VolumeGroupSnapshot) -> tuple[Action, ...]:
+    """For a content that was never seen: it may have been made a moment ago, and must not stay behind."""
+    name = wanted_group_content(group)
+    return (LookUp(GROUP_SNAPSHOT_CONTENTS, Key("", name), strictly=True),) if view.group_content(name) is None else ()
 
 
 def _content_of(view: View, group: VolumeGroupSnapshot) -> VolumeGroupSnapshotContent | None:

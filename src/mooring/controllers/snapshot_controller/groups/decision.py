@@ -8,7 +8,7 @@ from typing import Any
 
 from mooring.api.meta import Kind, Object
 from mooring.control.result import Because
-from mooring.controllers.snapshot_controller.decision import Failure, HoldClaim, Tell
+from mooring.controllers.snapshot_controller.decision import Failure, HoldClaim, LookUp, Tell
 from mooring.kube.cluster import Patch
 
 
@@ -46,7 +46,7 @@ class Delete:
     text: str = ""
 
 
-Action = Create | Write | Delete | HoldClaim | Tell
+Action = Create | Write | Delete | HoldClaim | LookUp | Tell
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from mooring.base.text import shortened
 from mooring.control.events import EventRecorder
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
-from mooring.controllers.snapshot_controller.decision import Failure, HoldClaim, Tell
+from mooring.controllers.snapshot_controller.decision import Failure, HoldClaim, LookUp, Tell
 from mooring.controllers.snapshot_controller.groups.decide import CREATION_FAILED, CREATION_TEXT
 from mooring.controllers.snapshot_controller.groups.decision import Action, Create, Delete, Write
-from mooring.controllers.snapshot_controller.reconcile import ERROR_BYTES_MAX, is_told
+from mooring.controllers.snapshot_controller.reconcile import ERROR_BYTES_MAX, is_told, look_up
 from mooring.controllers.snapshot_controller.writes import Writes
 from mooring.controllers.snapshotting.told import Told
 from mooring.controllers.snapshotting.writes import patch_object, stale_where_moved
@@ -50,10 +50,13 @@ class Reconciler:
         self.told = Told()
 
     async def carry_out(self, actions: tuple[Action, ...]) -> None:
-        """Performs the actions in order. Raises Failed, Stale."""
+        """Performs the actions in order. Raises Failed, ApiError where nobody is told, and Stale."""
         for action in actions:
             if isinstance(action, Tell):
                 self.tell(action.obj, action.kind, action.type, action.reason, action.message)
+                continue
+            if isinstance(action, LookUp):
+                await look_up(self._cluster, self._caches[action.kind.plural], action)
                 continue
             try:
                 await (self._writes.hold_claim(action.claim) if isinstance(action, HoldClaim) else self._write(action))
