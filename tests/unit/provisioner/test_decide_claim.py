@@ -262,10 +262,11 @@ def test_what_may_exist_is_asked_for_as_it_was(view: View, former: bool):
     assert is_asked_as(decided(view), OPEN, former=former)
 
 
+@pytest.mark.parametrize("handle", ["h", ""], ids=["there", "deleted by a former process, perhaps asked for again"])
 @pytest.mark.parametrize(("phase", "waits"), [("Released", True), ("Bound", False)])
-def test_a_second_volume_is_not_asked_for_while_the_claims_own_is_deleted(phase: str, waits: bool):
+def test_a_second_volume_is_not_asked_for_while_the_claims_own_is_deleted(phase: str, waits: bool, handle: str):
     own: PersistentVolume = typed(a_pv(NAME, "h", phase=phase, persistentVolumeReclaimPolicy="Delete"))
-    second = msgspec.structs.replace(OPEN, stored_handle="h")
+    second = msgspec.structs.replace(OPEN, stored_handle=handle)
     decision = decided(a_view(None, None, own, intent=second, state=IntentState.UNRESOLVED))
     assert (decision == Decision(why.WaitsForDeletion(NAME))) is waits
     assert isinstance(decision.action, Create) is not waits

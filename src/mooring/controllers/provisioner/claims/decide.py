@@ -17,7 +17,7 @@ from msgspec import structs
 
 from mooring.api.classes import class_of
 from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
-from mooring.api.meta import ObjectMeta, annotation, is_deleting
+from mooring.api.meta import ObjectMeta, annotation, finalizers_of, is_deleting
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, StorageClass
 from mooring.base.clock import Instant
 from mooring.control.secrets import SecretError
@@ -180,8 +180,13 @@ def _is_stored(view: View, intent: Intent) -> bool:
 def _is_going(view: View, intent: Intent) -> bool:
     """True while the claim's own volume is deleted, or may be: a driver could take a call of its name for a wish to have it again."""
     pv = view.volume(intent.volume_name)
-    is_released = pv is not None and pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
-    return pv is not None and (is_released or is_deleting(pv))
+    if pv is None:
+        return False
+    is_released = pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
+    if intent.stored_handle:
+        return is_released or is_deleting(pv)
+    is_held = names.VOLUME_FINALIZER in finalizers_of(pv)  # it is deleted; a new process calls once more while its object asks for that
+    return is_released and (is_held or not is_deleting(pv))
 
 
 def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
@@ -230,7 +235,7 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
         return Decision(why.Saving(intent.volume_name))
     if _is_stored(view, intent):
         return Decision(why.Provisioned(intent.volume_name), closes_intent=True, has_volume=True)
-    if intent.stored_handle and _is_going(view, intent):
+    if intent.stored_handle is not None and _is_going(view, intent):
         return Decision(why.WaitsForDeletion(intent.volume_name))
     class_name, kind = intent.class_name, intent.source_kind
     try:
