@@ -31,6 +31,15 @@ def planted_of(bugs: Mapping[str, Bug], name: str | None) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def both(*patches: contextlib.AbstractContextManager[Any]) -> Iterator[None]:
+    """One bug in several places: where one guard stands behind another, both have to go."""
+    with contextlib.ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        yield
+
+
 def no_back_off() -> contextlib.AbstractContextManager[Any]:
     def at_once(self: WorkQueue[Any], key: Any) -> float:
         self.add_after(key, 0.0001)

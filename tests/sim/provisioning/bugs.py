@@ -26,7 +26,7 @@ from mooring.controllers.provisioner.intents.pages import JournalLease
 from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.csi.codes import Code, DriverError
-from tests.sim.planting import Bug, failures_are_final, no_back_off
+from tests.sim.planting import Bug, both, failures_are_final, no_back_off
 from tests.sim.provisioning import life
 
 
@@ -164,7 +164,12 @@ def _unconfirmed_publishes_are_not_written() -> contextlib.AbstractContextManage
 
 def _same_intents_are_not_looked_up() -> contextlib.AbstractContextManager[Any]:
     """What is open already is taken for written, also after a change whose write was not answered."""
-    return mock.patch.object(LeaseStore, "is_stored", return_value=True)
+    return both(mock.patch.object(LeaseStore, "is_stored", return_value=True), _the_hold_is_not_confirmed())
+
+
+def _the_hold_is_not_confirmed() -> contextlib.AbstractContextManager[Any]:
+    """A repeated call is made without the write that precedes it."""
+    return mock.patch.object(Journal, "_confirm_hold", mock.AsyncMock())
 
 
 def _failed_writes_changed_nothing() -> contextlib.AbstractContextManager[Any]:
@@ -179,7 +184,7 @@ def _failed_writes_changed_nothing() -> contextlib.AbstractContextManager[Any]:
             page.stored = before
             raise
 
-    return mock.patch.object(LeaseStore, "_send", sent)
+    return both(mock.patch.object(LeaseStore, "_send", sent), _the_hold_is_not_confirmed())
 
 
 def _imports_are_not_seen() -> contextlib.AbstractContextManager[Any]:
