@@ -225,9 +225,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "whose-unasked": Bug(_whose_is_not_asked, {"deleted-in-use", "deleted-wanted"}, first_seed=10),
     "namesakes-ours": Bug(_namesakes_are_ours, {"leaked"}, first_seed=16),
     "unconfirmed-publishes-unwritten": Bug(_unconfirmed_publishes_are_not_written, {"leaked"}, first_seed=15),
-    "same-intents-unchecked": Bug(_same_intents_are_not_looked_up, {"create-unwritten"}),
+    "same-intents-unchecked": Bug(_same_intents_are_not_looked_up, {"create-unwritten"}, first_seed=90),
     "imports-unseen": Bug(_imports_are_not_seen, {"shared-volume", "deleted-imported"}),
     "dying-asked-for": Bug(_dying_volumes_are_asked_for, {"dying-stored"}),
     "denials-deletions": Bug(_denials_are_deletions, {"leaked"}),
-    "failed-writes-undone": Bug(_failed_writes_changed_nothing, {"create-unwritten"}),
+    "failed-writes-undone": Bug(_failed_writes_changed_nothing, {"create-unwritten"}, first_seed=90),
 }
