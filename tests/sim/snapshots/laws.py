@@ -231,9 +231,15 @@ def handles_of(content: Json) -> set[str]:
 
 
 def _being_made(content: Json) -> set[str]:
-    """The handles of the volumes of which a driver may be making this snapshot, or these."""
-    status, notes, source = content.get("status") or {}, content["metadata"].get("annotations") or {}, content["spec"]["source"]
-    if not {names.BEING_CREATED, names.GROUP_BEING_CREATED} & set(notes):
+    """The handles of the volumes of which a driver may be making this snapshot, or these.
+
+    None for one that the sidecar has let go, which knew that nothing was made: others keep it, and its mark goes with it.
+    """
+    status, meta, source = content.get("status") or {}, content["metadata"], content["spec"]["source"]
+    is_let_go = "deletionTimestamp" in meta and not {names.CONTENT_FINALIZER, names.GROUP_CONTENT_FINALIZER} & set(
+        meta.get("finalizers") or ()
+    )
+    if is_let_go or not {names.BEING_CREATED, names.GROUP_BEING_CREATED} & set(meta.get("annotations") or {}):
         return set()
     known = status.get("snapshotHandle") or status.get("volumeGroupSnapshotHandle")
     return set() if known else {source.get("volumeHandle"), *(source.get("volumeHandles") or ())} - {None}
