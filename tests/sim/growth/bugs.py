@@ -72,6 +72,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "answers-believed": Bug(_answers_are_believed, {"pv-shrank", "claim-shrank"}, first_seed=125),
     "nodes-forgotten": Bug(_nodes_have_no_part, {"claim-lies"}),
     "claims-done-first": Bug(_claims_are_done_first, {"class-differs"}),
-    "classes-wake-nobody": Bug(_classes_wake_nobody, {"class-differs"}, first_seed=172),
+    "classes-wake-nobody": Bug(_classes_wake_nobody, {"class-differs"}),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
 }
