@@ -171,7 +171,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "nothing-looked-up": Bug(_nothing_is_looked_up, {"content-left"}, first_seed=2440),
     "made-is-ready": Bug(_made_is_ready, {"ready-lies"}),
     "claims-held": Bug(_claims_are_not_released, {"claim-held"}),
-    "marks-stay": Bug(_marks_stay, {"deleted-wanted", "content-left"}, first_seed=115),
+    "marks-stay": Bug(_marks_stay, {"deleted-wanted", "content-left"}),
     "marked-keep-nothing": Bug(_the_marked_keep_nothing, {"deleted-wanted", "deleted-kept"}),
     "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=2390),
