@@ -63,7 +63,7 @@ BAD: Final[dict[str, Bad]] = {
     "long-error": Bad("sorry, "),
     "modify-secret": Bad('secrets "nowhere" not found', vac="gold", pv=(("annotations", _MODIFY_SECRET),)),
     "class-missing": Bad('" does not exist.', vac="missing"),
-    "class-of-another": Bad("no such parameter", vac="foreign"),
+    "class-of-another": Bad('is for driver "another.csi.test"', vac="foreign"),
     "never-modified": Bad("DeadlineExceeded", vac="gold"),
     "of-another-driver": Bad("", csi=(("driver", "another.csi.test"),)),
     "of-another-claim": Bad("", pv=(("claimRef", a_reference("another", "another-uid")),)),
@@ -87,8 +87,7 @@ class MisleadingDriver(ResizingDriver):
         return answer
 
     async def controller_modify_volume(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
-        if request.mutable_parameters["class"] == "foreign":
-            raise DriverError(Code.INVALID_ARGUMENT, "no such parameter")
+        assert request.mutable_parameters["class"] != "foreign", "the class is another driver's"
         if request.volume_id.startswith("never-modified"):
             await asyncio.sleep(3600)
         return await super().controller_modify_volume(request)

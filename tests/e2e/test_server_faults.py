@@ -168,7 +168,7 @@ async def test_a_server_that_asks_to_come_back_later_is_obeyed(tmp_path: Path) -
 
 
 async def test_a_server_that_never_answers_is_given_up_and_asked_again(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Every verb hangs until the client's own limit, all at the same time; half a minute, most of it spent waiting."""
+    """Every verb hangs until the client's own limit, all at the same time; two minutes, which lists have, most of it spent waiting."""
     folder = tmp_path_factory.mktemp("start")
     async with a_target(tmp_path) as (target, proxy):
         secret, node = await target.secret({"a": "Yg=="}), await target.node()
@@ -201,10 +201,10 @@ async def _a_start_that_hangs(folder: Path) -> None:
     """Lists that hang: the attacher waits, gives up, and asks again."""
     async with a_target(folder) as (target, proxy):
         rules = [proxy.fail("list", resource, Hang(), times=1) for resource in RESOURCES]
-        target.wait_s = 60.0
+        target.wait_s = 150.0
         va = await target.want(await target.volume(), await target.node())
         async with target.attaching() as attacher:
-            assert "within 30 s" in await attacher.said("Failed to list or watch", timeout_s=45.0)
+            assert "within 120 s" in await attacher.said("Failed to list or watch", timeout_s=135.0)
             await target.attached(va)
         assert [1, 1, 1] == [rule.hits for rule in rules]
 
@@ -233,7 +233,8 @@ async def test_watches_that_break_in_any_way_miss_nothing(tmp_path: Path) -> Non
                     await target.detached(va)
                 for rule in rules:  # it may come late: a PersistentVolume that the cache lacks is asked for
                     await target.until(f"the watch of {rule.resource} has been {name}", functools.partial(_hit, rule, 1))
-                listed = {request.resource for request in proxy.requests[asked:] if request.verb == "list"}
+                lists = (request for request in proxy.requests[asked:] if request.verb == "list")
+                listed = {one.resource for one in lists if "limit=1&" not in f"{one.path}&"}  # one of those asks for the version alone
                 assert (name in ("expired", "gone")) == ({"volumeattachments", "persistentvolumes"} <= listed), name
             attacher.assert_alive()
         assert 1 + 3 * len(breaks) == len(target.driver.made(PUBLISH))

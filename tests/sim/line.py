@@ -93,7 +93,7 @@ class Line(Cluster):
         page: Page[Any] = await self._world.cluster.ask(dataclasses.replace(request, limit=limit))
         await self._answered(fate)
         self._tell(f"{what}: {len(page.items)} at {page.resource_version}{', more to come' if page.continue_token else ''}")
-        if not page.continue_token:
+        if not page.continue_token and request.limit != 1:  # a list of one asks for the server's version alone
             self._has_seen(request.kind, page.resource_version)
         return page
 
