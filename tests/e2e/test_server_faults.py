@@ -44,7 +44,7 @@ RESOURCES = ("volumeattachments", "persistentvolumes", "csinodes")
 async def a_target(folder: Path) -> AsyncIterator[tuple[ProcessTarget, FaultProxy]]:
     """An embedded server, the attacher's way to it through a proxy, everybody else's past it."""
     async with (
-        asyncio.timeout(120),
+        asyncio.timeout(240),
         embedded_server(folder) as config,
         fault_proxy(config, folder / "proxy.kubeconfig") as proxy,
         on_server(config) as target,

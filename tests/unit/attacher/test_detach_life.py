@@ -10,7 +10,7 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.errors import Forbidden, Invalid
+from mooring.kube.errors import Forbidden, Invalid, NotFound
 from tests.support.attaching import GET_PV, GET_SECRET, GET_VA, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, AttacherWorld
 from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_secret, a_va, an_attached_va
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
@@ -268,9 +268,19 @@ async def test_RC01_what_the_backend_lost_is_published_once():
     async with world.attaching():
         await world.settle(50)
         va = await world.get(VOLUME_ATTACHMENTS, VA)
-    assert [PUBLISH, GET_VA] == work(world)  # (nothing to write; but is there still somebody who wants it?)
+    assert [GET_VA, PUBLISH, GET_VA] == work(world)  # (nothing to write; but is there somebody who wants it, before and after?)
     assert {"attached": True} == va["status"]
     assert 4 <= world.story.count(LIST) <= 6
+
+
+async def test_what_is_gone_in_the_api_is_not_published_again_by_an_old_cache():
+    """Its watch is silent, and another attacher has let it go: nobody would unpublish it."""
+    world = await attached_world(a_listing_world())
+    world.cluster.refuse(GET_VA, times=None, error=NotFound("gone", reason="NotFound"))
+    world.driver.published["handle1"].clear()
+    async with world.attaching():
+        await world.settle(50)
+    assert [] == world.driver.made(PUBLISH)
 
 
 async def test_RC01_a_failed_repair_keeps_trying_with_back_off_and_stays_attached():
@@ -384,7 +394,7 @@ async def test_RC06_a_page_that_fails_ends_the_round_and_changes_nothing():
         assert ["", "1", "", "1", "", "1", "", "1"] == [call.request.starting_token for call in world.driver.made(LIST)]
         world.driver.forget_scripts()
         await world.settle(15)
-    assert [PUBLISH, GET_VA] == work(world)
+    assert [GET_VA, PUBLISH, GET_VA] == work(world)
 
 
 @pytest.mark.parametrize("controller", [LISTS[:3], LISTS[:2]], ids=["no-nodes", "neither"])

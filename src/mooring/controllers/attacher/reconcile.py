@@ -74,6 +74,8 @@ class Reconciler:
                 case d.AddFinalizer(node_id):
                     await writes.add_finalizer(target, node_id)
                 case d.Publish(order):
+                    if not any(isinstance(before, d.AddFinalizer) for before in actions):
+                        await self._confirm_wish(target)
                     await self._publish(target, order, call_over)
                 case d.ConfirmStatus():
                     await writes.confirm_status(target)
@@ -116,6 +118,17 @@ class Reconciler:
             raise Stale(name)
 
     # -- the driver
+
+    async def _confirm_wish(self, target: Target) -> None:
+        """Before what is shown as attached is published again, and nothing was written: the cache may be of long ago. Raises Failed."""
+        attachment = target.find(self._view)
+        if attachment is None or not attachment.status.attached:
+            return
+        match await self.writes.ask(target):
+            case Learnt.VANISHED:
+                raise Failed("gone before it could be attached again", reported=False)
+            case Learnt.UNKNOWN:
+                raise Failed("can't tell whether it is still to be attached: the API server does not answer", reported=False)
 
     async def _publish(self, target: Target, order: PublishOrder, call_over: Callable[[], None]) -> None:
         """Calls and saves the answer. Raises Failed, and Stale when the publish has to be undone at once."""
