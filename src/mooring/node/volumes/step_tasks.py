@@ -42,9 +42,14 @@ class StepTasks:
         return self._group is not None and not self._is_to_end.is_set()
 
     def begin(self, unique: str, name: str, step: Callable[[], Awaitable[None]]) -> None:
-        """Carries out a step of a volume. name: of the step. Steps may begin."""
+        """Carries out a step of a volume. name: of the step. Steps may begin. Raises CancelledError where the agent is being cancelled."""
         assert self._group is not None
-        self._group.create_task(self._carry_out(unique, step), name=f"node/step/{name}/{unique}")
+        work = self._carry_out(unique, step)
+        try:
+            self._group.create_task(work, name=f"node/step/{name}/{unique}")
+        except RuntimeError:  # the group takes no task any more: who asks for one is about to be cancelled, too
+            work.close()
+            raise asyncio.CancelledError from None
 
     async def _carry_out(self, unique: str, step: Callable[[], Awaitable[None]]) -> None:
         try:
