@@ -238,6 +238,9 @@ class Laws(Stands):
         if pair is None:
             self._fail("others", f"{found.name} is deleted, and was made by others")
             return
+        if write.excused:  # it had no answer: it is sent again, whatever stands there, for it may be carried out anyway
+            self.excused.add(pair)
+            return
         node, unique = self.nodes.get(found.node) or NodeStand(is_there=False), unique_name(DRIVER, pair[0])
         if node.is_there and unique in node.listed and not self._is_listed_unseen(write, found.node, unique):
             self._fail("I4", f"{found.name} is deleted while {found.node} lists {pair[0]} as attached")
