@@ -238,7 +238,7 @@ class Laws(Stands):
         if pair is None:
             self._fail("others", f"{found.name} is deleted, and was made by others")
             return
-        if write.excused:  # it had no answer: it is sent again, whatever stands there, for it may be carried out anyway
+        if write.is_lost_before:  # it had no answer: it is sent again, whatever stands there, for it may be carried out anyway
             self.excused.add(pair)
             return
         node, unique = self.nodes.get(found.node) or NodeStand(is_there=False), unique_name(DRIVER, pair[0])

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mooring.api.meta import Kind
 from mooring.kube.cluster import Request, Verb
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import ApiError, ServerError, Unreachable
 from tests.sim.laws import WRITING, Write
 from tests.sim.line import what_of
 from tests.sim.mortal import Mortal
@@ -24,6 +24,7 @@ AGENT = "agent"
 class PlaneWrite(Write):
     """who: the program, without its number. seen: per kind, the newest version that it had been shown when it began; nodes: of Nodes that
     it had asked for, or written, the version of the answer. first: the version of its first list of Nodes. began_s: when it was begun.
+    is_lost_before: it was sent before, and whether it was carried out then is not known.
     """
 
     who: str = ""
@@ -32,6 +33,7 @@ class PlaneWrite(Write):
     nodes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     first: int = 0
     began_s: float = 0.0
+    is_lost_before: bool = False
 
     def knows(self, plural: str) -> int:
         return self.seen.get(plural, 0)
@@ -50,6 +52,7 @@ class PlaneLine(WritingLine):
         self._nodes: dict[str, int] = {}
         self._first = 0
         self._unsure: set[str] = set()  # writes whose last answer was an error: they are sent again, whatever stands there
+        self._lost: set[str] = set()  # those of them that may have been carried out
 
     async def ask(self, request: Request) -> Any:
         if not request.writes:
@@ -70,6 +73,7 @@ class PlaneLine(WritingLine):
             nodes=dict(self._nodes),
             first=self._first,
             began_s=self._world.clock.now(),
+            is_lost_before=what in self._lost,
         )
         laws = self._world.laws
         laws.begins(write)
@@ -78,13 +82,16 @@ class PlaneLine(WritingLine):
             if self._world.plan.controllers > 1:
                 await self._world.clock.sleep(LATENCY_S)
             answer = await super().ask(request)
-        except ApiError:
+        except ApiError as error:
             self._unsure.add(what)
+            if isinstance(error, Unreachable | ServerError):
+                self._lost.add(what)
             raise
         finally:
             WRITING.reset(token)
             laws.ends(write)
         self._unsure.discard(what)
+        self._lost.discard(what)
         laws.answered(write)
         self._read(request, answer)
         return answer
