@@ -98,6 +98,8 @@ async def in_process(count: int) -> AsyncIterator[GrowthStorm]:
 
 
 class _ProcessStorm(GrowthStorm):
+    SETTLES_BY_HAND = True
+
     def __init__(self, cluster: Cluster, config: Path, folder: Folder, count: int) -> None:
         self._config, self._folder = config, folder
         super().__init__(cluster, _array(), count, {TOGETHER: 2, CONTROLLER: 2}, wait_s=60.0 + count / 2, look_s=0.2)
