@@ -21,6 +21,11 @@ The words, each with the file that defines it:
 | checker     | `checkers.py`     | a condition that must hold at rest                                                                    |
 | truth       | `truth.py`        | the objects in the API server's store, read without faults and without a cache                        |
 | line        | `line.py`         | the connection of one incarnation to the API server; it delays, refuses, and loses answers            |
+| habit       | `habits.py`       | what the API server or a process may do at its worst; how a part turns it on                           |
+| door        | `doors.py`        | the place in a line where a habit of the API server comes in; what outlives a line is in `server.py`   |
+| past        | `history.py`      | every version of the API server's store: for servers that lag, and for backups                        |
+| stopped     | `standing.py`     | a process that stands still, as under SIGSTOP, while the world goes on                                |
+| term        | `leading.py`      | the work of a program while it leads, behind a real Lease with our own election                       |
 | endpoint    | `endpoint.py`     | the connection of one incarnation to the driver                                                       |
 | backend     | `backend.py`      | the storage behind the driver: publications or volumes, one call for a volume at a time               |
 | fate        | `backend.py`      | how one request or call goes: its delays, whether it takes effect, the error in its answer            |

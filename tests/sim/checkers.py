@@ -56,7 +56,7 @@ def _wanted_are_attached(world: SimWorld, actor: Actor, attachments: Mapping[tup
             yield "wanted-unpublished", f"{volume} is wanted on {node}, the backend has it on {world.backend.published[handles[volume]]}"
         if handles[volume] in world.laws.twinned and found.node_id in world.backend.dead:
             continue  # a twin has attached the machine that took the node's place, and no report contradicts this one any more
-        if found.name in world.late_names and machine != f"{node}-id0":
+        if found.name in world.server.late_names and machine != f"{node}-id0":
             continue  # a late patch of its own may tell of the machine that was replaced: it has the uid, and no version
         if found.node_id != machine:
             yield "wanted-unpublished", f"{found.name} claims {found.node_id!r}, the node is {machine}"
@@ -72,8 +72,8 @@ def _nothing_else_is(world: SimWorld, actor: Actor, attachments: Mapping[tuple[s
         wanted = {actor.machines[node] for name, node in actor.wanted if name == volume.name}
         for node_id in sorted(world.backend.published[volume.handle] - wanted):
             yield "published-unwanted", f"{volume.handle} is published at {node_id}, nobody wants it there"
-    if world.late_count:
-        yield "still-working", f"{world.late_count} writes are still on their way"
+    if world.server.late_count:
+        yield "still-working", f"{world.server.late_count} writes are still on their way"
     for handle, operation in world.backend.locks.items():
         yield "still-working", f"{operation} is at work for {handle}"
 
@@ -86,7 +86,7 @@ def _volumes_are_held_rightly(world: SimWorld, actor: Actor, attachments: Mappin
             yield "volume-left", f"{name} was deleted and is still there, held by {finalizers_of(pv)}"
         if name in used and not held:
             yield "finalizer-missing", f"{name} is attached and not held"
-        if finalizers_of(pv).count(FINALIZER) > 1 and name not in world.late_names:  # a late patch that adds it tests no list
+        if finalizers_of(pv).count(FINALIZER) > 1 and name not in world.server.late_names:  # a late patch that adds it tests no list
             yield "finalizer-twice", f"{name} has {finalizers_of(pv)}"
     for name in sorted(actor.present):
         inline = any(volume.inline for volume in world.plan.volumes if volume.name == name)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from mooring.base import log
+from tests.sim.standing import StandingLoop, WorldGroup
 from tests.sim.story import Broken, Story
 from tests.sim.world import SimWorld
-from tests.support.virtual_loop import Deadlock, VirtualLoop
+from tests.support.virtual_loop import Deadlock
 
 W = TypeVar("W", bound=SimWorld)
 
@@ -52,7 +53,7 @@ class Outcome:
 class Course(Generic[W]):
     """Chaos, peace, rest. make_world: given the group that owns the world's tasks."""
 
-    def __init__(self, make_world: Callable[[asyncio.TaskGroup], W]) -> None:
+    def __init__(self, make_world: Callable[[WorldGroup], W]) -> None:
         self._make_world = make_world
         self.world: W | None = None
         self.broken: Broken | None = None
@@ -62,7 +63,7 @@ class Course(Generic[W]):
 
     async def run(self) -> None:
         """Until its end, or until a law is broken."""
-        async with asyncio.TaskGroup() as group:
+        async with WorldGroup() as group:
             self.world = world = self._make_world(group)
             self.story = world.story
             life = group.create_task(self.live(world), name="sim/life")
@@ -70,6 +71,9 @@ class Course(Generic[W]):
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if world.verdict.done():
                 self.broken = world.verdict.result()
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, StandingLoop), "what stands still could not end"
+            loop.resume_all()
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
 
@@ -110,7 +114,7 @@ class RunsHot(Exception):
     """Turn after turn of the loop without end."""
 
 
-class BoundedLoop(VirtualLoop):
+class BoundedLoop(StandingLoop):
     """Too many turns in a second are a loop without end. It is told once, so that what runs can still be ended."""
 
     def __init__(self, seed: int) -> None:

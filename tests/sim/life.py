@@ -9,7 +9,7 @@ from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.in_process import InProcessDriver
 from tests.sim.endpoint import Endpoint, info_of
 from tests.sim.keeper import Made
-from tests.sim.late import LateLine
+from tests.sim.line import Line
 from tests.sim.mortal import Mortal
 from tests.sim.plan import Plan
 from tests.sim.world import SimWorld
@@ -31,7 +31,7 @@ def attacher(world: SimWorld, mortal: Mortal) -> Made:
     plan = world.plan
     world.laws.tears.living = mortal.number
     driver = InProcessDriver(Endpoint(world, mortal), clock=world.clock)
-    line = LateLine(world, mortal)
+    line = Line(world, mortal)
     line.on_shown = world.laws.tears.shown
     runtime = Runtime(line, world.clock, Random(plan.seed * 1000 + mortal.number), world.metrics)
     return Attacher(runtime, driver, info_of(plan), options_of(plan)), line

@@ -2,6 +2,8 @@
 
 Requests are refused before they do anything, or their answer is lost after they have; both ways take time. Watch events come late, each
 watch at its own pace; watches are cut, and versions forgotten. Before and after each write the attacher can be killed.
+
+The doors of the server's other habits stand here, too, for every program: `habits.py` says what there is and how a part turns them on.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from typing import Any, Final, TypeVar
 from mooring.api.meta import Kind
 from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Gone, Invalid, ServerError, TooManyRequests, Unreachable
+from tests.sim.doors import Doors
 from tests.sim.laws import WRITING, Write
 from tests.sim.mortal import Mortal
+from tests.sim.standing import WorldGroup
 from tests.sim.world import SimWorld
 
 T = TypeVar("T")
@@ -54,11 +58,22 @@ class Line(Cluster):
     def __init__(self, world: SimWorld, mortal: Mortal) -> None:
         self._world, self._mortal = world, mortal
         self._randomness, self._faults = world.randomness["line"], world.plan.api
+        self._doors = Doors(world, mortal)
+        world.server.on_set_back.append(self._was_set_back)
         self._writing: list[str] = []
         self._seen: dict[str, int] = {}  # per kind, the newest version that lists and watches have shown
         self._seen_before: dict[str, tuple[float, int]] = {}  # per kind, the moment of the newest version, and the one before that moment
         self.on_shown: Callable[[str, int], None] = lambda plural, version: None
         self._lost: dict[tuple[str, str], int] = {}  # per object, the version of the newest write whose answer was lost
+
+    @property
+    def mortal(self) -> Mortal:
+        return self._mortal
+
+    @property
+    def group(self) -> WorldGroup:
+        """Owns what goes on without the process."""
+        return self._world.group
 
     def unsettled(self) -> list[str]:
         """What is still on its way: writes, and kinds whose newest change the attacher has not been shown yet."""
@@ -88,10 +103,11 @@ class Line(Cluster):
 
     async def _list(self, request: Request) -> Page[Any]:
         what = what_of(request)
-        fate = await self._asked(what, writes=False)
+        fate = await self._asked(what, request)
         limit = min(request.limit, self._world.plan.list_limit or request.limit)
         page: Page[Any] = await self._world.cluster.ask(dataclasses.replace(request, limit=limit))
         await self._answered(fate)
+        await self._doors.grow_old(what)
         self._tell(f"{what}: {len(page.items)} at {page.resource_version}{', more to come' if page.continue_token else ''}")
         if not page.continue_token and request.limit != 1:  # a list of one asks for the server's version alone
             self._has_seen(request.kind, page.resource_version)
@@ -99,7 +115,7 @@ class Line(Cluster):
 
     async def _get(self, request: Request) -> Any:
         what = what_of(request)
-        fate = await self._asked(what, writes=False)
+        fate = await self._asked(what, request)
         try:
             answer = await self._world.cluster.ask(request)
         except ApiError as error:
@@ -112,15 +128,16 @@ class Line(Cluster):
     async def watch(
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        await self._asked(f"watch {kind.plural}", writes=False)
-        if self._world.faulty and self._randomness.happens(self._faults.gone):
+        await self._asked(f"watch {kind.plural}", None, kind)
+        if self._doors.is_folded(kind) or (self._world.faulty and self._randomness.happens(self._faults.gone)):
             self._tell(f"watch {kind.plural} from {resource_version}: gone")
             raise Gone(f"too old resource version: {resource_version}", reason="Expired")
-        self._tell(f"watch {kind.plural} from {resource_version}")
+        lag_s = self._doors.lag_s()
+        self._tell(f"watch {kind.plural} from {resource_version}{f', {lag_s:.3f} s behind' if lag_s else ''}")
         watch = self._world.cluster.watch(kind, selection, resource_version=resource_version, timeout_s=timeout_s)
         async with contextlib.aclosing(watch) as events:
             async for event in events:
-                if await self._is_cut(kind):
+                if await self._doors.is_held_up(event, kind, lag_s) or await self._is_cut(kind):
                     return
                 self._has_seen(kind, event.resource_version)
                 yield event
@@ -158,7 +175,8 @@ class Line(Cluster):
     async def _patched(self, write: Write, request: Request) -> Any:
         truth, what, kind, name = self._world.truth, write.what, request.kind, request.name
         uid = truth.uid(kind, name)
-        fate = await self._asked(what, writes=True)
+        write.excused = write.excused or name in self._world.server.late_names
+        fate = await self._asked(what, request)
         if self._world.meddle is not None and self._world.faulty and self._randomness.happens(self._world.plan.meddling):
             await self._world.meddle(kind, name)
         write.excused = write.excused or uid != truth.uid(kind, name)
@@ -181,15 +199,19 @@ class Line(Cluster):
 
     # -- how a request goes
 
-    async def _asked(self, what: str, *, writes: bool) -> Fate:
-        """The way there. Raises ApiError when it never arrives."""
+    async def _asked(self, what: str, request: Request | None, kind: Kind[Any] | None = None) -> Fate:
+        """The way there. request: None for a watch of the kind. Raises ApiError when it never arrives, or not now."""
         await self._mortal.point(f"before {what}")
         self._world.laws.done(self._mortal.number, what, self._world.clock.now())
+        writes = request is not None and request.writes
         fate = self._fate(writes)
         await self._world.clock.sleep(fate.before_s)
-        if fate.refused is not None:
-            self._tell(f"{what}: refused, {type(fate.refused).__name__}")
-            raise fate.refused
+        refused = fate.refused or self._doors.refusal(request, kind)
+        if refused is not None:
+            self._tell(f"{what}: refused, {type(refused).__name__}")
+            raise refused
+        if request is not None and writes:
+            self._doors.give_up(what, request)
         return fate
 
     async def _answered(self, fate: Fate) -> None:
@@ -227,6 +249,12 @@ class Line(Cluster):
             self._seen_before[kind.plural] = now, self.shown(kind.plural)
         self._seen[kind.plural] = max(self.shown(kind.plural), int(version))
         self.on_shown(kind.plural, self._seen[kind.plural])
+
+    def _was_set_back(self, version: int) -> None:
+        """What was shown is no measure any more: all has to be listed again."""
+        self._seen = dict.fromkeys(self._seen, -1)
+        self._seen_before.clear()
+        self._lost.clear()
 
     def _tell(self, what: str) -> None:
         self._world.story.tell(self._mortal.who, what)

@@ -9,6 +9,7 @@ import dataclasses
 from typing import Final
 
 from mooring.base.randomness import Random
+from tests.sim.habits import NO_STOPS, ServerHabits, Stops
 
 DRIVER: Final = "csi.example.com"
 FINALIZER: Final = "external-attacher/csi-example-com"
@@ -67,7 +68,7 @@ class Plan:
     history_max: changes of a kind that the API server remembers. list_limit: objects a page at the most, 0 for no limit. hasty: how often
     the attach/detach controller does not wait. crash: probability at each point where the attacher can be killed. meddling: how often
     others move their finalizers on an object while a write of the attacher is on its way there. inherits: another attacher was here before.
-    late: how often a write is carried out after the attacher gave it up.
+    server: the API server's habits. stops: processes that stand still.
     """
 
     seed: int
@@ -95,7 +96,8 @@ class Plan:
     acts: tuple[str, ...]
     meddling: float
     inherits: bool
-    late: float
+    server: ServerHabits
+    stops: Stops
 
 
 ACTS: Final = {
@@ -161,7 +163,8 @@ def plan_of(seed: int) -> Plan:
         acts=_acts(randomness),
         meddling=perhaps(randomness, 0.5, 0.1, 1.0),
         inherits=randomness.happens(0.1),
-        late=perhaps(randomness, 0.3, 0.02, 0.2),
+        server=ServerHabits(late=perhaps(randomness, 0.3, 0.02, 0.2)),
+        stops=NO_STOPS,
     )
 
 

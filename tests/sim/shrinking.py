@@ -4,7 +4,8 @@ A cut takes one thing out of a plan, and is a text, so that a smaller life is re
 
 | cut          | meaning                                                                                 |
 |--------------|-----------------------------------------------------------------------------------------|
-| `api.lost=0` | a field of the plan has another value: a fault that does not happen, one program less   |
+| `api.lost=0` | a field of the plan has another value: a fault that does not happen, one program less;   |
+|              | `server.held=0`, `stops.still=0`, `stops.replicas=1`: of the habits in `habits.py`        |
 | `act=move`   | one kind of act is never drawn                                                           |
 | `skip=5-8`   | the acts of these numbers are left out; in lives whose acts do not hang on one another   |
 """
@@ -19,8 +20,8 @@ P = TypeVar("P")
 
 FAULTS: Final = ("crash", "late", "meddling", "hasty", "impatient", "half", "lies", "step_s", "kubelet_fails", "lingers")
 """Beside those of the parts of a plan."""
-NO_FAULTS: Final = ("latency_s", "stale_s")
-COUNTS: Final = ("controllers", "attachers", "snapshotters")
+NO_FAULTS: Final = ("latency_s", "stale_s", "late_s", "lasting_s", "held_s", "lag_s", "old_s", "still_s", "stills_max")
+COUNTS: Final = ("controllers", "attachers", "snapshotters", "replicas")
 PROGRAMS: Final = ("health",)
 
 
@@ -73,8 +74,9 @@ def _candidates(plan: Any) -> Iterator[str]:
     for field in dataclasses.fields(plan):
         value = getattr(plan, field.name)
         if dataclasses.is_dataclass(value):
-            inner = (one.name for one in dataclasses.fields(value) if one.name not in NO_FAULTS)
-            yield from (f"{field.name}.{name}=0" for name in inner if getattr(value, name))
+            inner = [one.name for one in dataclasses.fields(value) if one.name not in NO_FAULTS]
+            yield from (f"{field.name}.{name}=1" for name in inner if name in COUNTS and getattr(value, name) > 1)
+            yield from (f"{field.name}.{name}=0" for name in inner if name not in COUNTS and getattr(value, name))
         elif field.name in FAULTS and value:
             yield f"{field.name}=0"
     kinds = sorted(set(plan.acts))

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.sim.habits import ServerHabits, Stops
 from tests.sim.plan import ApiFaults
+from tests.sim.plan import Plan as AttacherPlan
+from tests.sim.plan import plan_of as attacher_plan_of
 from tests.sim.plane.bugs import BUGS
 from tests.sim.plane.plan import Plan, plan_of
 from tests.sim.plane.run import run_seed
@@ -53,6 +56,25 @@ def test_a_kind_of_act_is_never_drawn_again() -> None:
     plan = plan_of(1)
     assert "move_pod" in plan.acts
     assert "move_pod" not in cut(plan, ["act=move_pod"]).acts
+
+
+def test_the_habits_of_the_server_and_of_stopped_processes_are_cut_one_by_one() -> None:
+    habits = ServerHabits(late=0.1, held=0.2, folded=0.5, set_back=True)
+    plan = dataclasses.replace(attacher_plan_of(1), server=habits, stops=Stops(still=0.1, still_s=3.0, stills_max=2, replicas=2))
+
+    class Part:
+        """Its lives fail where a leader stands still."""
+
+        def plan_of(self, seed: int) -> AttacherPlan:
+            return plan
+
+        def run_seed(self, seed: int, *, bug: str | None, cuts: tuple[str, ...]) -> Any:
+            stops = cut(plan, cuts).stops
+            return SimpleNamespace(broken=SimpleNamespace(invariant="no-lease") if stops.still and stops.replicas > 1 else None)
+
+    left = cut(plan, shrunk(Part(), 1, None))
+    assert (0.0, 0.0, 0.0, False) == (left.server.late, left.server.held, left.server.folded, left.server.set_back)
+    assert plan.stops == left.stops
 
 
 @pytest.mark.slow

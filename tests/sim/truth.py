@@ -53,6 +53,15 @@ class Truth:
     def _remember(self, resource: Resource, change: Change) -> None:
         self._newest[resource.plural] = change.rv
 
+    def forget(self) -> None:
+        """The server was set back: versions that are known here will mean other objects."""
+        self._decoded.clear()
+        self._attachments.clear()
+        self._newest = {resource.plural: self._newest_of(resource) for resource in self._store.resources}
+
+    def _newest_of(self, resource: Resource) -> int:
+        return max((stored.rv for stored in self._store.table(resource).items()), default=0)
+
     def resource(self, kind: Kind[Any]) -> Resource:
         found = self._store.resource(kind.group, kind.version, kind.plural)
         assert found is not None
@@ -63,9 +72,9 @@ class Truth:
         stored = self._store.table(self.resource(kind)).get(Key(namespace, name))
         return 0 if stored is None else stored.rv
 
-    def uid(self, kind: Kind[Any], name: str) -> str:
+    def uid(self, kind: Kind[Any], name: str, namespace: str = "") -> str:
         """ "" when the object is not there."""
-        stored = self._store.table(self.resource(kind)).get(Key("", name))
+        stored = self._store.table(self.resource(kind)).get(Key(namespace, name))
         return "" if stored is None else stored.uid
 
     def newest(self, plural: str) -> int:

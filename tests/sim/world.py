@@ -13,14 +13,18 @@ from mooring.apiserver.table import HistoryLimits
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.kube.cluster import Request
 from tests.sim.backend import Backend
+from tests.sim.habits import NO_HABITS, NO_STOPS, ServerHabits, Stops
 from tests.sim.laws import Laws
 from tests.sim.plan import Plan
+from tests.sim.server import Server
+from tests.sim.standing import WorldGroup
 from tests.sim.story import Broken, Story
 from tests.sim.truth import Truth
 
 EPOCH_S: Final = 1_780_000_000.0
-_STREAMS: Final = ("store", "cluster", "backend", "actor", "line", "life", "late")
+_STREAMS: Final = ("store", "cluster", "backend", "actor", "line", "life", "habits", "still")
 
 
 class SimWorld:
@@ -28,10 +32,15 @@ class SimWorld:
     meddle: called with an object while a write of the attacher to it is on its way there, now and then.
 
     group: owns the backend's calls, and late writes. randomness: independent sources by name: one part's draws don't move another's.
+    habits, stops: of the plan, if it has them. server: the API server's habits.
     """
 
-    def __init__(self, plan: Plan, group: asyncio.TaskGroup) -> None:
+    epoch_s = EPOCH_S
+
+    def __init__(self, plan: Plan, group: WorldGroup) -> None:
         self.plan, self.group = plan, group
+        self.habits: ServerHabits = getattr(plan, "server", NO_HABITS)
+        self.stops: Stops = getattr(plan, "stops", NO_STOPS)
         self.clock = LoopClock(EPOCH_S)
         self.story = Story(self.clock.now)
         self.randomness = {name: Random(plan.seed * 16 + number) for number, name in enumerate(_STREAMS)}
@@ -43,8 +52,7 @@ class SimWorld:
         self.metrics = Metrics()  # of all its programs: families are made once
         self.faulty = True
         self.kills_count = 0
-        self.late_count = 0  # writes that were given up, and are still on their way
-        self.late_names: set[str] = set()  # of the objects that such writes were ever made for
+        self.server = Server(self)
         self.meddle: Callable[[Kind[Any], str], Awaitable[None]] | None = None
         self.verdict: asyncio.Future[Broken] = asyncio.get_running_loop().create_future()
 
@@ -60,6 +68,10 @@ class SimWorld:
             self.story.tell("BROKEN", f"{invariant}: {what}")
             self.story.end()
             self.verdict.set_result(broken)
+
+    def may_come_astray(self, request: Request) -> bool:
+        """True for a write of which nobody minds that it is carried out late on the next object of the name."""
+        return request.kind.plural == "events"
 
     def log_line(self, line: str) -> None:
         """A line of the log."""

@@ -63,7 +63,7 @@ class WritingLine(Line):
         if saves:
             self._saving(request)
         try:
-            fate = await self._asked(what, writes=True)
+            fate = await self._asked(what, request)
             try:
                 answer = await (self._save(request) if saves else self._world.cluster.ask(request))
             except ApiError as error:
