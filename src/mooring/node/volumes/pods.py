@@ -30,6 +30,7 @@ from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.expansion import is_the_nodes_turn
 from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.found import Found, find_in_pod
+from mooring.node.volumes.kept import beside_what_is_kept
 from mooring.node.volumes.pod_folders import pod_folders, remove_pod_folder
 from mooring.node.volumes.requests import EXPANDS
 from mooring.node.volumes.selinux import Labels
@@ -43,6 +44,8 @@ BACK_OFF: Final = BackOff(0.5, 10.0)
 AGAIN_S: Final = 75.0
 """Between two looks at a running pod whose volumes may have grown, or are to be published again; the kubelet takes 60 to 90 s."""
 FOLDER_BACK_OFF: Final = BackOff(5.0, 600.0)
+NOT_STARTED: Final = ("", "Pending")
+"""Phases of a pod in which nothing runs yet."""
 
 _FOLDER_STAYS: Final = "The folder of a pod that is gone can't be removed, and is tried again; look what is in it"
 _CONDITIONS: Final = tuple({"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready"))
@@ -181,8 +184,10 @@ class NodePods:
         wanted, problems = await self._resolver.resolve(pod)
         if self._actual.pod(uid) is None:
             return  # it has gone meanwhile, and wants nothing
-        if problems:
-            before = {unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()}
+        before = {unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()}
+        here, has_started = self._actual.states_of_pod(uid), pod.status.phase not in NOT_STARTED
+        wanted, kept = beside_what_is_kept(uid, wanted, before, here, has_started=has_started, is_whole=not problems)
+        if problems := [*problems, *kept]:
             self._desired.set(uid, {**before, **wanted}, is_complete=False)
             text = f"Unable to attach or mount volumes: failed to process volumes: {'; '.join(problems)}"
             self._actual.announce(uid, "", text)

@@ -50,6 +50,24 @@ class NamedTwice:
     holder: str
 
 
+@reason(
+    "error processing PVC {claim}: it was made anew, and names volume '{handle}' (PersistentVolume {name}) now; the pod keeps volume "
+    "'{former}' (PersistentVolume {former_name}) until it is deleted: delete it, so that its successor gets the new one"
+)
+class ClaimMadeAnew:
+    claim: str
+    handle: str
+    name: str
+    former: str
+    former_name: str
+
+
+@reason("the pod keeps volume '{handle}' (PersistentVolume {name}) until it is deleted, and none of its claims names that any more")
+class NoClaimNames:
+    handle: str
+    name: str
+
+
 @reason("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
 class TakenByAnotherPod:
     pass
