@@ -7,6 +7,7 @@ after TOOL_S: the thread is the driver's own.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ _DYING_S: Final = 1.0
 _NOTHING: Final = subprocess.DEVNULL
 _BLOCK: Final = Path("/sys/block")
 _TRIES: Final = 3
+_BIND: Final = ctypes.c_ulong(0x1000)
 _PACKAGE: Final = dict.fromkeys(("mount", "umount", "losetup", "blkid", "fsfreeze"), " (util-linux)")
 
 
@@ -36,6 +38,12 @@ def missing_tools(names: Sequence[str] = ("mount", "umount", "losetup")) -> tupl
 def bind(source: Path, target: Path) -> None:
     """Mounts a file or folder on another. Raises ToolFailed."""
     run("mount", "--bind", str(source), str(target))
+
+
+def bind_error(folder: Path) -> int:
+    """Mounts the folder on itself by the kernel's own call: an errno, 0 where that was done."""
+    path = os.fsencode(folder)
+    return ctypes.get_errno() if ctypes.CDLL(None, use_errno=True).mount(path, path, None, _BIND, None) else 0
 
 
 def unmount(target: Path) -> None:

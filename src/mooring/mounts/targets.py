@@ -6,9 +6,10 @@ What is mounted is asked of the mount table, never of the paths themselves: a mo
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,14 @@ OF_ANY_MOUNT: Final = frozenset({"ro", "rw", "noexec", "exec", "nosuid", "suid",
 
 _RESTRICTIONS: Final = frozenset({"ro", "noexec", "nosuid", "nodev", "noatime", "nodiratime"})
 """Those of them that the mount table shows, and that a mount lacks at first."""
+
+
+TRIAL: Final = "mount-trial"
+"""The name of the folder that the right to mount is tried on."""
+
+_UNCLEAR: Final = "whether this process may mount could not be found out"
+_REFUSALS: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS})
+"""Errors of mount(2) that say so: no capability, a security module, a filter or a kernel without the call."""
 
 
 class Occupied(MooringError):
@@ -112,20 +121,48 @@ def clear(path: Path) -> None:
 
 
 def mounting_refusal(folder: Path) -> str:
-    """Why this process can't mount, "" where it can: tries it on a folder of its own in this one."""
+    """Why this process may not mount, "" where it may: tries it on a folder of its own in this one, which stays if it was there before.
+
+    Whatever else goes wrong (a full disk, too many open files) says nothing about the right to mount. Raises OSError, ToolFailed for that.
+    """
     if missing := system.missing_tools():
         return f"{', '.join(missing)} not found on this machine"
-    trial = folder / "mount-trial"
+    trial = plain(folder / TRIAL)
     try:
-        trial.mkdir(exist_ok=True)
-        system.bind(trial, trial)
-        system.unmount(trial)
-    except (OSError, system.ToolFailed) as error:
-        return str(error)
+        with _made(trial):
+            try:
+                system.bind(trial, trial)
+            except system.ToolFailed as error:
+                if _is_refused(trial):
+                    return str(error)
+                raise
+            finally:
+                clear(trial)  # also of what a trial has left that was killed
+    except system.ToolFailed as error:
+        raise system.ToolFailed(f"{_UNCLEAR}: {error}") from None
+    except OSError as error:
+        raise OSError(error.errno, f"{_UNCLEAR}: {error.strerror}", error.filename) from None
+    return ""
+
+
+def _is_refused(trial: Path) -> bool:
+    """True where the right to mount is missing. mount(8) refuses all but root what no fstab names; the kernel tells what root may."""
+    return os.geteuid() != 0 or system.bind_error(trial) in _REFUSALS
+
+
+@contextlib.contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """A folder that is there while the block runs. Raises OSError."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        yield
+        return
+    try:
+        yield
     finally:
         with contextlib.suppress(OSError):
-            trial.rmdir()
-    return ""
+            folder.rmdir()
 
 
 def _is_of(table: MountTable, source: Path, target: Path) -> bool:

@@ -5,14 +5,22 @@ Each is a function of a folder; it asserts what must hold, and cleans up its loo
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from mooring.base.errors import ConfigError
+from mooring.driver.node.mounting import Links, RealMounts
+from mooring.driver.node.way import AUTO, MOUNT, Way
+from mooring.driver.rules import Rules
 from mooring.mounts import filesystems, loops, system, targets, trees
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.system import ToolFailed
@@ -222,6 +230,105 @@ def another_device_is_not_mounted_over(folder: Path) -> None:
 def mounting_is_possible_here(folder: Path) -> None:
     assert "" == targets.mounting_refusal(folder)
     assert [] == list(folder.iterdir())
+    trial = a_folder(folder, targets.TRIAL)
+    system.bind(trial, trial)  # as a trial leaves it that was killed
+    assert "" == targets.mounting_refusal(folder)
+    assert (None, [trial]) == (mount_table().at(str(trial)), list(folder.iterdir()))
+    (folder / "link").symlink_to(folder)
+    assert "" == targets.mounting_refusal(folder / "link")
+    assert mount_table().at(str(trial)) is None
+
+
+@contextmanager
+def a_small_disk(folder: Path) -> Iterator[Path]:
+    """It has room for two folders."""
+    disk = folder / "disk"
+    disk.mkdir()
+    system.run("mount", "-t", "tmpfs", "-o", "nr_inodes=3", "tmpfs", str(disk))
+    try:
+        yield disk
+    finally:
+        targets.clear(disk)
+
+
+UNCLEAR = "whether this process may mount could not be found out: "
+
+
+def a_full_disk_says_nothing_about_the_right_to_mount(folder: Path) -> None:
+    with a_small_disk(folder) as disk:
+        (disk / "one").mkdir()
+        (disk / "two").mkdir()
+        way = Way(disk)
+        way.check(Rules())
+        with pytest.raises(OSError, match=f"{UNCLEAR}No space left on device") as caught:
+            way.mounts()
+        assert errno.ENOSPC == caught.value.errno
+        with pytest.raises(ConfigError, match=f"mounting is asked for, and .*{UNCLEAR}No space left on device"):
+            Way(disk, MOUNT).check(Rules())
+        (disk / "two").rmdir()
+        assert isinstance(way.mounts(), RealMounts), "the next call tries again"
+
+
+def on_a_disk_that_is_full_by_now_the_trial_has_its_folder(folder: Path) -> None:
+    with a_small_disk(folder) as disk:
+        for choice in (AUTO, MOUNT):
+            Way(disk, choice).check(Rules())
+        (disk / "last").mkdir()
+        assert isinstance(Way(disk).mounts(), RealMounts)
+        system.run("mount", "-o", "remount,ro", str(disk))
+        assert isinstance(Way(disk).mounts(), RealMounts)
+        assert {targets.TRIAL, "last"} == {path.name for path in disk.iterdir()}
+
+
+def a_disk_that_is_read_only_says_nothing_about_the_right_to_mount(folder: Path) -> None:
+    with a_small_disk(folder) as disk:
+        system.run("mount", "-o", "remount,ro", str(disk))
+        with pytest.raises(OSError, match=f"{UNCLEAR}Read-only file system"):
+            Way(disk).mounts()
+
+
+def too_many_open_files_say_nothing_about_the_right_to_mount(folder: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    way = Way(folder)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(OSError, match=f"{UNCLEAR}Too many open files"):
+            way.mounts()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def a_tool_that_fails_says_nothing_about_the_right_to_mount(folder: Path) -> None:
+    """The kernel would mount for this process."""
+    tools = folder / "tools"
+    tools.mkdir()
+    for name in ("umount", "losetup", "sh"):
+        (tools / name).symlink_to(shutil.which(name) or "")
+    (tools / "mount").write_text("#!/bin/sh\necho cannot allocate memory >&2; exit 32\n")
+    (tools / "mount").chmod(0o755)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PATH", str(tools))
+        with pytest.raises(ToolFailed, match=f"{UNCLEAR}mount .*cannot allocate memory"):
+            Way(folder).mounts()
+        patched.setattr(os, "geteuid", lambda: 65534)  # as with the capability alone: mount(8) refuses all but root
+        assert isinstance(Way(folder).mounts(), Links)
+    assert [] == list(mount_table().below(str(folder)))
+
+
+def root_without_the_capability_gets_links(folder: Path) -> None:
+    code = "from mooring.driver.node.way import Path, Way; import sys; print(type(Way(Path(sys.argv[1])).mounts()).__name__)"
+    assert "Links\n" == system.run("setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", code, str(folder))
+
+
+def other_users_get_links(_folder: Path) -> None:
+    """In a folder that they can reach."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o777)
+        child = os.fork()
+        if child == 0:
+            os.setuid(65534)
+            os._exit(0 if isinstance(Way(Path(name)).mounts(), Links) else 1)
+        assert (child, 0) == os.waitpid(child, 0)
 
 
 def what_is_mounted_is_no_empty_folder(folder: Path) -> None:
@@ -262,6 +369,13 @@ def a_mount_that_comes_while_a_tree_is_removed_is_not_entered(folder: Path) -> N
 SCENES: dict[str, Callable[[Path], None]] = {
     scene.__name__: scene
     for scene in (
+        a_full_disk_says_nothing_about_the_right_to_mount,
+        on_a_disk_that_is_full_by_now_the_trial_has_its_folder,
+        a_disk_that_is_read_only_says_nothing_about_the_right_to_mount,
+        too_many_open_files_say_nothing_about_the_right_to_mount,
+        a_tool_that_fails_says_nothing_about_the_right_to_mount,
+        root_without_the_capability_gets_links,
+        other_users_get_links,
         a_folder_is_bound_once,
         a_target_is_withdrawn_with_all_that_is_mounted_on_it,
         a_clear_path_stays,

@@ -14,7 +14,7 @@ from mooring.driver.node import images
 from mooring.driver.node.mounting import Links, Mounts, RealMounts
 from mooring.driver.rules import Rules
 from mooring.mounts import filesystems, system
-from mooring.mounts.targets import mount_table, mounting_refusal
+from mooring.mounts.targets import TRIAL, mount_table, mounting_refusal
 
 _log = logger(__name__)
 
@@ -23,7 +23,10 @@ WAYS: Final = (AUTO, MOUNT, LINK)
 
 
 class Way:
-    """folder: for a trial. choice: of WAYS; with `auto` a trial decides when the first volume comes to a path. Threads may enter it."""
+    """folder: for a trial. choice: of WAYS; with `auto` a trial decides when the first volume comes to a path. Threads may enter it.
+
+    The trial's folder is made at the start and stays: a disk that is full later does not keep the trial from being made.
+    """
 
     def __init__(self, folder: Path, choice: str = AUTO) -> None:
         self._folder, self._choice = folder, choice
@@ -31,7 +34,7 @@ class Way:
         self._mounts: Mounts | None = {MOUNT: RealMounts(), LINK: Links()}.get(choice)
 
     def mounts(self) -> Mounts:
-        """Blocks while it tries."""
+        """Blocks while it tries. Raises OSError, ToolFailed where the trial tells nothing; the next call tries again."""
         with self._lock:
             if self._mounts is None:
                 refusal = mounting_refusal(self._folder)
@@ -43,15 +46,25 @@ class Way:
     def check(self, rules: Rules) -> None:
         """Raises ConfigError for rules that this way can't keep."""
         refusal = ""
+        if self._choice != LINK:
+            with contextlib.suppress(OSError):  # told by the trial, if it comes to one
+                (self._folder / TRIAL).mkdir(exist_ok=True)
         if rules.images and self._choice == LINK:
             refusal = "volumes are to be shown by links"
         elif rules.images or self._choice == MOUNT:
-            refusal = mounting_refusal(self._folder)
+            refusal = self._refusal()
         if refusal:
             raise ConfigError(f"mounting is asked for, and not possible: {refusal}")
         missing = system.missing_tools((*filesystems.tools_for(filesystems.FS_TYPE), images.FREEZER)) if rules.images else ()
         if missing:
             raise ConfigError(f"file systems are asked for, and {', '.join(missing)} not found on this machine: install e2fsprogs")
+
+    def _refusal(self) -> str:
+        """Raises ConfigError where the trial tells nothing."""
+        try:
+            return mounting_refusal(self._folder)
+        except (OSError, system.ToolFailed) as error:
+            raise ConfigError(f"mounting is asked for, and {error}") from None
 
     @contextlib.contextmanager
     def held_still(self, file: Path) -> Iterator[None]:
