@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
@@ -36,6 +37,9 @@ FAILURES_MAX: Final = 100_000
 JITTER: Final = 0.02
 """Of every queue's back-off, as a share. Upstream has none: the intervals are what the flags say, and yet thousands of keys don't stay in
 step."""
+KEYS_IN_TURN: Final = 16
+"""Keys that a worker handles in a row while MANY_KEYS wait."""
+MANY_KEYS: Final = 64
 _STALE_TIMERS_MAX: Final = 64  # forgotten entries of the heap that are put up with, beyond one per live entry
 _TICK_S: Final = 0.001  # timers may fire a clock's tick early; uvloop's is a millisecond
 
@@ -168,8 +172,14 @@ class WorkQueue(Generic[K]):
         return key
 
     async def work(self, handle: Callable[[K], Awaitable[None]]) -> None:
-        """One worker: hands keys to handle until the queue is closed. What that raises is a bug: it is logged, and the key comes again."""
-        while True:
+        """One worker: hands keys to handle until the queue is closed. What that raises is a bug: it is logged, and the key comes again.
+
+        Where many keys wait, others get their turn now and then: a key that needs nothing is handled without waiting for anybody, and
+        thousands of them in a row, after a resync for one, would be a stand-still of the whole process.
+        """
+        for number in itertools.count(1):
+            if number % KEYS_IN_TURN == 0 and len(self._queue) >= MANY_KEYS:
+                await self._clock.sleep(0)
             try:
                 key = await self.get()
             except QueueClosed:

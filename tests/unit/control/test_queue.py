@@ -1,6 +1,7 @@
 """The work queue: client-go's semantics, and where ours differ."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -269,3 +270,25 @@ async def test_metrics_have_upstreams_names_and_buckets():
     for bound in ("1e-08", "1e-07", "1e-06", "9.999999999999999e-06", "9.999999999999999e-05", "0.001", "0.01", "0.1", "10", "+Inf"):
         assert value(f'workqueue_queue_duration_seconds_bucket{{le="{bound}",name="test"}}') >= 0
     assert value('workqueue_unfinished_work_seconds{name="test"}') == pytest.approx(0.5)
+
+
+async def test_others_get_their_turn_while_many_keys_wait_that_need_nobody(queue: WorkQueue[str]):
+    """After a resync most keys need nothing: thousands of them in one go would keep the process from everything else."""
+    handled: list[str] = []
+    seen: list[int] = []
+
+    async def handle(key: str) -> None:
+        handled.append(key)
+
+    async def other() -> None:
+        while len(handled) < 500:
+            seen.append(len(handled))
+            await asyncio.sleep(0)
+
+    for number in range(500):
+        queue.add(str(number))
+    worker, beside = asyncio.create_task(queue.work(handle)), asyncio.create_task(other())
+    await beside
+    assert max(later - earlier for earlier, later in itertools.pairwise(seen)) <= queue_module.KEYS_IN_TURN
+    queue.close()
+    await worker
