@@ -201,6 +201,17 @@ async def test_one_object_may_not_flood_the_server_and_others_are_not_held_back(
     assert len(events_of(cluster)) == BURST + 2
 
 
+def test_what_is_told_normally_takes_no_place_from_warnings():
+    """A try every five minutes tells its beginning and its failure: for hours the failure has to be told, too."""
+    correlator, ref = Correlator(), ObjectReference(name="claim", uid="u")
+    told = []
+    for number in range(100):
+        for type in ("Normal", "Warning"):
+            sent = correlator.correlate(Occurrence(ref, type, "Provisioning", "text", ""), 300.0 * number)
+            told += [type] if sent is not None else []
+    assert 100 == told.count("Warning")
+
+
 async def test_spam_is_counted_once_its_event_is_sent_again():
     async with recording() as (cluster, recorder):
         for _ in range(40):
