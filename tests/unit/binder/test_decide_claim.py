@@ -195,7 +195,7 @@ def test_B21_a_node_is_chosen() -> None:
 
 def test_B14_named_volume_missing() -> None:
     decision = decided(a_claim(volume="pv"))
-    assert (UNCHANGED, None) == (decision.actions, told(decision))
+    assert (UNCHANGED, ("Normal", "FailedBinding", 'volume "pv" does not exist')) == (decision.actions, told(decision))
     assert bound_to("pv") == decided(a_claim(volume="pv"), a_volume(phase="Pending")).actions
 
 

@@ -364,6 +364,18 @@ async def test_B35_the_event_says_which_pod_holds_the_claim() -> None:
         await world.told(claim, "Normal", "ClaimInUse", f'still used by pod "{world("pod")}", which is finished')
 
 
+async def test_B35_the_event_is_still_there_after_two_hours() -> None:
+    """The API server keeps Events for an hour."""
+    async with binding() as (_, world):
+        await world.make_pair()
+        await world.make_pod(world("claim"), node="n1")
+        await world.patch(POD, world("pod"), {"status": {"phase": "Succeeded"}}, subresource="status")
+        await world.delete(PVC, world("claim"))
+        await asyncio.sleep(7200)
+        claim = await world.get(PVC, world("claim"))
+        await world.told(claim, "Normal", "ClaimInUse", "which is finished")
+
+
 # -- other parts
 
 

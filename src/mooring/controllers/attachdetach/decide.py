@@ -92,7 +92,7 @@ def _delete_again(place: Place, now: Instant) -> Step:
     assert place.attachment is not None
     assert place.deletion is not None
     node, meta, left_s = place.node.name, place.attachment.metadata, place.record.not_before - now
-    actions: tuple[Tell | Delete, ...] = _failure(place, "deleting", meta.uid, DELETING) if place.wishes else ()
+    actions: tuple[Tell | Delete, ...] = _failure(place, "deleting", meta.uid, DELETING, now) if place.wishes else ()
     if left_s <= 0 and not place.deletion.on_its_way:
         actions = (Delete(node, meta.name, meta.uid, place.deletion.forced), *actions)
     return Step(node, why.DeleteUnknown(node), actions, wake_s=left_s if left_s > 0 else None)
@@ -109,9 +109,9 @@ def _attach(volume: Volume, place: Place, first: str, rules: Rules, now: Instant
         name, spec = attachment.metadata.name, attachment.spec
         about = f"attacher {spec.attacher}, node {spec.node_name} and PersistentVolume {spec.source.persistent_volume_name or 'none'}"
         text = f'VolumeAttachment "{name}" is about {about}'
-        return Step(node, why.Mismatch(node, name), _failure(place, "mismatch", attachment.metadata.uid, text))
+        return Step(node, why.Mismatch(node, name), _failure(place, "mismatch", attachment.metadata.uid, text, now))
     if place.is_ending:
-        return Step(node, why.DetachingFirst(node), _failure(place, "deleting", attachment.metadata.uid, DELETING))
+        return Step(node, why.DetachingFirst(node), _failure(place, "deleting", attachment.metadata.uid, DELETING, now))
     if attachment.status.attached and now < place.inherited_until:
         return Step(node, why.MayBeDeleted(node), wake_s=place.inherited_until - now)
     if attachment.status.attached:
@@ -122,7 +122,7 @@ def _attach(volume: Volume, place: Place, first: str, rules: Rules, now: Instant
         return Step(
             node,
             why.AttachFailed(node, volume.driver, error.message),
-            _failure(place, "error", error_mark(attachment), error.message),
+            _failure(place, "error", error_mark(attachment), error.message, now),
         )
     return _wait(volume, place, rules, now)
 
@@ -155,13 +155,13 @@ def _wait(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
     since = now if place.record.waiting_since is None else place.record.waiting_since
     periods = int((now - since) // timeout_s)
     text = f"timed out waiting for external-attacher of {volume.driver} CSI driver to attach volume {volume.handle}"
-    tells = _failure(place, "timeout", str(periods), text) if periods else ()
+    tells = _failure(place, "timeout", str(periods), text, now) if periods else ()
     return Step(node, why.Attaching(node, volume.driver), tells, wake_s=since + (periods + 1) * timeout_s - now)
 
 
-def _failure(place: Place, subject: str, mark: str, text: str) -> tuple[Tell, ...]:
-    """The events of a failed attach, once for each mark."""
-    return () if place.record.has_told(subject, mark) else (Tell(place.node.name, subject, mark, failed_notes(place, text)),)
+def _failure(place: Place, subject: str, mark: str, text: str, now: Instant) -> tuple[Tell, ...]:
+    """The events of a failed attach, once for each mark, and again after a while."""
+    return () if place.record.has_told(subject, mark, now) else (Tell(place.node.name, subject, mark, failed_notes(place, text)),)
 
 
 def failed_notes(place: Place, text: str) -> tuple[Note, ...]:
@@ -187,7 +187,7 @@ def _release(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
     if attachment is None or not place.intact:
         return Step(node, why.Foreign(node) if place.foreign else why.Nothing())
     if place.is_ending:
-        return Step(node, why.Detaching(node), _detach_failure(volume, place))
+        return Step(node, why.Detaching(node), _detach_failure(volume, place, now))
     hold = hold_of(volume, place, rules, now)
     if hold.stays:
         return _kept(volume, place, hold, rules, now)
@@ -217,11 +217,11 @@ def _kept(volume: Volume, place: Place, hold: Hold, rules: Rules, now: Instant) 
     return Step(node, why.NeverForced(node))
 
 
-def _detach_failure(volume: Volume, place: Place) -> tuple[Tell, ...]:
+def _detach_failure(volume: Volume, place: Place, now: Instant) -> tuple[Tell, ...]:
     """The claim, and the pods elsewhere that wait for this detach, hear why it takes so long. Upstream tells nobody."""
     assert place.attachment is not None
     error = place.attachment.status.detach_error
-    if error is None or place.record.has_told("detach", f"{error.time} {error.message}"):
+    if error is None or place.record.has_told("detach", f"{error.time} {error.message}", now):
         return ()
     return (Tell(place.node.name, "detach", f"{error.time} {error.message}", detach_notes(volume, place, error.message)),)
 

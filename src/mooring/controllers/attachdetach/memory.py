@@ -15,6 +15,10 @@ OPEN_S: Final = 60.0
 """How long a request may be carried out after its answer was lost: kube-apiserver lets no request live longer (--request-timeout)."""
 
 
+REMIND_S: Final = 1800.0
+"""Seconds until a waiting pod hears the same again: the API server keeps Events for an hour."""
+
+
 def error_mark(attachment: VolumeAttachment) -> str:
     """Tells one failed attach from another; "" for none."""
     error = attachment.status.attach_error
@@ -90,16 +94,16 @@ class Record:
             self.waiting_since = _began(self.waiting_since, now)
         if attachment is not None:
             self.creating = False
-            self._meet(attachment)
+            self._meet(attachment, now)
 
-    def _meet(self, attachment: VolumeAttachment) -> None:
+    def _meet(self, attachment: VolumeAttachment, now: Instant) -> None:
         """An error that an earlier attempt left behind is not told as one of this attempt."""
         uid = attachment.metadata.uid
         if uid == self.seen_uid:
             return
         self.seen_uid = uid
         if uid != self.made_uid:
-            self.told["error"] = error_mark(attachment), 0.0
+            self.told["error"] = error_mark(attachment), now
             self._one_was_carried_out()
 
     def post_lost(self, now: Instant) -> None:
@@ -119,8 +123,9 @@ class Record:
         """What an answered POST has made is not among them."""
         self.open_posts = max(0, self.open_posts - 1)
 
-    def has_told(self, subject: str, mark: str) -> bool:
-        return subject in self.told and self.told[subject][0] == mark
+    def has_told(self, subject: str, mark: str, now: Instant) -> bool:
+        """True when it was told, and not so long ago that nobody can read it any more."""
+        return subject in self.told and self.told[subject][0] == mark and now - self.told[subject][1] < REMIND_S
 
 
 def _began(since: Instant | None, now: Instant) -> Instant:

@@ -15,6 +15,7 @@ from mooring.base.units import format_duration
 from mooring.controllers.attachdetach import reasons as why
 from mooring.controllers.attachdetach.decision import Note, Step, Tell
 from mooring.controllers.attachdetach.facts import Place, Volume, Wish
+from mooring.controllers.attachdetach.memory import REMIND_S
 from mooring.controllers.attachdetach.release import Rules, hold_of, may_be_forced
 
 EXPLAIN_AFTER_S: Final = 10.0
@@ -62,7 +63,7 @@ def _told(place: Place, subject: str, mark: str, now: Instant) -> tuple[bool, fl
     if told is None:
         return True, None
     if told[0] == mark:
-        return False, None
+        return now - told[1] >= REMIND_S, None
     left_s = told[1] + REPEAT_S - now
     return left_s <= 0, max(0.0, left_s) or None
 

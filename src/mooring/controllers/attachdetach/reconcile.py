@@ -23,7 +23,7 @@ from mooring.controllers.attachdetach.assemble import observe, volume_of
 from mooring.controllers.attachdetach.decide import decide_volume, detach_notes, failed_notes
 from mooring.controllers.attachdetach.facts import Place, Volume
 from mooring.controllers.attachdetach.identity import Identity, force_after_of
-from mooring.controllers.attachdetach.memory import Deletion, Record
+from mooring.controllers.attachdetach.memory import REMIND_S, Deletion, Record
 from mooring.controllers.attachdetach.metrics import AttachDetachMetrics
 from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.controllers.attachdetach.release import Rules
@@ -71,6 +71,7 @@ class Reconciler:
             self._announce(volume.places[step.node].record, step)
         await asyncio.gather(*(self._step(volume, step) for step in decision.steps))
         wakes = [step.wake_s for step in decision.steps if step.wake_s is not None]
+        wakes += [REMIND_S for step in decision.steps if _waits(volume.places[step.node], step)]
         wakes += [self._left_s(volume.places[step.node]) for step in decision.steps if self._left_s(volume.places[step.node]) > 0]
         topics = frozenset(topic for step in decision.steps for topic in step.waits_for)
         again = any(step.again and self._left_s(volume.places[step.node]) <= 0 for step in decision.steps)
@@ -258,3 +259,8 @@ def _since(moment: Instant | None, now: Instant) -> float:
 
 def _succeeded(place: Place) -> None:
     place.record.failures, place.record.not_before = 0, -math.inf
+
+
+def _waits(place: Place, step: d.Step) -> bool:
+    """True while somebody waits for the attach or the detach, who is reminded of the reason."""
+    return bool(step.blocked_by) or place.record.waiting_since is not None or place.is_ending

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,6 +14,7 @@ from mooring.control.events import EventRecorder
 from mooring.control.result import Result
 from mooring.controllers.attachdetach import reasons as why
 from mooring.controllers.attachdetach.identity import BOUND, pod_wants_volumes
+from mooring.controllers.attachdetach.memory import REMIND_S
 from mooring.controllers.attachdetach.view import View
 from mooring.controllers.binding.names import claim_name_of, owns
 
@@ -59,12 +61,12 @@ def _obstacle_of_claim(view: View, claim: PersistentVolumeClaim) -> str:
 
 
 class Unresolved:
-    """Tells pods, once for each reason; a pod that misses nothing any more is forgotten."""
+    """Tells pods, once for each reason and again after a while; a pod that misses nothing any more is forgotten."""
 
     def __init__(self, view: View, recorder: EventRecorder, clock: Clock) -> None:
         self._view, self._recorder, self._clock = view, recorder, clock
         self._since: dict[Key, tuple[str, Instant]] = {}
-        self._told: dict[Key, set[tuple[str, str]]] = {}
+        self._told: dict[Key, dict[tuple[str, str], Instant]] = {}
 
     async def reconcile(self, key: Key) -> Result:
         pod = self._view.pods.get(key)
@@ -77,7 +79,7 @@ class Unresolved:
         left_s = self._left_s(key, pod)
         if left_s > 0:
             return Result(because, after_s=left_s)
-        return Result(because, after_s=None if self._tell(key, pod, obstacles) else AGAIN_S)
+        return Result(because, after_s=REMIND_S if self._tell(key, pod, obstacles) else AGAIN_S)
 
     def _left_s(self, key: Key, pod: Pod) -> float:
         """Seconds until it is told. Another pod of that name waits anew."""
@@ -89,11 +91,11 @@ class Unresolved:
 
     def _tell(self, key: Key, pod: Pod, obstacles: list[tuple[str, str]]) -> bool:
         """False when there was no room for an event."""
-        told = self._told.setdefault(key, set())
+        told, now = self._told.setdefault(key, {}), self._clock.now()
         for name, text in obstacles:
             message = f'AttachVolume.Attach failed for volume "{name}" : {text}'
-            if (name, text) not in told:
+            if now - told.get((name, text), -math.inf) >= REMIND_S:
                 if not self._recorder.event(reference_to(pod, "Pod"), "Warning", "FailedAttachVolume", message):
                     return False
-                told.add((name, text))
+                told[name, text] = now
         return True

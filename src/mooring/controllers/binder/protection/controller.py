@@ -15,7 +15,7 @@ from mooring.control.result import Result, Stale
 from mooring.control.runtime import Runtime
 from mooring.controllers.binder.protection.decide import Guard, decide_attributes_class, decide_claim, decide_volume
 from mooring.controllers.binder.protection.reconcile import LOOK_AGAIN_S, LivePods, carry_out
-from mooring.controllers.binding.announcer import CROWDED_S, Announcer
+from mooring.controllers.binding.announcer import CROWDED_S, REMIND_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
 from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of
 from mooring.controllers.binding.reasons import EventText, Gone
@@ -73,8 +73,8 @@ class ClaimProtection:
             after_s = LOOK_AGAIN_S if decision.guard is Guard.KEEP else None
         if decision.holder_finished:
             event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {decision.because}")
-            if not self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event):
-                after_s = CROWDED_S
+            again_s = REMIND_S if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event) else CROWDED_S
+            after_s = again_s if after_s is None else min(after_s, again_s)
         return await carry_out(self._writes, claim, decision, PVC_PROTECTION, after_s)
 
 

@@ -101,8 +101,14 @@ class NoSuchPlugin:
 
 
 @reason('it asks for PersistentVolume "{pv_name}", which does not exist yet')
-class VolumeMissing(Quiet):
+class VolumeMissing:
+    """Differs from kube-controller-manager, which leaves such a claim pending without a word."""
+
     pv_name: str
+
+    @property
+    def event(self) -> EventText | None:
+        return EventText("Normal", "FailedBinding", f'volume "{self.pv_name}" does not exist')
 
 
 @reason('it asks for PersistentVolume "{pv_name}", but {why}')
