@@ -29,6 +29,7 @@ from mooring.controllers.snapshot_controller.decision import (
 from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
     BEING_CREATED,
+    BEING_DELETED,
     BOUND_FINALIZER,
     CLAIM_FINALIZER,
     CONTENT_FINALIZER,
@@ -367,6 +368,22 @@ def test_S24_a_bound_content_gets_our_finalizer():
     assert Decision(why.ContentDeleting()) == content_decision(its_content(deletionTimestamp=DELETED))
 
 
+@pytest.mark.parametrize("snapshot", [None, {"uid": "another"}, {"deletionTimestamp": DELETED, "finalizers": ("others",)}])
+def test_S25_a_content_that_was_deleted_after_its_snapshot_says_what_to_do(snapshot):
+    going = its_content(deletionTimestamp=DELETED, finalizers=(CONTENT_FINALIZER,))
+    view = a_view(contents=[going], snapshots=[] if snapshot is None else [a_snap(**snapshot)])
+    tell = the(decide_content(view, CONTENT), Tell)
+    assert ("SnapshotContentDeletePending", True) == (tell.reason, f"annotate it {BEING_DELETED}=yes" in tell.message)
+
+
+@pytest.mark.parametrize("content", [{"annotations": {BEING_DELETED: "yes"}}, {"finalizers": ("others",)}, {"ref_uid": None}])
+def test_S25_one_that_the_drivers_side_looks_after_says_nothing(content):
+    going = its_content(**{"deletionTimestamp": DELETED, "finalizers": (CONTENT_FINALIZER,), **content})
+    assert () == decide_content(a_view(contents=[going]), CONTENT).actions
+    living = its_content(deletionTimestamp=DELETED, finalizers=(CONTENT_FINALIZER,))
+    assert () == decide_content(a_view(contents=[living], snapshots=[a_snap()]), CONTENT).actions
+
+
 def test_S25_a_content_whose_snapshot_is_missing_stays_as_it_is():
     """As after a restore of YAML in another order: neither the content nor the snapshot in the driver is touched."""
     assert () == content_decision(its_content(finalizers=(CONTENT_FINALIZER,))).actions
@@ -439,3 +456,12 @@ def test_S44_a_class_of_another_driver_than_the_contents_is_refused(more, uid):
     event, text = refusal(decision)
     assert ("SnapshotBindFailed", True) == (event, 'class "others" is of driver "other.csi"' in text)
     assert ([] if uid is None else [Protect]) == steps(decision)
+
+
+def test_a_member_whose_group_is_gone_or_has_done_its_part_says_what_it_lacks():
+    member = a_snap(ownerReferences=[{"kind": "VolumeGroupSnapshot", "name": "g", "uid": "u"}])
+    group = {"kind": "VolumeGroupSnapshot", "metadata": {"name": "g", "uid": "u"}, "status": {"readyToUse": False}}
+    assert Decision(why.MemberUnbound()) == decided(member, groups=[group], has_groups=True)
+    done = {**group, "status": {"readyToUse": True}}
+    for groups in ([], [done]):
+        assert ("SnapshotContentMissing", MISSING) == refusal(decided(member, groups=groups, has_groups=True))

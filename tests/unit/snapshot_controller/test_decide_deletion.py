@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.controllers.snapshot_controller import reasons as why
+from mooring.controllers.snapshot_controller.decide_deletion import WAITS_S
 from mooring.controllers.snapshot_controller.decision import Decision, DeleteContent, LookUp, MarkDeleted, Release
 from mooring.controllers.snapshotting.names import AS_SOURCE_FINALIZER, BEING_DELETED, BOUND_FINALIZER, IN_GROUP_FINALIZER
 from tests.support.builders import DELETED, a_claim
@@ -27,7 +28,15 @@ def test_S26_the_mark_comes_before_the_deletion_and_one_finalizer_stays():
 def test_S26_then_it_waits_for_the_end_of_its_content():
     only_bound = a_snap(deletionTimestamp=DELETED, finalizers=[BOUND_FINALIZER])
     going = its_content(deletionTimestamp=DELETED, **MARKED)
-    assert () == decided(only_bound, going).actions
+    waiting = decided(only_bound, going)
+    assert ((), None, WAITS_S - 10.0) == (waiting.actions, waiting.failure, waiting.after_s)
+
+
+def test_S26_and_says_so_when_that_takes_long():
+    only_bound = a_snap(deletionTimestamp=DELETED, finalizers=[BOUND_FINALIZER])
+    going = its_content(deletionTimestamp=DELETED, finalizers=["example.com/backup"], **MARKED)
+    event, text = refusal(decided(only_bound, going, waited_s=WAITS_S))
+    assert ("SnapshotDeletePending", True) == (event, text.endswith("of driver csi.test, held by example.com/backup"))
 
 
 def test_S27_policy_retain_marks_and_lets_go():

@@ -115,7 +115,10 @@ def test_a_content_of_no_snapshot_is_told_without_a_call(more):
 
 
 def test_S44_a_class_of_another_driver():
-    assert why.Foreign("snapclass") == decided(a_made_content(), classes=[a_snapshot_class(driver="other")]).because
+    others = [a_snapshot_class(driver="other")]
+    decision = decided(a_made_content(), classes=others)
+    assert (why.Foreign("snapclass"), True) == (decision.because, "its class snapclass is of driver other" in error_of(decision)[1])
+    assert decided(a_made_content(status={"snapshotHandle": "h", "readyToUse": True}), classes=others).failure is None
 
 
 def test_S44_such_a_content_can_be_deleted():

@@ -81,7 +81,8 @@ def test_an_imported_group_keeps_its_handle_and_no_members_are_no_list():
 
 def test_S44_a_group_content_with_a_class_of_another_driver_can_be_deleted_and_no_more():
     others = (a_group_class(driver="other", parameters={"pool": "a"}),)
-    assert why.Foreign("groupclass") == decided(a_group_content(), classes=others).because
+    decision = decided(a_group_content(), classes=others)
+    assert (why.Foreign("groupclass"), True) == (decision.because, "its class groupclass is of driver other" in decision.failure.error)
     going: Json = {"deletionTimestamp": DELETED, "finalizers": [GROUP_CONTENT_FINALIZER]}
     marked = {GROUP_BEING_DELETED: "yes"}
     assert [Delete, Release] == steps(decided(a_group_content(**going, annotations=marked, status=UNREADY), classes=others))

@@ -345,3 +345,22 @@ async def test_S43_an_error_of_the_driver_that_comes_after_a_group_turned_ready_
         await world.settle(5.0)
         status = (await world.get(VGSC, "groupcontent"))["status"]
         assert (True, None) == (status["readyToUse"], status.get("error"))
+
+
+@pytest.mark.parametrize("is_group", [False, True])
+async def test_S33_a_content_whose_finalizer_was_torn_off_is_held_while_its_snapshot_is_made(is_group: bool):
+    """Else it would vanish from under the call, and what is made would be nobody's."""
+    world = await SnapshotWorld(SnapshotDriver(groups=True)).base()
+    await world.make_snapshot_kinds(GROUP_CRDS)
+    await world.create(a_group_class())
+    kind, body, method = (
+        (VGSC, a_group_content(), CREATE_GROUP) if is_group else (VSC, a_new_content(volumeSnapshotClassName="snapclass"), CREATE)
+    )
+    name, gate = body["metadata"]["name"], world.driver.gate(method)
+    await world.create(body)
+    async with world.snapshotting(**ON):
+        await world.until(lambda: asyncio.sleep(0, world.driver.made(method)), what="the call")
+        await world.delete(kind, name)
+        gate.set()
+        await world.settle(30.0)
+        assert await world.get(kind, name), "the driver has made it, and the content says so"

@@ -64,6 +64,7 @@ class SnapshotController(Manager):
         shared = caches or Caches(runtime, "snapshot-controller")
         self._clock = runtime.clock
         self._made: dict[str, Instant] = {}
+        self._leaving: dict[str, Instant] = {}
         self._unmarked: dict[str, Instant] = {}
         self._idle: dict[Key, Instant] = {}
         back_off = retry_backoff(given.retry_interval_start_s, given.retry_interval_max_s)
@@ -143,6 +144,7 @@ class SnapshotController(Manager):
         if change.new is None or v.is_ready(change.new):
             self._made.pop(change.object.metadata.uid, None)
         if change.new is None:
+            self._leaving.pop(change.object.metadata.uid, None)
             self._snapshots.forget(change.key)
             self._reconciler.told.forget(change.object.metadata.uid)
         elif is_news(change):
@@ -203,9 +205,13 @@ class SnapshotController(Manager):
         return Result(decision.because, done=done, again=decision.again, after_s=decision.after_s)
 
     def _waited_s(self, key: Key) -> float:
-        snapshot = self._view.snapshots.get(key)
-        made = None if snapshot is None else self._made.get(snapshot.metadata.uid)
-        return STATUS_DELAY_S if made is None else self._clock.now() - made
+        snapshot, now = self._view.snapshots.get(key), self._clock.now()
+        if snapshot is None:
+            return STATUS_DELAY_S
+        uid = snapshot.metadata.uid
+        if is_deleting(snapshot):
+            return now - (self._leaving.setdefault(uid, now) if len(self._leaving) < MADE_MAX else self._leaving.get(uid, now))
+        return now - self._made[uid] if uid in self._made else STATUS_DELAY_S
 
     def _remember(self, key: Key, decision: Decision) -> None:
         snapshot = self._view.snapshots.get(key)

@@ -38,6 +38,8 @@ from mooring.controllers.snapshot_controller.decision import (
     Touch,
     UnmarkDeleted,
 )
+from mooring.controllers.snapshot_controller.forsaken import tell_forsaken
+from mooring.controllers.snapshot_controller.questions import has_busy_group, names_content, was_made
 from mooring.controllers.snapshot_controller.status import as_json, copied, progress
 from mooring.controllers.snapshot_controller.view import (
     BY_GROUP_HANDLE,
@@ -74,12 +76,14 @@ BOTH_OR_NONE_OF_CONTENT: Final = "Exactly one of VolumeHandle and SnapshotHandle
 
 
 def decide_snapshot(view: View, key: Key, waited_s: float = STATUS_DELAY_S) -> Decision:
-    """The next step for one snapshot. waited_s: since this process made its content; more for a content that it did not make."""
+    """The next step for one snapshot. waited_s: since this process made its content, more for a content that it did not make; of a snapshot
+    that is to go, since this process saw that.
+    """
     snapshot = view.snapshots.get(key)
     if snapshot is None:
         return Decision(why.Gone(str(key)))
     if is_deleting(snapshot):
-        return decide_deletion(view, snapshot)
+        return decide_deletion(view, snapshot, waited_s)
     if is_ready(snapshot):
         return _decide_ready(view, snapshot)
     refused = _refused(view, snapshot)
@@ -90,7 +94,7 @@ def decide_snapshot(view: View, key: Key, waited_s: float = STATUS_DELAY_S) -> D
     content = view.content(wanted_content(snapshot))
     if content is not None:
         return _decide_bound(view, snapshot, content, waited_s)
-    if not is_dynamic(snapshot) or _was_made(snapshot):
+    if not is_dynamic(snapshot) or was_made(snapshot):
         return _missing(wanted_content(snapshot), _protection(snapshot, ""))
     return _decide_creation(view, snapshot)
 
@@ -108,10 +112,6 @@ def _refused(view: View, snapshot: VolumeSnapshot) -> Decision | None:
     if not is_member(snapshot) and bool(source.persistent_volume_claim_name) == bool(source.volume_snapshot_content_name):
         return Decision(why.BadSource(), failure=Failure("SnapshotValidationError", BOTH_OR_NONE))
     return None
-
-
-def _was_made(snapshot: VolumeSnapshot) -> bool:
-    return snapshot.status is not None and snapshot.status.creation_time is not None
 
 
 def _missing(name: str, before: tuple[Action, ...] = ()) -> Decision:
@@ -140,6 +140,8 @@ def _decide_member(view: View, snapshot: VolumeSnapshot) -> Decision:
     """The group's controller makes and binds it."""
     bound = snapshot.status.bound_volume_snapshot_content_name if snapshot.status else None
     content = view.content(bound or wanted_content(snapshot))
+    if (content is None or not _is_of(content, snapshot)) and not has_busy_group(view, snapshot):
+        return _missing(bound or wanted_content(snapshot)) if content is None else _misbound(content)
     if content is None or not _is_of(content, snapshot):
         return Decision(why.MemberUnbound())
     return _copy(view, snapshot, content, _protection(snapshot, content.spec.deletion_policy))
@@ -158,7 +160,7 @@ def _decide_bound(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotC
     protection = (*_protection(snapshot, content.spec.deletion_policy), *_revival(content))
     if is_dynamic(snapshot):
         quiet = content.status is None and (snapshot.status is None or snapshot.status.error is None)
-        if quiet and waited_s < STATUS_DELAY_S and not _names_content(snapshot):
+        if quiet and waited_s < STATUS_DELAY_S and not names_content(snapshot):
             return Decision(why.Waiting(name), protection, after_s=STATUS_DELAY_S - waited_s)
         return _copy(view, snapshot, content, protection)
     class_name = snapshot.spec.volume_snapshot_class_name or ""
@@ -192,10 +194,6 @@ def _foreign_class(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshot
 def _going(name: str) -> Decision:
     text = f"Snapshot failed to bind VolumeSnapshotContent, VolumeSnapshotContent [{name}] is being deleted"
     return Decision(why.ContentGoing(name), failure=Failure("SnapshotBindFailed", text))
-
-
-def _names_content(snapshot: VolumeSnapshot) -> bool:
-    return snapshot.status is not None and bool(snapshot.status.bound_volume_snapshot_content_name)
 
 
 def _is_of(content: VolumeSnapshotContent, snapshot: VolumeSnapshot) -> bool:
@@ -341,7 +339,7 @@ def decide_content(view: View, name: str, unmarked_s: float | None = None) -> De
         return Decision(why.Unbound())
     if is_deleting(content):
         if unmarked_s is None or CONTENT_FINALIZER not in finalizers_of(content):
-            return Decision(why.ContentDeleting())
+            return Decision(why.ContentDeleting(), tell_forsaken(view, content))
         if unmarked_s < TOUCH_S:
             return Decision(why.ContentDeleting(), after_s=TOUCH_S - unmarked_s)
         return Decision(why.Touching(), (Touch(content),))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
+from typing import Any, Final
+
+from mooring.api.group_snapshot import VolumeGroupSnapshotContent
+from mooring.api.meta import Key, Kind, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshot, VolumeSnapshotContent
 from mooring.controllers.snapshot_controller import reasons as why
 from mooring.controllers.snapshot_controller.decision import Action, Decision, DeleteContent, Failure, LookUp, MarkDeleted, Release
@@ -17,11 +20,17 @@ from mooring.controllers.snapshotting.names import (
     is_marked,
 )
 
+WAITS_S: Final = 60.0
+"""How long a snapshot waits for the end of its content before it says so."""
+
 RESTORING = Failure("SnapshotDeletePending", "Snapshot is being used to restore a PVC", saved=False)
 
 
-def decide_deletion(view: View, snapshot: VolumeSnapshot) -> Decision:
-    """The policy of the content counts, not that of its class. A content that does not point back is another's."""
+def decide_deletion(view: View, snapshot: VolumeSnapshot, waited_s: float) -> Decision:
+    """The policy of the content counts, not that of its class. A content that does not point back is another's.
+
+    waited_s: since this process saw that the snapshot is to go.
+    """
     content = content_of(view, snapshot)
     held = finalizers_of(snapshot)
     if not {AS_SOURCE_FINALIZER, BOUND_FINALIZER, IN_GROUP_FINALIZER} & set(held):
@@ -43,8 +52,13 @@ def decide_deletion(view: View, snapshot: VolumeSnapshot) -> Decision:
     name = content.metadata.name
     if not goes:
         return Decision(why.KeepingContent(name), actions, done="released the snapshot, its content stays")
+    if not actions and waited_s < WAITS_S:
+        return Decision(why.WaitingForContent(name), after_s=WAITS_S - waited_s)
     if not actions:
-        return Decision(why.WaitingForContent(name))
+        return Decision(
+            why.WaitingForContent(name),
+            failure=Failure("SnapshotDeletePending", waits_text(VOLUME_SNAPSHOT_CONTENTS, content), saved=False),
+        )
     # Its content may be gone by now, if nothing held it: then the last finalizer goes, too.
     return Decision(why.DeletingContent(name), actions, done="deleted its content")
 
@@ -80,6 +94,12 @@ def _belongs(snapshot: VolumeSnapshot, group: str) -> Failure:
         "Deleting the group snapshot will trigger the deletion of all the individual volume snapshots that are part of the group."
     )
     return Failure("SnapshotDeletePending", text, saved=False)
+
+
+def waits_text(kind: Kind[Any], content: VolumeSnapshotContent | VolumeGroupSnapshotContent) -> str:
+    """Differs from snapshot-controller, which says nothing: an error of the driver stands on the content alone."""
+    held = ", ".join(finalizers_of(content)) or "nothing"
+    return f"waits for the end of {kind.name} {content.metadata.name} of driver {content.spec.driver}, held by {held}"
 
 
 def _farewell(content: VolumeSnapshotContent | None) -> tuple[Action, ...]:

@@ -43,6 +43,7 @@ BY_CONTENT: Final = "snapshots/content"
 BY_CLASS: Final = "snapshots/class"
 BY_RESTORE: Final = "snapshots/restore"
 BY_GROUP_HANDLE: Final = "snapshots/group-handle"
+BY_REF: Final = "snapshots/group-ref"
 BY_OWNER: Final = "snapshots/owner"
 BY_GROUP: Final = "snapshots/group"
 BY_MEMBERSHIP: Final = "snapshots/membership"
@@ -185,6 +186,11 @@ def _restored(claim: PersistentVolumeClaim) -> Iterable[str]:
     return (str(Key(claim.metadata.namespace, source.name)),)
 
 
+def _group_ref(content: VolumeGroupSnapshotContent) -> Iterable[str]:
+    ref = content.spec.volume_group_snapshot_ref
+    return (str(Key(ref.namespace, ref.name)),)
+
+
 def _group_handle(content: VolumeGroupSnapshotContent) -> Iterable[str]:
     handle = content.status.volume_group_snapshot_handle if content.status else None
     return (handle,) if handle else ()
@@ -238,6 +244,7 @@ GROUP_INDEXES: Final[Mapping[str, Callable[[VolumeGroupSnapshot], Iterable[str]]
 }
 GROUP_CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeGroupSnapshotContent], Iterable[str]]]] = {
     BY_GROUP_HANDLE: _group_handle,
+    BY_REF: _group_ref,
     BY_SOURCE_VOLUME: source_volumes_of_group,
 }
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from mooring.api.core import SecretReference
 from mooring.api.meta import annotation, finalizers_of, is_deleting
-from mooring.api.snapshot import VolumeSnapshotContent
+from mooring.api.snapshot import VolumeSnapshotClass, VolumeSnapshotContent
 from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
 from mooring.base.text import quoted
@@ -79,7 +79,7 @@ def decide_content(view: View, name: str, now: Instant) -> Decision:
 def _decided(view: View, content: VolumeSnapshotContent, now: Instant) -> Decision:
     found, source = view.class_of(content), content.spec.source
     if found is not None and found.driver != view.driver.name and not is_given_up(content) and not is_going(content):
-        return Decision(why.Foreign(found.metadata.name))
+        return _decide_foreign(view, content, found)
     if bool(source.volume_handle) == bool(source.snapshot_handle):
         return Decision(why.BadSource())
     if is_going(content):
@@ -96,6 +96,15 @@ def _decided(view: View, content: VolumeSnapshotContent, now: Instant) -> Decisi
             return Decision(why.Member())
         return _decide_check(view, content, handle)
     return _decide_creation(view, content, now)
+
+
+def _decide_foreign(view: View, content: VolumeSnapshotContent, found: VolumeSnapshotClass) -> Decision:
+    """Differs from csi-snapshotter: a content that nobody will look at hears so, once its snapshot is waited for."""
+    because = why.Foreign(found.metadata.name)
+    if is_ready(content):
+        return Decision(because)
+    text = f"its class {found.metadata.name} is of driver {found.driver}, and the content of driver {view.driver.name}"
+    return Decision(because, failure=Failure(CHECK_FAILED, f"{CHECK_TEXT}{text}", retries=False, saved=False))
 
 
 # -- creation

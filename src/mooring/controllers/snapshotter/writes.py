@@ -10,7 +10,7 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshotContent
 from mooring.control.result import Stale
 from mooring.controllers.snapshotter.decide_after import as_json
 from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER, YES, is_marked
-from mooring.controllers.snapshotting.writes import annotate, patch_object, removal
+from mooring.controllers.snapshotting.writes import annotate, marked_and_held, patch_object, removal
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
 from mooring.kube.patch import json_patch, set_fields, test
@@ -32,8 +32,8 @@ class Writes:
         return found
 
     async def mark(self, content: VolumeSnapshotContent) -> None:
-        """The mark of a creation."""
-        await self._patch(content, annotate(content, BEING_CREATED, YES))
+        """The mark of a creation. Nobody removes the content from under the call."""
+        await self._patch(content, marked_and_held(content, BEING_CREATED, YES, CONTENT_FINALIZER))
 
     async def unmark(self, content: VolumeSnapshotContent) -> None:
         if is_marked(content, BEING_CREATED):

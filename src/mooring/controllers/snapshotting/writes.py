@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from mooring.api.meta import Kind, Object, OwnerReference, finalizers_of, key_of
+from mooring.api.meta import Kind, Object, OwnerReference, finalizers_of, is_deleting, key_of
 from mooring.control.result import Stale
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
@@ -33,6 +33,13 @@ def annotate(obj: Object, name: str, value: str | None) -> Patch:
 def annotate_as_judged(obj: Object, name: str, value: str | None) -> Patch:
     """As `annotate`, for what holds only while the object is as it was judged: one that is carried out late is refused."""
     return as_judged(obj, {"annotations": {name: value}})
+
+
+def marked_and_held(obj: Object, name: str, value: str, finalizer: str) -> Patch:
+    """Sets this annotation, and puts the finalizer on if the object lacks it, as it may that somebody has torn it off."""
+    if finalizer in finalizers_of(obj) or is_deleting(obj):
+        return annotate(obj, name, value)
+    return as_judged(obj, {"annotations": {name: value}, "finalizers": [*finalizers_of(obj), finalizer]})
 
 
 def as_judged(obj: Object, metadata: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> Patch:

@@ -13,8 +13,9 @@ from mooring.api.group_snapshot import (
     VolumeGroupSnapshotClass,
     VolumeGroupSnapshotContent,
 )
-from mooring.api.meta import Key, key_of
+from mooring.api.meta import Key, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
+from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
@@ -50,7 +51,8 @@ class GroupSnapshots:
         events: EventRecorder,
         **queues: Any,
     ) -> None:
-        self._view = view
+        self._view, self._clock = view, runtime.clock
+        self._leaving: dict[str, Instant] = {}
         known: dict[str, Informer[Any]] = {
             GROUP_SNAPSHOTS.plural: caches.groups,
             GROUP_SNAPSHOT_CONTENTS.plural: caches.contents,
@@ -75,6 +77,7 @@ class GroupSnapshots:
         self._operations.changed(change)
         if change.new is None:
             self.controller.forget(change.key)
+            self._leaving.pop(change.object.metadata.uid, None)
             self._reconciler.told.forget(change.object.metadata.uid)
         elif is_news(change):
             yield change.key
@@ -104,7 +107,7 @@ class GroupSnapshots:
     # -- one group
 
     async def _reconcile(self, key: Key) -> Result:
-        decision = decide_group(self._view, key)  # no await between this and its actions
+        decision = decide_group(self._view, key, self._waited_s(key))  # no await between this and its actions
         self.controller.explain(key, decision.because)
         try:
             await self._reconciler.carry_out(decision.actions)
@@ -114,7 +117,12 @@ class GroupSnapshots:
         if decision.failure is not None:
             await self._show(key, decision.failure)
         done = decision.done if decision.actions else ""
-        return Result(decision.because, done=done, again=decision.again)
+        return Result(decision.because, done=done, again=decision.again, after_s=decision.after_s)
+
+    def _waited_s(self, key: Key) -> float:
+        """Since this process saw that the group is to go."""
+        group, now = self._view.groups.get(key), self._clock.now()
+        return 0.0 if group is None or not is_deleting(group) else now - self._leaving.setdefault(group.metadata.uid, now)
 
     async def _show(self, key: Key, failure: Failure) -> None:
         is_new = await self._reconciler.show(key, failure)

@@ -24,7 +24,9 @@ from mooring.api.matching import selects
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.controllers.snapshot_controller.content import CantTell, Source, bound_volume, check_stays
+from mooring.controllers.snapshot_controller.decide_deletion import WAITS_S, waits_text
 from mooring.controllers.snapshot_controller.decision import Failure, HoldClaim, LookUp, Tell
+from mooring.controllers.snapshot_controller.forsaken import tell_forsaken_of_group
 from mooring.controllers.snapshot_controller.groups import reasons as why
 from mooring.controllers.snapshot_controller.groups.decision import Action, Create, Decision, Delete, Write
 from mooring.controllers.snapshot_controller.groups.objects import group_content, member, member_content, member_key, member_status
@@ -55,13 +57,13 @@ STATIC = "is pre-provisioned while expecting a dynamically provisioned one"
 BOTH_OR_NONE = "Exactly one of Selector and VolumeGroupSnapshotContentName should be specified"
 
 
-def decide_group(view: View, key: Key) -> Decision:
-    """The next step for one group snapshot."""
+def decide_group(view: View, key: Key, waited_s: float = 0.0) -> Decision:
+    """The next step for one group snapshot. waited_s: of one that is to go, since this process saw that."""
     group = view.groups.get(key)
     if group is None:
-        return Decision(why.Gone(str(key)))
+        return Decision(why.Gone(str(key)), tell_forsaken_of_group(view, key))
     if is_deleting(group):
-        return _decide_deletion(view, group)
+        return _decide_deletion(view, group, waited_s)
     if _is_ready(group):
         return _decide_ready(view, group)
     source = group.spec.source
@@ -304,10 +306,10 @@ def _json(status: VolumeGroupSnapshotStatus | None) -> dict[str, Any] | None:
 # -- the end
 
 
-def _decide_deletion(view: View, group: VolumeGroupSnapshot) -> Decision:
+def _decide_deletion(view: View, group: VolumeGroupSnapshot, waited_s: float) -> Decision:
     """Its content is told first, then its snapshots go, and the group when its content is gone or stays by its policy."""
     if GROUP_FINALIZER not in finalizers_of(group):
-        return Decision(why.Released())
+        return Decision(why.Released(), tell_forsaken_of_group(view, key_of(group)))
     members = view.members_of(group.metadata.uid)
     for snapshot in members:
         if view.is_restored_from(key_of(snapshot)):
@@ -329,7 +331,10 @@ def _decide_deletion(view: View, group: VolumeGroupSnapshot) -> Decision:
         return Decision(why.Deleting(), (*_search(view, group), *actions, release), done="released the group")
     assert content is not None
     if not actions:
-        return Decision(why.WaitingForContent(content.metadata.name))
+        because = why.WaitingForContent(content.metadata.name)
+        if waited_s < WAITS_S:
+            return Decision(because, after_s=WAITS_S - waited_s)
+        return Decision(because, failure=Failure("SnapshotDeletePending", waits_text(GROUP_SNAPSHOT_CONTENTS, content), saved=False))
     return Decision(why.Deleting(), tuple(actions), done="deleted its content and its snapshots")
 
 

@@ -51,10 +51,14 @@ Action = Create | Write | Delete | HoldClaim | LookUp | Tell
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """actions: in order. failure: told after them. again: there is more to decide at once. done: one line for the log."""
+    """actions: in order. failure: told after them. again: there is more to decide at once. done: one line for the log.
+
+    after_s: until the next look, None for the next change.
+    """
 
     because: Because
     actions: tuple[Action, ...] = ()
     failure: Failure | None = None
     again: bool = False
     done: str = ""
+    after_s: float | None = None

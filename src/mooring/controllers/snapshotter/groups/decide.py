@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api.core import SecretReference
-from mooring.api.group_snapshot import VolumeGroupSnapshotContent
+from mooring.api.group_snapshot import VolumeGroupSnapshotClass, VolumeGroupSnapshotContent
 from mooring.api.meta import annotation, finalizers_of, is_deleting
 from mooring.base.clock import Instant
 from mooring.controllers.snapshotter.decide import Unusable
@@ -56,7 +56,7 @@ def decide_group_content(view: View, name: str, now: Instant) -> Decision:
 def _decided(view: View, content: VolumeGroupSnapshotContent, now: Instant) -> Decision:
     found = view.class_of(content)
     if found is not None and found.driver != view.driver_name and not is_given_up(content) and not is_going(content):
-        return Decision(why.Foreign(found.metadata.name))
+        return _decide_foreign(view, content, found)
     if is_going(content):
         return _decide_deletion(view, content, now)
     if is_ready(content):
@@ -65,6 +65,15 @@ def _decided(view: View, content: VolumeGroupSnapshotContent, now: Instant) -> D
     if handles is None or (content.spec.source.group_snapshot_handles is None and view.memory.of(content.metadata.uid).unlisted):
         return _decide_creation(view, content, now)
     return _decide_question(view, content, handles)
+
+
+def _decide_foreign(view: View, content: VolumeGroupSnapshotContent, found: VolumeGroupSnapshotClass) -> Decision:
+    """Differs from csi-snapshotter: a content that nobody will look at hears so, once its group is waited for."""
+    because = why.Foreign(found.metadata.name)
+    if is_ready(content):
+        return Decision(because)
+    text = f"its class {found.metadata.name} is of driver {found.driver}, and the content of driver {view.driver_name}"
+    return Decision(because, failure=Failure(CREATION_FAILED, f"{CREATION_TEXT}{text}", retries=False, saved=False))
 
 
 def group_handles(content: VolumeGroupSnapshotContent) -> GroupHandles | None:

@@ -28,7 +28,7 @@ from mooring.controllers.snapshotter.reconcile import ERROR_BYTES_MAX
 from mooring.controllers.snapshotter.secrets import Secrets
 from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, YES, is_marked
 from mooring.controllers.snapshotting.told import Told
-from mooring.controllers.snapshotting.writes import annotate, patch_object, removal
+from mooring.controllers.snapshotting.writes import annotate, marked_and_held, patch_object, removal
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
@@ -80,7 +80,7 @@ class Reconciler:
         match action:
             case d.Mark():
                 self._memory.change(content.metadata.uid, nothing_made=True)
-                await self._patch(content, annotate(content, GROUP_BEING_CREATED, YES))
+                await self._patch(content, marked_and_held(content, GROUP_BEING_CREATED, YES, GROUP_CONTENT_FINALIZER))
                 self._memory.change(content.metadata.uid, mark_lost=False)
             case d.Unmark():
                 await self._unmark(content)
