@@ -1,0 +1,33 @@
+"""From any state: for each controller a small world is enumerated, and from every state of it the controller has to come to rest.
+
+A simulated life begins well and goes wrong. Here nothing goes wrong, and the world begins anywhere: each object absent, as each step of its
+life leaves it, being deleted, or odd (unset strings as "", no status, finalizers torn off, the uid of a former object, an unknown phase).
+The driver is kind, unless a value of the axis `backend` says no. One state: the real controllers start on it, in virtual time; after
+`REST_S` it has come to rest, and nothing is done in the hour after that but slow retries; at rest it is what the specification asks, or a
+reason that names the obstacle stands in an Event that is still there, in a status, or in the log. Laws hold on the way.
+
+| room       | controllers                                        | what is enumerated                                                    |
+|------------|----------------------------------------------------|-----------------------------------------------------------------------|
+| attacher   | attacher                                           | volume, two attachments, a third of another volume, node, backend     |
+| nodes      | attach/detach controller, attacher                 | two pods, claim, node, two attachments                                |
+| health     | node health                                        | node, its taints, its Lease, a pod; a second node is well             |
+| claims     | binder, scheduler, provisioner                     | claim, volume, class, pod, source, backend                            |
+| resizer    | resizer                                            | claim's status, size, class of attributes, volume, pod, backend       |
+| snapshots  | snapshot controller, snapshotter                   | snapshot, content, class, claim, a second content, backend            |
+| groups     | the same, for groups                               | group, content, class, claims, members, backend                       |
+
+| file       | meaning                                                                                                            |
+|------------|--------------------------------------------------------------------------------------------------------------------|
+| `space.py` | axes and their product; the bound of the quick share: all pairs, or all triples, of values                         |
+| `world.py` | a store that begins with given objects, and everything that is done and said                                       |
+| `run.py`   | one state from its start to its verdict                                                                            |
+| `rooms/`   | one module for each room: its axes, its objects, its laws, and what is asked at rest                               |
+| `bugs.py`  | parts of the controllers replaced by worse ones, which the states must find                                        |
+
+`python -m tests.sim.states` takes the quick share of all rooms, `--whole` every state of their products (that is what `make sim-all` does);
+`--room attacher --state pv=deleting,va=new` is one state with its story. An id names the values that are not the ordinary ones.
+
+Not enumerated: objects of more than one driver (a foreign one stands in each room as a value), the provisioner's journal and what only a
+process remembers (the courses and the random lives do that), the node agent (its records and mounts are enumerated in `tests/unit/node`),
+and faults on the way: states and faults are multiplied in the random lives alone.
+"""

@@ -1,0 +1,197 @@
+"""Worse parts, each of which some state of the quick share must show. room: the one in which it is looked for."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+from unittest import mock
+
+from msgspec import structs
+
+from mooring.control.event_correlation import Correlator
+from mooring.controllers.attachdetach.memory import Record
+from mooring.controllers.attacher import decide as attacher_decide
+from mooring.controllers.attacher import view as attacher_view
+from mooring.controllers.attacher.controller import Attacher
+from mooring.controllers.binder.protection import controller as protection
+from mooring.controllers.binder.volumes.reasons import VolumeMissing
+from mooring.controllers.nodehealth.podgc import controller as podgc
+from mooring.controllers.nodehealth.podgc.decide import Decision as GcDecision
+from mooring.controllers.nodehealth.podgc.reasons import Kept
+from mooring.controllers.resizer.modification import decide as modification
+from mooring.controllers.snapshot_controller import decide as snapshot_decide
+from mooring.controllers.snapshot_controller import decide_deletion
+from mooring.controllers.snapshot_controller import writes as snapshot_writes
+from mooring.controllers.snapshot_controller.groups import decide as group_decide
+from mooring.controllers.snapshotter import decide as snapshotter_decide
+from mooring.controllers.snapshotter.decision import Decision as SnapshotterDecision
+from mooring.controllers.snapshotter.groups import reconcile as group_reconcile
+from mooring.controllers.snapshotter.reasons import Foreign
+from mooring.controllers.snapshotting.writes import annotate
+from mooring.kube.cluster import Patch
+from mooring.kube.patch import add, json_patch, test
+from tests.sim.bugs import BUGS as ATTACHERS
+from tests.sim.planting import both, no_back_off
+from tests.sim.provisioning.bugs import BUGS as PROVISIONERS
+from tests.sim.snapshots.bugs import BUGS as SNAPSHOTS
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bug:
+    """found_by: the laws that may find it. room: where."""
+
+    room: str
+    plant: Callable[[], contextlib.AbstractContextManager[Any]]
+    found_by: AbstractSet[str]
+
+
+def _attach_errors_are_not_shown() -> contextlib.AbstractContextManager[Any]:
+    """A failure of the attacher stands in no status, and not in the log."""
+
+    async def nothing(*_args: Any) -> None:
+        pass
+
+    return both(mock.patch.object(Attacher, "_show", nothing), mock.patch("mooring.control.controller.Logger.error"))
+
+
+def _nobody_is_reminded() -> contextlib.AbstractContextManager[Any]:
+    """A pod that waits for its volume hears why once, and an Event lives for an hour."""
+
+    def has_told(self: Record, subject: str, mark: str, now: float) -> bool:
+        return subject in self.told and self.told[subject][0] == mark
+
+    return both(
+        mock.patch.object(Record, "has_told", has_told),
+        mock.patch("mooring.controllers.attachdetach.multi_attach.REMIND_S", math.inf),
+        mock.patch("mooring.controllers.attachdetach.unresolved.REMIND_S", 1e9),
+    )
+
+
+def _missing_volumes_are_not_told() -> contextlib.AbstractContextManager[Any]:
+    """A claim that names a volume which is not there is pending without a word, as in kube-controller-manager."""
+    return mock.patch.object(VolumeMissing, "event", None)
+
+
+def _finished_holders_are_told_once() -> contextlib.AbstractContextManager[Any]:
+    """A claim that an ended pod keeps says so once."""
+    return mock.patch.object(protection, "REMIND_S", 1e9)
+
+
+def _contents_forsaken_in_silence() -> contextlib.AbstractContextManager[Any]:
+    """A content whose snapshot is gone waits for a word that nobody will say."""
+    return mock.patch.object(snapshot_decide, "tell_forsaken", return_value=())
+
+
+def _group_contents_forsaken_in_silence() -> contextlib.AbstractContextManager[Any]:
+    return mock.patch.object(group_decide, "tell_forsaken_of_group", return_value=())
+
+
+def _deletions_wait_in_silence() -> contextlib.AbstractContextManager[Any]:
+    """A snapshot that is to go never says that it waits for its content."""
+    return mock.patch.object(decide_deletion, "WAITS_S", 1e9)
+
+
+def _foreign_classes_are_not_told() -> contextlib.AbstractContextManager[Any]:
+    """A content whose class is another driver's is looked at by nobody, and nobody says so."""
+
+    def decide(view: Any, content: Any, found: Any) -> SnapshotterDecision:
+        return SnapshotterDecision(Foreign(found.metadata.name))
+
+    return mock.patch.object(snapshotter_decide, "_decide_foreign", decide)
+
+
+def _marks_hold_nothing() -> contextlib.AbstractContextManager[Any]:
+    """A content may vanish from under the call that makes its snapshots."""
+    return mock.patch.object(group_reconcile, "marked_and_held", lambda obj, name, value, finalizer: annotate(obj, name, value))
+
+
+def _classes_of_others_are_taken() -> contextlib.AbstractContextManager[Any]:
+    """A driver gets the parameters of another driver's class."""
+
+    def decide(view: Any, *args: Any, **kwargs: Any) -> Any:
+        asked = view.attributes_class
+
+        def ours(name: str) -> Any:
+            found = asked(name)
+            return None if found is None else structs.replace(found, driver_name=view.driver.name)
+
+        with mock.patch.object(type(view), "attributes_class", lambda self, name: ours(name)):
+            return original(view, *args, **kwargs)
+
+    original = modification._decide_target
+    return mock.patch.object(modification, "_decide_target", decide)
+
+
+def _orphaned_pods_stay() -> contextlib.AbstractContextManager[Any]:
+    """The pods of a node that is gone stay as they are."""
+    return mock.patch.object(podgc, "decide_pod", return_value=GcDecision(Kept()))
+
+
+def _normal_events_starve_warnings() -> contextlib.AbstractContextManager[Any]:
+    """All events of an object share one allowance."""
+    may_speak = Correlator._may_speak
+    return mock.patch.object(Correlator, "_may_speak", lambda self, about, now: may_speak(self, about[0], now))
+
+
+def _classes_are_not_compared() -> contextlib.AbstractContextManager[Any]:
+    """A snapshot binds a content whose class is another driver's."""
+    return mock.patch.object(snapshot_decide, "_foreign_class", return_value=None)
+
+
+def _empty_uids_are_tested() -> contextlib.AbstractContextManager[Any]:
+    """A content is bound by a patch that tests for the uid to be missing, and not for the version of the object."""
+
+    def tested(obj: Any, metadata: Any, spec: Any = None) -> Patch:
+        steps = [test("/metadata/uid", obj.metadata.uid), test("/spec/volumeSnapshotRef/uid", None)]
+        steps += [add(f"/spec/volumeSnapshotRef/{key}", value) for key, value in (spec or {}).get("volumeSnapshotRef", {}).items()]
+        return json_patch(steps)
+
+    return mock.patch.object(snapshot_writes, "as_judged", tested)
+
+
+def _handles_are_told_apart_by_volume() -> contextlib.AbstractContextManager[Any]:
+    """Two PersistentVolumes of one handle are two volumes."""
+    of_same_volume = attacher_view.View.of_same_volume
+
+    def named_alike(self: Any, attachment: Any) -> Any:
+        source = attachment.spec.source.persistent_volume_name
+        return tuple(one for one in of_same_volume(self, attachment) if one.spec.source.persistent_volume_name == source)
+
+    return mock.patch.object(attacher_view.View, "of_same_volume", named_alike)
+
+
+def _single_nodes_are_shared() -> contextlib.AbstractContextManager[Any]:
+    return mock.patch.object(attacher_decide, "_held_elsewhere", return_value=None)
+
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "attach-errors-unshown": Bug("attacher", _attach_errors_are_not_shown, {"silence"}),
+    "single-nodes-shared": Bug("attacher", _single_nodes_are_shared, {"two-nodes"}),
+    "release-before-unpublish": Bug("attacher", ATTACHERS["release-before-unpublish"].plant, {"finalizer-dropped"}),
+    "publish-before-finalizer": Bug("attacher", ATTACHERS["publish-before-finalizer"].plant, {"publish-no-finalizer"}),
+    "former-machines-forgotten": Bug("attacher", ATTACHERS["former-machines-forgotten"].plant, {"finalizer-dropped", "published-unwanted"}),
+    "handles-told-apart": Bug("attacher", _handles_are_told_apart_by_volume, {"two-nodes"}),
+    "no-back-off": Bug("attacher", no_back_off, {"hot-loop", "runs-hot"}),
+    "nobody-reminded": Bug("nodes", _nobody_is_reminded, {"silence"}),
+    "orphaned-pods-stay": Bug("health", _orphaned_pods_stay, {"pod-left"}),
+    "missing-volumes-untold": Bug("claims", _missing_volumes_are_not_told, {"silence"}),
+    "finished-holders-told-once": Bug("claims", _finished_holders_are_told_once, {"claim-left"}),
+    "warnings-starved": Bug("claims", _normal_events_starve_warnings, {"warning-lost", "no-rest"}),
+    "imports-unseen": Bug("claims", PROVISIONERS["imports-unseen"].plant, {"shared-volume"}),
+    "empty-uids-tested": Bug("snapshots", _empty_uids_are_tested, {"silence"}),
+    "classes-uncompared": Bug("snapshots", _classes_are_not_compared, {"silence"}),
+    "strangers-taken": Bug("snapshots", SNAPSHOTS["strangers-taken"].plant, {"deleted-strange", "strange-taken"}),
+    "contents-forsaken": Bug("snapshots", _contents_forsaken_in_silence, {"silence"}),
+    "deletions-wait": Bug("snapshots", _deletions_wait_in_silence, {"silence"}),
+    "foreign-classes-untold": Bug("snapshots", _foreign_classes_are_not_told, {"silence"}),
+    "creations-unmarked": Bug("snapshots", SNAPSHOTS["creations-unmarked"].plant, {"create-unmarked"}),
+    "policies-unread": Bug("snapshots", SNAPSHOTS["policies-unread"].plant, {"deleted-kept"}),
+    "marks-stay": Bug("snapshots", SNAPSHOTS["marks-stay"].plant, {"mark-left"}),
+    "group-contents-forsaken": Bug("groups", _group_contents_forsaken_in_silence, {"silence"}),
+    "marks-hold-nothing": Bug("groups", _marks_hold_nothing, {"leaked"}),
+    "classes-of-others": Bug("resizer", _classes_of_others_are_taken, {"foreign-parameters"}),
+}

@@ -1,0 +1,208 @@
+"""Snapshot controller and snapshotter on a group of two claims: the group, its content, its class, its members, and the backend."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final
+
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.controllers.snapshot_controller.controller import SnapshotController
+from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
+from mooring.controllers.snapshotter.controller import Snapshotter
+from mooring.controllers.snapshotter.options import SnapshotterOptions
+from mooring.controllers.snapshotting import names
+from mooring.csi.capabilities import DriverInfo
+from mooring.csi.in_process import InProcessDriver
+from tests.sim.states.run import Complaint
+from tests.sim.states.space import Axis, Space, State
+from tests.sim.states.world import StateWorld
+from tests.support.builders import (
+    APP,
+    DRIVER,
+    Json,
+    a_bound_claim,
+    a_claim,
+    a_group_class,
+    a_group_content,
+    a_group_snapshot,
+    a_pv,
+    a_snapshot,
+    a_snapshot_class,
+)
+from tests.support.scripted_driver import RPC, ScriptedDriver
+from tests.support.snapshot_driver import SERVICE, SnapshotDriver
+
+FOREIGN: Final = "example.com/other"
+OTHER: Final = "other.csi.test"
+CONTENT: Final = "groupsnapcontent-uid-group"
+HANDLE: Final = "g-groupsnapshot-uid-group"
+_AT: Final = "2026-01-01T00:00:00Z"
+_GONE: Final = {"deletionTimestamp": _AT}
+_HELD: Final = {"finalizers": [names.GROUP_FINALIZER]}
+_READY: Final = {"boundVolumeGroupSnapshotContentName": CONTENT, "readyToUse": True, "creationTime": _AT}
+_GROUP: Final[dict[str, Json | None]] = {
+    "new": {},
+    "absent": None,
+    "blank": {"status": {"boundVolumeGroupSnapshotContentName": "", "readyToUse": False}},
+    "held": _HELD,
+    "bound": {**_HELD, "status": {"boundVolumeGroupSnapshotContentName": CONTENT, "readyToUse": False}},
+    "ready": {**_HELD, "status": _READY},
+    "failed": {**_HELD, "status": {"readyToUse": False, "error": {"message": "no", "time": _AT}}},
+    "torn": {"status": _READY},
+    "deleting": {**_HELD, **_GONE},
+    "deleting-ready": {**_HELD, **_GONE, "status": _READY},
+    "deleting-free": {"finalizers": [FOREIGN], **_GONE, "status": _READY},
+    "imports": {"content": CONTENT},
+}
+_INFOS: Final = [{"volumeHandle": f"vol-{one}", "snapshotHandle": f"{HANDLE}-vol-{one}", "readyToUse": True} for one in "ab"]
+_DONE: Final = {"volumeGroupSnapshotHandle": HANDLE, "readyToUse": True, "creationTime": _AT, "volumeSnapshotInfoList": _INFOS}
+_CONTENT_HELD: Final = {"finalizers": [names.GROUP_CONTENT_FINALIZER]}
+_BEGUN: Final = {"annotations": {names.GROUP_BEING_CREATED: names.YES}}
+_MARKED: Final = {"annotations": {names.GROUP_BEING_DELETED: names.YES}}
+_CONTENTS: Final[dict[str, Json | None]] = {
+    "absent": None,
+    "new": _CONTENT_HELD,
+    "free": {},
+    "begun": {**_CONTENT_HELD, **_BEGUN},
+    "made": {**_CONTENT_HELD, **_BEGUN, "status": {**_DONE, "readyToUse": False}},
+    "ready": {**_CONTENT_HELD, "status": _DONE},
+    "retained": {**_CONTENT_HELD, "status": _DONE, "policy": "Retain"},
+    "torn": {"status": _DONE},
+    "former": {**_CONTENT_HELD, "status": _DONE, "ref_uid": "uid-former"},
+    "unbound": {"ref_uid": None, "imports": True},
+    "marked": {**_CONTENT_HELD, **_MARKED, "status": _DONE},
+    "deleting": {**_CONTENT_HELD, **_GONE, "status": _DONE},
+    "deleting-begun": {**_CONTENT_HELD, **_GONE, "annotations": {**_BEGUN["annotations"], **_MARKED["annotations"]}},
+    "deleting-marked": {**_CONTENT_HELD, **_MARKED, **_GONE, "status": _DONE},
+    "deleting-free": {"finalizers": [FOREIGN], **_MARKED, **_GONE, "status": _DONE},
+    "foreign": {**_CONTENT_HELD, "driver": OTHER, "status": _DONE},
+}
+_CLASS: Final[dict[str, Json | None]] = {"there": {}, "absent": None, "other-driver": {"driver": OTHER}, "retain": {"policy": "Retain"}}
+_CLAIMS: Final = ("both", "none", "one-pending", "one-foreign", "lost")
+_MEMBERS: Final = ("none", "one", "torn", "strange")
+_BACKEND: Final = ("none", "made")
+
+
+class GroupsRoom:
+    """group is of the claims with the label app=web. members: what of its snapshots is there already."""
+
+    name = "groups"
+    rounds = ("ListSnapshots", "GetVolumeGroupSnapshot")
+    space = Space(
+        Axis("group", tuple(_GROUP)),
+        Axis("content", tuple(_CONTENTS)),
+        Axis("class", tuple(_CLASS)),
+        Axis("claims", _CLAIMS),
+        Axis("members", _MEMBERS),
+        Axis("backend", _BACKEND),
+    )
+
+    def bodies(self, state: State) -> list[Json]:
+        made = [a_snapshot_class(), *_claims(state["claims"]), *_members(state["members"])]
+        if (fields := _CLASS[state["class"]]) is not None:
+            made.append(a_group_class(**fields))
+        if (fields := _GROUP[state["group"]]) is not None:
+            more = dict(fields)
+            status = more.pop("status", None)
+            body = a_group_snapshot("group", uid="uid-group", **more)
+            made.append({**body, **({"status": status} if status else {})})
+        if (fields := _CONTENTS[state["content"]]) is not None:
+            more = dict(fields)
+            imports = more.pop("imports", False)
+            body = a_group_content(CONTENT, **more)
+            if imports:
+                handles = {"volumeGroupSnapshotHandle": HANDLE, "volumeSnapshotHandles": [one["snapshotHandle"] for one in _INFOS]}
+                body["spec"]["source"] = {"groupSnapshotHandles": handles}
+            made.append(body)
+        return made
+
+    def driver(self, state: State) -> ScriptedDriver:
+        driver = SnapshotDriver(controller=(RPC.LIST_SNAPSHOTS,), groups=True)
+        if state["backend"] == "made":
+            for info in _INFOS:
+                driver.add(str(info["snapshotHandle"]), str(info["volumeHandle"]), group_snapshot_id=HANDLE)
+            driver.groups[HANDLE] = [str(info["snapshotHandle"]) for info in _INFOS]
+        return driver
+
+    def parts(self, world: StateWorld, state: State) -> list[Coroutine[Any, Any, None]]:
+        driver = world.driver
+        assert isinstance(driver, SnapshotDriver)
+        services = frozenset({SERVICE.CONTROLLER_SERVICE, SERVICE.GROUP_CONTROLLER_SERVICE})
+        info = DriverInfo(DRIVER, "1", services, frozenset(), frozenset(driver.controller))
+        port = InProcessDriver(driver, clock=world.clock)
+        controller = SnapshotController(world.runtime, SnapshotControllerOptions(worker_threads=1, groups=True))
+        return [controller.run(), Snapshotter(world.runtime, port, info, SnapshotterOptions(worker_threads=1, groups=True)).run()]
+
+    def complaints(self, world: StateWorld, state: State) -> Iterator[Complaint]:
+        driver = world.driver
+        assert isinstance(driver, SnapshotDriver)
+        contents = world.all(GROUP_SNAPSHOT_CONTENTS)
+        for group in world.all(GROUP_SNAPSHOTS):
+            yield from _group(world, group)
+        for content in contents:
+            yield from _content(world, content)
+        named = {(content.get("status") or {}).get("volumeGroupSnapshotHandle") for content in contents}
+        named |= {(content["spec"]["source"].get("groupSnapshotHandles") or {}).get("volumeGroupSnapshotHandle") for content in contents}
+        for handle in sorted(set(driver.groups) - named - ({HANDLE} if state["backend"] == "made" else set())):
+            yield "leaked", f"{handle} is in the backend, no content names it"
+        for snapshot in world.all(VOLUME_SNAPSHOTS):
+            meta, told = snapshot["metadata"], world.told(snapshot["metadata"]["name"])
+            ready = (snapshot.get("status") or {}).get("readyToUse")
+            is_awaited = any(world.told(group["metadata"]["name"]) for group in world.all(GROUP_SNAPSHOTS))  # the group says why
+            if "deletionTimestamp" not in meta and not ready and not told and not is_awaited:
+                yield "silence", f"{meta['name']} is not ready, nobody says why: {snapshot.get('status')}"
+        for content in world.all(VOLUME_SNAPSHOT_CONTENTS):
+            meta = content["metadata"]
+            if "deletionTimestamp" in meta and names.CONTENT_FINALIZER in meta.get("finalizers", ()) and not world.told(meta["name"]):
+                yield "silence", f"{meta['name']} is being deleted, held, nobody says why"
+
+
+def _claims(value: str) -> list[Json]:
+    made: list[Json] = []
+    for one in "ab" if value != "none" else "":
+        if value == "one-pending" and one == "b":
+            made.append(a_claim("claim-b", labels=APP))
+            continue
+        claim = a_bound_claim(f"claim-{one}", f"pv-{one}", labels=APP)
+        made.append(claim)
+        driver = OTHER if value == "one-foreign" and one == "b" else DRIVER
+        if not (value == "lost" and one == "b"):
+            made.append(a_pv(f"pv-{one}", source={"csi": {"driver": driver, "volumeHandle": f"vol-{one}"}}, claim=claim))
+    return made
+
+
+def _members(value: str) -> list[Json]:
+    if value == "none":
+        return []
+    name = names.member_name("uid-group", "vol-a")
+    owner = {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "name": "group", "uid": "uid-group"}
+    held = [] if value == "torn" else [names.IN_GROUP_FINALIZER]
+    owners = [{**owner, "uid": "uid-other"}] if value == "strange" else [owner]
+    content = names.member_content_name(name)
+    member = a_snapshot(name, content=content, finalizers=held or None, ownerReferences=owners)
+    return [{**member, "status": {"boundVolumeSnapshotContentName": content, "volumeGroupSnapshotName": "group"}}]
+
+
+def _group(world: StateWorld, group: Json) -> Iterator[Complaint]:
+    meta, status, name = group["metadata"], group.get("status") or {}, group["metadata"]["name"]
+    told = world.told(name)
+    if "deletionTimestamp" in meta:
+        if names.GROUP_FINALIZER in meta.get("finalizers", ()) and not told and not world.told(CONTENT):
+            yield "silence", f"{name} is being deleted, held: {meta['finalizers']}"
+    elif not status.get("readyToUse") and not (status.get("error") or {}).get("message") and not told:
+        yield "silence", f"{name} is not ready: {status}"
+
+
+def _content(world: StateWorld, content: Json) -> Iterator[Complaint]:
+    meta, status, name = content["metadata"], content.get("status") or {}, content["metadata"]["name"]
+    group = world.find(GROUP_SNAPSHOTS, "group")
+    is_of = group is not None and content["spec"]["volumeGroupSnapshotRef"].get("uid") == group["metadata"]["uid"]
+    if content["spec"]["driver"] != DRIVER:
+        return
+    if "deletionTimestamp" in meta:
+        wanted = is_of and group is not None and "deletionTimestamp" not in group["metadata"]
+        if names.GROUP_CONTENT_FINALIZER in meta.get("finalizers", ()) and not wanted and not world.told(name):
+            yield "silence", f"{name} is being deleted, held, nobody says why: {meta.get('annotations')}"
+    elif is_of and not status.get("readyToUse") and not status.get("error") and not world.told(name):
+        yield "silence", f"{name} is not ready, nobody says why"

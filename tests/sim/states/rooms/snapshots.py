@@ -1,0 +1,296 @@
+"""Snapshot controller and snapshotter: a claim, a class, a snapshot, its content, a second content of the same handle, the backend."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.controllers.snapshot_controller.controller import SnapshotController
+from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
+from mooring.controllers.snapshotter.controller import Snapshotter
+from mooring.controllers.snapshotter.options import SnapshotterOptions
+from mooring.controllers.snapshotting import names
+from mooring.csi.capabilities import DriverInfo
+from mooring.csi.in_process import InProcessDriver
+from mooring.csi.proto import csi_pb2 as csi
+from tests.sim.states.run import Complaint
+from tests.sim.states.space import Axis, Space, State
+from tests.sim.states.world import StateWorld
+from tests.support.builders import (
+    DRIVER,
+    NS,
+    Json,
+    a_bound_claim,
+    a_claim,
+    a_new_content,
+    a_new_snapshot,
+    a_pv,
+    a_snapshot,
+    a_snapshot_class,
+)
+from tests.support.scripted_driver import RPC, ScriptedDriver
+from tests.support.snapshot_driver import SnapshotDriver
+
+FOREIGN: Final = "example.com/other"
+OTHER: Final = "other.csi.test"
+CONTENT: Final = "snapcontent-uid-snap"
+HANDLE: Final = "h-snapshot-uid-snap"
+_AT: Final = "2026-01-01T00:00:00Z"
+_HELD: Final = (names.AS_SOURCE_FINALIZER, names.BOUND_FINALIZER)
+_READY: Final = {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": True, "creationTime": _AT, "restoreSize": "1Gi"}
+_GONE: Final = {"deletionTimestamp": _AT}
+_SNAP: Final[dict[str, Json | None]] = {
+    "new": {},
+    "absent": None,
+    "blank": {"status": {"boundVolumeSnapshotContentName": "", "readyToUse": False}},
+    "held": {"finalizers": _HELD},
+    "named": {"finalizers": _HELD, "status": {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": False}},
+    "made": {"finalizers": _HELD, "status": {**_READY, "readyToUse": False}},
+    "ready": {"finalizers": _HELD, "status": _READY},
+    "failed": {"finalizers": _HELD, "status": {"readyToUse": False, "error": {"message": "no", "time": _AT}}},
+    "torn": {"status": _READY},
+    "deleting": {"finalizers": _HELD, **_GONE},
+    "deleting-ready": {"finalizers": _HELD, "status": _READY, **_GONE},
+    "deleting-free": {"finalizers": (FOREIGN,), "status": _READY, **_GONE},
+    "imports": {"content": CONTENT},
+    "imported": {"content": CONTENT, "finalizers": _HELD, "status": _READY},
+}
+_CREATED: Final = {names.BEING_CREATED: names.YES}
+_DELETED: Final = {names.BEING_DELETED: names.YES}
+_CONTENT_HELD: Final = (names.CONTENT_FINALIZER,)
+_MADE: Final = {"snapshotHandle": HANDLE, "creationTime": 1_700_000_000 * 10**9, "readyToUse": False, "restoreSize": 1 << 30}
+_DONE: Final = {**_MADE, "readyToUse": True}
+_VSC: Final[dict[str, Json | None]] = {
+    "absent": None,
+    "new": {"finalizers": _CONTENT_HELD},
+    "free": {},
+    "begun": {"finalizers": _CONTENT_HELD, "annotations": _CREATED},
+    "failed": {
+        "finalizers": _CONTENT_HELD,
+        "annotations": _CREATED,
+        "status": {"readyToUse": False, "error": {"message": "no", "time": _AT}},
+    },
+    "made": {"finalizers": _CONTENT_HELD, "annotations": _CREATED, "status": _MADE},
+    "ready": {"finalizers": _CONTENT_HELD, "status": _DONE},
+    "retained": {"finalizers": _CONTENT_HELD, "status": _DONE, "policy": "Retain"},
+    "torn": {"status": _DONE},
+    "former": {"finalizers": _CONTENT_HELD, "status": _DONE, "ref_uid": "uid-former"},
+    "unbound": {"handle": HANDLE, "ref_uid": None},
+    "blank": {"handle": HANDLE, "ref_uid": None, "volumeSnapshotClassName": "", "uid_blank": True, "status": {"snapshotHandle": ""}},
+    "import": {"handle": HANDLE, "finalizers": _CONTENT_HELD, "status": _DONE},
+    "marked": {"finalizers": _CONTENT_HELD, "status": _DONE, "annotations": _DELETED},
+    "deleting": {"finalizers": _CONTENT_HELD, "status": _DONE, **_GONE},
+    "deleting-begun": {"finalizers": _CONTENT_HELD, "annotations": _CREATED | _DELETED, **_GONE},
+    "deleting-marked": {"finalizers": _CONTENT_HELD, "status": _DONE, "annotations": _DELETED, **_GONE},
+    "deleting-retained": {"finalizers": _CONTENT_HELD, "status": _DONE, "annotations": _DELETED, "policy": "Retain", **_GONE},
+    "deleting-free": {"finalizers": (FOREIGN,), "status": _DONE, "annotations": _DELETED, **_GONE},
+    "foreign": {"finalizers": _CONTENT_HELD, "driver": OTHER, "status": _DONE},
+}
+_CLASS: Final[dict[str, Json | None]] = {
+    "there": {},
+    "absent": None,
+    "other-driver": {"driver": OTHER},
+    "retain": {"policy": "Retain"},
+    "secret-lost": {"parameters": {"csi.storage.k8s.io/snapshotter-secret-name": "lost",
+                                   "csi.storage.k8s.io/snapshotter-secret-namespace": NS}},
+}  # fmt: skip
+_CLAIMS: Final = ("bound", "absent", "pending", "held", "deleting", "lost", "other-driver")
+_TWIN: Final = ("none", "unbound", "bound", "retained")
+_BACKEND: Final = ("none", "made", "strange")
+
+
+class SnapshotsRoom:
+    """snap is of claim, or of its content. twin: another content of the same handle, perhaps with a living snapshot."""
+
+    name = "snapshots"
+    rounds = ("ListSnapshots",)
+    space = Space(
+        Axis("snap", tuple(_SNAP)),
+        Axis("content", tuple(_VSC)),
+        Axis("class", tuple(_CLASS)),
+        Axis("claim", _CLAIMS),
+        Axis("twin", _TWIN),
+        Axis("backend", _BACKEND),
+    )
+
+    def bodies(self, state: State) -> list[Json]:
+        made = [*_claim(state["claim"])]
+        if (fields := _CLASS[state["class"]]) is not None:
+            made.append(a_snapshot_class(**fields))
+        if (fields := _SNAP[state["snap"]]) is not None:
+            status, more = fields.get("status"), {key: value for key, value in fields.items() if key != "status"}
+            body = a_new_snapshot("snap", **{key: list(value) if isinstance(value, tuple) else value for key, value in more.items()})
+            made.append({**body, **({"status": status} if status else {})})
+        if (fields := _VSC[state["content"]]) is not None:
+            more = dict(fields)
+            blank = more.pop("uid_blank", False)
+            body = a_new_content(CONTENT, **{"volumeSnapshotClassName": "snapclass", **more})
+            if blank:
+                body["spec"]["volumeSnapshotRef"]["uid"] = ""
+            made.append(body)
+        return made + _twin(state["twin"])
+
+    def driver(self, state: State) -> ScriptedDriver:
+        driver = SnapshotDriver(controller=(RPC.LIST_SNAPSHOTS,))
+        if state["backend"] != "none":
+            driver.add(HANDLE, "vol" if state["backend"] == "made" else "vol-other")
+        return driver
+
+    def parts(self, world: StateWorld, state: State) -> list[Coroutine[Any, Any, None]]:
+        driver = world.driver = _Judged(world, world.driver)
+        service = frozenset({csi.PluginCapability.Service.CONTROLLER_SERVICE})
+        info = DriverInfo(DRIVER, "1", service, frozenset(), frozenset(driver.controller))
+        port = InProcessDriver(driver, clock=world.clock)
+        controller = SnapshotController(world.runtime, SnapshotControllerOptions(worker_threads=1))
+        return [controller.run(), Snapshotter(world.runtime, port, info, SnapshotterOptions(worker_threads=1)).run()]
+
+    def complaints(self, world: StateWorld, state: State) -> Iterator[Complaint]:
+        driver = world.driver
+        assert isinstance(driver, SnapshotDriver)
+        snapshots, contents = world.all(VOLUME_SNAPSHOTS), world.all(VOLUME_SNAPSHOT_CONTENTS)
+        for snapshot in snapshots:
+            yield from _snapshot(world, snapshot)
+        for content in contents:
+            yield from _content(world, content)
+        named = {handle for content in contents for handle in _handles(content)}
+        began_with = set() if state["backend"] == "none" else {HANDLE}
+        for handle in sorted(set(driver.snapshots) - named - began_with):
+            yield "leaked", f"{handle} is in the backend, no content names it"
+        claim = world.find(PERSISTENT_VOLUME_CLAIMS, "claim")
+        if claim is not None and names.CLAIM_FINALIZER in claim["metadata"].get("finalizers", ()):
+            waiting = [one for one in snapshots if not (one.get("status") or {}).get("readyToUse")]
+            making = [
+                one for one in contents if one["spec"]["source"].get("volumeHandle") and not (one.get("status") or {}).get("readyToUse")
+            ]
+            if not waiting and not making:
+                yield "claim-held", "the claim is held, no snapshot of it is in the making"
+
+
+class _Judged(SnapshotDriver):
+    """The driver of a state, which looks at the store with each call.
+
+    marked: contents that were deleted, and marked so, when both programs began. recorded: handles that contents named then: what was
+    recorded is the content's own, wherever the backend has it from.
+    """
+
+    def __init__(self, world: StateWorld, first: ScriptedDriver) -> None:
+        assert isinstance(first, SnapshotDriver)
+        super().__init__(controller=(RPC.LIST_SNAPSHOTS,))
+        self.snapshots, self._world = first.snapshots, world
+        contents = world.all(VOLUME_SNAPSHOT_CONTENTS)
+        marks = {
+            one["metadata"]["name"]: one["metadata"].get("annotations", {}) for one in contents if "deletionTimestamp" in one["metadata"]
+        }
+        self.marked = {name for name, found in marks.items() if names.BEING_DELETED in found}
+        self.recorded = {handle for content in contents for handle in _handles(content)}
+
+    async def create_snapshot(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
+        content = self._world.find(VOLUME_SNAPSHOT_CONTENTS, CONTENT)
+        if content is None or names.BEING_CREATED not in content["metadata"].get("annotations", {}):
+            self._world.fail("create-unmarked", f"{request.name} is created, no content says so")
+        return await super().create_snapshot(request)
+
+    async def delete_snapshot(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
+        handle = request.snapshot_id
+        living = {one["metadata"]["uid"] for one in self._world.all(VOLUME_SNAPSHOTS) if "deletionTimestamp" not in one["metadata"]}
+        for content in self._world.all(VOLUME_SNAPSHOT_CONTENTS):
+            meta, spec = content["metadata"], content["spec"]
+            if handle not in _handles(content) or spec["driver"] != DRIVER:
+                continue
+            # Marked and deleted before both programs began: snapshotters know contents alone, and nothing in this one says otherwise.
+            is_told = meta["name"] in self.marked
+            if spec["volumeSnapshotRef"].get("uid") in living and not is_told:
+                self._world.fail("deleted-wanted", f"{handle} is deleted, a living snapshot is bound to {meta['name']}")
+            if spec["deletionPolicy"] == "Retain":
+                self._world.fail("deleted-kept", f"{handle} is deleted, {meta['name']} is to keep it")
+        found = self.snapshots.get(handle)
+        if found is not None and found.source_volume_id == "vol-other" and handle not in self.recorded:
+            self._world.fail("deleted-strange", f"{handle} is deleted, it is of another volume")
+        return await super().delete_snapshot(request)
+
+
+def _claim(value: str) -> list[Json]:
+    held = {"finalizers": [names.CLAIM_FINALIZER]}
+    match value:
+        case "absent":
+            return []
+        case "pending":
+            return [a_claim("claim")]
+        case "lost":
+            return [a_bound_claim("claim", "pv")]
+    more = held if value in ("held", "deleting") else {}
+    gone = {**more, "deletionTimestamp": _AT} if value == "deleting" else more
+    claim = a_bound_claim("claim", "pv", **{key: text for key, text in gone.items() if key != "deletionTimestamp"})
+    if "deletionTimestamp" in gone:
+        claim["metadata"]["deletionTimestamp"] = _AT
+    source = {"csi": {"driver": OTHER if value == "other-driver" else DRIVER, "volumeHandle": "vol"}}
+    return [claim, a_pv("pv", source=source, claim=claim)]
+
+
+def _twin(value: str) -> list[Json]:
+    if value == "none":
+        return []
+    fields: Json = {"handle": HANDLE, "snapshot": "snap2", "volumeSnapshotClassName": "snapclass"}
+    if value == "unbound":
+        return [a_new_content("content2", **fields, ref_uid=None)]
+    held = {**fields, "ref_uid": "uid-snap2", "finalizers": _CONTENT_HELD, "status": _DONE}
+    status = {**_READY, "boundVolumeSnapshotContentName": "content2"}
+    snapshot = a_snapshot("snap2", status=status, finalizers=list(_HELD))
+    snapshot["spec"] = {"source": {"volumeSnapshotContentName": "content2"}}
+    if value == "bound":
+        return [a_new_content("content2", **held), snapshot]
+    return [a_new_content("content2", **held, policy="Retain")]
+
+
+def _handles(content: Json) -> set[str]:
+    status = content.get("status") or {}
+    return {status.get("snapshotHandle"), content["spec"]["source"].get("snapshotHandle")} - {None, ""}
+
+
+def _snapshot(world: StateWorld, snapshot: Json) -> Iterator[Complaint]:
+    meta, status, name = snapshot["metadata"], snapshot.get("status") or {}, snapshot["metadata"]["name"]
+    told = world.told(name)
+    if "deletionTimestamp" in meta:
+        ours = [one for one in meta.get("finalizers", ()) if one != FOREIGN]
+        if ours and not told and not world.told(status.get("boundVolumeSnapshotContentName") or CONTENT):
+            yield "silence", f"{name} is being deleted, held by {ours}: {told}"
+    elif status.get("readyToUse"):
+        content = world.find(VOLUME_SNAPSHOT_CONTENTS, status.get("boundVolumeSnapshotContentName") or "")
+        is_bound = content is not None and content["spec"]["volumeSnapshotRef"].get("uid") == meta["uid"]
+        if not is_bound and not told:
+            yield "silence", f"{name} is ready, its content is not its own, nobody says so"
+        if is_bound and status.get("error"):
+            yield "error-left", f"{name} is ready and shows {status['error']}"
+    elif _is_of_others(world, status):
+        return  # its status names the content, and that the driver that it waits for
+    elif not (status.get("error") or {}).get("message") and not any("ailed" in text or "issing" in text for text in told):
+        yield "silence", f"{name} is not ready: {status}, told {told}"
+
+
+def _is_of_others(world: StateWorld, status: Json) -> bool:
+    content = world.find(VOLUME_SNAPSHOT_CONTENTS, status.get("boundVolumeSnapshotContentName") or "")
+    return content is not None and content["spec"]["driver"] != DRIVER
+
+
+def _content(world: StateWorld, content: Json) -> Iterator[Complaint]:
+    meta, status, name = content["metadata"], content.get("status") or {}, content["metadata"]["name"]
+    ref = content["spec"]["volumeSnapshotRef"]
+    snapshot = world.find(VOLUME_SNAPSHOTS, ref["name"])
+    is_of = snapshot is not None and ref.get("uid") == snapshot["metadata"]["uid"]
+    told = world.told(name)
+    if content["spec"]["driver"] != DRIVER:
+        return
+    if "deletionTimestamp" in meta:
+        held = names.CONTENT_FINALIZER in meta.get("finalizers", ())
+        wanted = is_of and snapshot is not None and "deletionTimestamp" not in snapshot["metadata"]
+        if held and not wanted and not told:
+            yield "silence", f"{name} is being deleted, held, nobody says why: {meta.get('annotations')}"
+        return
+    is_living = snapshot is not None and "deletionTimestamp" not in snapshot["metadata"]
+    is_well = snapshot is not None and is_living and not (snapshot.get("status") or {}).get("error")
+    if is_of and is_well and names.BEING_DELETED in meta.get("annotations", {}):
+        yield "mark-left", f"{name} is marked as being deleted, its snapshot is not"
+    if is_of and not status.get("readyToUse") and not status.get("error") and not told:
+        yield "silence", f"{name} is not ready, nobody says why"
