@@ -1,0 +1,65 @@
+"""Places made to grow, each of which the law of sizes must find. scenario: the one in which it is looked for."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from unittest import mock
+
+from mooring.control import queue
+from mooring.controllers.attachdetach.identity import Identity
+from mooring.controllers.attachdetach.orphans import Orphans
+from mooring.controllers.provisioner.claims import requests
+from mooring.controllers.provisioner.claims.view import ClusterTopology
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bug:
+    """tells: a word of what the law says then."""
+
+    scenario: str
+    plant: Callable[[], contextlib.AbstractContextManager[Any]]
+    tells: str
+
+
+def _places_for_each_claim() -> contextlib.AbstractContextManager[Any]:
+    """The places of all nodes are worked out anew for each claim."""
+    of_nodes = ClusterTopology.of_nodes
+
+    def anew(self: ClusterTopology, keys: Sequence[str]) -> Any:
+        self.invalidate()
+        return of_nodes(self, keys)
+
+    return mock.patch.object(ClusterTopology, "of_nodes", anew)
+
+
+def _places_are_stored() -> contextlib.AbstractContextManager[Any]:
+    """An intent has all places that its volume may have."""
+    return mock.patch.object(requests, "PLACES_STORED_MAX", 1 << 30)
+
+
+def _attachments_are_scanned() -> contextlib.AbstractContextManager[Any]:
+    """To find those that are about a volume, all attachments without PersistentVolume are looked at."""
+    of = Orphans.of
+
+    def scanning(self: Orphans, identity: Identity) -> Iterator[str]:
+        for name in list(self._volumes):
+            assert identity.attachment_to("n") != name
+        yield from of(self, identity)
+
+    return mock.patch.object(Orphans, "of", scanning)
+
+
+def _workers_never_yield() -> contextlib.AbstractContextManager[Any]:
+    """A worker handles all keys that wait for nobody in one go."""
+    return mock.patch.object(queue, "MANY_KEYS", 1 << 30)
+
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "places-for-each-claim": Bug("places", _places_for_each_claim, "grows by"),
+    "places-stored": Bug("places", _places_are_stored, "bytes"),
+    "attachments-scanned": Bug("attachments-alone", _attachments_are_scanned, "grows by"),
+    "workers-never-yield": Bug("growths", _workers_never_yield, "one callback"),
+}

@@ -1,0 +1,32 @@
+"""Growth with size is a law, counted in steps: the quick sizes of each scenario.
+
+Those of a large cluster: `python -m tests.sim.sizes --whole`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.sizes.bugs import BUGS
+from tests.sim.sizes.run import count, growth
+from tests.sim.sizes.scenarios import SCENARIOS
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_work_per_object_stays_the_same(name: str) -> None:
+    found = growth(name)
+    assert not found.wrong, found.report()
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_place_that_is_made_to_grow_is_found(name: str) -> None:
+    bug = BUGS[name]
+    with bug.plant():
+        found = growth(bug.scenario)
+    assert bug.tells in found.wrong, found.report()
+
+
+def test_a_count_is_the_same_each_time() -> None:
+    assert count("growths", 10) == count("growths", 10)
