@@ -386,6 +386,17 @@ async def test_a_call_past_its_deadline_or_a_lost_answer_is_repeated(world: Resi
     assert ["b", "b", "b", "c"] == world.classes
 
 
+async def test_a_failure_is_not_told_of_a_claim_that_has_its_class(world: ResizerWorld):
+    """An answer was lost, the call is made once more and fails, and the claim says that it is done: nothing would ever mend that."""
+    world.driver.script(MODIFY, Wait(2.0, Fail(Code.INTERNAL)))
+    async with world.resizing():
+        await world.ask_class("b")
+        await world.called(MODIFY)
+        await world.set_status({"currentVolumeAttributesClassName": "b", "modifyVolumeStatus": None, "conditions": None})
+        await world.settle(5.0)
+        assert {} == await world.conditions()
+
+
 # -- taken back
 
 
