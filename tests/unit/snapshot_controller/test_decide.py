@@ -12,8 +12,8 @@ from mooring.controllers.snapshot_controller.decide import (
     MISBOUND,
     MISSING,
     STATUS_DELAY_S,
-    decide_content,
 )
+from mooring.controllers.snapshot_controller.decide_content import TELL_S, decide_content
 from mooring.controllers.snapshot_controller.decision import (
     BindContent,
     CreateContent,
@@ -29,6 +29,7 @@ from mooring.controllers.snapshot_controller.decision import (
 from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
     BEING_CREATED,
+    BEING_DELETED,
     BOUND_FINALIZER,
     CLAIM_FINALIZER,
     CONTENT_FINALIZER,
@@ -356,8 +357,8 @@ def test_S23_a_content_of_the_fixed_name_that_is_of_another():
 # -- contents
 
 
-def content_decision(content: Any) -> Decision:
-    return decide_content(a_view(contents=[content]), CONTENT)
+def content_decision(content: Any, *snapshots: Any) -> Decision:
+    return decide_content(a_view(contents=[content], snapshots=snapshots), CONTENT)
 
 
 def test_S24_a_bound_content_gets_our_finalizer():
@@ -365,6 +366,25 @@ def test_S24_a_bound_content_gets_our_finalizer():
     assert Decision(why.Protected()) == content_decision(its_content(finalizers=("others", CONTENT_FINALIZER)))
     assert Decision(why.Unbound()) == content_decision(imported())
     assert Decision(why.ContentDeleting()) == content_decision(its_content(deletionTimestamp=DELETED))
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "says"),
+    [
+        pytest.param([a_snap()], "together with VolumeSnapshot default/snap, which is there", id="alive"),
+        pytest.param([], 'of the uid "uid-snap", which is not there', id="gone"),
+    ],
+)
+def test_S43_whoever_deletes_a_bound_content_hears_what_it_waits_for(snapshots, says):
+    """Again before the API server drops the event."""
+    held = {"finalizers": (CONTENT_FINALIZER,), "deletionTimestamp": DELETED}
+    decision = content_decision(its_content(**held), *snapshots)
+    told = the(decision, Tell)
+    assert ("SnapshotContentDeletePending", TELL_S) == (told.reason, decision.after_s)
+    assert says in told.message
+    going = a_snap(deletionTimestamp=DELETED, finalizers=list(BOTH))
+    assert () == content_decision(its_content(**held), going).actions
+    assert () == content_decision(its_content(annotations={BEING_DELETED: "yes"}, **held)).actions
 
 
 def test_S25_a_content_whose_snapshot_is_missing_stays_as_it_is():

@@ -122,6 +122,8 @@ def after_unsaved(content: VolumeGroupSnapshotContent, error: str) -> Failure:
 
 
 def _refused(content: VolumeGroupSnapshotContent, text: str) -> Failure:
+    if content.spec.source.volume_handles is None:
+        return Failure(CHECK_FAILED, f"{CHECK_TEXT}{text}")
     return Failure(CREATION_FAILED, f"{CREATION_TEXT}failed to take group snapshot of the volumes {_volumes(content)}: {text}")
 
 

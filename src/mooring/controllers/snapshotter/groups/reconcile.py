@@ -20,7 +20,7 @@ from mooring.controllers.snapshotter.decision import Failed, Failure, LoadSecret
 from mooring.controllers.snapshotter.groups import decision as d
 from mooring.controllers.snapshotter.groups.decide import CHECK_FAILED, CHECK_TEXT, DELETION_FAILED, group_handles
 from mooring.controllers.snapshotter.groups.decide_after import After, after_answered, after_refused, after_unsaved, as_json
-from mooring.controllers.snapshotter.groups.matching import Matching, matched
+from mooring.controllers.snapshotter.groups.matching import as_told, matched
 from mooring.controllers.snapshotter.groups.requests import GroupHandles
 from mooring.controllers.snapshotter.groups.standing import kept_by_content, kept_by_group
 from mooring.controllers.snapshotter.groups.view import View, is_given_up, is_going, is_ready, keeps_group
@@ -129,7 +129,7 @@ class Reconciler:
     def _after_answered(self, content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot) -> After:
         wanted = content.spec.source.volume_handles
         if wanted is None:  # it was there before, and no volumes were asked for
-            matching = Matching(tuple(one.source_volume_id for one in group.snapshots))
+            matching = as_told(group.snapshots)
         else:
             matching = matched(wanted, group.snapshots, lambda told: self._view.is_of_another(content, told))
         return after_answered(content, group, matching, self._now_ns)
