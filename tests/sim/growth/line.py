@@ -15,6 +15,7 @@ from tests.sim.provisioning.line import WritingLine
 class GrowthLine(WritingLine):
     def __init__(self, world: Any, mortal: Mortal) -> None:
         super().__init__(world, mortal)
+        world.laws.line = self
         classes = ("volumeattributesclasses",) if world.plan.modifies else ()
         self.watched = ("persistentvolumeclaims", "persistentvolumes", *classes)
 

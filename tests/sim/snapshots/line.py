@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from mooring.api.meta import Kind
 from mooring.kube.cluster import Request, Verb
 from tests.sim.laws import WRITING, Write
-from tests.sim.line import what_of
+from tests.sim.line import Fate, what_of
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.line import WritingLine
 
@@ -26,6 +28,7 @@ class SnapshotLine(WritingLine):
         super().__init__(world, mortal)
         self.watched = watched
         world.laws.lines[mortal.who] = self
+        self._odd = world.randomness["odd"]
 
     async def ask(self, request: Request) -> Any:
         if not request.writes:
@@ -39,3 +42,14 @@ class SnapshotLine(WritingLine):
             return await super().ask(request)
         finally:
             WRITING.reset(token)
+
+    async def _asked(self, what: str, request: Request | None, kind: Kind[Any] | None = None) -> Fate:
+        fate = await super()._asked(what, request, kind)
+        if request is not None and request.writes and self._world.faulty and self._odd.happens(self._world.plan.habits.meddling):
+            token = WRITING.set(None)
+            try:
+                meddle: Callable[[str], Awaitable[None]] = self._world.meddle_with
+                await meddle(what)
+            finally:
+                WRITING.reset(token)
+        return fate

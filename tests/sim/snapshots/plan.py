@@ -8,10 +8,14 @@ from typing import Final
 
 from mooring.base.randomness import Random
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
+from tests.sim.snapshots.habits import Habits, habits_of
 
 DRIVER: Final = "csi.example.com"
 NAMESPACE: Final = "default"
 SECRET: Final = "storage-secret"
+OTHER_DRIVER: Final = "other.example.com"
+OTHER_CLASS: Final = "other-class"
+MISSING_CLASS: Final = "missing-class"
 GROUPED: Final = {"group": "yes"}
 """The labels of claims that group snapshots are of."""
 SNAPSHOTS_MAX: Final = 5
@@ -86,6 +90,7 @@ class Plan:
     controllers, snapshotters: how many at once. cutting_s: the longest time until a snapshot is ready. lists, gets: how the driver can be
     asked. judges_first: the driver judges a request before it looks up its name, so that it refuses what it has made. spells: how it
     names the source of a snapshot, one of SPELLINGS. lies: probability that it answers with a snapshot of another volume.
+    habits: what is worse than that.
     """
 
     seed: int
@@ -114,6 +119,7 @@ class Plan:
     judges_first: bool
     spells: str
     lies: float
+    habits: Habits
     volumes: tuple[VolumePlan, ...] = ()
 
 
@@ -150,6 +156,7 @@ def plan_of(seed: int) -> Plan:
         judges_first=randomness.happens(0.3),
         spells=_spelling(randomness, groups=groups),
         lies=0.2 if randomness.happens(0.15) else 0.0,
+        habits=habits_of(seed, groups=groups),
     )
 
 
