@@ -1,11 +1,14 @@
-"""The parts that carrying out a growth and a modification have in common."""
+"""The parts that carrying out a growth and a modification have in common.
+
+What is written after a call is written on the object as it was read: a write that is carried out late takes nothing back.
+"""
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Awaitable, Callable
 
-from mooring.api.core import PersistentVolumeClaim, reference_to
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import key_of
 from mooring.base.clock import rfc3339
 from mooring.base.log import logger
@@ -58,6 +61,17 @@ class ClaimReconciler(abc.ABC):
                     raise
         raise AssertionError("unreachable")
 
+    async def _write_volume(self, claim: PersistentVolumeClaim, pv_uid: str, body_of: Callable[[PersistentVolume], Body]) -> None:
+        """Raises Failed, Stale."""
+        for attempt in range(CONFLICTS_MAX):
+            pv = self._writes.current_volume(claim, pv_uid)
+            try:
+                await self._writes.volume(pv, body_of(pv))
+                return
+            except Stale:
+                if attempt == CONFLICTS_MAX - 1:
+                    raise
+
     async def _save_failure(self, claim: PersistentVolumeClaim, write: Awaitable[object]) -> None:
         """A failure to save it is only logged: the driver's error, of which users hear, comes again with the next try. Raises Stale."""
         try:
@@ -70,3 +84,8 @@ class ClaimReconciler(abc.ABC):
 
     def _tell(self, claim: PersistentVolumeClaim, reason: str, text: str) -> None:
         self._events.event(reference_to(claim, "PersistentVolumeClaim"), "Normal", reason, text)
+
+
+def never(_: PersistentVolumeClaim) -> bool:
+    """Nothing but this write makes it done."""
+    return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from mooring.api.core import PersistentVolumeClaim, SecretReference
 from mooring.api.meta import key_of
 from mooring.controllers.resizer import names
-from mooring.controllers.resizer.claim_reconciler import ClaimReconciler
+from mooring.controllers.resizer.claim_reconciler import ClaimReconciler, never
 from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret
 from mooring.controllers.resizer.expansion import decide as d
 from mooring.controllers.resizer.expansion import patches
@@ -76,14 +76,12 @@ class Reconciler(ClaimReconciler):
                 await self._save_failure(claim, write)
             is_in_use = after.reason == d.FAILED_PRECONDITION and self._options.handle_volume_inuse_error
             raise Failed(d.failure_text(self._view, self._writes.current_volume(claim), after.error), is_in_use=is_in_use)
-        pv = self._writes.current_volume(claim, pv_uid)
         before = (claim.status.capacity or {}).get(names.STORAGE, "") if after.on_node and self._options.annotate else ""
-        await self._writes.volume(pv, patches.volume_size(pv, after.size, before))
+        await self._write_volume(claim, pv_uid, lambda pv: patches.volume_size(pv, after.size, before))
         if after.on_node:
             await self._hand_over(claim, after.size)
         else:
-            now = self._writes.current(claim)
-            await self._writes.claim(now, patches.done(now, after.size, recover=self._options.recover))
+            await self._write_unless(claim, never, lambda now: patches.done(now, after.size, recover=self._options.recover))
             self._tell(claim, names.RESIZE_SUCCESSFUL, "Resize volume succeeded")
         self._view.memory.forget(key_of(claim))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import key_of
 from mooring.controllers.resizer import names
-from mooring.controllers.resizer.claim_reconciler import ClaimReconciler
+from mooring.controllers.resizer.claim_reconciler import ClaimReconciler, never
 from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret
 from mooring.controllers.resizer.modification import decide as d
 from mooring.controllers.resizer.modification import patches
@@ -68,10 +68,8 @@ class Reconciler(ClaimReconciler):
 
     async def _save(self, claim: PersistentVolumeClaim, pv_uid: str, class_name: str) -> None:
         """The volume first: a claim that says it is done is looked at no more."""
-        pv = self._writes.current_volume(claim, pv_uid)
-        await self._writes.volume(pv, patches.volume_class(pv, class_name))
-        now = self._writes.current(claim)
-        await self._writes.claim(now, patches.done(class_name))
+        await self._write_volume(claim, pv_uid, lambda pv: patches.volume_class(pv, class_name))
+        await self._write_unless(claim, never, lambda now: patches.done(class_name))
         text = f"external resizer modified volume {claim.metadata.name} with vac {class_name} successfully"
         self._tell(claim, names.MODIFY_SUCCESSFUL, text)
         self._view.memory.forget(key_of(claim))
