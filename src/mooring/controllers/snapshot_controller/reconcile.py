@@ -55,6 +55,9 @@ _WARNINGS: Final[Mapping[type, _Warning]] = {
         _CREATION, also=("CreateSnapshotContentFailed", "Error creating volume snapshot content object for snapshot: ")
     ),
     d.BindContent: _Warning("SnapshotBindFailed", "Snapshot failed to bind VolumeSnapshotContent, ", saved=True),
+    d.MarkDeleted: _Warning("SnapshotContentObjectDeleteError", "Failed to mark snapshot content API object: "),
+    d.UnmarkDeleted: _Warning("SnapshotBindFailed", "Snapshot failed to bind VolumeSnapshotContent, "),
+    d.Release: _Warning("SnapshotFinalizerError", "Failed to check and update snapshot: "),
     d.DeleteContent: _Warning("SnapshotContentObjectDeleteError", "Failed to delete snapshot content API object: "),
     d.SaveStatus: _Warning("SnapshotStatusUpdateFailed", "Snapshot status update failed, "),
 }
