@@ -61,6 +61,7 @@ class Laws:
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
         self._freed: dict[str, tuple[Instant, str]] = {}  # by handle, when the driver refused which size, and its claim wanted another
         self.told: dict[str, tuple[Instant, str]] = {}  # by the uid of an object, the last Warning about it, and when
+        self.unheard: set[str] = set()  # names of objects about which an Event was refused
         self.counts: Counter[str] = Counter()
 
     def done(self, process: int, what: str, at_s: float) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from mooring.base.randomness import Random
 from tests.sim.growth.habits import Habits, habits_of
+from tests.sim.habits import ServerHabits, Stops, server_habits, stops
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
 
 DRIVER: Final = "csi.example.com"
@@ -59,6 +60,7 @@ class Plan:
     offline: the driver refuses to grow a volume that a pod uses. modifies: it has classes of attributes. lies: probability of an answer
     that tells of a smaller size than the volume has. kubelet_fails: probability that a node's part fails for good.
     granularity: the driver rounds sizes up to a multiple of this. habits: what is worse than that.
+    server, stops: of the API server, and of processes that stand still.
     """
 
     seed: int
@@ -88,6 +90,8 @@ class Plan:
     driver: DriverFaults
     acts: tuple[str, ...]
     habits: Habits
+    server: ServerHabits
+    stops: Stops
     volumes: tuple[VolumePlan, ...] = ()
 
 
@@ -124,6 +128,8 @@ def plan_of(seed: int) -> Plan:
         driver=driver_faults(randomness, timeout_s),
         acts=_acts(randomness),
         habits=habits_of(seed, modifies=modifies),
+        server=dataclasses.replace(server_habits(seed), set_back=False),
+        stops=dataclasses.replace(stops(seed), replicas=1),
     )
 
 

@@ -28,6 +28,7 @@ from mooring.controllers.snapshotting import writes as snapshotting_writes
 from mooring.controllers.snapshotting.writes import as_judged
 from mooring.kube.cache.informer import Cause
 from tests.sim.planting import Bug, both, no_back_off
+from tests.sim.snapshots.mended_bugs import MENDED
 
 
 def _creations_are_not_marked() -> contextlib.AbstractContextManager[Any]:
@@ -176,4 +177,5 @@ BUGS: Final[Mapping[str, Bug]] = {
     "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=2390),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
+    **MENDED,
 }

@@ -124,7 +124,9 @@ def _is_excused(world: SnapshotWorld, handle: str) -> bool:
     if laws.was_torn(_asked_as(handle)):
         return True
     is_doubled = backend.plan_forgets and (handle in backend.forgotten or any(handle in text for text in laws.told_texts))
-    return is_doubled or handle in backend.astray
+    telling = (f"Snapshot {handle} is deleted without", f"Snapshot {handle} is not deleted: the driver")
+    is_hidden = handle in backend.astray or any(text.startswith(telling) for text in laws.told_texts)
+    return is_doubled or is_hidden
 
 
 def _asked_as(handle: str) -> str:
@@ -174,11 +176,17 @@ def _silent_groups(world: SnapshotWorld) -> Iterator[Complaint]:
 
 
 def _silent_contents(world: SnapshotWorld) -> Iterator[Complaint]:
-    """Those that are being deleted. One whose snapshot lives waits for that, by design; the snapshot's own content is looked at there."""
+    """Those that are being deleted. A group's waits for its group as long as that is there, which is looked at by itself."""
     for plural in (CONTENTS, GROUP_CONTENTS):
         for name, content in sorted(world.laws.objects[plural].items()):
-            if is_going(content) and not world.laws.is_told(content, TOLD_S) and not _is_held_by_others(content, None):
+            is_told = world.laws.is_told(content, TOLD_S) or (plural == GROUP_CONTENTS and _has_group(world, content))
+            if is_going(content) and not is_told and not _is_held_by_others(content, None):
                 yield "silent", f"{plural} {name} is being deleted, and nothing says what it waits for: {content['metadata']}"
+
+
+def _has_group(world: SnapshotWorld, content: Json) -> bool:
+    ref = content["spec"]["volumeGroupSnapshotRef"]
+    return any(group["metadata"]["uid"] == ref.get("uid") for group in world.laws.objects[GROUPS].values())
 
 
 def _content_of(world: SnapshotWorld, snapshot: Json) -> Json | None:

@@ -34,7 +34,8 @@ class Endings:
             lost = bool(handle) and handle not in self._backend.snapshots
             lost = lost or (not _is_ready(content) and self._is_hopeless_content(content))
             lost = lost or self._is_in_the_way(content)
-            if lost and content["spec"]["volumeSnapshotRef"].get("uid") not in alive and not is_going(content):
+            is_left = not is_going(content) or is_dangling(self._world, content)
+            if lost and content["spec"]["volumeSnapshotRef"].get("uid") not in alive and is_left:
                 await self._end(content)
         alive = {group["metadata"]["uid"] for group in self._all(GROUPS)}
         for content in self._all(GROUP_CONTENTS):
@@ -98,7 +99,7 @@ class Endings:
         """By force where nobody else ends it."""
         if not is_going(content):
             await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, content)
-        if is_dangling(self._world, content):
+        if is_dangling(self._world, content) and names.BEING_DELETED not in (content["metadata"].get("annotations") or {}):
             self._world.laws.torn.add(content["metadata"]["name"])
             await self._hands.merge(VOLUME_SNAPSHOT_CONTENTS, content, {"metadata": {"finalizers": None}})
 
@@ -169,8 +170,8 @@ def is_dangling(world: SnapshotWorld, content: Json) -> bool:
         return True
     uid = content["spec"]["volumeSnapshotRef"].get("uid")
     alive = {snapshot["metadata"]["uid"] for snapshot in world.laws.objects[SNAPSHOTS].values()}
-    is_marked = names.BEING_DELETED in (content["metadata"].get("annotations") or {})
-    return bool(uid) and uid not in alive and not is_marked and (uid in world.laws.torn_snapshots or uid in world.laws.restored)
+    goes = names.BEING_DELETED in (content["metadata"].get("annotations") or {}) and is_going(content)
+    return bool(uid) and uid not in alive and not goes and (uid in world.laws.torn_snapshots or uid in world.laws.restored)
 
 
 def _is_ready(obj: Json) -> bool:

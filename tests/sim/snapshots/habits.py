@@ -15,6 +15,7 @@ Drawn from a stream of its own, so that the older choices of a plan stay what th
 | nameless  | the snapshots of a group come without the volumes that they are of                                                    |
 | borrows   | a driver that lies answers with a snapshot that another content has                                                    |
 | meddling  | others move their finalizers on an object while a write of a program to it is on its way there                          |
+| denied    | the API server refuses writes of one kind, with one error, until it is mended: a right, a policy, a webhook            |
 | obstacle_s | how long what stands in the way for good is there after all other faults have ended: nobody who waits may be silent  |
 | acts      | what users and administrators do beside the acts of the plan, and how often                                           |
 """
@@ -32,6 +33,23 @@ from tests.sim.plan import perhaps
 CREATE, DELETE, CREATE_GROUP, DELETE_GROUP = "create", "delete", "create group", "delete group"
 CODES: Final = tuple(code for code in Code if code is not Code.OK)
 ECHOES: Final = ("letters", "none")
+DENIED: Final = (
+    "patch volumesnapshots",
+    "patch volumesnapshots/status",
+    "patch volumesnapshotcontents",
+    "patch volumesnapshotcontents/status",
+    "create volumesnapshotcontents",
+    "delete volumesnapshotcontents",
+    "update persistentvolumeclaims",
+    "patch volumegroupsnapshots",
+    "patch volumegroupsnapshots/status",
+    "patch volumegroupsnapshotcontents",
+    "patch volumegroupsnapshotcontents/status",
+    "create volumegroupsnapshotcontents",
+    "delete volumegroupsnapshotcontents",
+    "create volumesnapshots",
+)
+"""Writes of programs that the API server may refuse for good."""
 
 ODD_ACTS: Final = {
     "import_in_making": 4,
@@ -68,6 +86,14 @@ class Quirk:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Denial:
+    """write: as laws name it, without the object. error: what the API server says to it."""
+
+    write: str
+    error: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Habits:
     """late, meddling, act_share: probabilities. Words as in the table above."""
 
@@ -82,6 +108,7 @@ class Habits:
     nameless: bool
     borrows: bool
     meddling: float
+    denied: Denial | None
     obstacle_s: float
     long_names: bool
     act_share: float
@@ -104,7 +131,8 @@ def habits_of(seed: int, *, groups: bool) -> Habits:
         nameless=randomness.happens(0.15),
         borrows=randomness.happens(0.5),
         meddling=perhaps(randomness, 0.25, 0.1, 0.6),
-        obstacle_s=_obstacle_s(randomness, quirks),
+        denied=(denied := _denial(randomness, groups=groups)),
+        obstacle_s=_obstacle_s(randomness, lasts=denied is not None or any(not quirk.once for quirk in quirks)),
         long_names=randomness.happens(0.1),
         act_share=perhaps(randomness, 0.6, 0.1, 0.5),
         acts=_acts(randomness, groups=groups),
@@ -123,10 +151,16 @@ def _quirk(randomness: Random, verb: str) -> Quirk:
     return Quirk(verb, code, after=randomness.happens(0.5), once=randomness.happens(0.6))
 
 
-def _obstacle_s(randomness: Random, quirks: tuple[Quirk, ...]) -> float:
+def _denial(randomness: Random, *, groups: bool) -> Denial | None:
+    if not randomness.happens(0.2):
+        return None
+    known = [write for write in DENIED if groups or "group" not in write]
+    return Denial(known[randomness.below(len(known))], ("Invalid", "TooLarge", "Forbidden", "webhook")[randomness.below(4)])
+
+
+def _obstacle_s(randomness: Random, *, lasts: bool) -> float:
     """Longer than an hour, now and then: Events last so long."""
-    lasting = any(not quirk.once for quirk in quirks)
-    if not randomness.happens(0.7 if lasting else 0.1):
+    if not randomness.happens(0.7 if lasts else 0.1):
         return 0.0
     return 4000.0 if randomness.happens(0.1) else 60.0
 

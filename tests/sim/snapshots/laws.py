@@ -61,7 +61,8 @@ class Laws:
     loose: handles that these had named, or unbound ones: another content may have left its snapshot to them.
     torn_snapshots: uids of snapshots that went by force. restored: uids that contents had before an administrator gave them away, or were
     given from a backup. ended_by_import: names that
-    were made anew, rightly: an import of the snapshot had deleted it. told: by the uid of an object, the last Warning about it, and when.
+    were made anew, rightly: an import of the snapshot had deleted it. unheard: names of objects about which an Event was refused.
+    told: by the uid of an object, the last Warning about it, and when.
     retained: names of contents, and since when their policy keeps their snapshot. now: the virtual time.
     """
 
@@ -77,6 +78,7 @@ class Laws:
         self.ended_by_import: set[str] = set()
         self.told: dict[str, tuple[Instant, str]] = {}
         self.told_texts: set[str] = set()
+        self.unheard: set[str] = set()
         self.retained: dict[str, Instant] = {}
         self.was_retained: set[str] = set()
         self._in_flight: set[tuple[str, str]] = set()
@@ -227,7 +229,11 @@ class Laws:
             self.told_texts.add(event["message"])
 
     def is_told(self, obj: Json, within_s: float) -> bool:
-        """True where its status, or a Warning of that time, says what it waits for."""
+        """True where its status, or a Warning of that time, says what it waits for; or the API server has refused one, as is told again
+        within the hour.
+        """
+        if obj["metadata"]["name"] in self.unheard and self._plan.habits.obstacle_s < within_s:
+            return True
         error = ((obj.get("status") or {}).get("error") or {}).get("message")
         at_s, _ = self.told.get(obj["metadata"]["uid"], (float("-inf"), ""))
         return bool(error) or at_s + within_s >= self._now()
@@ -295,6 +301,8 @@ class Laws:
             others or handle in self.kept | self.loose or name in self.torn or not self.is_single
         ):  # one that was to go, and was torn away then, may go or stay
             pass
+        elif handle in self._backend.astray or any(f"Snapshot {handle} is deleted without" in text for text in self.told_texts):
+            pass  # its deletion was asked for as another tenant, and whoever can know that has been told
         elif handle in self._backend.snapshots and not status.get("volumeGroupSnapshotHandle") and name not in self.was_retained:
             self._fail("left-behind", f"{name} is gone, and its snapshot {handle} is still there")
         self.retained.pop(name, None)

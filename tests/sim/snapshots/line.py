@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mooring.api.meta import Kind
 from mooring.kube.cluster import Request, Verb
+from mooring.kube.errors import ApiError, Forbidden, Invalid, ServerError, TooLarge
 from tests.sim.laws import WRITING, Write
 from tests.sim.line import Fate, what_of
 from tests.sim.mortal import Mortal
@@ -19,6 +20,17 @@ OF_CONTENTS: Final = ("volumesnapshotcontents", "volumesnapshotclasses")
 OF_SNAPSHOTS: Final = ("volumesnapshots", "persistentvolumeclaims", "persistentvolumes", *OF_CONTENTS)
 OF_GROUP_CONTENTS: Final = ("volumegroupsnapshotcontents", "volumegroupsnapshotclasses")
 OF_GROUPS: Final = ("volumegroupsnapshots", *OF_GROUP_CONTENTS)
+
+
+def _denial(error: str) -> ApiError:
+    match error:
+        case "Invalid":
+            return Invalid("not such an object", reason="Invalid", details={"causes": [{"field": "spec", "message": "not such a one"}]})
+        case "TooLarge":
+            return TooLarge("too large", reason="RequestEntityTooLarge")
+        case "Forbidden":
+            return Forbidden("no right to that", reason="Forbidden")
+    return ServerError("failed calling webhook", code=500)
 
 
 class SnapshotLine(WritingLine):
@@ -44,7 +56,13 @@ class SnapshotLine(WritingLine):
             WRITING.reset(token)
 
     async def _asked(self, what: str, request: Request | None, kind: Kind[Any] | None = None) -> Fate:
-        fate = await super()._asked(what, request, kind)
+        try:
+            fate = await super()._asked(what, request, kind)
+            self._deny(what)
+        except ApiError:
+            if request is not None and request.kind.plural == "events":
+                self._world.laws.unheard.add(request.name.rpartition(".")[0])
+            raise
         if request is not None and request.writes and self._world.faulty and self._odd.happens(self._world.plan.habits.meddling):
             token = WRITING.set(None)
             try:
@@ -53,3 +71,12 @@ class SnapshotLine(WritingLine):
             finally:
                 WRITING.reset(token)
         return fate
+
+    def _deny(self, what: str) -> None:
+        """Raises ApiError for a write that is denied for good, from the middle of the chaos on."""
+        denied = self._world.plan.habits.denied
+        if denied is None or not self._world.backend.stubborn or self._world.clock.now() < self._world.plan.chaos_s / 2:
+            return
+        if what == denied.write or what.startswith(f"{denied.write} "):
+            self._tell(f"{what}: denied, {denied.error}")
+            raise _denial(denied.error)

@@ -156,7 +156,7 @@ class OddActs:
         """Of the cluster's objects; the storage goes on."""
         of_snapshots = [(VOLUME_SNAPSHOTS, one) for one in self._all(SNAPSHOTS) if not one["metadata"].get("ownerReferences")]
         of_contents = [(VOLUME_SNAPSHOT_CONTENTS, one) for one in self._all(CONTENTS) if not is_member(one)]
-        self._backup = copy.deepcopy([*of_snapshots, *of_contents])
+        self._backup = [(kind, copy.deepcopy(one)) for kind, one in (*of_snapshots, *of_contents)]
 
     async def restore_backup(self) -> None:
         """What is missing is made again, in any order, as tools do it: with new uids, without status, and with whatever else it had."""

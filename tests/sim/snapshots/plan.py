@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.base.randomness import Random
+from tests.sim.habits import ServerHabits, Stops, server_habits, stops
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
 from tests.sim.snapshots.habits import Habits, habits_of
 
@@ -90,7 +91,7 @@ class Plan:
     controllers, snapshotters: how many at once. cutting_s: the longest time until a snapshot is ready. lists, gets: how the driver can be
     asked. judges_first: the driver judges a request before it looks up its name, so that it refuses what it has made. spells: how it
     names the source of a snapshot, one of SPELLINGS. lies: probability that it answers with a snapshot of another volume.
-    habits: what is worse than that.
+    habits: what is worse than that. server, stops: of the API server, and of processes that stand still.
     """
 
     seed: int
@@ -120,6 +121,8 @@ class Plan:
     spells: str
     lies: float
     habits: Habits
+    server: ServerHabits
+    stops: Stops
     volumes: tuple[VolumePlan, ...] = ()
 
 
@@ -157,6 +160,8 @@ def plan_of(seed: int) -> Plan:
         spells=_spelling(randomness, groups=groups),
         lies=0.2 if randomness.happens(0.15) else 0.0,
         habits=habits_of(seed, groups=groups),
+        server=dataclasses.replace(server_habits(seed), set_back=False),
+        stops=dataclasses.replace(stops(seed), replicas=1),
     )
 
 
