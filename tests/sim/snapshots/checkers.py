@@ -102,7 +102,8 @@ def _volumes_of(world: SnapshotWorld, group: Json) -> int:
 
 def _members(world: SnapshotWorld, group: Json) -> list[Json]:
     uid, snapshots = group["metadata"]["uid"], world.laws.objects[SNAPSHOTS].values()
-    return [one for one in snapshots if uid in {owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()}]
+    made = [one for one in snapshots if "volumeSnapshotContentName" not in one["spec"]["source"]]  # an import of a member is no further one
+    return [one for one in made if uid in {owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()}]
 
 
 def _storage(world: SnapshotWorld) -> Iterator[Complaint]:

@@ -40,7 +40,7 @@ class Endings:
         alive = {group["metadata"]["uid"] for group in self._all(GROUPS)}
         for content in self._all(GROUP_CONTENTS):
             gone = not set(content["spec"]["source"].get("volumeHandles") or ()) <= self._backend.volumes
-            gone = gone or "groupSnapshotHandles" in content["spec"]["source"]
+            gone = gone or "groupSnapshotHandles" in content["spec"]["source"] or self._is_mute()
             lost = gone and not _is_ready(content) and content["spec"]["volumeGroupSnapshotRef"].get("uid") not in alive
             if lost and not is_going(content):
                 await self._hands.remove(GROUP_SNAPSHOT_CONTENTS, content)
@@ -114,10 +114,18 @@ class Endings:
             return not is_any or bool(named) or bool((group.get("status") or {}).get("creationTime"))
         if named:
             ref = content["spec"]["volumeGroupSnapshotRef"]
-            mute = self._world.plan.habits.nameless or self._world.plan.spells == "none"
-            return mute or is_going(content) or ref.get("uid") not in (None, "", group["metadata"]["uid"]) or not self._has_all(content)
+            return (
+                self._is_mute()
+                or is_going(content)
+                or ref.get("uid") not in (None, "", group["metadata"]["uid"])
+                or not self._has_all(content)
+            )
         gone = not set(content["spec"]["source"]["volumeHandles"]) <= self._backend.volumes
-        return gone or self._world.plan.habits.nameless or self._world.plan.spells == "none" or is_going(content)
+        return gone or self._is_mute() or is_going(content)
+
+    def _is_mute(self) -> bool:
+        """True for a driver that does not say which snapshot of a group is of which volume."""
+        return self._world.plan.habits.nameless or self._world.plan.spells == "none"
 
     def _has_all(self, content: Json) -> bool:
         return set(content["spec"]["source"]["groupSnapshotHandles"]["volumeSnapshotHandles"]) <= set(self._backend.snapshots)

@@ -303,6 +303,8 @@ class Reconciler:
                     await self._writes.save_status(content, {**status, "error": error, "readyToUse": False})
                 except ApiError as problem:
                     log.error("could not save the error in the status", error=problem, VolumeSnapshotContent=name)
+            if is_ready(self._writes.find(name, uid)) and not is_going(content):
+                raise Stale(name)  # the answer shows that an earlier write has made it so
             if not self._told.note(uid, text) and not is_new:
                 return
         self._tell(content, failure.event, text)
