@@ -20,6 +20,8 @@ from mooring.csi.codes import Code
 from tests.sim.plan import perhaps
 
 EXPAND, MODIFY = "expand", "modify"
+SLOW_S: Final = 4.0
+"""Of the longest back-off: where it is shorter, an hour has too many tries."""
 CODES: Final = tuple(code for code in Code if code is not Code.OK)
 ODD_ACTS: Final = {
     "take_over_class": 3,
@@ -57,7 +59,7 @@ class Habits:
     acts: tuple[str, ...]
 
 
-def habits_of(seed: int, *, modifies: bool) -> Habits:
+def habits_of(seed: int, *, modifies: bool, retry_max_s: float) -> Habits:
     """The habits of a seed's world."""
     randomness = Random(seed * 1_000_003 + 17)
     quirks = _quirks(randomness, modifies=modifies)
@@ -66,7 +68,7 @@ def habits_of(seed: int, *, modifies: bool) -> Habits:
     return Habits(
         quirks=quirks,
         tenants=randomness.happens(0.3),
-        obstacle_s=(4000.0 if randomness.happens(0.1) else 60.0) if stands else 0.0,
+        obstacle_s=(4000.0 if randomness.happens(0.1) and retry_max_s > SLOW_S else 60.0) if stands else 0.0,
         dies=randomness.happens(0.3),
         long_names=randomness.happens(0.1),
         act_share=perhaps(randomness, 0.6, 0.1, 0.5),

@@ -16,7 +16,7 @@ from tests.sim.keeper import Keeper
 from tests.sim.planting import planted_of
 from tests.sim.shrinking import cut
 
-STAND_STEP_S: Final = 3.0
+STAND_STEPS: Final = 20
 CALM_S_MAX: Final = 300.0
 """The longest way to rest: a call hangs, and keys are in their longest back-off, one after the other; a secret that is looked at seldom."""
 
@@ -61,7 +61,7 @@ class _Life(Course[GrowthWorld]):
         end = world.clock.now() + self._plan.habits.obstacle_s
         while world.clock.now() < end:
             await acts.tend()
-            await world.clock.sleep(STAND_STEP_S)
+            await world.clock.sleep(self._plan.habits.obstacle_s / STAND_STEPS)
         if self._plan.habits.obstacle_s:
             for law, text in silent(world):
                 world.fail(law, text)

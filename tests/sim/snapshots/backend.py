@@ -290,6 +290,8 @@ class SnapshotBackend(Backend):
     def _make(self, name: str, volume: str, group: str = "") -> None:
         self._made_count += 1
         handle = f"{name}/{self._made_count}"
+        if any(other.startswith(f"{name.partition('/')[0]}/") for other in self.forgotten):
+            self.forgotten.add(handle)  # a second one, of a name that was forgotten
         ready_at = self._clock.now() + self._randomness.uniform(0.0, self._plan.cutting_s)  # type: ignore[attr-defined]
         self.snapshots[handle] = Snap(handle, name, volume, ready_at, group, private=name in self.private)
         if not group:

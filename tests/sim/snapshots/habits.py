@@ -31,6 +31,8 @@ from mooring.csi.codes import Code
 from tests.sim.plan import perhaps
 
 CREATE, DELETE, CREATE_GROUP, DELETE_GROUP = "create", "delete", "create group", "delete group"
+SLOW_S: Final = 4.0
+"""Of the longest back-off: where it is shorter, an hour has too many tries."""
 CODES: Final = tuple(code for code in Code if code is not Code.OK)
 ECHOES: Final = ("letters", "none")
 DENIED: Final = (
@@ -115,7 +117,7 @@ class Habits:
     acts: tuple[str, ...]
 
 
-def habits_of(seed: int, *, groups: bool) -> Habits:
+def habits_of(seed: int, *, groups: bool, retry_max_s: float) -> Habits:
     """The habits of a seed's world."""
     randomness = Random(seed * 1_000_003 + 17)
     quirks = _quirks(randomness, groups=groups)
@@ -132,7 +134,7 @@ def habits_of(seed: int, *, groups: bool) -> Habits:
         borrows=randomness.happens(0.5),
         meddling=perhaps(randomness, 0.25, 0.1, 0.6),
         denied=(denied := _denial(randomness, groups=groups)),
-        obstacle_s=_obstacle_s(randomness, lasts=denied is not None or any(not quirk.once for quirk in quirks)),
+        obstacle_s=_obstacle_s(randomness, lasts=denied is not None or any(not quirk.once for quirk in quirks), retry_max_s=retry_max_s),
         long_names=randomness.happens(0.1),
         act_share=perhaps(randomness, 0.6, 0.1, 0.5),
         acts=_acts(randomness, groups=groups),
@@ -158,11 +160,11 @@ def _denial(randomness: Random, *, groups: bool) -> Denial | None:
     return Denial(known[randomness.below(len(known))], ("Invalid", "TooLarge", "Forbidden", "webhook")[randomness.below(4)])
 
 
-def _obstacle_s(randomness: Random, *, lasts: bool) -> float:
+def _obstacle_s(randomness: Random, *, lasts: bool, retry_max_s: float) -> float:
     """Longer than an hour, now and then: Events last so long."""
     if not randomness.happens(0.7 if lasts else 0.1):
         return 0.0
-    return 4000.0 if randomness.happens(0.1) else 60.0
+    return 4000.0 if randomness.happens(0.1) and retry_max_s > SLOW_S else 60.0
 
 
 def _acts(randomness: Random, *, groups: bool) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def plan_of(seed: int) -> Plan:
         timeout_s=timeout_s,
         worker_threads=1 + randomness.below(4),
         retry_start_s=retry_start_s,
-        retry_max_s=retry_start_s * 2 ** randomness.below(5),
+        retry_max_s=(retry_max_s := retry_start_s * 2 ** randomness.below(5)),
         resync_s=randomness.uniform(5.0, 30.0) if randomness.happens(0.2) else 0.0,
         history_max=8 + randomness.below(32) if randomness.happens(0.3) else 10_000,
         list_limit=1 + randomness.below(3) if randomness.happens(0.3) else 0,
@@ -159,7 +159,7 @@ def plan_of(seed: int) -> Plan:
         judges_first=randomness.happens(0.3),
         spells=_spelling(randomness, groups=groups),
         lies=0.2 if randomness.happens(0.15) else 0.0,
-        habits=habits_of(seed, groups=groups),
+        habits=habits_of(seed, groups=groups, retry_max_s=retry_max_s),
         server=dataclasses.replace(server_habits(seed), set_back=False),
         stops=dataclasses.replace(stops(seed), replicas=1),
     )

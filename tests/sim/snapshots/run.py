@@ -23,6 +23,7 @@ CALM_S_MAX: Final = 1000.0
 LOOKS_S: Final = (0.5, 3.0)
 """Between two looks at a world that is not well yet: at first, and later."""
 QUICK_LOOKS: Final = 20
+STAND_STEPS: Final = 20
 
 
 def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -> Outcome:
@@ -64,7 +65,7 @@ class _Life(Course[SnapshotWorld]):
         end = world.clock.now() + self._plan.habits.obstacle_s
         while world.clock.now() < end:
             await acts.tend()
-            await world.clock.sleep(LOOKS_S[1])
+            await world.clock.sleep(self._plan.habits.obstacle_s / STAND_STEPS)
         if self._plan.habits.obstacle_s:
             for law, text in silent(world):
                 world.fail(law, text)
