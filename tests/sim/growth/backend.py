@@ -179,7 +179,7 @@ class Endpoint:
     def _answered(self, verb: str, handle: str, error: Code | None) -> None:
         """error: None for OK."""
         if error not in NON_FINAL:
-            self._world.laws.answered(verb, handle, refused=error is not None)
+            self._world.laws.answered(verb, handle, refused=error is not None, in_use=error == Code.FAILED_PRECONDITION)
 
     def _tell(self, what: str) -> None:
         self._world.story.tell(self._mortal.who, what)

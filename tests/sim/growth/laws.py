@@ -100,10 +100,10 @@ class Laws:
     def call_ends(self, process: int, handle: str) -> None:
         self._in_flight.discard((process, handle))
 
-    def answered(self, verb: str, handle: str, *, refused: bool) -> None:
-        """The driver is not at work any more."""
+    def answered(self, verb: str, handle: str, *, refused: bool, in_use: bool = False) -> None:
+        """The driver is not at work any more. in_use: it may have refused because of a pod: the end of that is waited for."""
         asked = self._open.pop((verb, handle), None)
-        if refused and verb == EXPAND and asked is not None:
+        if refused and verb == EXPAND and asked is not None and not in_use:
             self._note_refusal(handle, asked)
         if refused and verb == EXPAND:
             self._grown.pop(handle, None)  # what it refused may have been done by an earlier call: the claim may forget it
@@ -111,8 +111,8 @@ class Laws:
     def _note_refusal(self, handle: str, asked: str) -> None:
         """In peace, the size that the claim wants by now comes next, at once."""
         claim = self._claim_of(handle)
-        if claim is None or self._backend.faulty or self._backend.stubborn:
-            return
+        if claim is None or self._backend.faulty or self._backend.stubborn or self._plan.workers < len(self.claims):
+            return  # without a worker for each claim it may wait for the call of another one
         if int(claim["metadata"]["resourceVersion"]) > self.line.shown("persistentvolumeclaims"):
             return
         wish = bytes_of(claim["spec"]["resources"]["requests"])

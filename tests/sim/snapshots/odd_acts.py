@@ -58,8 +58,10 @@ class OddActs:
             await self._import(self._one_of(found))
 
     async def import_member(self) -> None:
-        """A snapshot of a group, by itself."""
-        if found := sorted(snap.handle for snap in self._backend.snapshots.values() if snap.group):
+        """A snapshot of a group, by itself; of one that nobody has imported, now and then."""
+        if self._randomness.happens(0.3):
+            await self._import(self._backend.handles_of_group(self._backend.place_group(("elsewhere",)))[0])
+        elif found := sorted(snap.handle for snap in self._backend.snapshots.values() if snap.group):
             await self._import(self._one_of(found))
 
     async def import_of_other_class(self) -> None:
@@ -219,7 +221,7 @@ class OddActs:
         if first in held:
             await self._hands.hold(KINDS[plural], found, [one for one in held if one != first])
         elif "deletionTimestamp" not in found["metadata"]:
-            await self._hands.hold(KINDS[plural], found, [first, *held])
+            await self._hands.hold(KINDS[plural], found, [first, *(one for one in held if one != HOLDS[1]), HOLDS[1]])
 
     # -- the truth
 
