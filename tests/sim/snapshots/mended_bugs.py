@@ -173,19 +173,23 @@ def _deletions_without_secret_are_silent() -> contextlib.AbstractContextManager[
 
 
 MENDED: Final[Mapping[str, Bug]] = {
-    "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}),
     "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}),
     "foreign-classes": Bug(_classes_of_others_are_not_looked_at, {"silent", "unready", "left"}),
-    "groups-keep-nothing": Bug(_retained_contents_keep_nothing, {"deleted-wanted", "deleted-kept"}),
-    "bindings-unseen": Bug(_bindings_are_not_looked_up, {"content-left"}),
     "groups-without-volumes": Bug(_groups_without_volumes_are_taken, {"members-missing", "left"}),
     "deletions-silent": Bug(_deletions_by_hand_wait_in_silence, {"silent"}),
-    "no-group-silent": Bug(_groups_of_imports_wait_in_silence, {"silent"}),
-    "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}),
+    "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}, first_seed=40),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}),
+    "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=90),
+}
+
+UNSEEN: Final[Mapping[str, Bug]] = {
+    "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}),
+    "groups-keep-nothing": Bug(_retained_contents_keep_nothing, {"deleted-wanted", "deleted-kept"}),
+    "bindings-unseen": Bug(_bindings_are_not_looked_up, {"content-left"}),
+    "no-group-silent": Bug(_groups_of_imports_wait_in_silence, {"silent"}),
     "releases-silent": Bug(_released_quietly, {"silent"}),
     "strange-lists": Bug(_strangers_lists_are_believed, {"leaked", "left-behind"}),
-    "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}),
     "unsaved-groups": Bug(_unsaved_groups_are_deleted, {"deleted-wanted", "deleted-kept"}),
     "secretless-silent": Bug(_deletions_without_secret_are_silent, {"left-behind", "leaked"}),
 }
+"""Bugs that 120 lives and more have not shown: what makes them is too rare in these plans."""
