@@ -43,8 +43,13 @@ def _cut(plan: Any, one: str) -> Any:
     owner = getattr(plan, part, None) if part else plan
     if not found or not hasattr(owner, field):
         raise ValueError(f"{one} cuts nothing out of this plan")
-    changed = dataclasses.replace(owner, **{field: type(getattr(owner, field))(float(value))})
+    changed = dataclasses.replace(owner, **{field: _value(getattr(owner, field), value)})
     return dataclasses.replace(plan, **{part: changed}) if part else changed
+
+
+def _value(before: Any, text: str) -> Any:
+    """What takes the place of the value before: nothing, for a tuple or a text."""
+    return type(before)() if isinstance(before, tuple | str) else type(before)(float(text))
 
 
 def shrunk(part: Any, seed: int, bug: str | None, cuts: Sequence[str] = ()) -> tuple[str, ...]:

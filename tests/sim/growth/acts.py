@@ -13,8 +13,10 @@ from mooring.api.pods import PODS
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
+from tests.sim.growth.backend import WHOLE
 from tests.sim.growth.kubelet import Kubelet
 from tests.sim.growth.laws import Json, bytes_of, handle_of
+from tests.sim.growth.odd_acts import OddActs
 from tests.sim.growth.plan import (
     CLAIMS_MAX,
     CLASSES,
@@ -24,6 +26,7 @@ from tests.sim.growth.plan import (
     INFEASIBLE_CLASS,
     MISSING_CLASS,
     NAMESPACE,
+    OTHER_CLASS,
     SECRET,
     SIZE_MAX,
 )
@@ -32,6 +35,7 @@ from tests.sim.keeper import Keeper
 from tests.support.builders import CONTAINER
 
 T = TypeVar("T")
+NAME_MAX = 253
 
 
 class Acts:
@@ -39,7 +43,7 @@ class Acts:
         self._world, self._resizer = world, resizer
         self._randomness, self._truth, self._cluster, self._backend = world.randomness["actor"], world.truth, world.cluster, world.backend
         self._claims, self._count, self._token = world.laws.claims, 0, "token0"
-        self._kubelet = Kubelet(world)
+        self._kubelet, self._odd = Kubelet(world), OddActs(world, self._merge, self._do)
 
     async def prepare(self) -> None:
         body = {"metadata": {"name": GROWING}, "provisioner": DRIVER, "allowVolumeExpansion": True}
@@ -47,12 +51,14 @@ class Acts:
         await self.restore_secret()
         for _ in (*CLASSES, INFEASIBLE_CLASS):
             await self.restore_class()
+        await self._odd.prepare()
         await self.make_claim()
 
     async def disturb(self) -> None:
         """One act."""
         act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._world.plan.acts))
         await act()
+        await self._odd.disturb()
 
     async def tend(self) -> None:
         """The nodes do their part."""
@@ -61,13 +67,18 @@ class Acts:
     async def make_peace(self) -> None:
         """Everything is back that is needed, and what can't be had is wished no more."""
         await self.restore_secret()
+        await self._odd.make_peace()
         for _ in (*CLASSES, INFEASIBLE_CLASS):
             await self.restore_class()
         for claim in list(self._claims.values()):
             await self._leave(claim)
-            if claim["spec"].get("volumeAttributesClassName") in (INFEASIBLE_CLASS, MISSING_CLASS):
+            if claim["spec"].get("volumeAttributesClassName") in (INFEASIBLE_CLASS, MISSING_CLASS, OTHER_CLASS):
                 await self._choose_class(claim, self._one_of(CLASSES))
             limit = self._backend.limits.get(handle_of(claim), SIZE_MAX * GIB)
+            if _wish(claim) > WHOLE:
+                await self.unlimit()
+                await self._wish(claim, max(SIZE_MAX * GIB, bytes_of(claim["status"]["capacity"]) + 1))
+                continue
             if _wish(claim) > limit:
                 if self._randomness.happens(0.5) and limit > bytes_of(claim["status"]["capacity"]):
                     await self._wish(claim, limit)
@@ -81,6 +92,8 @@ class Acts:
             return
         self._count += 1
         name, pv_name, size = f"c{self._count}", f"pv{self._count}", GIB * (1 + self._randomness.below(3))
+        if self._world.plan.habits.long_names:
+            name, pv_name = name.ljust(NAME_MAX, "x"), pv_name.ljust(NAME_MAX, "x")
         common = {"accessModes": ["ReadWriteOnce"], "storageClassName": GROWING}
         claim = {"metadata": {"name": name}, "spec": {**common, "volumeName": pv_name, "resources": {"requests": {"storage": str(size)}}}}
         made = await self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim, NAMESPACE)
@@ -137,9 +150,9 @@ class Acts:
         if claim := self._some():
             name, handle = claim["metadata"]["name"], handle_of(claim)
             volume = {"name": "v", "persistentVolumeClaim": {"claimName": name}}
-            body = {"metadata": {"name": f"pod-{name}"}, "spec": {"containers": [CONTAINER], "volumes": [volume]}}
+            body = {"metadata": {"name": _pod_of(claim)}, "spec": {"containers": [CONTAINER], "volumes": [volume]}}
             self._backend.in_use.add(handle)
-            await self._do(f"create Pod pod-{name}", self._cluster.create(PODS.whole(), body, NAMESPACE))
+            await self._do(f"create Pod {_pod_of(claim)}", self._cluster.create(PODS.whole(), body, NAMESPACE))
 
     async def leave(self) -> None:
         if claim := self._some():
@@ -147,7 +160,7 @@ class Acts:
 
     async def _leave(self, claim: Json) -> None:
         self._backend.in_use.discard(handle_of(claim))
-        name = f"pod-{claim['metadata']['name']}"
+        name = _pod_of(claim)
         await self._do(f"delete Pod {name}", self._cluster.delete(PODS, name, NAMESPACE))
 
     # -- the storage
@@ -235,6 +248,10 @@ class Acts:
 
     def _one_of(self, items: Sequence[T]) -> T:
         return items[self._randomness.below(len(items))]
+
+
+def _pod_of(claim: Json) -> str:
+    return f"pod-{claim['metadata']['name']}"[:NAME_MAX]
 
 
 def _wish(claim: Json) -> int:

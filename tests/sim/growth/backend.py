@@ -8,11 +8,16 @@ from typing import Any, Final
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import NON_FINAL, Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from tests.sim.backend import Backend, Operation
+from tests.sim.backend import Backend, Fate, Operation
+from tests.sim.growth.habits import EXPAND, MODIFY, Quirk
 from tests.sim.growth.plan import DRIVER, INFEASIBLE_CLASS, Plan
 from tests.sim.mortal import Mortal
 
-EXPAND, MODIFY = "expand", "modify"
+NEVER_S: Final = 1e6
+"""A call that takes so long is not answered."""
+STRANGER: Final = "of another tenant"
+WHOLE: Final = 1 << 50
+"""No storage has more, before somebody adds disks."""
 _RPC: Final = csi.ControllerServiceCapability.RPC
 
 
@@ -41,6 +46,9 @@ class GrowthBackend(Backend):
         self.limits: dict[str, int] = {}
         self.in_use: set[str] = set()
         self.node_parts: set[str] = set()
+        self.stubborn, self._whole = True, WHOLE
+        self._asked = ("", "")
+        self._struck: set[tuple[Quirk, str]] = set()
 
     def make(self, handle: str, size: int, *, on_node: bool) -> None:
         self.sizes[handle] = self.systems[handle] = size
@@ -57,6 +65,7 @@ class GrowthBackend(Backend):
 
     async def expand(self, handle: str, size: int, secrets: Mapping[str, str]) -> int:
         """The new size. Raises DriverError."""
+        self._asked = EXPAND, handle
         await self.call(EXPAND, handle, str(size), dict(secrets))
         if handle not in self.sizes:
             raise DriverError(Code.NOT_FOUND, f"no volume {handle}")
@@ -64,6 +73,7 @@ class GrowthBackend(Backend):
 
     async def modify(self, handle: str, level: str, secrets: Mapping[str, str]) -> None:
         """Raises DriverError."""
+        self._asked = MODIFY, handle
         await self.call(MODIFY, handle, level, dict(secrets))
 
     def _take_effect(self, operation: Operation) -> DriverError | None:
@@ -87,11 +97,42 @@ class GrowthBackend(Backend):
         return None
 
     def _refusal(self, handle: str, size: int) -> DriverError | None:
-        if size > self.limits.get(handle, size):
-            return DriverError(Code.OUT_OF_RANGE, f"{handle} can't have more than {self.limits[handle]} bytes")
+        if size > self.limits.get(handle, self._whole):
+            return DriverError(Code.OUT_OF_RANGE, f"{handle} can't have more than {self.limits.get(handle, self._whole)} bytes")
         if self._plan.offline and handle in self.in_use:  # type: ignore[attr-defined]
             return DriverError(Code.FAILED_PRECONDITION, f"{handle} is in use")
         return None
+
+    # -- fates
+
+    def _refuse_at_once(self, handle: str, secrets: dict[str, str]) -> None:
+        try:
+            super()._refuse_at_once(handle, secrets)
+        except DriverError as error:
+            if error.code == Code.UNAUTHENTICATED and self._plan.habits.tenants:  # type: ignore[attr-defined]
+                raise DriverError(Code.NOT_FOUND, f"this tenant has no volume {handle}") from None
+            raise
+
+    def _fate(self) -> Fate:
+        fate, (verb, handle) = super()._fate(), self._asked
+        for quirk in self._plan.habits.quirks if self.stubborn else ():  # type: ignore[attr-defined]
+            if quirk.verb != verb or (quirk.once and ((quirk, handle) in self._struck or not self.faulty)):
+                continue
+            self._struck.add((quirk, handle))
+            if quirk.code is not None:
+                return Fate(fate.before_s, fate.after_s, takes_effect=quirk.after, error=quirk.code)
+            return Fate(fate.before_s, NEVER_S) if quirk.after else Fate(NEVER_S, takes_effect=False)
+        return fate
+
+    def relent(self) -> None:
+        """Nothing stands in the way any more, and calls that would never be answered are."""
+        self.stubborn, self._whole = False, 2 * WHOLE
+        for handle, operation in list(self.locks.items()):
+            if max(operation.fate.before_s, operation.fate.after_s) >= NEVER_S:
+                assert operation.task is not None
+                operation.task.cancel()
+                self._answer(operation, DriverError(Code.UNAVAILABLE, "the driver was started again"))
+                del self.locks[handle]
 
 
 class Endpoint:
@@ -138,7 +179,7 @@ class Endpoint:
     def _answered(self, verb: str, handle: str, error: Code | None) -> None:
         """error: None for OK."""
         if error not in NON_FINAL:
-            self._world.laws.answered(verb, handle, refused=error is not None)
+            self._world.laws.answered(verb, handle, refused=error is not None, in_use=error == Code.FAILED_PRECONDITION)
 
     def _tell(self, what: str) -> None:
         self._world.story.tell(self._mortal.who, what)

@@ -7,14 +7,21 @@ from collections.abc import Mapping
 from typing import Any, Final
 from unittest import mock
 
+import msgspec
+
+from mooring.api.meta import Key
 from mooring.controllers.resizer import view
+from mooring.controllers.resizer.claim_controller import ClaimController
+from mooring.controllers.resizer.claim_reconciler import never
 from mooring.controllers.resizer.event_handlers import EventHandlers
 from mooring.controllers.resizer.expansion import reconcile
 from mooring.controllers.resizer.expansion.decide_after import After, Expanded, decide_after
 from mooring.controllers.resizer.expansion.reconcile import Reconciler as Expansion
 from mooring.controllers.resizer.modification import patches
+from mooring.controllers.resizer.modification import reconcile as modification_reconcile
 from mooring.controllers.resizer.modification.reconcile import Reconciler as Modification
 from mooring.controllers.resizer.view import bytes_text
+from mooring.controllers.resizer.writes import Writes
 from tests.sim.planting import Bug, no_back_off
 
 
@@ -66,6 +73,36 @@ def _classes_wake_nobody() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(EventHandlers, "class_changed", return_value=None)
 
 
+def _classes_of_others_are_sent() -> contextlib.AbstractContextManager[Any]:
+    """The driver of a class is not looked at: it counts as this one's."""
+
+    def attributes_class(self: view.View, name: str) -> Any:
+        found = self.classes.get(Key("", name))
+        return found if found is None else msgspec.structs.replace(found, driver_name=self.driver.name)
+
+    return mock.patch.object(view.View, "attributes_class", attributes_class)
+
+
+def _sizes_are_held_up() -> contextlib.AbstractContextManager[Any]:
+    """A refusal of what was begun before counts against what the claim asks for now."""
+    return mock.patch.object(ClaimController, "_is_overtaken", return_value=False)
+
+
+def _volumes_are_written_late() -> contextlib.AbstractContextManager[Any]:
+    """What a call came to is written whatever the objects are like by then."""
+    patch = Writes._patch
+
+    async def loose(self: Any, kind: Any, cache: Any, obj: Any, body: Any, subresource: str, strictly: bool) -> None:
+        await patch(self, kind, cache, obj, body, subresource, strictly and kind.plural != "persistentvolumes")
+
+    return mock.patch.object(Writes, "_patch", loose)
+
+
+def _failures_are_written_on_what_is_done() -> contextlib.AbstractContextManager[Any]:
+    """A claim that has its class by now gets the conditions of a failure."""
+    return mock.patch.object(modification_reconcile, "_is", return_value=never)
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "sizes-unmarked": Bug(_sizes_are_not_marked, {"alloc-unwritten"}),
     "timeouts-final": Bug(_timeouts_are_final, {"overtaken", "quota-wrong"}),
@@ -73,5 +110,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "nodes-forgotten": Bug(_nodes_have_no_part, {"claim-lies"}),
     "claims-done-first": Bug(_claims_are_done_first, {"class-differs"}),
     "classes-wake-nobody": Bug(_classes_wake_nobody, {"class-differs"}),
+    "foreign-classes": Bug(_classes_of_others_are_sent, {"class-foreign"}),
+    "sizes-held-up": Bug(_sizes_are_held_up, {"held-up"}),
+    "volumes-late": Bug(_volumes_are_written_late, {"pv-shrank", "sizes-differ"}),
+    "failures-late": Bug(_failures_are_written_on_what_is_done, {"state-left"}),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
 }

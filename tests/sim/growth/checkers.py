@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from mooring.controllers.resizer import names
 from tests.sim.checkers import Complaint
 from tests.sim.growth.laws import Json, bytes_of, handle_of
 from tests.sim.growth.world import GrowthWorld
+
+TOLD_S: Final = 3600.0
+"""Events last so long."""
 
 
 def complaints(world: GrowthWorld) -> list[Complaint]:
@@ -50,3 +54,35 @@ def _class(world: GrowthWorld, claim: Json) -> Iterator[Complaint]:
     left = [one["type"] for one in status.get("conditions") or () if one["type"] in (names.MODIFYING, names.MODIFY_ERROR)]
     if left or status.get("modifyVolumeStatus"):
         yield "state-left", f"{name} is {wish}, and still shows {left} {status.get('modifyVolumeStatus')}"
+
+
+# -- nobody waits in silence
+
+
+def silent(world: GrowthWorld) -> list[Complaint]:
+    """Of a world in which something has stood in the way for good: claims that wait, and have been told nothing."""
+    return [
+        found for _, claim in sorted(world.laws.claims.items()) for found in (*_silent_size(world, claim), *_silent_class(world, claim))
+    ]
+
+
+def _silent_size(world: GrowthWorld, claim: Json) -> Iterator[Complaint]:
+    status, wish = claim["status"], bytes_of(claim["spec"]["resources"]["requests"])
+    if bytes_of(status["capacity"]) < wish and not _is_told(world, claim, names.CONTROLLER_ERROR, names.NODE_ERROR):
+        yield "silent", f"{claim['metadata']['name']} waits for {wish}, and nothing says why: {status}"
+
+
+def _silent_class(world: GrowthWorld, claim: Json) -> Iterator[Complaint]:
+    status, wish = claim["status"], claim["spec"].get("volumeAttributesClassName")
+    waits = world.plan.modifies and wish and wish != status.get("currentVolumeAttributesClassName")
+    if waits and not _is_told(world, claim, names.MODIFY_ERROR):
+        yield "silent", f"{claim['metadata']['name']} waits for {wish}, and nothing says why: {status}"
+
+
+def _is_told(world: GrowthWorld, claim: Json, *conditions: str) -> bool:
+    if any(one["type"] in conditions for one in claim["status"].get("conditions") or ()):
+        return True
+    if claim["metadata"]["name"] in world.laws.unheard and world.plan.habits.obstacle_s < TOLD_S:
+        return True  # it is told again within the hour
+    at_s, _ = world.laws.told.get(claim["metadata"]["uid"], (float("-inf"), ""))
+    return at_s + TOLD_S >= world.clock.now()

@@ -9,6 +9,7 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.controllers.resizer import names
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
+from tests.sim.growth.backend import WHOLE
 from tests.sim.growth.laws import Json, bytes_of, handle_of
 from tests.sim.growth.plan import NAMESPACE
 from tests.sim.growth.world import GrowthWorld
@@ -31,7 +32,8 @@ class Kubelet:
     async def _resize(self, claim: Json) -> None:
         laws, backend, handle = self._world.laws, self._world.backend, handle_of(claim)
         size = bytes_of(laws.volumes[claim["spec"]["volumeName"]]["spec"]["capacity"])
-        if self._world.faulty and self._randomness.happens(self._world.plan.kubelet_fails):
+        is_too_large = size > 2 * WHOLE
+        if is_too_large or (self._world.faulty and self._randomness.happens(self._world.plan.kubelet_fails)):
             error = {"type": names.NODE_ERROR, "status": "True", "message": "no"}
             await self._patch(claim, {**_step(names.NODE_INFEASIBLE), "conditions": [error]})
             return

@@ -7,6 +7,8 @@
 |                 | refused nothing since                                                                                    |
 | overtaken       | the driver is asked for a size, or a class, while it may be at work on another one (that the volume has not)|
 | class-unwritten | the driver is asked for a class that the claim does not show as its target                                |
+| class-foreign   | the driver is asked for what the class of another driver says                                            |
+| held-up         | without any fault, a claim's wish is not asked for at once when the driver has refused what was begun before |
 | pv-shrank       | a PersistentVolume gets smaller, other than after a node's failure where nodes do all                     |
 | claim-shrank    | the size that a claim shows gets smaller                                                                  |
 | pv-lies         | a PersistentVolume shows more than the driver has                                                         |
@@ -26,12 +28,15 @@ from typing import Any, Final
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
+from mooring.base.clock import Instant
 from mooring.controllers.resizer import names
-from tests.sim.growth.backend import EXPAND, MODIFY, GrowthBackend
-from tests.sim.growth.plan import CLAIMS_MAX, Plan
+from tests.sim.growth.backend import GrowthBackend
+from tests.sim.growth.habits import EXPAND, MODIFY
+from tests.sim.growth.plan import CLAIMS_MAX, FOREIGN_LEVEL, Plan
 from tests.sim.laws import PER_SECOND_MAX, WRITING
 
 Json = dict[str, Any]
+AT_ONCE_S: Final = 0.05
 NODES_TURN: Final = (names.NODE_PENDING, names.NODE_IN_PROGRESS)
 _OURS: Final = (names.NOT_REQUIRED, names.PRE_RESIZE)
 
@@ -45,14 +50,18 @@ def bytes_of(amounts: Json | None) -> int:
 class Laws:
     """claims, volumes: as they are stored, by name. fail: called with the law's name and what broke it."""
 
-    def __init__(self, plan: Plan, backend: GrowthBackend, fail: Callable[[str, str], None]) -> None:
-        self._plan, self._backend, self._fail = plan, backend, fail
+    def __init__(self, plan: Plan, backend: GrowthBackend, now: Callable[[], Instant], fail: Callable[[str, str], None]) -> None:
+        self._plan, self._backend, self._now, self._fail = plan, backend, now, fail
         self.claims: dict[str, Json] = {}
         self.volumes: dict[str, Json] = {}
+        self.line: Any = None  # of the living process: what it has been shown
         self._in_flight: set[tuple[int, str]] = set()
         self._open: dict[tuple[str, str], str] = {}  # by verb and handle, what the driver may be at work on
         self._grown: dict[str, int] = {}  # by handle, the size that was asked for, while nothing was refused since
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
+        self._freed: dict[str, tuple[Instant, str]] = {}  # by handle, when the driver refused which size, and its claim wanted another
+        self.told: dict[str, tuple[Instant, str]] = {}  # by the uid of an object, the last Warning about it, and when
+        self.unheard: set[str] = set()  # names of objects about which an Event was refused
         self.counts: Counter[str] = Counter()
 
     def done(self, process: int, what: str, at_s: float) -> None:
@@ -68,6 +77,9 @@ class Laws:
 
     def call_begins(self, process: int, verb: str, handle: str, wanted: str) -> None:
         self.counts["calls"] += 1
+        if wanted.startswith(FOREIGN_LEVEL):
+            self._fail("class-foreign", f"{handle} is to become {wanted}: that class is another driver's")
+        self._check_held_up(verb, handle, wanted)
         if (process, handle) in self._in_flight:
             self._fail("overlap", f"two calls for {handle} are in flight")
         self._in_flight.add((process, handle))
@@ -88,11 +100,29 @@ class Laws:
     def call_ends(self, process: int, handle: str) -> None:
         self._in_flight.discard((process, handle))
 
-    def answered(self, verb: str, handle: str, *, refused: bool) -> None:
-        """The driver is not at work any more."""
-        self._open.pop((verb, handle), None)
+    def answered(self, verb: str, handle: str, *, refused: bool, in_use: bool = False) -> None:
+        """The driver is not at work any more. in_use: it may have refused because of a pod: the end of that is waited for."""
+        asked = self._open.pop((verb, handle), None)
+        if refused and verb == EXPAND and asked is not None and not in_use:
+            self._note_refusal(handle, asked)
         if refused and verb == EXPAND:
             self._grown.pop(handle, None)  # what it refused may have been done by an earlier call: the claim may forget it
+
+    def _note_refusal(self, handle: str, asked: str) -> None:
+        """In peace, the size that the claim wants by now comes next, at once."""
+        claim = self._claim_of(handle)
+        if claim is None or self._backend.faulty or self._backend.stubborn or self._plan.workers < len(self.claims):
+            return  # without a worker for each claim it may wait for the call of another one
+        if int(claim["metadata"]["resourceVersion"]) > self.line.shown("persistentvolumeclaims"):
+            return
+        wish = bytes_of(claim["spec"]["resources"]["requests"])
+        if wish not in (int(asked), 0) and wish > bytes_of(claim["status"].get("capacity")):
+            self._freed[handle] = self._now(), asked
+
+    def _check_held_up(self, verb: str, handle: str, wanted: str) -> None:
+        at_s, refused = self._freed.pop(handle, (0.0, ""))
+        if verb == EXPAND and refused and wanted != refused and self._now() - at_s > AT_ONCE_S:
+            self._fail("held-up", f"{handle} is to grow to {wanted} now, {self._now() - at_s:.2f} s after {refused} was refused")
 
     def has_grown(self, handle: str, asked: int) -> None:
         self._grown[handle] = asked
@@ -113,6 +143,10 @@ class Laws:
 
     def changed(self, resource: Resource, change: Change) -> None:
         """The store has changed. Told of every change, at once."""
+        if resource.plural == "events" and change.new is not None:
+            event = change.new.whole()
+            if event["type"] == "Warning":
+                self.told[event["involvedObject"]["uid"]] = self._now(), event["message"]
         tables = {"persistentvolumeclaims": self.claims, "persistentvolumes": self.volumes}
         table = tables.get(resource.plural)
         if table is None:

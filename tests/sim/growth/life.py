@@ -15,6 +15,7 @@ from tests.sim.growth.line import GrowthLine
 from tests.sim.growth.plan import Plan
 from tests.sim.keeper import Made
 from tests.sim.mortal import Mortal
+from tests.sim.standing import outside
 
 
 def options_of(plan: Plan) -> ResizerOptions:
@@ -30,8 +31,8 @@ def options_of(plan: Plan) -> ResizerOptions:
 
 
 def resizer(world: Any, mortal: Mortal) -> Made:
-    plan, clock, randomness = world.plan, world.clock, Random(world.plan.seed * 1000 + mortal.number)
+    plan, clock, randomness = world.plan, mortal.clock, Random(world.plan.seed * 1000 + mortal.number)
     line, driver = GrowthLine(world, mortal), InProcessDriver(Endpoint(world, mortal), clock=clock)
-    events = EventRecorder(line, mortal.who, clock=clock, randomness=randomness)
-    runtime = Runtime(line, clock, randomness, world.metrics)
+    events = EventRecorder(outside(line), mortal.who, clock=clock, randomness=randomness)
+    runtime = Runtime(outside(line), clock, randomness, world.metrics)
     return Resizer(runtime, driver, info_of(plan), options_of(plan), events, on_node=plan.on_node), line

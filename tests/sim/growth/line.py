@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from mooring.api.meta import Kind
 from mooring.kube.cluster import Request, Verb
+from mooring.kube.errors import ApiError
 from tests.sim.laws import WRITING, Write
-from tests.sim.line import what_of
+from tests.sim.line import Fate, what_of
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.line import WritingLine
 
@@ -15,8 +17,17 @@ from tests.sim.provisioning.line import WritingLine
 class GrowthLine(WritingLine):
     def __init__(self, world: Any, mortal: Mortal) -> None:
         super().__init__(world, mortal)
+        world.laws.line = self
         classes = ("volumeattributesclasses",) if world.plan.modifies else ()
         self.watched = ("persistentvolumeclaims", "persistentvolumes", *classes)
+
+    async def _asked(self, what: str, request: Request | None, kind: Kind[Any] | None = None) -> Fate:
+        try:
+            return await super()._asked(what, request, kind)
+        except ApiError:
+            if request is not None and request.kind.plural == "events":
+                self._world.laws.unheard.add(request.name.rpartition(".")[0])
+            raise
 
     async def ask(self, request: Request) -> Any:
         if not request.writes:

@@ -6,6 +6,8 @@ import dataclasses
 from typing import Final
 
 from mooring.base.randomness import Random
+from tests.sim.growth.habits import Habits, habits_of
+from tests.sim.habits import ServerHabits, Stops, server_habits, stops
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
 
 DRIVER: Final = "csi.example.com"
@@ -22,6 +24,10 @@ CLASSES: Final = ("bronze", "silver", "gold")
 """Of attributes. A fourth one is infeasible for the driver, and a fifth one never made."""
 INFEASIBLE_CLASS: Final = "platinum"
 MISSING_CLASS: Final = "diamond"
+OTHER_CLASS: Final = "of-another-driver"
+OTHER_DRIVER: Final = "other.example.com"
+FOREIGN_LEVEL: Final = "foreign-"
+"""How the parameters of other drivers' classes begin."""
 
 ACTS: Final = {
     "make_claim": 6,
@@ -53,7 +59,8 @@ class Plan:
     on_node: the driver grows volumes on their nodes alone. node_share: of the volumes that their nodes have a part of, else.
     offline: the driver refuses to grow a volume that a pod uses. modifies: it has classes of attributes. lies: probability of an answer
     that tells of a smaller size than the volume has. kubelet_fails: probability that a node's part fails for good.
-    granularity: the driver rounds sizes up to a multiple of this.
+    granularity: the driver rounds sizes up to a multiple of this. habits: what is worse than that.
+    server, stops: of the API server, and of processes that stand still.
     """
 
     seed: int
@@ -82,6 +89,9 @@ class Plan:
     api: ApiFaults
     driver: DriverFaults
     acts: tuple[str, ...]
+    habits: Habits
+    server: ServerHabits
+    stops: Stops
     volumes: tuple[VolumePlan, ...] = ()
 
 
@@ -95,7 +105,7 @@ def plan_of(seed: int) -> Plan:
         on_node=randomness.happens(0.15),
         node_share=(0.0, 0.5, 1.0)[randomness.below(3)],
         offline=randomness.happens(0.3),
-        modifies=randomness.happens(0.6),
+        modifies=(modifies := randomness.happens(0.6)),
         wants_secret=randomness.happens(0.3),
         annotates=randomness.happens(0.5),
         in_use_errors=randomness.happens(0.7),
@@ -105,7 +115,7 @@ def plan_of(seed: int) -> Plan:
         timeout_s=timeout_s,
         workers=1 + randomness.below(4),
         retry_start_s=retry_start_s,
-        retry_max_s=retry_start_s * 2 ** randomness.below(5),
+        retry_max_s=(retry_max_s := retry_start_s * 2 ** randomness.below(5)),
         resync_s=randomness.uniform(5.0, 30.0) if randomness.happens(0.3) else 0.0,
         history_max=8 + randomness.below(32) if randomness.happens(0.3) else 10_000,
         list_limit=1 + randomness.below(3) if randomness.happens(0.3) else 0,
@@ -117,6 +127,9 @@ def plan_of(seed: int) -> Plan:
         api=api_faults(randomness),
         driver=driver_faults(randomness, timeout_s),
         acts=_acts(randomness),
+        habits=habits_of(seed, modifies=modifies, retry_max_s=retry_max_s),
+        server=dataclasses.replace(server_habits(seed), set_back=False),
+        stops=dataclasses.replace(stops(seed), replicas=1),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from tests.sim.course import CALM_STEP_S, REST_S, Course, Outcome, failures_of, lived
 from tests.sim.growth.acts import Acts
 from tests.sim.growth.bugs import BUGS
-from tests.sim.growth.checkers import complaints, fingerprint
+from tests.sim.growth.checkers import complaints, fingerprint, silent
 from tests.sim.growth.life import resizer
 from tests.sim.growth.plan import Plan, plan_of
 from tests.sim.growth.world import GrowthWorld
@@ -16,6 +16,7 @@ from tests.sim.keeper import Keeper
 from tests.sim.planting import planted_of
 from tests.sim.shrinking import cut
 
+STAND_STEPS: Final = 20
 CALM_S_MAX: Final = 300.0
 """The longest way to rest: a call hangs, and keys are in their longest back-off, one after the other; a secret that is looked at seldom."""
 
@@ -46,11 +47,25 @@ class _Life(Course[GrowthWorld]):
                 await acts.disturb()
                 await acts.tend()
             world.heal()
+            await self._stand(world, acts)
             await acts.make_peace()
+            if self._plan.habits.dies:
+                keeper.kill()
             await self._calm(world, acts, keeper)
             await self._rest(world)
             self.lives_count = keeper.started_count
             running.cancel()
+
+    async def _stand(self, world: GrowthWorld, acts: Acts) -> None:
+        """What stands in the way for good stays for a while: whoever waits has been told."""
+        end = world.clock.now() + self._plan.habits.obstacle_s
+        while world.clock.now() < end:
+            await acts.tend()
+            await world.clock.sleep(self._plan.habits.obstacle_s / STAND_STEPS)
+        if self._plan.habits.obstacle_s:
+            for law, text in silent(world):
+                world.fail(law, text)
+        world.backend.relent()
 
     async def _calm(self, world: GrowthWorld, acts: Acts, keeper: Keeper) -> None:
         deadline = world.clock.now() + CALM_S_MAX

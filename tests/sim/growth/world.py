@@ -17,5 +17,5 @@ class GrowthWorld(SimWorld):
 
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[GrowthBackend, Laws]:  # type: ignore[override]
         backend = GrowthBackend(plan, self.clock, self.randomness["backend"], self.story, group)
-        backend.laws = laws = Laws(plan, backend, self.fail)
+        backend.laws = laws = Laws(plan, backend, self.clock.now, self.fail)
         return backend, laws

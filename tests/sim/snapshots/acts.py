@@ -7,19 +7,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
-from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOTS
 from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.controllers.snapshotting import names
 from tests.sim.keeper import Keeper
-from tests.sim.snapshots.hands import Hands
-from tests.sim.snapshots.laws import CLAIMS, CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of
-from tests.sim.snapshots.plan import CLAIMS_MAX, DRIVER, GROUPED, NAMESPACE, SECRET, SNAPSHOTS_MAX, ClassPlan
+from tests.sim.snapshots.endings import Endings
+from tests.sim.snapshots.hands import HOLDS, KINDS, Hands
+from tests.sim.snapshots.objects import CLAIMS, CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of
+from tests.sim.snapshots.odd_acts import OddActs
+from tests.sim.snapshots.plan import CLAIMS_MAX, DRIVER, GROUPED, MISSING_CLASS, NAMESPACE, SECRET, SNAPSHOTS_MAX, ClassPlan
 from tests.sim.snapshots.world import SnapshotWorld
 
 T = TypeVar("T")
-MISSING_CLASS = "missing-class"
-HOLDS = ("users.example.com/first", "users.example.com/last")
 _PREFIX = "csi.storage.k8s.io"
 _CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 
@@ -29,12 +29,15 @@ class Acts:
         self._world, self._controllers, self._snapshotters = world, *keepers.values()
         self._randomness, self._backend, self._objects = world.randomness["actor"], world.backend, world.laws.objects
         self._hands, self._count = Hands(world), 0
+        self._odd, self.endings = OddActs(world, self._hands), Endings(world, self._hands)
+        world.meddle_with = self._odd.meddle
         self._handed: set[str] = set()
 
     async def prepare(self) -> None:
         await self._world.make_kinds()
         await self.restore_secret()
         await self._make_classes()
+        await self._odd.prepare()
         for _ in range(2):
             await self.make_claim()
         await self.make_snapshot()
@@ -43,6 +46,7 @@ class Acts:
         """One act."""
         act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._world.plan.acts))
         await act()
+        await self._odd.disturb()
 
     async def tend(self) -> None:
         """Kubernetes' own controllers: claims that nobody holds go, with their volumes; so do the objects of groups that are gone."""
@@ -51,6 +55,7 @@ class Acts:
             if meta.get("finalizers") == [_CLAIM_PROTECTION] and "deletionTimestamp" in meta:
                 await self._hands.merge(PERSISTENT_VOLUME_CLAIMS, claim, {"metadata": {"finalizers": None}})
                 await self._hands.delete(PERSISTENT_VOLUMES, claim["spec"].get("volumeName", ""))
+                self._backend.volumes.discard(f"h-{claim['spec'].get('volumeName', '')}")
         for snapshot in self._all(SNAPSHOTS):
             owners = {owner["uid"] for owner in snapshot["metadata"].get("ownerReferences") or ()}
             if owners and not owners & {group["metadata"]["uid"] for group in self._all(GROUPS)} and not _is_going(snapshot):
@@ -63,57 +68,11 @@ class Acts:
         for planned in self._world.plan.classes:
             await self._hands.delete(VOLUME_SNAPSHOT_CLASSES, planned.name)
         await self._make_classes()
+        await self._odd.make_peace()
         while await self._let_go():
             pass
         while await self._end_restore():
             pass
-
-    async def give_up(self) -> None:
-        """Users delete the snapshots that can't come to be, and administrators the contents of handles that are no more."""
-        for snapshot in self._all(SNAPSHOTS):
-            if not _is_going(snapshot) and not snapshot["metadata"].get("ownerReferences") and self._is_hopeless(snapshot):
-                await self._hands.remove(VOLUME_SNAPSHOTS, snapshot)
-        alive = {snapshot["metadata"]["uid"] for snapshot in self._all(SNAPSHOTS)}
-        for content in self._all(CONTENTS):
-            handle = content["spec"]["source"].get("snapshotHandle", "")
-            lost = bool(handle) and handle not in self._backend.snapshots
-            if lost and not _is_going(content) and content["spec"]["volumeSnapshotRef"].get("uid") not in alive:
-                await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, content)
-        is_any = any(claim["metadata"].get("labels") == GROUPED and not _is_going(claim) for claim in self._all(CLAIMS))
-        for group in self._all(GROUPS):
-            if not is_any and f"groupsnapcontent-{group['metadata']['uid']}" not in self._objects[GROUP_CONTENTS] and not _is_going(group):
-                await self._hands.remove(GROUP_SNAPSHOTS, group)
-
-    async def delete_all(self) -> None:
-        for group in self._all(GROUPS):
-            await self._hands.remove(GROUP_SNAPSHOTS, group)
-        for snapshot in self._all(SNAPSHOTS):
-            if not snapshot["metadata"].get("ownerReferences"):
-                await self._hands.remove(VOLUME_SNAPSHOTS, snapshot)
-
-    async def delete_contents(self) -> None:
-        """Those that their policy has kept, or that nobody was bound to."""
-        for group in self._all(GROUP_CONTENTS):
-            await self._hands.remove(GROUP_SNAPSHOT_CONTENTS, group)
-        for content in self._all(CONTENTS):
-            await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, content)
-
-    def _is_hopeless(self, snapshot: Json) -> bool:
-        """Its claim is gone, or its content is gone or another's."""
-        source, status = snapshot["spec"]["source"], snapshot.get("status") or {}
-        dynamic = source.get("persistentVolumeClaimName")
-        wanted = f"snapcontent-{snapshot['metadata']['uid']}" if dynamic else source["volumeSnapshotContentName"]
-        content = self._objects[CONTENTS].get(status.get("boundVolumeSnapshotContentName") or wanted)
-        if snapshot["spec"].get("volumeSnapshotClassName") == MISSING_CLASS and not status.get("readyToUse"):
-            return True
-        if content is None:
-            claim = self._objects[CLAIMS].get(dynamic or "")
-            return claim is None or _is_going(claim) or bool(status.get("creationTime"))
-        ref = content["spec"]["volumeSnapshotRef"]
-        if (ref["name"], ref.get("uid")) != (snapshot["metadata"]["name"], snapshot["metadata"]["uid"]):
-            return True
-        handle = (content.get("status") or {}).get("snapshotHandle") or content["spec"]["source"].get("snapshotHandle")
-        return bool(handle) and handle not in self._backend.snapshots
 
     # -- snapshots
 
@@ -246,8 +205,7 @@ class Acts:
         await self._let_go()
 
     async def _let_go(self) -> bool:
-        of_snapshots = [(VOLUME_SNAPSHOTS, one) for one in self._all(SNAPSHOTS)]
-        for kind, obj in (*((VOLUME_SNAPSHOT_CONTENTS, one) for one in self._all(CONTENTS)), *of_snapshots):
+        for kind, obj in ((kind, one) for plural, kind in KINDS.items() for one in self._all(plural)):
             held = obj["metadata"].get("finalizers") or []
             if others := [one for one in held if one in HOLDS]:
                 await self._hands.hold(kind, obj, [one for one in held if one != others[0]])
@@ -270,6 +228,7 @@ class Acts:
         source = {"csi": {"driver": DRIVER, "volumeHandle": f"h-{pv_name}"}}
         volume = {**common, **source, "capacity": {"storage": "1Gi"}, "claimRef": ref, "persistentVolumeReclaimPolicy": "Delete"}
         await self._hands.create(PERSISTENT_VOLUMES, {"metadata": {"name": pv_name}, "spec": volume})
+        self._backend.volumes.add(f"h-{pv_name}")
         await self._hands.bind(made)
 
     async def drop_claim(self) -> None:
@@ -338,6 +297,8 @@ class Acts:
 
     async def _make_class(self, planned: ClassPlan, more: Mapping[str, str] | None = None) -> None:
         secret = {f"{_PREFIX}/snapshotter-secret-name": SECRET, f"{_PREFIX}/snapshotter-secret-namespace": NAMESPACE, "secret": "yes"}
+        if self._world.plan.habits.list_secret:
+            secret |= {f"{_PREFIX}/snapshotter-list-secret-name": SECRET, f"{_PREFIX}/snapshotter-list-secret-namespace": NAMESPACE}
         notes = {names.DEFAULT_CLASS: "true"} if planned.default else {}
         body = {
             "metadata": {"name": planned.name, "annotations": notes},

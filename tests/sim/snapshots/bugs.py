@@ -28,6 +28,7 @@ from mooring.controllers.snapshotting import writes as snapshotting_writes
 from mooring.controllers.snapshotting.writes import as_judged
 from mooring.kube.cache.informer import Cause
 from tests.sim.planting import Bug, both, no_back_off
+from tests.sim.snapshots.mended_bugs import MENDED
 
 
 def _creations_are_not_marked() -> contextlib.AbstractContextManager[Any]:
@@ -161,10 +162,10 @@ def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
 BUGS: Final[Mapping[str, Bug]] = {
     "creations-unmarked": Bug(_creations_are_not_marked, {"create-unmarked"}),
     "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}, first_seed=18),
-    "refusals-proof": Bug(_refusals_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=10),
+    "refusals-proof": Bug(_refusals_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=70),
     "group-refusals-proof": Bug(_refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=400),
     "spellings-strange": Bug(_spellings_are_strange, {"unready"}),
-    "strangers-taken": Bug(_strangers_are_taken, {"deleted-strange"}, first_seed=25),
+    "strangers-taken": Bug(_strangers_are_taken, {"deleted-strange"}, first_seed=30),
     "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=50),
     "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}),
     "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=82),
@@ -176,4 +177,5 @@ BUGS: Final[Mapping[str, Bug]] = {
     "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=2390),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
+    **MENDED,
 }

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from mooring.controllers.snapshotting import names
 from tests.sim.checkers import Complaint
-from tests.sim.snapshots.laws import CLAIMS, CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of, handles_of_group
+from tests.sim.snapshots.endings import is_dangling
+from tests.sim.snapshots.hands import HOLDS
+from tests.sim.snapshots.objects import (
+    CLAIMS,
+    CONTENTS,
+    GROUP_CONTENTS,
+    GROUPS,
+    SNAPSHOTS,
+    Json,
+    handles_of,
+    handles_of_group,
+    is_going,
+)
 from tests.sim.snapshots.world import SnapshotWorld
+
+TOLD_S: Final = 3600.0
+"""Events last so long."""
 
 
 def complaints(world: SnapshotWorld) -> list[Complaint]:
@@ -42,7 +58,7 @@ def _snapshots(world: SnapshotWorld) -> Iterator[Complaint]:
     for name, snapshot in sorted(world.laws.objects[SNAPSHOTS].items()):
         status = snapshot.get("status") or {}
         content = world.laws.objects[CONTENTS].get(status.get("boundVolumeSnapshotContentName", ""))
-        if _is_going(snapshot):
+        if is_going(snapshot):
             if not snapshot["metadata"].get("ownerReferences"):  # a member stays with its group
                 yield "left", f"snapshot {name} was deleted and is still there: {snapshot['metadata'].get('finalizers')}"
         elif not status.get("readyToUse"):
@@ -60,15 +76,15 @@ def _contents(world: SnapshotWorld) -> Iterator[Complaint]:
         marked = names.BEING_CREATED in (content["metadata"].get("annotations") or {})
         if marked and uid in alive and (content.get("status") or {}).get("readyToUse"):
             yield "mark-left", f"{name} is ready, and still marked as being created"
-        if uid and uid not in alive and name not in world.laws.was_retained and world.laws.is_single:
+        if uid and uid not in alive and name not in world.laws.was_retained and world.laws.is_single and not is_dangling(world, content):
             yield "content-left", f"{name} is there, its snapshot is not: {content['metadata']}"
-        elif not uid and _is_going(content):
+        elif not uid and is_going(content):
             yield "content-left", f"{name} was deleted and is still there: {content['metadata']}"
 
 
 def _groups(world: SnapshotWorld) -> Iterator[Complaint]:
     for name, group in sorted(world.laws.objects[GROUPS].items()):
-        if _is_going(group):
+        if is_going(group):
             yield "left", f"group {name} was deleted and is still there: {group['metadata'].get('finalizers')}"
         elif not (group.get("status") or {}).get("readyToUse"):
             yield "unready", f"group {name} is not ready: {group.get('status')}"
@@ -77,13 +93,17 @@ def _groups(world: SnapshotWorld) -> Iterator[Complaint]:
 
 
 def _volumes_of(world: SnapshotWorld, group: Json) -> int:
-    content = world.laws.objects[GROUP_CONTENTS].get(f"groupsnapcontent-{group['metadata']['uid']}")
-    return 0 if content is None else len(content["spec"]["source"]["volumeHandles"])
+    content = world.laws.objects[GROUP_CONTENTS].get(_content_name(group))
+    if content is None:
+        return 0
+    source = content["spec"]["source"]
+    return len(source["volumeHandles"] if "volumeHandles" in source else source["groupSnapshotHandles"]["volumeSnapshotHandles"])
 
 
 def _members(world: SnapshotWorld, group: Json) -> list[Json]:
     uid, snapshots = group["metadata"]["uid"], world.laws.objects[SNAPSHOTS].values()
-    return [one for one in snapshots if uid in {owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()}]
+    made = [one for one in snapshots if "volumeSnapshotContentName" not in one["spec"]["source"]]  # an import of a member is no further one
+    return [one for one in made if uid in {owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()}]
 
 
 def _storage(world: SnapshotWorld) -> Iterator[Complaint]:
@@ -91,24 +111,99 @@ def _storage(world: SnapshotWorld) -> Iterator[Complaint]:
     named = {handle for content in world.laws.objects[CONTENTS].values() for handle in handles_of(content)}
     named |= {handle for content in world.laws.objects[GROUP_CONTENTS].values() for handle in handles_of_group(content)}
     for handle in sorted(set(backend.snapshots) - named - world.laws.kept - world.laws.loose - backend.imported):
-        if world.laws.is_single and not world.laws.torn:
+        if world.laws.is_single and not _is_excused(world, handle):
             yield "leaked", f"{handle} is in the storage, no content names it"
     for handle in sorted((world.laws.kept & backend.imported) - set(backend.snapshots) - named):
         yield "deleted-kept", f"{handle} was to be kept, and is gone"
-    for operation in backend.locks.values():
+    for operation in backend.at_work_on():
         yield "still-working", f"{operation} is at work"
+
+
+def _is_excused(world: SnapshotWorld, handle: str) -> bool:
+    """True where nobody could know of it, or somebody took it upon himself."""
+    backend, laws = world.backend, world.laws
+    if laws.was_torn(_asked_as(handle)):
+        return True
+    is_doubled = backend.plan_forgets and (handle in backend.forgotten or any(handle in text for text in laws.told_texts))
+    telling = (f"Snapshot {handle} is deleted without", f"Snapshot {handle} is not deleted: the driver")
+    is_hidden = handle in backend.astray or any(text.startswith(telling) for text in laws.told_texts)
+    return is_doubled or is_hidden
+
+
+def _asked_as(handle: str) -> str:
+    """The name by which the driver was asked for it, or for its group."""
+    return handle.partition("/")[0]
 
 
 def _claims(world: SnapshotWorld) -> Iterator[Complaint]:
     needed = {
         snapshot["spec"]["source"].get("persistentVolumeClaimName")
         for snapshot in world.laws.objects[SNAPSHOTS].values()
-        if not (snapshot.get("status") or {}).get("readyToUse") and not _is_going(snapshot)
+        if not (snapshot.get("status") or {}).get("readyToUse") and not is_going(snapshot)
     }
     for name, claim in sorted(world.laws.objects[CLAIMS].items()):
         if names.CLAIM_FINALIZER in (claim["metadata"].get("finalizers") or ()) and name not in needed:
             yield "claim-held", f"no snapshot needs {name}, and it is still held"
 
 
-def _is_going(obj: Json) -> bool:
-    return "deletionTimestamp" in obj["metadata"]
+# -- nobody waits in silence
+
+
+def silent(world: SnapshotWorld) -> list[Complaint]:
+    """Of a world in which something has stood in the way for good: who waits, and has been told nothing."""
+    return [*_silent_snapshots(world), *_silent_groups(world), *_silent_contents(world)]
+
+
+def _silent_snapshots(world: SnapshotWorld) -> Iterator[Complaint]:
+    objects, laws = world.laws.objects, world.laws
+    told = {owner for group in objects[GROUPS].values() if laws.is_told(group, TOLD_S) for owner in (group["metadata"]["uid"],)}
+    for name, snapshot in sorted(objects[SNAPSHOTS].items()):
+        content = _content_of(world, snapshot)
+        is_told = laws.is_told(snapshot, TOLD_S) or (content is not None and laws.is_told(content, TOLD_S))
+        is_told = is_told or bool(told & {owner["uid"] for owner in snapshot["metadata"].get("ownerReferences") or ()})
+        is_done = bool((snapshot.get("status") or {}).get("readyToUse"))
+        if is_told or _is_held_by_others(snapshot, content) or (is_done and not is_going(snapshot)):
+            continue
+        yield "silent", f"snapshot {name} waits, and nothing says for what: {snapshot.get('status')}, {snapshot['metadata']}"
+
+
+def _silent_groups(world: SnapshotWorld) -> Iterator[Complaint]:
+    for name, group in sorted(world.laws.objects[GROUPS].items()):
+        content = world.laws.objects[GROUP_CONTENTS].get(_content_name(group))
+        is_told = world.laws.is_told(group, TOLD_S) or (content is not None and world.laws.is_told(content, TOLD_S))
+        is_done = bool((group.get("status") or {}).get("readyToUse"))
+        if not is_told and not _is_held_by_others(group, content) and (is_going(group) or not is_done):
+            yield "silent", f"group {name} waits, and nothing says for what: {group.get('status')}"
+
+
+def _silent_contents(world: SnapshotWorld) -> Iterator[Complaint]:
+    """Those that are being deleted. A group's waits for its group as long as that is there, which is looked at by itself."""
+    for plural in (CONTENTS, GROUP_CONTENTS):
+        for name, content in sorted(world.laws.objects[plural].items()):
+            is_told = world.laws.is_told(content, TOLD_S) or (plural == GROUP_CONTENTS and _has_group(world, content))
+            if is_going(content) and not is_told and not _is_held_by_others(content, None):
+                yield "silent", f"{plural} {name} is being deleted, and nothing says what it waits for: {content['metadata']}"
+
+
+def _has_group(world: SnapshotWorld, content: Json) -> bool:
+    ref = content["spec"]["volumeGroupSnapshotRef"]
+    return any(group["metadata"]["uid"] == ref.get("uid") for group in world.laws.objects[GROUPS].values())
+
+
+def _content_of(world: SnapshotWorld, snapshot: Json) -> Json | None:
+    named = snapshot["spec"]["source"].get("volumeSnapshotContentName") or f"snapcontent-{snapshot['metadata']['uid']}"
+    return world.laws.objects[CONTENTS].get((snapshot.get("status") or {}).get("boundVolumeSnapshotContentName") or named)
+
+
+def _content_name(group: Json) -> str:
+    return group["spec"]["source"].get("volumeGroupSnapshotContentName") or f"groupsnapcontent-{group['metadata']['uid']}"
+
+
+def _is_held_by_others(obj: Json, content: Json | None) -> bool:
+    """True for one that is being deleted, where it, or its content, is held by finalizers of others alone."""
+    if not is_going(obj):
+        return False
+    held = set(obj["metadata"].get("finalizers") or ())
+    if held <= set(HOLDS):
+        return True
+    return content is not None and is_going(content) and set(content["metadata"].get("finalizers") or ()) <= set(HOLDS)

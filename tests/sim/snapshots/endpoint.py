@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.mortal import Mortal
-from tests.sim.snapshots.backend import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP, info_of
+from tests.sim.snapshots.backend import info_of
+from tests.sim.snapshots.habits import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ class Endpoint:
         return csi.CreateSnapshotResponse(snapshot=await self._call(CREATE, request.name, work))
 
     async def delete_snapshot(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
-        await self._call(DELETE, request.snapshot_id, self._backend.delete(request.snapshot_id))
+        await self._call(DELETE, request.snapshot_id, self._backend.delete(request.snapshot_id, request.secrets))
         return csi.DeleteSnapshotResponse()
 
     async def create_volume_group_snapshot(self, request: csi.CreateVolumeGroupSnapshotRequest) -> csi.CreateVolumeGroupSnapshotResponse:
@@ -44,14 +45,14 @@ class Endpoint:
         await self._asked(f"list {handle or volume}")
         wanted = [handle] if handle else [snap.handle for snap in self._backend.snapshots.values() if snap.volume == volume]
         hidden = {one for one in wanted if not self._backend.is_ready(one) and self._world.randomness["backend"].happens(0.3)}
-        found = [one for one in wanted if one in self._backend.snapshots and one not in hidden]
-        return csi.ListSnapshotsResponse(entries=[{"snapshot": self._backend.shown(one)} for one in found])
+        found = [one for one in self._backend.listed(handle, volume, request.secrets) if one not in hidden]
+        return csi.ListSnapshotsResponse(entries=[{"snapshot": self._backend.shown(one, asked=True)} for one in found])
 
     async def get_snapshot(self, request: csi.GetSnapshotRequest) -> csi.GetSnapshotResponse:
         await self._asked(f"get {request.snapshot_id}")
-        if request.snapshot_id not in self._backend.snapshots:
+        if not self._backend.listed(request.snapshot_id, "", request.secrets):
             raise DriverError(Code.NOT_FOUND, "no such snapshot")
-        return csi.GetSnapshotResponse(snapshot=self._backend.shown(request.snapshot_id))
+        return csi.GetSnapshotResponse(snapshot=self._backend.shown(request.snapshot_id, asked=True))
 
     async def get_volume_group_snapshot(self, request: csi.GetVolumeGroupSnapshotRequest) -> csi.GetVolumeGroupSnapshotResponse:
         await self._asked(f"get group {request.group_snapshot_id}")

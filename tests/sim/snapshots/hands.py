@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.meta import Kind
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
-from tests.sim.snapshots.laws import Json
+from tests.sim.snapshots.objects import CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json
 from tests.sim.snapshots.world import SnapshotWorld
+
+HOLDS: Final = ("users.example.com/first", "users.example.com/last")
+"""Finalizers of others."""
+KINDS: Final[dict[str, Kind[Any]]] = {
+    CONTENTS: VOLUME_SNAPSHOT_CONTENTS,
+    SNAPSHOTS: VOLUME_SNAPSHOTS,
+    GROUP_CONTENTS: GROUP_SNAPSHOT_CONTENTS,
+    GROUPS: GROUP_SNAPSHOTS,
+}
 
 
 class Hands:

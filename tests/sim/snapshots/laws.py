@@ -29,15 +29,29 @@ from mooring.apiserver.table import Change
 from mooring.base.clock import Instant
 from mooring.controllers.snapshotting import names
 from tests.sim.laws import PER_SECOND_MAX, WRITING
-from tests.sim.snapshots.backend import CREATE, CREATE_GROUP, DELETE, SnapshotBackend
+from tests.sim.snapshots.backend import SnapshotBackend
+from tests.sim.snapshots.habits import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP
+from tests.sim.snapshots.objects import (
+    CLAIMS,
+    CONTENTS,
+    GROUP_CONTENTS,
+    GROUPS,
+    SNAPSHOTS,
+    Json,
+    being_made,
+    foreign,
+    group_handles_of,
+    handles_of,
+    handles_of_group,
+    is_going,
+    is_member,
+    ref_of,
+    uid_of,
+)
 from tests.sim.snapshots.plan import Plan
 
-Json = dict[str, Any]
 KEPT_S: Final = 10.0
 """How long after a change of its policy a deletion that was decided before may still be on its way: a Secret and a call, both slow."""
-_OURS: Final = "storage.kubernetes.io/"
-SNAPSHOTS, CONTENTS, CLAIMS = "volumesnapshots", "volumesnapshotcontents", "persistentvolumeclaims"
-GROUPS, GROUP_CONTENTS = "volumegroupsnapshots", "volumegroupsnapshotcontents"
 
 
 class Laws:
@@ -45,6 +59,10 @@ class Laws:
 
     kept: handles of snapshots whose content went while its policy kept them, or by force. torn: names of contents that went by force.
     loose: handles that these had named, or unbound ones: another content may have left its snapshot to them.
+    torn_snapshots: uids of snapshots that went by force. restored: uids that contents had before an administrator gave them away, or were
+    given from a backup. ended_by_import: names that
+    were made anew, rightly: an import of the snapshot had deleted it. unheard: names of objects about which an Event was refused.
+    told: by the uid of an object, the last Warning about it, and when.
     retained: names of contents, and since when their policy keeps their snapshot. now: the virtual time.
     """
 
@@ -55,11 +73,22 @@ class Laws:
         self.kept: set[str] = set()
         self.torn: set[str] = set()
         self.loose: set[str] = set()
+        self.torn_snapshots: set[str] = set()
+        self.restored: set[str] = set()
+        self.ended_by_import: set[str] = set()
+        self.told: dict[str, tuple[Instant, str]] = {}
+        self.told_texts: set[str] = set()
+        self.unheard: set[str] = set()
         self.retained: dict[str, Instant] = {}
         self.was_retained: set[str] = set()
         self._in_flight: set[tuple[str, str]] = set()
         self._recent: dict[tuple[str, str], deque[float]] = defaultdict(deque)
         self.counts: Counter[str] = Counter()
+
+    @property
+    def torn_uids(self) -> set[str]:
+        """The uids at the ends of the names of contents that went by force."""
+        return {name.partition("-")[2] for name in self.torn}
 
     @property
     def is_single(self) -> bool:
@@ -88,6 +117,8 @@ class Laws:
             self._check_marked(name, GROUP_CONTENTS, names.GROUP_BEING_CREATED, "volumeGroupSnapshotRef", "volumeGroupSnapshotHandle")
         elif verb == DELETE:
             self._check_deletion(who, name)
+        elif verb == DELETE_GROUP:
+            self._check_group_deletion(who, name)
 
     def call_ends(self, who: str, name: str) -> None:
         self._in_flight.discard((who, name))
@@ -103,28 +134,64 @@ class Laws:
                 if not marked and not (content.get("status") or {}).get(handle) and self._plan.snapshotters == 1:
                     self._fail("create-unmarked", f"{name} is created, {content['metadata']['name']} does not say so")
                 return
-        if self.is_single and not self.torn:
+        if self.is_single and not self.was_torn(name):
             self._fail("create-unmarked", f"{name} is created, there is no content for it")
 
+    def was_torn(self, name: str) -> bool:
+        """True where a content that stood for this name went by force, or came from a backup."""
+        uid = uid_of(name)
+        return uid in self.restored or uid in self.torn_uids
+
     def _check_deletion(self, who: str, handle: str) -> None:
-        if handle in self._backend.strange:
+        if handle in self._backend.strange and not any(is_going(one) for one in self._imports_of(handle)):
             self._fail("deleted-strange", f"{handle} is deleted, it is of another volume")
         for content in self._contents_of(handle):
-            name, ref = content["metadata"]["name"], content["spec"]["volumeSnapshotRef"]
-            known = int(content["metadata"]["resourceVersion"]) <= self.lines[who].shown_before_now(CONTENTS)
-            snapshot = self.objects[SNAPSHOTS].get(ref["name"])
-            alive = snapshot is not None and "deletionTimestamp" not in snapshot["metadata"]
-            if known and alive and snapshot is not None and snapshot["metadata"]["uid"] == ref.get("uid"):
-                self._fail("deleted-wanted", f"{handle} is deleted, {ref['name']} is there, and bound to {name}")
-            if content["spec"]["deletionPolicy"] == names.DELETE_POLICY and "deletionTimestamp" in content["metadata"]:
-                self.kept.discard(handle)  # also what a content of the same handle has kept before
-            since = self.retained.get(name)
-            if known and since is not None and since + KEPT_S < self._now():
-                self._fail("deleted-kept", f"{handle} is deleted, the policy of {name} is to keep it")
+            self._check_kept(who, handle, CONTENTS, content)
+            if content["spec"]["source"].get("snapshotHandle") == handle:
+                self.ended_by_import.add(handle.rpartition("/")[0])
+
+    def _check_group_deletion(self, who: str, group: str) -> None:
+        for content in self.objects[GROUP_CONTENTS].values():
+            if group in group_handles_of(content):
+                self._check_kept(who, group, GROUP_CONTENTS, content)
+                if content["spec"]["deletionPolicy"] == names.DELETE_POLICY and is_going(content):
+                    self.kept.difference_update(self._backend.handles_of_group(group))
+        for handle in self._backend.handles_of_group(group):
+            for content in self._contents_of(handle):
+                if not is_member(content) and (content.get("status") or {}).get("volumeGroupSnapshotHandle") != group:
+                    self._check_kept(who, handle, CONTENTS, content)
+
+    def _check_kept(self, who: str, handle: str, plural: str, content: Json) -> None:
+        """handle is about to be deleted, and the content names it."""
+        name = content["metadata"]["name"]
+        known = int(content["metadata"]["resourceVersion"]) <= self.lines[who].shown_before_now(plural)
+        snapshot = self._pointing_to(plural, content)
+        if known and snapshot is not None:
+            self._fail("deleted-wanted", f"{handle} is deleted, {snapshot['metadata']['name']} is there, and bound to {name}")
+        if content["spec"]["deletionPolicy"] == names.DELETE_POLICY and is_going(content):
+            self.kept.discard(handle)  # also what a content of the same handle has kept before
+        since = self.retained.get(name)
+        if known and since is not None and since + KEPT_S < self._now():
+            self._fail("deleted-kept", f"{handle} is deleted, the policy of {name} is to keep it")
+
+    def _pointing_to(self, plural: str, content: Json) -> Json | None:
+        """The living snapshot, or group, of this content: bound to it, or about to be where nobody deletes the content."""
+        ref = ref_of(content)
+        snapshot = self.objects[SNAPSHOTS if plural == CONTENTS else GROUPS].get(ref["name"])
+        if snapshot is None or is_going(snapshot):
+            return None
+        if ref.get("uid"):
+            return snapshot if ref["uid"] == snapshot["metadata"]["uid"] else None
+        named = {"volumeSnapshotContentName", "volumeGroupSnapshotContentName"} & set(snapshot["spec"]["source"])
+        points = any(snapshot["spec"]["source"][key] == content["metadata"]["name"] for key in named)
+        return snapshot if points and not is_going(content) else None
 
     def is_made(self, name: str) -> None:
-        if name in self._backend.over and self.is_single and not self.torn:
+        if name in self._backend.over and self.is_single and not self.was_torn(name) and name not in self.ended_by_import:
             self._fail("made-again", f"{name} is made, it was made and deleted before")
+
+    def _imports_of(self, handle: str) -> list[Json]:
+        return [content for content in self._contents_of(handle) if content["spec"]["source"].get("snapshotHandle") == handle]
 
     def _contents_of(self, handle: str) -> list[Json]:
         return [content for content in self.objects[CONTENTS].values() if handle in handles_of(content)]
@@ -133,6 +200,8 @@ class Laws:
 
     def changed(self, resource: Resource, change: Change) -> None:
         """The store has changed. Told of every change, at once."""
+        if resource.plural == "events" and change.new is not None:
+            self._is_told(change.new.whole())
         table = self.objects.get(resource.plural)
         if table is None:
             return
@@ -147,13 +216,27 @@ class Laws:
             self._check_foreign(resource.plural, old, new)
         if resource.plural == CONTENTS:
             self._content_changed(old, new)
-        elif resource.plural == GROUP_CONTENTS and new is None and old is not None:
-            if old["spec"]["deletionPolicy"] != names.DELETE_POLICY:
-                self.kept.update(handles_of_group(old))
+        elif resource.plural == GROUP_CONTENTS:
+            self._group_content_changed(old, new)
         elif resource.plural == SNAPSHOTS and new is not None:
             self._snapshot_changed(old, new)
         elif resource.plural == CLAIMS and old is not None:
             self._claim_changed(old, new)
+
+    def _is_told(self, event: Json) -> None:
+        if event["type"] == "Warning":
+            self.told[event["involvedObject"]["uid"]] = self._now(), event["message"]
+            self.told_texts.add(event["message"])
+
+    def is_told(self, obj: Json, within_s: float) -> bool:
+        """True where its status, or a Warning of that time, says what it waits for; or the API server has refused one, as is told again
+        within the hour.
+        """
+        if obj["metadata"]["name"] in self.unheard and self._plan.habits.obstacle_s < within_s:
+            return True
+        error = ((obj.get("status") or {}).get("error") or {}).get("message")
+        at_s, _ = self.told.get(obj["metadata"]["uid"], (float("-inf"), ""))
+        return bool(error) or at_s + within_s >= self._now()
 
     def _claim_changed(self, old: Json, new: Json | None) -> None:
         held = [names.CLAIM_FINALIZER in (one["metadata"].get("finalizers") or ()) for one in (old, new) if one is not None]
@@ -161,12 +244,12 @@ class Laws:
             return
         for content in (*self.objects[CONTENTS].values(), *self.objects[GROUP_CONTENTS].values()):
             name = content["metadata"]["name"]
-            if name not in self.torn and f"h-{old['spec'].get('volumeName')}" in _being_made(content):
+            if name not in self.torn and f"h-{old['spec'].get('volumeName')}" in being_made(content):
                 self._fail("claim-let-go", f"{old['metadata']['name']} is let go, and {name} may be in the making")
 
     def _check_foreign(self, plural: str, old: Json, new: Json) -> None:
-        if _foreign(old) != _foreign(new):
-            self._fail("foreign-touched", f"{plural} {new['metadata']['name']}: {_foreign(old)} became {_foreign(new)}")
+        if foreign(old) != foreign(new):
+            self._fail("foreign-touched", f"{plural} {new['metadata']['name']}: {foreign(old)} became {foreign(new)}")
 
     def _content_changed(self, old: Json | None, new: Json | None) -> None:
         if new is None:
@@ -184,10 +267,22 @@ class Laws:
         if all(handles) and handles[0] != handles[1]:
             self._fail("handle-changed", f"{name} had {handles[0]}, now {handles[1]}")
         uids = [(one or new)["spec"]["volumeSnapshotRef"].get("uid") for one in (old, new)]
+        if uids[0] and uids[0] != uids[1]:
+            self.restored.add(uids[0])  # given away: the view of it may be an older one
         if uids[0] and uids[0] != uids[1] and WRITING.get() is not None:  # an administrator may
             self._fail("bound-twice", f"{name} was of {uids[0]}, now of {uids[1]}")
-        if status.get("readyToUse") and not before.get("readyToUse") and not self._is_ready(status.get("snapshotHandle")):
+        if status.get("readyToUse") and not before.get("readyToUse") and not self._is_ready(status.get("snapshotHandle"), new):
             self._fail("ready-lies", f"{name} is ready, its snapshot {status.get('snapshotHandle')} is not")
+
+    def _group_content_changed(self, old: Json | None, new: Json | None) -> None:
+        current = new or old
+        assert current is not None
+        if current["spec"]["deletionPolicy"] == names.DELETE_POLICY or new is None:
+            self.retained.pop(current["metadata"]["name"], None)
+        else:
+            self.retained.setdefault(current["metadata"]["name"], self._now())
+        if new is None and current["spec"]["deletionPolicy"] != names.DELETE_POLICY:
+            self.kept.update(handles_of_group(current))
 
     def _content_gone(self, old: Json) -> None:
         name, status = old["metadata"]["name"], old.get("status") or {}
@@ -196,7 +291,9 @@ class Laws:
         unbound = not old["spec"]["volumeSnapshotRef"].get("uid")
         is_wanted_gone = old["spec"]["deletionPolicy"] == names.DELETE_POLICY and "deletionTimestamp" in old["metadata"]
         others = bool(self._contents_of(handle)) if handle else False
-        if name in self.retained or (name in self.torn and not is_wanted_gone):
+        if is_member(old):
+            pass  # the policy of its group decides
+        elif name in self.retained or (name in self.torn and not is_wanted_gone):
             self.kept.update(handles_of(old) & self._backend.staying())  # a deletion that has begun is not taken back
         elif unbound:  # nothing holds such a one: its snapshot may go or stay
             (self.loose if is_wanted_gone else self.kept).update(handles_of(old) & self._backend.staying())
@@ -204,6 +301,8 @@ class Laws:
             others or handle in self.kept | self.loose or name in self.torn or not self.is_single
         ):  # one that was to go, and was torn away then, may go or stay
             pass
+        elif handle in self._backend.astray or any(f"Snapshot {handle} is deleted without" in text for text in self.told_texts):
+            pass  # its deletion was asked for as another tenant, and whoever can know that has been told
         elif handle in self._backend.snapshots and not status.get("volumeGroupSnapshotHandle") and name not in self.was_retained:
             self._fail("left-behind", f"{name} is gone, and its snapshot {handle} is still there")
         self.retained.pop(name, None)
@@ -216,44 +315,11 @@ class Laws:
         content = self.objects[CONTENTS].get(bound[1] or "")
         if status.get("readyToUse") and not before.get("readyToUse") and content is not None and self.is_single:
             handle = (content.get("status") or {}).get("snapshotHandle")
-            if handle and not self._is_ready(handle):
+            if handle and not self._is_ready(handle, content):
                 self._fail("ready-lies", f"{name} is ready, its snapshot {handle} is not")
 
-    def _is_ready(self, handle: str | None) -> bool:
-        """True also for one that somebody has deleted by other means."""
+    def _is_ready(self, handle: str | None, content: Json) -> bool:
+        """True also for one that somebody has deleted by other means, and for an import of which a driver can't be asked."""
+        if "snapshotHandle" in content["spec"]["source"] and not (self._plan.lists or self._plan.gets):
+            return True
         return self._backend.is_ready(handle or "") or (handle or "") not in self._backend.snapshots
-
-
-def handles_of(content: Json) -> set[str]:
-    """The handles that a content names."""
-    status = content.get("status") or {}
-    return {status.get("snapshotHandle"), content["spec"]["source"].get("snapshotHandle")} - {None}
-
-
-def _being_made(content: Json) -> set[str]:
-    """The handles of the volumes of which a driver may be making this snapshot, or these.
-
-    None for one that the sidecar has let go, which knew that nothing was made: others keep it, and its mark goes with it.
-    """
-    status, meta, source = content.get("status") or {}, content["metadata"], content["spec"]["source"]
-    is_let_go = "deletionTimestamp" in meta and not {names.CONTENT_FINALIZER, names.GROUP_CONTENT_FINALIZER} & set(
-        meta.get("finalizers") or ()
-    )
-    if is_let_go or not {names.BEING_CREATED, names.GROUP_BEING_CREATED} & set(meta.get("annotations") or {}):
-        return set()
-    known = status.get("snapshotHandle") or status.get("volumeGroupSnapshotHandle")
-    return set() if known else {source.get("volumeHandle"), *(source.get("volumeHandles") or ())} - {None}
-
-
-def handles_of_group(content: Json) -> set[str]:
-    """The handles of the snapshots of a group content."""
-    return {one["snapshotHandle"] for one in (content.get("status") or {}).get("volumeSnapshotInfoList") or ()}
-
-
-def _foreign(obj: Json) -> tuple[Any, ...]:
-    """What no program may change: finalizers and annotations of others, and the source."""
-    meta = obj["metadata"]
-    finalizers = [one for one in meta.get("finalizers") or () if _OURS not in one]
-    annotations = {key: text for key, text in (meta.get("annotations") or {}).items() if _OURS not in key and key != names.TOUCHED}
-    spec = obj["spec"]
-    return finalizers, annotations, spec.get("source"), spec.get("deletionPolicy"), spec.get("driver"), spec.get("resources")

@@ -16,6 +16,7 @@ from tests.sim.mortal import Mortal
 from tests.sim.snapshots.backend import info_of
 from tests.sim.snapshots.endpoint import Endpoint
 from tests.sim.snapshots.line import OF_CONTENTS, OF_GROUP_CONTENTS, OF_GROUPS, OF_SNAPSHOTS, SnapshotLine
+from tests.sim.standing import outside
 
 CONTROLLER, SNAPSHOTTER = "snapshot-controller", "snapshotter"
 
@@ -44,9 +45,9 @@ def snapshotter(world: Any, mortal: Mortal) -> Made:
         resync_s=plan.resync_s,
         groups=plan.groups,
     )
-    driver = InProcessDriver(Endpoint(world, mortal), clock=world.clock)
+    driver = InProcessDriver(Endpoint(world, mortal), clock=mortal.clock)
     return Snapshotter(_runtime(world, line, mortal, 7000), driver, info_of(plan), options), line
 
 
 def _runtime(world: Any, line: SnapshotLine, mortal: Mortal, factor: int) -> Runtime:
-    return Runtime(line, world.clock, Random(world.plan.seed * factor + mortal.number), world.metrics)
+    return Runtime(outside(line), mortal.clock, Random(world.plan.seed * factor + mortal.number), world.metrics)

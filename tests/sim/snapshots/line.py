@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from mooring.api.meta import Kind
 from mooring.kube.cluster import Request, Verb
+from mooring.kube.errors import ApiError, Forbidden, Invalid, ServerError, TooLarge
 from tests.sim.laws import WRITING, Write
-from tests.sim.line import what_of
+from tests.sim.line import Fate, what_of
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.line import WritingLine
 
@@ -19,6 +22,17 @@ OF_GROUP_CONTENTS: Final = ("volumegroupsnapshotcontents", "volumegroupsnapshotc
 OF_GROUPS: Final = ("volumegroupsnapshots", *OF_GROUP_CONTENTS)
 
 
+def _denial(error: str) -> ApiError:
+    match error:
+        case "Invalid":
+            return Invalid("not such an object", reason="Invalid", details={"causes": [{"field": "spec", "message": "not such a one"}]})
+        case "TooLarge":
+            return TooLarge("too large", reason="RequestEntityTooLarge")
+        case "Forbidden":
+            return Forbidden("no right to that", reason="Forbidden")
+    return ServerError("failed calling webhook", code=500)
+
+
 class SnapshotLine(WritingLine):
     """watched: the kinds that the program follows."""
 
@@ -26,6 +40,7 @@ class SnapshotLine(WritingLine):
         super().__init__(world, mortal)
         self.watched = watched
         world.laws.lines[mortal.who] = self
+        self._odd = world.randomness["odd"]
 
     async def ask(self, request: Request) -> Any:
         if not request.writes:
@@ -39,3 +54,29 @@ class SnapshotLine(WritingLine):
             return await super().ask(request)
         finally:
             WRITING.reset(token)
+
+    async def _asked(self, what: str, request: Request | None, kind: Kind[Any] | None = None) -> Fate:
+        try:
+            fate = await super()._asked(what, request, kind)
+            self._deny(what)
+        except ApiError:
+            if request is not None and request.kind.plural == "events":
+                self._world.laws.unheard.add(request.name.rpartition(".")[0])
+            raise
+        if request is not None and request.writes and self._world.faulty and self._odd.happens(self._world.plan.habits.meddling):
+            token = WRITING.set(None)
+            try:
+                meddle: Callable[[str], Awaitable[None]] = self._world.meddle_with
+                await meddle(what)
+            finally:
+                WRITING.reset(token)
+        return fate
+
+    def _deny(self, what: str) -> None:
+        """Raises ApiError for a write that is denied for good, from the middle of the chaos on."""
+        denied = self._world.plan.habits.denied
+        if denied is None or not self._world.backend.stubborn or self._world.clock.now() < self._world.plan.chaos_s / 2:
+            return
+        if what == denied.write or what.startswith(f"{denied.write} "):
+            self._tell(f"{what}: denied, {denied.error}")
+            raise _denial(denied.error)

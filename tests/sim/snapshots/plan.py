@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.base.randomness import Random
+from tests.sim.habits import ServerHabits, Stops, server_habits, stops
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
+from tests.sim.snapshots.habits import Habits, habits_of
 
 DRIVER: Final = "csi.example.com"
 NAMESPACE: Final = "default"
 SECRET: Final = "storage-secret"
+OTHER_DRIVER: Final = "other.example.com"
+OTHER_CLASS: Final = "other-class"
+MISSING_CLASS: Final = "missing-class"
 GROUPED: Final = {"group": "yes"}
 """The labels of claims that group snapshots are of."""
 SNAPSHOTS_MAX: Final = 5
@@ -86,6 +91,7 @@ class Plan:
     controllers, snapshotters: how many at once. cutting_s: the longest time until a snapshot is ready. lists, gets: how the driver can be
     asked. judges_first: the driver judges a request before it looks up its name, so that it refuses what it has made. spells: how it
     names the source of a snapshot, one of SPELLINGS. lies: probability that it answers with a snapshot of another volume.
+    habits: what is worse than that. server, stops: of the API server, and of processes that stand still.
     """
 
     seed: int
@@ -114,6 +120,9 @@ class Plan:
     judges_first: bool
     spells: str
     lies: float
+    habits: Habits
+    server: ServerHabits
+    stops: Stops
     volumes: tuple[VolumePlan, ...] = ()
 
 
@@ -137,7 +146,7 @@ def plan_of(seed: int) -> Plan:
         timeout_s=timeout_s,
         worker_threads=1 + randomness.below(4),
         retry_start_s=retry_start_s,
-        retry_max_s=retry_start_s * 2 ** randomness.below(5),
+        retry_max_s=(retry_max_s := retry_start_s * 2 ** randomness.below(5)),
         resync_s=randomness.uniform(5.0, 30.0) if randomness.happens(0.2) else 0.0,
         history_max=8 + randomness.below(32) if randomness.happens(0.3) else 10_000,
         list_limit=1 + randomness.below(3) if randomness.happens(0.3) else 0,
@@ -150,6 +159,9 @@ def plan_of(seed: int) -> Plan:
         judges_first=randomness.happens(0.3),
         spells=_spelling(randomness, groups=groups),
         lies=0.2 if randomness.happens(0.15) else 0.0,
+        habits=habits_of(seed, groups=groups, retry_max_s=retry_max_s),
+        server=dataclasses.replace(server_habits(seed), set_back=False),
+        stops=dataclasses.replace(stops(seed), replicas=1),
     )
 
 

@@ -13,16 +13,17 @@ from tests.sim.planting import planted_of
 from tests.sim.shrinking import cut
 from tests.sim.snapshots.acts import Acts
 from tests.sim.snapshots.bugs import BUGS
-from tests.sim.snapshots.checkers import complaints, fingerprint, leftovers, remains
+from tests.sim.snapshots.checkers import complaints, fingerprint, leftovers, remains, silent
 from tests.sim.snapshots.life import CONTROLLER, SNAPSHOTTER, controller, snapshotter
 from tests.sim.snapshots.plan import Plan, plan_of
 from tests.sim.snapshots.world import SnapshotWorld
 
-CALM_S_MAX: Final = 400.0
-"""The longest way to rest: a Secret that is gone is waited for, then keys in their longest back-off, and a snapshot is cut."""
+CALM_S_MAX: Final = 1000.0
+"""The longest way to rest: a Secret that is gone is waited for, then a list is believed, then keys in their longest back-off."""
 LOOKS_S: Final = (0.5, 3.0)
 """Between two looks at a world that is not well yet: at first, and later."""
 QUICK_LOOKS: Final = 20
+STAND_STEPS: Final = 20
 
 
 def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -> Outcome:
@@ -52,11 +53,23 @@ class _Life(Course[SnapshotWorld]):
                 await acts.disturb()
                 await acts.tend()
             world.heal()
+            await self._stand(world, acts)
             await acts.make_peace()
             await self._end(world, acts, keepers)
             self.lives_count = sum(keeper.started_count for keeper in keepers[SNAPSHOTTER])
             for task in running:
                 task.cancel()
+
+    async def _stand(self, world: SnapshotWorld, acts: Acts) -> None:
+        """What stands in the way for good stays for a while: whoever waits has been told."""
+        end = world.clock.now() + self._plan.habits.obstacle_s
+        while world.clock.now() < end:
+            await acts.tend()
+            await world.clock.sleep(self._plan.habits.obstacle_s / STAND_STEPS)
+        if self._plan.habits.obstacle_s:
+            for law, text in silent(world):
+                world.fail(law, text)
+        world.backend.relent()
 
     async def _end(self, world: SnapshotWorld, acts: Acts, keepers: Mapping[str, Sequence[Keeper]]) -> None:
         """All is well, then all snapshots are gone, then all contents, then nothing happens any more."""
@@ -67,22 +80,22 @@ class _Life(Course[SnapshotWorld]):
         if not await self._is_soon(world, acts, lambda: also(complaints(world)), "well"):
             return
         await self._rest(world, lambda: complaints(world))
-        await acts.delete_all()
+        await acts.endings.delete_all()
         if not await self._is_soon(world, acts, lambda: also(leftovers(world)), "deleted"):
             return
-        await acts.delete_contents()
+        await acts.endings.delete_contents()
         if await self._is_soon(world, acts, lambda: also(remains(world)), "empty"):
             await self._rest(world, lambda: remains(world))
 
     async def _is_soon(self, world: SnapshotWorld, acts: Acts, wrong: Callable[[], list[Complaint]], state: str) -> bool:
         deadline, looks = world.clock.now() + CALM_S_MAX, 0
-        while found := wrong():
+        while (found := wrong()) or await acts.endings.give_up():
             looks += 1
-            if world.clock.now() > deadline:
+            if found and world.clock.now() > deadline:
                 world.fail(found[0][0], f"not {state} after {CALM_S_MAX:g} s: {'; '.join(text for _, text in found)}")
                 return False
             await acts.tend()
-            await acts.give_up()
+            await acts.endings.give_up()
             await world.clock.sleep(LOOKS_S[looks > QUICK_LOOKS])
         self.rested_s = world.clock.now()
         world.story.tell("world", f"all is {state}")

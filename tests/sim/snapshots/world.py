@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from mooring.api.meta import Kind
+from mooring.base.randomness import Random
 from tests.sim.snapshots.backend import SnapshotBackend
 from tests.sim.snapshots.laws import Laws
 from tests.sim.snapshots.plan import Plan
@@ -16,11 +18,15 @@ DEFINITIONS: Final[Kind[Any]] = Kind("apiextensions.k8s.io", "v1", "CustomResour
 
 
 class SnapshotWorld(SimWorld):
+    """meddle_with: called with a write of a program, as laws name it, while it is on its way, now and then."""
+
     plan: Plan  # type: ignore[assignment]
     backend: SnapshotBackend
     laws: Laws  # type: ignore[assignment]
 
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[SnapshotBackend, Laws]:  # type: ignore[override]
+        self.randomness["odd"] = Random(plan.seed * 1_000_003 + 37)
+        self.meddle_with: Callable[[str], Awaitable[None]]
         backend = SnapshotBackend(plan, self.clock, self.randomness["backend"], self.story, group)
         backend.laws = laws = Laws(plan, backend, self.clock.now, self.fail)
         return backend, laws

@@ -24,9 +24,11 @@ from mooring.controllers.nodehealth.podgc.decide import Decision as GcDecision
 from mooring.controllers.nodehealth.podgc.reasons import Kept
 from mooring.controllers.resizer.modification import decide as modification
 from mooring.controllers.snapshot_controller import decide as snapshot_decide
-from mooring.controllers.snapshot_controller import decide_deletion
+from mooring.controllers.snapshot_controller import decide_content, decide_deletion
 from mooring.controllers.snapshot_controller import writes as snapshot_writes
+from mooring.controllers.snapshot_controller.decision import Decision
 from mooring.controllers.snapshot_controller.groups import decide as group_decide
+from mooring.controllers.snapshot_controller.reasons import ContentDeleting
 from mooring.controllers.snapshotter import decide as snapshotter_decide
 from mooring.controllers.snapshotter.decision import Decision as SnapshotterDecision
 from mooring.controllers.snapshotter.groups import reconcile as group_reconcile
@@ -83,7 +85,7 @@ def _finished_holders_are_told_once() -> contextlib.AbstractContextManager[Any]:
 
 def _contents_forsaken_in_silence() -> contextlib.AbstractContextManager[Any]:
     """A content whose snapshot is gone waits for a word that nobody will say."""
-    return mock.patch.object(snapshot_decide, "tell_forsaken", return_value=())
+    return mock.patch.object(decide_content, "_waits_for_snapshot", return_value=Decision(ContentDeleting()))
 
 
 def _group_contents_forsaken_in_silence() -> contextlib.AbstractContextManager[Any]:
@@ -106,7 +108,7 @@ def _foreign_classes_are_not_told() -> contextlib.AbstractContextManager[Any]:
 
 def _marks_hold_nothing() -> contextlib.AbstractContextManager[Any]:
     """A content may vanish from under the call that makes its snapshots."""
-    return mock.patch.object(group_reconcile, "marked_and_held", lambda obj, name, value, finalizer: annotate(obj, name, value))
+    return mock.patch.object(group_reconcile, "mark_as_judged", lambda obj, name, finalizer: annotate(obj, name, "yes"))
 
 
 def _classes_of_others_are_taken() -> contextlib.AbstractContextManager[Any]:

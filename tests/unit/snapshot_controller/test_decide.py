@@ -12,8 +12,8 @@ from mooring.controllers.snapshot_controller.decide import (
     MISBOUND,
     MISSING,
     STATUS_DELAY_S,
-    decide_content,
 )
+from mooring.controllers.snapshot_controller.decide_content import TELL_S, decide_content
 from mooring.controllers.snapshot_controller.decision import (
     BindContent,
     CreateContent,
@@ -357,8 +357,8 @@ def test_S23_a_content_of_the_fixed_name_that_is_of_another():
 # -- contents
 
 
-def content_decision(content: Any) -> Decision:
-    return decide_content(a_view(contents=[content]), CONTENT)
+def content_decision(content: Any, *snapshots: Any) -> Decision:
+    return decide_content(a_view(contents=[content], snapshots=snapshots), CONTENT)
 
 
 def test_S24_a_bound_content_gets_our_finalizer():
@@ -376,12 +376,29 @@ def test_S25_a_content_that_was_deleted_after_its_snapshot_says_what_to_do(snaps
     assert ("SnapshotContentDeletePending", True) == (tell.reason, f"annotate it {BEING_DELETED}=yes" in tell.message)
 
 
-@pytest.mark.parametrize("content", [{"annotations": {BEING_DELETED: "yes"}}, {"finalizers": ("others",)}, {"ref_uid": None}])
+@pytest.mark.parametrize("content", [{"annotations": {BEING_DELETED: "yes"}}, {"finalizers": ("others",)}])
 def test_S25_one_that_the_drivers_side_looks_after_says_nothing(content):
     going = its_content(**{"deletionTimestamp": DELETED, "finalizers": (CONTENT_FINALIZER,), **content})
     assert () == decide_content(a_view(contents=[going]), CONTENT).actions
-    living = its_content(deletionTimestamp=DELETED, finalizers=(CONTENT_FINALIZER,))
-    assert () == decide_content(a_view(contents=[living], snapshots=[a_snap()]), CONTENT).actions
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "says"),
+    [
+        pytest.param([a_snap()], "together with VolumeSnapshot default/snap, which is there", id="alive"),
+        pytest.param([], 'of the uid "uid-snap", which is not there', id="gone"),
+    ],
+)
+def test_S43_whoever_deletes_a_bound_content_hears_what_it_waits_for(snapshots, says):
+    """Again before the API server drops the event."""
+    held = {"finalizers": (CONTENT_FINALIZER,), "deletionTimestamp": DELETED}
+    decision = content_decision(its_content(**held), *snapshots)
+    told = the(decision, Tell)
+    assert ("SnapshotContentDeletePending", TELL_S) == (told.reason, decision.after_s)
+    assert says in told.message
+    going = a_snap(deletionTimestamp=DELETED, finalizers=list(BOTH))
+    assert () == content_decision(its_content(**held), going).actions
+    assert () == content_decision(its_content(annotations={BEING_DELETED: "yes"}, **held)).actions
 
 
 def test_S25_a_content_whose_snapshot_is_missing_stays_as_it_is():

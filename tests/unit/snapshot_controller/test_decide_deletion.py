@@ -56,6 +56,15 @@ def test_S28_without_content_all_finalizers_go():
     assert [Release] == steps(decided(a_snap(deletionTimestamp=DELETED, finalizers=[BOUND_FINALIZER]))), "its content was seen to go"
 
 
+def test_S28_an_import_that_is_not_seen_bound_is_looked_at_first():
+    """It may have been bound a moment ago, by a write whose answer was lost: then it goes with its snapshot."""
+    snapshot = a_snap(content=CONTENT, **GOING)
+    decision = decided(snapshot, its_content(handle="h", ref_uid=None))
+    assert [LookUp, Release] == steps(decision)
+    assert (CONTENT, True) == (the(decision, LookUp).key.name, the(decision, LookUp).strictly)
+    assert [Release] == steps(decided(snapshot, its_content(handle="h", ref_uid=None, snapshot="another")))
+
+
 @pytest.mark.parametrize("ref", [{"name": "another"}, {"namespace": "another"}, {"uid": "another"}])
 def test_S29_the_content_of_another_is_left_alone(ref):
     content = its_content()

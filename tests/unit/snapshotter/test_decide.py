@@ -8,7 +8,7 @@ import pytest
 
 from mooring.api.core import SecretReference
 from mooring.controllers.snapshotter import reasons as why
-from mooring.controllers.snapshotter.decide import LINGER_S
+from mooring.controllers.snapshotter.decide import LINGER_S, WITHOUT_SECRET
 from mooring.controllers.snapshotter.decision import (
     Ask,
     ClearStatus,
@@ -20,6 +20,7 @@ from mooring.controllers.snapshotter.decision import (
     LookUpClass,
     Mark,
     Release,
+    Tell,
     Unmark,
     Way,
 )
@@ -232,7 +233,6 @@ def test_S39_secret_and_no_class():
     [
         pytest.param(going(policy="Retain"), id="S40-retain"),
         pytest.param(going(status=ERROR), id="S40-never-made"),
-        pytest.param(going(status=None, handle="h"), id="S39-status-never-read"),
         pytest.param(going(status={**CUT, "volumeGroupSnapshotHandle": "g"}, annotations={GROUP_HANDLE: "g"}), id="S57-member"),
     ],
 )
@@ -240,12 +240,18 @@ def test_S40_S57_no_call_where_the_snapshot_stays(content):
     assert (Release(),) == decided(content).actions
 
 
+def test_S39_an_import_that_the_driver_never_told_of_is_left_on_the_storage_and_told():
+    decision = decided(going(status=None, handle="h"))
+    assert ([Tell, Release], "SnapshotKept") == (steps(decision), the(decision, Tell).reason)
+
+
 def test_S41_a_secret_that_stays_away_is_done_without_after_a_while():
     memory = Memory()
     memory.change("content-uid", secret_gone_at=100.0)
     content = going(annotations=SECRET)
     assert LoadSecret in steps(decided(content, memory=memory, now=100.0 + SECRET_GRACE_S - 1))
-    assert (Delete("h"),) == decided(content, memory=memory, now=100.0 + SECRET_GRACE_S).actions
+    decision = decided(content, memory=memory, now=100.0 + SECRET_GRACE_S)
+    assert ([Tell, Delete], WITHOUT_SECRET) == (steps(decision), the(decision, Tell).reason)
 
 
 def test_S42_an_unbound_import_goes_at_once():
@@ -307,6 +313,13 @@ def test_S38_the_list_is_asked_with_its_own_secret():
     memory.change("content-uid", to_list=True)
     decision = decided(content, memory=memory, classes=[a_snapshot_class(parameters=secret)], lists_snapshots=True)
     assert SecretReference(name="lister", namespace="ns") == the(decision, LookFor).secret.ref
+
+
+def test_S38_a_list_without_the_secret_of_the_creation_proves_nothing():
+    """A driver may tell tenants apart by their Secrets, and list nothing to a stranger."""
+    content, memory = going(status=None, annotations={BEING_CREATED: "yes", **SECRET}), Memory()
+    memory.change("content-uid", to_list=True)
+    assert [LoadSecret, Create] == steps(decided(content, memory=memory, lists_snapshots=True))
 
 
 def test_S43_a_known_handle_needs_no_finding_out():

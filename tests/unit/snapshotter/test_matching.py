@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.controllers.snapshotter.groups.matching import Matching, matched
+from mooring.controllers.snapshotter.groups.matching import Matching, as_told, matched
 from mooring.csi.proto import csi_pb2 as csi
 
 
@@ -54,3 +54,10 @@ def test_a_snapshot_of_another_volume_makes_the_group_anothers(told: str, others
     found = match("a b", told, others)
     assert (told.split()[1],) == found.strangers
     assert found.problem
+
+
+@pytest.mark.parametrize(("volumes", "is_problem"), [("a b", False), ("a a", True), ("a -", True), ("-", True)])
+def test_the_snapshots_of_an_imported_group_are_told_apart_by_their_volumes_alone(volumes: str, is_problem: bool):
+    """Two of one name would become one object, and a content without a source could not be deleted."""
+    snapshots = [csi.Snapshot(snapshot_id=f"s{i}", source_volume_id=name.strip("-")) for i, name in enumerate(volumes.split())]
+    assert is_problem == bool(as_told(snapshots).problem)

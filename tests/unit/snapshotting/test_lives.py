@@ -24,7 +24,7 @@ from mooring.controllers.snapshotting.names import (
 )
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.errors import ServerError
+from mooring.kube.errors import Forbidden, Invalid, ServerError
 from tests.support.builders import a_claim, a_new_content, a_new_snapshot, a_secret, a_snapshot_class
 from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose
@@ -638,6 +638,26 @@ async def test_S14_a_claim_that_can_not_be_let_go_is_told():
         await world.settle(5.0)  # until nothing but the back-off brings the claim again
         refusal.times = 0
         await world.shown(PVC, "claim", lambda body: CLAIM_FINALIZER not in finalizers(body), wait_s=60.0)
+
+
+@pytest.mark.parametrize("error", [ServerError("no"), Forbidden("no"), Invalid("no", details={"causes": [{"field": "status"}]})])
+async def test_a_status_that_can_not_be_written_is_told_by_events(error):
+    """Of an answer of the driver, and of its refusal, also where the status can't take either."""
+    world = await SnapshotWorld().base()
+    world.cluster.refuse(PATCH_VSC_STATUS, times=None, error=error)
+    async with world.both():
+        await world.snap()
+        name = (await world.content())["metadata"]["name"]
+
+        async def warned_of(text: str) -> None:
+            async def is_told() -> bool:
+                return any(text in message for _, _, message, _ in await world.events(name))
+
+            await world.until(is_told, what=text)
+
+        await warned_of("no")
+        world.driver.always(CREATE, Fail(Code.PERMISSION_DENIED, "not you"))
+        await warned_of("not you")
 
 
 async def test_S8_a_content_that_the_api_server_refuses_is_told():

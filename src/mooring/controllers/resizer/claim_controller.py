@@ -140,8 +140,10 @@ class ClaimController:
     def _wait(self, claim: PersistentVolumeClaim | None, decision: Decision) -> Result:
         if claim is not None and decision.problem is not None:
             self._tell(claim, decision.problem.error)
-        waits = bool(decision.waits_for) or decision.after_s is not None
-        return Result(decision.because, waits_for=decision.waits_for, after_s=decision.after_s, keeps_backoff=waits)
+        waits, after_s = bool(decision.waits_for) or decision.after_s is not None, decision.after_s
+        if decision.problem is not None and after_s is None:
+            after_s = EVENT_LASTS_S  # it is told once more
+        return Result(decision.because, waits_for=decision.waits_for, after_s=after_s, keeps_backoff=waits)
 
     def _tell(self, claim: PersistentVolumeClaim, text: str) -> None:
         """A Warning about the claim, unless users have heard that lately."""

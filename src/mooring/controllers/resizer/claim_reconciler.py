@@ -1,20 +1,25 @@
-"""The parts that carrying out a growth and a modification have in common."""
+"""The parts that carrying out a growth and a modification have in common.
+
+What is written after a call is written on the object as it was read: a write that is carried out late takes nothing back.
+"""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
-from mooring.api.core import PersistentVolumeClaim, reference_to
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import key_of
 from mooring.base.clock import rfc3339
 from mooring.base.log import logger
 from mooring.control.events import EventRecorder
+from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
+from mooring.controllers.resizer.conditions import Body
 from mooring.controllers.resizer.decision import Decision
 from mooring.controllers.resizer.secrets import Secrets
 from mooring.controllers.resizer.view import View
-from mooring.controllers.resizer.writes import Failed, Writes
+from mooring.controllers.resizer.writes import CONFLICTS_MAX, Failed, Writes
 from mooring.csi.driver import Driver
 
 log = logger(__name__)
@@ -37,6 +42,36 @@ class ClaimReconciler(abc.ABC):
         slow_target, until = (target, now + self._options.retry_interval_max_s) if is_infeasible else ("", 0.0)
         self._view.memory.change(claim, error=code, slow_target=slow_target, slow_until=until, looked_at=now, refused_at=now)
 
+    async def _write_unless(
+        self,
+        claim: PersistentVolumeClaim,
+        is_done: Callable[[PersistentVolumeClaim], bool],
+        body_of: Callable[[PersistentVolumeClaim], Body],
+    ) -> bool:
+        """False for a claim that is done by now, as where the answer to an earlier write was lost. Raises Failed, Stale."""
+        for attempt in range(CONFLICTS_MAX):
+            now = self._writes.current(claim)
+            if is_done(now):
+                return False
+            try:
+                await self._writes.claim(now, body_of(now), strictly=True)
+                return True
+            except Stale:  # the cache has the claim as it is now
+                if attempt == CONFLICTS_MAX - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _write_volume(self, claim: PersistentVolumeClaim, pv_uid: str, body_of: Callable[[PersistentVolume], Body]) -> None:
+        """Raises Failed, Stale."""
+        for attempt in range(CONFLICTS_MAX):
+            pv = self._writes.current_volume(claim, pv_uid)
+            try:
+                await self._writes.volume(pv, body_of(pv))
+                return
+            except Stale:
+                if attempt == CONFLICTS_MAX - 1:
+                    raise
+
     async def _save_failure(self, claim: PersistentVolumeClaim, write: Awaitable[object]) -> None:
         """A failure to save it is only logged: the driver's error, of which users hear, comes again with the next try. Raises Stale."""
         try:
@@ -49,3 +84,8 @@ class ClaimReconciler(abc.ABC):
 
     def _tell(self, claim: PersistentVolumeClaim, reason: str, text: str) -> None:
         self._events.event(reference_to(claim, "PersistentVolumeClaim"), "Normal", reason, text)
+
+
+def never(_: PersistentVolumeClaim) -> bool:
+    """Nothing but this write makes it done."""
+    return False

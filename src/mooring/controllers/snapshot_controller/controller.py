@@ -31,8 +31,9 @@ from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always, changed
 from mooring.controllers.snapshot_controller import view as v
-from mooring.controllers.snapshot_controller.decide import STATUS_DELAY_S, decide_content, decide_snapshot
+from mooring.controllers.snapshot_controller.decide import STATUS_DELAY_S, decide_snapshot
 from mooring.controllers.snapshot_controller.decide_claim import decide_claim
+from mooring.controllers.snapshot_controller.decide_content import decide_content
 from mooring.controllers.snapshot_controller.decision import CreateContent, Decision, Failure
 from mooring.controllers.snapshot_controller.groups.caches import GroupCaches
 from mooring.controllers.snapshot_controller.groups.controller import GroupSnapshots

@@ -1,4 +1,4 @@
-"""The snapshot controller's decisions: the next step for one snapshot or one content.
+"""The snapshot controller's decisions: the next step for one snapshot.
 
 Pure: the view goes in, actions come out, carried out in order by `reconcile.py`. Nothing is tried again after a while: each thing that can
 be missing is in a cache, and its arrival wakes the snapshot. A snapshot that was made once is never made again, whatever became of
@@ -32,13 +32,10 @@ from mooring.controllers.snapshot_controller.decision import (
     JoinGroup,
     LookUp,
     Protect,
-    ProtectContent,
     SaveStatus,
     Tell,
-    Touch,
     UnmarkDeleted,
 )
-from mooring.controllers.snapshot_controller.forsaken import tell_forsaken
 from mooring.controllers.snapshot_controller.questions import has_busy_group, names_content, was_made
 from mooring.controllers.snapshot_controller.status import as_json, copied, progress
 from mooring.controllers.snapshot_controller.view import (
@@ -53,7 +50,6 @@ from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
     BEING_DELETED,
     BOUND_FINALIZER,
-    CONTENT_FINALIZER,
     DELETE_POLICY,
     GROUP_SNAPSHOT_KIND,
     is_marked,
@@ -63,13 +59,9 @@ from mooring.controllers.snapshotting.names import (
 STATUS_DELAY_S: Final = 0.5
 """How long the bound name waits to be written together with what the driver says."""
 
-TOUCH_S: Final = 1.0
-"""How long the driver's side has to let a content go by itself, once it may."""
-
 MISSING: Final = "VolumeSnapshotContent is missing"
 MISBOUND: Final = "VolumeSnapshotContent is not bound to the VolumeSnapshot correctly"
 BOTH_OR_NONE: Final = "Exactly one of PersistentVolumeClaimName and VolumeSnapshotContentName should be specified"
-BOTH_OR_NONE_OF_CONTENT: Final = "Exactly one of VolumeHandle and SnapshotHandle should be specified"
 
 
 # -- snapshots
@@ -318,31 +310,3 @@ def _news(snapshot: VolumeSnapshot, content: VolumeSnapshotContent, group_name: 
     created = Tell(snapshot, VOLUME_SNAPSHOTS, "Normal", "SnapshotCreated", f"Snapshot {name} was successfully created by the CSI driver.")
     ready = Tell(snapshot, VOLUME_SNAPSHOTS, "Normal", "SnapshotReady", f"Snapshot {name} is ready to use.")
     return (*((created,) if news.created else ()), *((ready,) if news.ready else ()))
-
-
-# -- contents
-
-
-def decide_content(view: View, name: str, unmarked_s: float | None = None) -> Decision:
-    """Our finalizer on a content that is bound; a content whose snapshot is missing stays as it is, and so does what it stands for.
-
-    unmarked_s: since the mark of its creation has gone from a content that is being deleted.
-    """
-    content = view.content(name)
-    if content is None:
-        return Decision(why.Gone(name))
-    source = content.spec.source
-    if bool(source.volume_handle) == bool(source.snapshot_handle):
-        tell = Tell(content, VOLUME_SNAPSHOT_CONTENTS, "Warning", "ContentValidationError", BOTH_OR_NONE_OF_CONTENT)
-        return Decision(why.BadContentSource(), (tell,))
-    if not content.spec.volume_snapshot_ref.uid:
-        return Decision(why.Unbound())
-    if is_deleting(content):
-        if unmarked_s is None or CONTENT_FINALIZER not in finalizers_of(content):
-            return Decision(why.ContentDeleting(), tell_forsaken(view, content))
-        if unmarked_s < TOUCH_S:
-            return Decision(why.ContentDeleting(), after_s=TOUCH_S - unmarked_s)
-        return Decision(why.Touching(), (Touch(content),))
-    if CONTENT_FINALIZER not in finalizers_of(content):
-        return Decision(why.Protecting(), (ProtectContent(content),))
-    return Decision(why.Protected())

@@ -45,9 +45,9 @@ def decide_deletion(view: View, snapshot: VolumeSnapshot, waited_s: float) -> De
     leaving = tuple(one for one in (AS_SOURCE_FINALIZER, BOUND_FINALIZER, IN_GROUP_FINALIZER) if one in held and one not in kept)
     actions: tuple[Action, ...] = (*_farewell(content), *((Release(snapshot, leaving),) if leaving else ()))
     if content is None:
-        # Where it was never seen, it may have been made a moment ago: then it must not stay behind.
+        # Where it was never seen, or never seen bound, that may have been done a moment ago: then it must not stay behind.
         name = wanted_content(snapshot) if AS_SOURCE_FINALIZER in held else ""
-        look = (LookUp(VOLUME_SNAPSHOT_CONTENTS, Key("", name), strictly=True),) if name and view.content(name) is None else ()
+        look = (LookUp(VOLUME_SNAPSHOT_CONTENTS, Key("", name), strictly=True),) if name and _may_be_bound(view, snapshot, name) else ()
         return Decision(why.Releasing(), (*look, *actions), done="released the snapshot")
     name = content.metadata.name
     if not goes:
@@ -72,6 +72,12 @@ def content_of(view: View, snapshot: VolumeSnapshot) -> VolumeSnapshotContent | 
             ref = content.spec.volume_snapshot_ref
             return content if snapshot_of(content) == key_of(snapshot) and ref.uid == snapshot.metadata.uid else None
     return None
+
+
+def _may_be_bound(view: View, snapshot: VolumeSnapshot, name: str) -> bool:
+    """True where the content of this name may have become the snapshot's by a write of ours whose answer was lost."""
+    content = view.content(name)
+    return content is None or (snapshot_of(content) == key_of(snapshot) and not content.spec.volume_snapshot_ref.uid)
 
 
 def group_of(view: View, snapshot: VolumeSnapshot) -> str:

@@ -154,6 +154,11 @@ class ContentDeleting:
     pass
 
 
+@reason('it was deleted by hand, and is bound to snapshot "{snapshot}": it goes with that')
+class WaitingForSnapshot:
+    snapshot: str
+
+
 @reason("it is being deleted, and may go: the driver's side is reminded of it")
 class Touching:
     pass

@@ -55,6 +55,9 @@ _WARNINGS: Final[Mapping[type, _Warning]] = {
         _CREATION, also=("CreateSnapshotContentFailed", "Error creating volume snapshot content object for snapshot: ")
     ),
     d.BindContent: _Warning("SnapshotBindFailed", "Snapshot failed to bind VolumeSnapshotContent, ", saved=True),
+    d.MarkDeleted: _Warning("SnapshotContentObjectDeleteError", "Failed to mark snapshot content API object: "),
+    d.UnmarkDeleted: _Warning("SnapshotBindFailed", "Snapshot failed to bind VolumeSnapshotContent, "),
+    d.Release: _Warning("SnapshotFinalizerError", "Failed to check and update snapshot: "),
     d.DeleteContent: _Warning("SnapshotContentObjectDeleteError", "Failed to delete snapshot content API object: "),
     d.SaveStatus: _Warning("SnapshotStatusUpdateFailed", "Snapshot status update failed, "),
 }
@@ -129,30 +132,36 @@ class Reconciler:
 
     async def show(self, key: Key, failure: d.Failure) -> bool:
         """Tells the failure by an Event and, if it is to be saved, in the status; the same one is told once by each process: the one that
-        wrote it may have died before its Event was sent. False for one that stood there before.
+        wrote it may have died before its Event was sent. False for one that stood there before. Raises ApiError, after telling, where the
+        status could not be written.
         """
         snapshot = self._view.snapshots.get(key)
         if snapshot is None:
             return False
-        text, is_new = shortened(failure.error, ERROR_BYTES_MAX), True
+        text, is_new, refused = shortened(failure.error, ERROR_BYTES_MAX), True, None
         if failure.saved:
             status = as_json(snapshot.status) or {}
             is_new = not is_told(status, text, unready=failure.unready)
             if is_new:
-                await self._save_error(snapshot, status, text, unready=failure.unready)
+                refused = await self._save_error(snapshot, status, text, unready=failure.unready)
             if not self.told.note(snapshot.metadata.uid, text) and not is_new:
                 return False
         for reason, message in ((failure.event, text), *((failure.also,) if failure.also else ())):
             self.tell(snapshot, VOLUME_SNAPSHOTS, "Warning", reason, message)
+        if refused is not None:
+            raise refused
         return is_new
 
-    async def _save_error(self, snapshot: VolumeSnapshot, status: Mapping[str, Any], text: str, *, unready: bool) -> None:
+    async def _save_error(self, snapshot: VolumeSnapshot, status: Mapping[str, Any], text: str, *, unready: bool) -> ApiError | None:
+        """The API server's refusal, after which it has to be tried again; None where the snapshot has moved: its change brings it again."""
         error = {"time": rfc3339(self._clock.wall_s()), "message": text}
         shown = {**status, "error": error, **({"readyToUse": False} if unready else {})}
         try:
             await self._writes.save_status(snapshot, shown)
         except (ApiError, Stale) as problem:
             log.error("could not save the error in the status", error=problem, VolumeSnapshot=str(key_of(snapshot)))
+            return problem if isinstance(problem, ApiError) else None
+        return None
 
     def tell(self, obj: Object, kind: Kind[Any], type: str, reason: str, message: str) -> None:
         meta = obj.metadata

@@ -33,6 +33,7 @@ from mooring.controllers.snapshotter.polling import poll_s
 from mooring.controllers.snapshotter.reconcile import Reconciler
 from mooring.controllers.snapshotter.view import BY_CLASS, CONTENT_INDEXES, View, is_born, is_ready, keeps_class, keeps_content
 from mooring.controllers.snapshotting.names import BEING_CREATED, MANAGED_BY, is_marked
+from mooring.controllers.snapshotting.writes import LASTING
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
@@ -117,6 +118,9 @@ class Snapshotter(Manager):
         except Failed as failure:
             await self._reconciler.show(name, decision.uid, failure.failure)
             raise Retry(str(failure), because=decision.because) from failure
+        except LASTING as error:
+            self._reconciler.tell_refusal(name, decision.uid, error)
+            raise
         if decision.failure is not None:
             await self._reconciler.show(name, decision.uid, decision.failure)
             log.error(decision.failure.error, VolumeSnapshotContent=name)

@@ -51,6 +51,7 @@ CREATION_FAILED: Final = "SnapshotCreationFailed"
 CHECK_FAILED: Final = "SnapshotContentCheckandUpdateFailed"
 DELETION_FAILED: Final = "SnapshotDeleteError"
 KEPT: Final = "SnapshotKept"
+WITHOUT_SECRET: Final = "SnapshotDeletedWithoutSecret"
 CREATION_TEXT: Final = "Failed to create snapshot: "
 CHECK_TEXT: Final = "Failed to check and update snapshot content: "
 INPUT_TEXT: Final = f"{CREATION_TEXT}failed to get input parameters to create snapshot for content "
@@ -147,9 +148,11 @@ def _look_for(view: View, content: VolumeSnapshotContent, order: CreateOrder) ->
     if not (is_given_up(content) and is_open(content) and view.memory.of(content.metadata.uid).to_list and view.driver.lists_snapshots):
         return None
     try:
-        secret = _list_secret(view, content)
+        secret, made_with = _list_secret(view, content), creation_secret(content)
     except Unusable:
         return None
+    if made_with is not None and secret is None:
+        return None  # a driver that tells tenants apart by their Secrets lists nothing of this one's
     return LookFor(order, None if secret is None else _list_secret_of(content, secret))
 
 
@@ -256,7 +259,7 @@ def _decide_deletion(view: View, content: VolumeSnapshotContent, now: Instant) -
         if not held:
             return Decision(why.Released())
         cause = "the driver made nothing" if not handle else "it is a group's" if is_in_group else "its policy keeps the snapshot"
-        return Decision(why.Releasing(cause), release, done="released the content")
+        return Decision(why.Releasing(cause), (*_left(content, handle), *release), done="released the content")
     other = view.other_of(content, handle)
     if other:
         text = f"Snapshot {handle} is not deleted: VolumeSnapshotContent [{other}] stands for it, too"
@@ -271,9 +274,26 @@ def _decide_deletion(view: View, content: VolumeSnapshotContent, now: Instant) -
         failure = Failure(DELETION_FAILED, f"Failed to get snapshot credentials: {error}", retries=False, saved=False)
         return Decision(why.CantAsk(str(error)), failure=failure)
     load: tuple[Action, ...] = ()
-    if secret is not None and not view.memory.secret_is_gone(content.metadata.uid, now):
+    if secret is not None and view.memory.secret_is_gone(content.metadata.uid, now):
+        load = (Tell(WITHOUT_SECRET, without_secret(f"Snapshot {handle}", secret)),)
+    elif secret is not None:
         load = (LoadSecret(secret, (DELETION_FAILED, "Failed to get snapshot credentials: "), saved=False),)
     return Decision(why.Deleting(handle), (*load, Delete(handle)))
+
+
+def _left(content: VolumeSnapshotContent, handle: str) -> tuple[Action, ...]:
+    """An import that the driver has never told of is not deleted in the driver, whatever its policy."""
+    imported = content.spec.source.snapshot_handle
+    if handle or not imported or content.spec.deletion_policy != DELETE_POLICY:
+        return ()
+    return (Tell(KEPT, f"Snapshot {imported} is not deleted: the driver has not told of it since it was imported"),)
+
+
+def without_secret(what: str, secret: SecretReference) -> str:
+    where = f"{secret.namespace}/{secret.name}"
+    return (
+        f"{what} is deleted without Secret {where}, which is gone: a driver that tells tenants apart by it may not find anything to delete"
+    )
 
 
 def _decide_release(content: VolumeSnapshotContent, handle: str, wait_s: float) -> Decision:

@@ -299,10 +299,19 @@ class Reconciler:
             is_new = (status.get("error") or {}).get("message") != text or status.get("readyToUse") is not False
             if is_new:
                 error = {"time": rfc3339(self._clock.wall_s()), "message": text}
-                await self._writes.save_status(content, {**status, "error": error, "readyToUse": False})
+                try:
+                    await self._writes.save_status(content, {**status, "error": error, "readyToUse": False})
+                except ApiError as problem:
+                    log.error("could not save the error in the status", error=problem, VolumeSnapshotContent=name)
+            if is_ready(self._writes.find(name, uid)) and not is_going(content):
+                raise Stale(name)  # the answer shows that an earlier write has made it so
             if not self._told.note(uid, text) and not is_new:
                 return
         self._tell(content, failure.event, text)
+
+    def tell_refusal(self, name: str, uid: str, error: ApiError) -> None:
+        """A write that the API server refuses, and may refuse for ever."""
+        self._tell(self._writes.find(name, uid), CHECK_FAILED, f"{CHECK_TEXT}{error}")
 
     def _tell(self, content: VolumeSnapshotContent, reason: str, message: str) -> None:
         meta, kind = content.metadata, VOLUME_SNAPSHOT_CONTENTS

@@ -9,8 +9,8 @@ from mooring.api.meta import Key, finalizers_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshotContent
 from mooring.control.result import Stale
 from mooring.controllers.snapshotter.decide_after import as_json
-from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER, YES, is_marked
-from mooring.controllers.snapshotting.writes import annotate, marked_and_held, patch_object, removal
+from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER, is_marked
+from mooring.controllers.snapshotting.writes import annotate_as_judged, mark_as_judged, patch_object, removal
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
 from mooring.kube.patch import json_patch, set_fields, test
@@ -33,11 +33,11 @@ class Writes:
 
     async def mark(self, content: VolumeSnapshotContent) -> None:
         """The mark of a creation. Nobody removes the content from under the call."""
-        await self._patch(content, marked_and_held(content, BEING_CREATED, YES, CONTENT_FINALIZER))
+        await self._patch(content, mark_as_judged(content, BEING_CREATED, CONTENT_FINALIZER))
 
     async def unmark(self, content: VolumeSnapshotContent) -> None:
         if is_marked(content, BEING_CREATED):
-            await self._patch(content, annotate(content, BEING_CREATED, None))
+            await self._patch(content, annotate_as_judged(content, BEING_CREATED, None))
 
     async def save_status(self, content: VolumeSnapshotContent, status: Mapping[str, Any]) -> None:
         """Writes the fields that differ from the content in hand."""

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from mooring.api.meta import Kind, Object, OwnerReference, finalizers_of, is_deleting, key_of
 from mooring.control.result import Stale
+from mooring.controllers.snapshotting.names import TOUCHED, YES, is_marked
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
-from mooring.kube.errors import Conflict, Invalid, NotFound
+from mooring.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, ServerError, TooLarge
 from mooring.kube.patch import Operation, add, is_about_identity, merge_patch, remove, test
 
 T = TypeVar("T", bound=Object)
 
 _FINALIZERS = "/metadata/finalizers"
+
+LASTING: Final = (BadRequest, Forbidden, Invalid, ServerError, TooLarge)
+"""Refusals of a write that may last: of a right, a policy, a webhook, a bound."""
 
 
 async def patch_object(cluster: Cluster, cache: Informer[T], kind: Kind[T], obj: T, patch: Patch, subresource: str = "") -> T:
@@ -35,11 +39,14 @@ def annotate_as_judged(obj: Object, name: str, value: str | None) -> Patch:
     return as_judged(obj, {"annotations": {name: value}})
 
 
-def marked_and_held(obj: Object, name: str, value: str, finalizer: str) -> Patch:
-    """Sets this annotation, and puts the finalizer on if the object lacks it, as it may that somebody has torn it off."""
-    if finalizer in finalizers_of(obj) or is_deleting(obj):
-        return annotate(obj, name, value)
-    return as_judged(obj, {"annotations": {name: value}, "finalizers": [*finalizers_of(obj), finalizer]})
+def mark_as_judged(obj: Object, name: str, finalizer: str) -> Patch:
+    """Sets the mark of a creation, with the finalizer, which somebody may have torn off. Where the mark may be there already, another
+    version is made of the object, so that a removal of the mark which is still on its way is refused.
+    """
+    moved = {TOUCHED: obj.metadata.resource_version} if is_marked(obj, name) else {}
+    is_held = finalizer in finalizers_of(obj) or is_deleting(obj)
+    held = {} if is_held else {"finalizers": [*finalizers_of(obj), finalizer]}
+    return as_judged(obj, {"annotations": {name: YES, **moved}, **held})
 
 
 def as_judged(obj: Object, metadata: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> Patch:

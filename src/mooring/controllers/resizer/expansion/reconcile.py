@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping
 
 from mooring.api.core import PersistentVolumeClaim, SecretReference
 from mooring.api.meta import key_of
-from mooring.control.result import Stale
 from mooring.controllers.resizer import names
-from mooring.controllers.resizer.claim_reconciler import ClaimReconciler
-from mooring.controllers.resizer.conditions import Body
+from mooring.controllers.resizer.claim_reconciler import ClaimReconciler, never
 from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret
 from mooring.controllers.resizer.expansion import decide as d
 from mooring.controllers.resizer.expansion import patches
 from mooring.controllers.resizer.expansion.decide_after import After, Expanded, decide_after
 from mooring.controllers.resizer.view import quantity
-from mooring.controllers.resizer.writes import CONFLICTS_MAX, Failed
+from mooring.controllers.resizer.writes import Failed
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
 
@@ -74,18 +72,16 @@ class Reconciler(ClaimReconciler):
         self._remember(claim, asked, after.reason, is_infeasible=after.is_infeasible)
         if not after.size:
             if self._options.recover:
-                write = self._write_unless_done(claim, asked, lambda now: patches.failed(now, after, self._now()))
+                write = self._write_unless(claim, _has(asked), lambda now: patches.failed(now, after, self._now()))
                 await self._save_failure(claim, write)
             is_in_use = after.reason == d.FAILED_PRECONDITION and self._options.handle_volume_inuse_error
             raise Failed(d.failure_text(self._view, self._writes.current_volume(claim), after.error), is_in_use=is_in_use)
-        pv = self._writes.current_volume(claim, pv_uid)
         before = (claim.status.capacity or {}).get(names.STORAGE, "") if after.on_node and self._options.annotate else ""
-        await self._writes.volume(pv, patches.volume_size(pv, after.size, before))
+        await self._write_volume(claim, pv_uid, lambda pv: patches.volume_size(pv, after.size, before))
         if after.on_node:
             await self._hand_over(claim, after.size)
         else:
-            now = self._writes.current(claim)
-            await self._writes.claim(now, patches.done(now, after.size, recover=self._options.recover))
+            await self._write_unless(claim, never, lambda now: patches.done(now, after.size, recover=self._options.recover))
             self._tell(claim, names.RESIZE_SUCCESSFUL, "Resize volume succeeded")
         self._view.memory.forget(key_of(claim))
 
@@ -93,22 +89,11 @@ class Reconciler(ClaimReconciler):
         """The node's turn. Raises Failed, Stale."""
         text = patches.pending_text(self._view.driver)
         recover = self._options.recover
-        if await self._write_unless_done(claim, size, lambda now: patches.node_next(now, text, self._now(), recover=recover)):
+        write = self._write_unless(claim, _has(size), lambda now: patches.node_next(now, text, self._now(), recover=recover))
+        if await write:
             self._tell(claim, names.FS_RESIZE_REQUIRED, "Require file system resize of volume on node")
 
-    async def _write_unless_done(self, claim: PersistentVolumeClaim, size: str, body_of: Callable[[PersistentVolumeClaim], Body]) -> bool:
-        """False for a claim that has this size by now: where an answer was lost, the node, or an earlier call, may have been quicker.
 
-        Raises Failed, Stale.
-        """
-        for attempt in range(CONFLICTS_MAX):
-            now = self._writes.current(claim)
-            if quantity((now.status.capacity or {}).get(names.STORAGE)).value >= quantity(size).value:
-                return False
-            try:
-                await self._writes.claim(now, body_of(now), strictly=True)
-                return True
-            except Stale:  # the cache has the claim as it is now
-                if attempt == CONFLICTS_MAX - 1:
-                    raise
-        raise AssertionError("unreachable")
+def _has(size: str) -> Callable[[PersistentVolumeClaim], bool]:
+    """True for a claim that has this size by now: the node, or an earlier call, may have been quicker."""
+    return lambda claim: quantity((claim.status.capacity or {}).get(names.STORAGE)).value >= quantity(size).value

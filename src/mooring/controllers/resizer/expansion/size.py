@@ -7,7 +7,8 @@
                                controller: infeasible; none          as wanted
     as large as wanted         node: pending, in progress            none: it is the node's turn
     or larger                  node: infeasible                      as allocated; as wanted where the node does everything
-                               controller: any; none                 as allocated: it was done, and not recorded
+                               controller: any; none                 as allocated: it was done, and not recorded; as wanted where the
+                                                                     volume has not that size, and the driver has refused it
 
 Source: external-resizer 2.2, pkg/controller/expand_and_recover.go.
 """
@@ -35,7 +36,8 @@ def size_to_ask(sizes: Sizes, *, is_final: bool, on_controller: bool, node_pendi
             return allocated if on_controller else sizes.wanted
         case "" if sizes.allocated is None and node_pending:  # an API server without the fields of recovery
             return None
-    return allocated
+    is_over = sizes.step == names.CONTROLLER_INFEASIBLE or (sizes.step == names.CONTROLLER_IN_PROGRESS and is_final)
+    return sizes.wanted if is_over and sizes.volume.value < allocated.value else allocated
 
 
 def _larger(sizes: Sizes, allocated: Quantity, *, is_final: bool) -> Quantity | None:

@@ -40,6 +40,7 @@ from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.snapshotter.polling import poll_s
 from mooring.controllers.snapshotter.view import handles_of
 from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED
+from mooring.controllers.snapshotting.writes import LASTING
 from mooring.csi.driver import Driver
 from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.cluster import Selection
@@ -119,6 +120,9 @@ class GroupContents:
         except Failed as failure:
             await self._reconciler.show(name, decision.uid, failure.failure)
             raise Retry(str(failure), because=decision.because) from failure
+        except LASTING as error:
+            self._reconciler.tell_refusal(name, decision.uid, error)
+            raise
         if decision.failure is not None:
             await self._reconciler.show(name, decision.uid, decision.failure)
         if not after.polls:

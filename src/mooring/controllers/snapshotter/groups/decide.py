@@ -8,7 +8,7 @@ from mooring.api.core import SecretReference
 from mooring.api.group_snapshot import VolumeGroupSnapshotClass, VolumeGroupSnapshotContent
 from mooring.api.meta import annotation, finalizers_of, is_deleting
 from mooring.base.clock import Instant
-from mooring.controllers.snapshotter.decide import Unusable
+from mooring.controllers.snapshotter.decide import Unusable, without_secret
 from mooring.controllers.snapshotter.decision import Failure, LoadSecret, Tell
 from mooring.controllers.snapshotter.groups import reasons as why
 from mooring.controllers.snapshotter.groups.decision import (
@@ -40,6 +40,7 @@ CREATION_FAILED: Final = "GroupSnapshotCreationFailed"
 CHECK_FAILED: Final = "GroupSnapshotContentCheckandUpdateFailed"
 DELETION_FAILED: Final = "GroupSnapshotDeleteError"
 KEPT: Final = "GroupSnapshotKept"
+WITHOUT_SECRET: Final = "GroupSnapshotDeletedWithoutSecret"
 CREATION_TEXT: Final = "Failed to create group snapshot: "
 CHECK_TEXT: Final = "Failed to check and update group snapshot content: "
 
@@ -171,7 +172,9 @@ def _decide_deletion(view: View, content: VolumeGroupSnapshotContent, now: Insta
         return Decision(why.CantAsk(str(error)), failure=Failure(DELETION_FAILED, text, retries=False, saved=False))
     failed = (DELETION_FAILED, "Failed to get group snapshot credentials: ")
     gone = secret is not None and view.memory.secret_is_gone(content.metadata.uid, now)
-    load: tuple[Action, ...] = () if secret is None or gone else (LoadSecret(secret, failed, saved=False),)
+    load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret, failed, saved=False),)
+    if secret is not None and gone:
+        load = (Tell(WITHOUT_SECRET, without_secret(f"Group snapshot {handles.group}", secret)),)
     stays = set(finalizers_of(content)) - {GROUP_CONTENT_FINALIZER}
     unmarking: tuple[Action, ...] = (Unmark(),) if is_marked(content, GROUP_BEING_CREATED) else ()  # else it would be made once more
     clearing: tuple[Action, ...] = (*unmarking, ClearStatus()) if stays or not held else ()

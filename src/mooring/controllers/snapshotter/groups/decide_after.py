@@ -41,7 +41,7 @@ def after_answered(content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSn
     """The driver told of the group.
 
     A group without id leaves the outcome open. One with snapshots of other volumes is not ours, and is not deleted. One whose snapshots
-    can't be told apart is ours: it is kept in the status, so that it can be deleted.
+    can't be told apart is ours: it is kept in the status, so that it can be deleted; an import's handles are in its source.
     """
     old, known = content.status or VolumeGroupSnapshotContentStatus(), handle_of(content)
     if not _id(content, group) or not all(one.snapshot_id for one in group.snapshots):
@@ -58,7 +58,7 @@ def after_answered(content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSn
         creation_time=old.creation_time or rfc3339(created_ns // 10**9),
         ready_to_use=ready,
         error=old.error if matching.problem else None,
-        volume_snapshot_info_list=tuple(infos) or None,
+        volume_snapshot_info_list=None if matching.problem and content.spec.source.volume_handles is None else tuple(infos) or None,
     )
     return _after_taken(content, new, matching)
 
@@ -122,6 +122,8 @@ def after_unsaved(content: VolumeGroupSnapshotContent, error: str) -> Failure:
 
 
 def _refused(content: VolumeGroupSnapshotContent, text: str) -> Failure:
+    if content.spec.source.volume_handles is None:
+        return Failure(CHECK_FAILED, f"{CHECK_TEXT}{text}")
     return Failure(CREATION_FAILED, f"{CREATION_TEXT}failed to take group snapshot of the volumes {_volumes(content)}: {text}")
 
 

@@ -37,6 +37,13 @@ def matched(wanted: Sequence[str], snapshots: Sequence[csi.Snapshot], is_others:
     return Matching(volumes, warning="; ".join(filter(None, map(spelling, volumes, snapshots))))
 
 
+def as_told(snapshots: Sequence[csi.Snapshot]) -> Matching:
+    """Of a group that was there before, of which only the driver knows the volumes."""
+    told = tuple(one.source_volume_id for one in snapshots)
+    is_clear = all(told) and len(set(told)) == len(told)
+    return Matching(told, problem="" if is_clear else f"the driver answered with snapshots of {', '.join(map(quoted, sorted(told)))}")
+
+
 def _pairs(wanted: Sequence[str], told: Sequence[str]) -> dict[int, str]:
     """By the place of a snapshot its volume, as far as there is one choice alone."""
     found: dict[int, str] = {}

@@ -20,15 +20,15 @@ from mooring.controllers.snapshotter.decision import Failed, Failure, LoadSecret
 from mooring.controllers.snapshotter.groups import decision as d
 from mooring.controllers.snapshotter.groups.decide import CHECK_FAILED, CHECK_TEXT, DELETION_FAILED, group_handles
 from mooring.controllers.snapshotter.groups.decide_after import After, after_answered, after_refused, after_unsaved, as_json
-from mooring.controllers.snapshotter.groups.matching import Matching, matched
+from mooring.controllers.snapshotter.groups.matching import as_told, matched
 from mooring.controllers.snapshotter.groups.requests import GroupHandles
 from mooring.controllers.snapshotter.groups.standing import kept_by_content, kept_by_group
 from mooring.controllers.snapshotter.groups.view import View, is_given_up, is_going, is_ready, keeps_group
 from mooring.controllers.snapshotter.reconcile import ERROR_BYTES_MAX
 from mooring.controllers.snapshotter.secrets import Secrets
-from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, YES, is_marked
+from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER, is_marked
 from mooring.controllers.snapshotting.told import Told
-from mooring.controllers.snapshotting.writes import annotate, marked_and_held, patch_object, removal
+from mooring.controllers.snapshotting.writes import annotate_as_judged, mark_as_judged, patch_object, removal
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
@@ -80,7 +80,7 @@ class Reconciler:
         match action:
             case d.Mark():
                 self._memory.change(content.metadata.uid, nothing_made=True)
-                await self._patch(content, marked_and_held(content, GROUP_BEING_CREATED, YES, GROUP_CONTENT_FINALIZER))
+                await self._patch(content, mark_as_judged(content, GROUP_BEING_CREATED, GROUP_CONTENT_FINALIZER))
                 self._memory.change(content.metadata.uid, mark_lost=False)
             case d.Unmark():
                 await self._unmark(content)
@@ -129,7 +129,7 @@ class Reconciler:
     def _after_answered(self, content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot) -> After:
         wanted = content.spec.source.volume_handles
         if wanted is None:  # it was there before, and no volumes were asked for
-            matching = Matching(tuple(one.source_volume_id for one in group.snapshots))
+            matching = as_told(group.snapshots)
         else:
             matching = matched(wanted, group.snapshots, lambda told: self._view.is_of_another(content, told))
         return after_answered(content, group, matching, self._now_ns)
@@ -200,7 +200,7 @@ class Reconciler:
         if not is_marked(content, GROUP_BEING_CREATED):
             return
         try:
-            await self._patch(content, annotate(content, GROUP_BEING_CREATED, None))
+            await self._patch(content, annotate_as_judged(content, GROUP_BEING_CREATED, None))
         except ApiError:
             self._memory.change(content.metadata.uid, mark_lost=True)
             raise
@@ -229,10 +229,19 @@ class Reconciler:
             is_new = (status.get("error") or {}).get("message") != text or status.get("readyToUse") is not False
             if is_new:
                 error = {"time": rfc3339(self._clock.wall_s()), "message": text}
-                await self._save_status(content, {**status, "error": error, "readyToUse": False})
+                try:
+                    await self._save_status(content, {**status, "error": error, "readyToUse": False})
+                except ApiError as problem:
+                    log.error("could not save the error in the status", error=problem, VolumeGroupSnapshotContent=name)
+            if is_ready(self._find(name, uid)) and not is_going(content):
+                raise Stale(name)  # the answer shows that an earlier write has made it so
             if not self._told.note(uid, text) and not is_new:
                 return
         self._tell(content, failure.event, text)
+
+    def tell_refusal(self, name: str, uid: str, error: ApiError) -> None:
+        """A write that the API server refuses, and may refuse for ever."""
+        self._tell(self._find(name, uid), CHECK_FAILED, f"{CHECK_TEXT}{error}")
 
     def _tell(self, content: VolumeGroupSnapshotContent, reason: str, message: str) -> None:
         meta = content.metadata

@@ -1,0 +1,195 @@
+"""Mended defects of snapshot controller and snapshotter, planted again: each mend taken out. Beside those of `bugs.py`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final
+from unittest import mock
+
+import msgspec
+
+from mooring.api.meta import is_deleting
+from mooring.controllers.snapshot_controller import decide as controller_decide
+from mooring.controllers.snapshot_controller import decide_content, decide_deletion
+from mooring.controllers.snapshot_controller import reconcile as controller_reconcile
+from mooring.controllers.snapshot_controller import view as controller_view
+from mooring.controllers.snapshot_controller.decision import Decision
+from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
+from mooring.controllers.snapshotter import controller as snapshotter_controller
+from mooring.controllers.snapshotter import decide, writes
+from mooring.controllers.snapshotter.groups import controller as groups_controller
+from mooring.controllers.snapshotter.groups import decide as groups_decide
+from mooring.controllers.snapshotter.groups import reconcile as groups_reconcile
+from mooring.controllers.snapshotter.groups.matching import Matching
+from mooring.controllers.snapshotter.groups.reconcile import Reconciler as Groups
+from mooring.controllers.snapshotter.memory import Memory
+from mooring.controllers.snapshotter.reconcile import Reconciler as Singles
+from mooring.controllers.snapshotting.writes import annotate
+from mooring.kube.patch import json_patch, replace, test
+from tests.sim.planting import Bug, both
+
+
+def _lost_unmarks_are_forgotten() -> contextlib.AbstractContextManager[Any]:
+    """A removal of the mark whose answer was lost counts as not done: the driver is asked, and nothing says so."""
+    change = Memory.change
+
+    def forgetful(self: Memory, uid: str, **changes: Any) -> None:
+        change(self, uid, **{key: value for key, value in changes.items() if key != "mark_lost"})
+
+    return mock.patch.object(Memory, "change", forgetful)
+
+
+def _empty_uids_are_tested_as_none() -> contextlib.AbstractContextManager[Any]:
+    """A content with `uid: ""` is bound by a patch which tests that there is none."""
+
+    async def bind(self: ControllerWrites, content: Any, uid: str, class_name: str) -> None:
+        steps = [test("/metadata/uid", content.metadata.uid), test("/spec/volumeSnapshotRef/uid", None)]
+        await self._patch_content(content, json_patch([*steps, replace("/spec/volumeSnapshotRef/uid", uid)]))
+
+    return mock.patch.object(ControllerWrites, "bind_content", bind)
+
+
+def _classes_of_others_are_not_looked_at() -> contextlib.AbstractContextManager[Any]:
+    """A content is bound whose class is another driver's: nobody ever looks at it."""
+    return mock.patch.object(controller_decide, "_foreign_class", return_value=None)
+
+
+def _retained_contents_keep_nothing() -> contextlib.AbstractContextManager[Any]:
+    """What a group, or a single content, is deleted under is not asked for."""
+    return both(
+        mock.patch.object(groups_decide, "kept_by_content", return_value=""),
+        mock.patch.object(groups_decide, "kept_by_group", return_value=""),
+        mock.patch.object(groups_reconcile, "kept_by_content", return_value=""),
+        mock.patch.object(groups_reconcile, "kept_by_group", return_value=""),
+    )
+
+
+def _bindings_are_not_looked_up() -> contextlib.AbstractContextManager[Any]:
+    """A content that is not seen bound is taken for unbound when its snapshot goes."""
+    return mock.patch.object(decide_deletion, "_may_be_bound", lambda view, snapshot, name: view.content(name) is None)
+
+
+def _groups_without_volumes_are_taken() -> contextlib.AbstractContextManager[Any]:
+    """The snapshots of an imported group get objects by volumes that the driver does not tell."""
+    return mock.patch.object(groups_reconcile, "as_told", lambda some: Matching(tuple(one.source_volume_id for one in some)))
+
+
+def _deletions_by_hand_wait_in_silence() -> contextlib.AbstractContextManager[Any]:
+    return mock.patch.object(decide_content, "_waits_for_snapshot", return_value=Decision(decide_content.why.ContentDeleting()))
+
+
+def _groups_of_imports_wait_in_silence() -> contextlib.AbstractContextManager[Any]:
+    """An imported snapshot of a group that the cluster does not have never says so."""
+    return mock.patch.object(controller_decide, "_no_group", return_value=None)
+
+
+def _members_hold_claims() -> contextlib.AbstractContextManager[Any]:
+    """A member that was deleted before it got ready holds its claim as long as its group stays."""
+    held = controller_view._claim_in_need
+
+    def in_need(snapshot: Any) -> Any:
+        if is_deleting(snapshot) and controller_view.is_member(snapshot) and not controller_view.is_ready(snapshot):
+            alone = msgspec.structs.replace(snapshot.metadata, deletion_timestamp=None)
+            return held(msgspec.structs.replace(snapshot, metadata=alone))
+        return held(snapshot)
+
+    return mock.patch.dict(controller_view.SNAPSHOT_INDEXES, {controller_view.BY_CLAIM: in_need})  # type: ignore[arg-type]
+
+
+def _refused_statuses_are_silent() -> contextlib.AbstractContextManager[Any]:
+    """A status that can't be written keeps the event about it away, too; and so it is with each refused write."""
+    return both(
+        mock.patch.object(Singles, "show", _shown_in(Singles.show, "_writes")),
+        mock.patch.object(Groups, "show", _shown_in(Groups.show, "")),
+        mock.patch.object(snapshotter_controller, "LASTING", ()),
+        mock.patch.object(groups_controller, "LASTING", ()),
+    )
+
+
+def _shown_in(show: Any, writes: str) -> Any:
+    """Showing a failure whose status is refused raises before the event is sent."""
+
+    async def shown(self: Any, name: str, uid: str, failure: Any) -> None:
+        owner = getattr(self, writes) if writes else self
+        method = "save_status" if writes else "_save_status"
+        save, refused = getattr(owner, method), list[Exception]()
+
+        async def noted(*args: Any) -> None:
+            try:
+                await save(*args)
+            except Exception as error:
+                refused.append(error)
+                raise
+
+        tell = self._tell
+        with mock.patch.object(owner, method, noted), mock.patch.object(self, "_tell", lambda *args: None if refused else tell(*args)):
+            await show(self, name, uid, failure)
+
+    return shown
+
+
+def _released_quietly() -> contextlib.AbstractContextManager[Any]:
+    """A refused write of the snapshot controller that has no event of its own is only logged."""
+    kept = {kind: text for kind, text in controller_reconcile._WARNINGS.items() if kind.__name__ not in ("Release", "MarkDeleted")}
+    return mock.patch.object(controller_reconcile, "_WARNINGS", kept)
+
+
+def _strangers_lists_are_believed() -> contextlib.AbstractContextManager[Any]:
+    """A list that was asked for without the Secret of the creation proves that nothing was made."""
+    look_for = decide._look_for
+
+    def believing(view: Any, content: Any, order: Any) -> Any:
+        with mock.patch.object(decide, "creation_secret", return_value=None):
+            return look_for(view, content, order)
+
+    return mock.patch.object(decide, "_look_for", believing)
+
+
+def _marks_come_late() -> contextlib.AbstractContextManager[Any]:
+    """Marks are patched whatever the content is like by then."""
+
+    def late(obj: Any, name: str, finalizer: str) -> Any:
+        return annotate(obj, name, "yes")
+
+    rooms = (writes, groups_reconcile)
+    return both(*(mock.patch.multiple(room, mark_as_judged=late, annotate_as_judged=annotate) for room in rooms))
+
+
+def _unsaved_groups_are_deleted() -> contextlib.AbstractContextManager[Any]:
+    """A group whose handle can't be saved is deleted, whoever else keeps a snapshot of it."""
+    return mock.patch.object(Groups, "_is_kept", return_value=False)
+
+
+def _deletions_without_secret_are_silent() -> contextlib.AbstractContextManager[Any]:
+    decided = decide._decide_deletion
+
+    def quiet(view: Any, content: Any, now: float) -> Any:
+        found = decided(view, content, now)
+        kept = tuple(action for action in found.actions if getattr(action, "reason", "") != decide.WITHOUT_SECRET)
+        return found if kept == found.actions else type(found)(found.because, kept, found.failure, found.uid, found.done, found.after_s)
+
+    return mock.patch.object(decide, "_decide_deletion", quiet)
+
+
+MENDED: Final[Mapping[str, Bug]] = {
+    "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}),
+    "foreign-classes": Bug(_classes_of_others_are_not_looked_at, {"silent", "unready", "left"}),
+    "groups-without-volumes": Bug(_groups_without_volumes_are_taken, {"members-missing", "left"}),
+    "deletions-silent": Bug(_deletions_by_hand_wait_in_silence, {"silent"}),
+    "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}, first_seed=40),
+    "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}),
+    "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=90),
+}
+
+UNSEEN: Final[Mapping[str, Bug]] = {
+    "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}),
+    "groups-keep-nothing": Bug(_retained_contents_keep_nothing, {"deleted-wanted", "deleted-kept"}),
+    "bindings-unseen": Bug(_bindings_are_not_looked_up, {"content-left"}),
+    "no-group-silent": Bug(_groups_of_imports_wait_in_silence, {"silent"}),
+    "releases-silent": Bug(_released_quietly, {"silent"}),
+    "strange-lists": Bug(_strangers_lists_are_believed, {"leaked", "left-behind"}),
+    "unsaved-groups": Bug(_unsaved_groups_are_deleted, {"deleted-wanted", "deleted-kept"}),
+    "secretless-silent": Bug(_deletions_without_secret_are_silent, {"left-behind", "leaked"}),
+}
+"""Bugs that 120 lives and more have not shown: what makes them is too rare in these plans."""
