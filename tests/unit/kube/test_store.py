@@ -100,6 +100,17 @@ def test_an_own_write_is_seen_at_once_and_only_once(store: Store[PersistentVolum
     assert store.apply(pv_at(version=2)) == ()
 
 
+def test_an_own_write_below_the_version_of_all_enters_where_the_object_is_older_yet(store: Store[PersistentVolume]):
+    """The watch would have told of it, were it not that the server was set back: the own write is seen, or it would be made for ever."""
+    store.apply(pv_at(version=11))
+    store.bookmark("100016")
+    written = pv_at(version=25)
+    assert [written] == [change.new for change in store.wrote(written)]
+    assert written is store.get(PV1)
+    assert "100016" == store.version
+    assert () == store.wrote(pv_at(version=20)), "an answer that another one has overtaken"
+
+
 def test_an_answer_that_comes_after_its_deletion_does_not_bring_the_object_back(store: Store[PersistentVolume]):
     """The answer and the watch travel on two connections; nobody would ever take the ghost out again."""
     store.apply(pv_at(version=1))

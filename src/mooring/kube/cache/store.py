@@ -115,8 +115,14 @@ class Store(Generic[T]):
         self._advance(version)
 
     def wrote(self, obj: T) -> tuple[Change[T], ...]:
-        """One of our writes was answered with this object, which is still there."""
-        if order(obj.metadata.resource_version, self.version) <= 0:
+        """One of our writes was answered with this object, which is still there.
+
+        An answer that the watch has told of already is no news. One that is newer than the object here all the same comes from a server
+        that was set back: whoever never sees his own write would make it again and again, until all is listed anew.
+        """
+        old = self._objects.get(key_of(obj))
+        is_told = order(obj.metadata.resource_version, self.version) <= 0
+        if is_told and (old is None or old.metadata.uid != obj.metadata.uid):
             return ()
         return self._put(obj, Cause.OWN_WRITE)
 
