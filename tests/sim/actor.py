@@ -67,6 +67,7 @@ class Actor:
         """One round of the controllers."""
         await self._tend_volumes()
         await self._tend_attachments()
+        await self._tend_former()
         if not self._world.faulty:
             for kind, name in self.objects():
                 for finalizer in HOLDS:
@@ -116,6 +117,17 @@ class Actor:
             name = f"va-{volume}-{node}"
             if name not in names and self._may_attach(volume):
                 await self._hands.create_attachment(name, volume, node)
+
+    async def _tend_former(self) -> None:
+        """Attached to the machine that had the node's name before, by an attacher that had not heard of the new one yet: its pod can't use
+        it there. Where the driver does not list what is published, nothing but the pod's end shows that to the attacher.
+        """
+        if self._world.plan.lists_published:
+            return
+        for attachment in self._truth.attachments():
+            is_former = attachment.attached and attachment.node_id != self.machines[attachment.node]
+            if is_former and not attachment.deleting:
+                await self._hands.delete_attachment(attachment.name)
 
     def _may_attach(self, volume: str) -> bool:
         """The attach/detach controller waits for a volume, and for the end of a single-node volume's attachment elsewhere; mostly."""

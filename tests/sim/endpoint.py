@@ -59,13 +59,13 @@ class Endpoint:
         what = f"{verb} {handle} {node_id}"
         laws = self._world.laws
         await self._mortal.point(f"before {what}")
+        self._mortal.sends(what)
         self._tell(what)
         laws.done(self._mortal.number, what, self._world.clock.now())
         laws.call_begins(self._mortal.number, verb, handle, node_id)
         ok, outcome = False, "gave up waiting"
         try:
-            await self._world.clock.sleep(0)  # no call ends without the others having had their turn
-            await self._world.backend.call(verb, handle, node_id, secrets)
+            await self._mortal.outside(lambda: self._arrives(verb, handle, node_id, secrets), what)
             await self._mortal.point(f"after {what}")
             ok, outcome = True, "ok"
         except DriverError as error:
@@ -75,6 +75,10 @@ class Endpoint:
             if self._mortal.alive:
                 self._tell(f"{what}: {outcome}")
                 laws.call_ends(self._mortal.number, verb, handle, node_id, ok)
+
+    async def _arrives(self, verb: str, handle: str, node_id: str, secrets: dict[str, str]) -> None:
+        await self._world.clock.sleep(0)  # no call ends without the others having had their turn
+        await self._world.backend.call(verb, handle, node_id, secrets)
 
     def _page(self, token: str) -> csi.ListVolumesResponse:
         published, size = self._world.backend.published, self._world.plan.page_size

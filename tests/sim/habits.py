@@ -7,7 +7,8 @@ field has none of them. The draws come from sources of their own, so that no oth
 |------------------------|----------------------------------------------------------------------------------------------------|
 | `server`               | nothing: its `Line` has the doors. Its laws must know that a write may come late (`late-astray`)    |
 | `server.set_back`      | its acts call `back_up()` and `set_back()` of `world.server`; its laws hear of it by `on_set_back`  |
-| `stops`                | its `life.py` hands `outside(line)` to the Runtime, and `mortal.clock` in place of the world's      |
+| `stops`                | its `life.py` hands `outside(line)` to the Runtime, and `mortal.clock` in place of the world's;     |
+|                        | its endpoint calls the backend by `mortal.outside`                                                  |
 | `stops.replicas`       | it runs several `Keeper`s, each with `behind_lease(...)` (`leading.py`); endpoints: `mortal.sends` |
 """
 

@@ -9,7 +9,7 @@ import dataclasses
 from typing import Final
 
 from mooring.base.randomness import Random
-from tests.sim.habits import NO_STOPS, ServerHabits, Stops
+from tests.sim.habits import ServerHabits, Stops, server_habits, stops
 
 DRIVER: Final = "csi.example.com"
 FINALIZER: Final = "external-attacher/csi-example-com"
@@ -129,6 +129,14 @@ ACTS: Final = {
 }
 """What the actor can do, with weights."""
 
+ACCIDENTS: Final = {
+    "stop_attacher": 3,
+    "back_up": 3,
+    "set_back": 1,
+}
+"""Those that came with the world's habits (`accidents.py`)."""
+_ACCIDENTS_SEED: Final = 7_000_003
+
 _ALWAYS: Final = ("move", "share", "unwant", "want_volume_back", "register", "let_go", "restore_secret")
 
 
@@ -137,6 +145,7 @@ def plan_of(seed: int) -> Plan:
     randomness = Random(seed)
     retry_start_s = randomness.uniform(0.1, 1.0)
     timeout_s = randomness.uniform(0.5, 3.0)
+    server, still = server_habits(seed), stops(seed)
     return Plan(
         seed=seed,
         volumes=tuple(_volume(randomness, number) for number in range(1 + randomness.below(3) + randomness.below(2))),
@@ -160,11 +169,11 @@ def plan_of(seed: int) -> Plan:
         restart_s=randomness.uniform(0.0, 2.0),
         api=api_faults(randomness),
         driver=driver_faults(randomness, timeout_s),
-        acts=_acts(randomness),
+        acts=_acts(randomness) + _accidents(seed, server, still),
         meddling=perhaps(randomness, 0.5, 0.1, 1.0),
         inherits=randomness.happens(0.1),
-        server=ServerHabits(late=perhaps(randomness, 0.3, 0.02, 0.2)),
-        stops=NO_STOPS,
+        server=server,
+        stops=still,
     )
 
 
@@ -208,3 +217,10 @@ def _acts(randomness: Random) -> tuple[str, ...]:
     """The acts of this life, each as often as its weight says: draw one of them."""
     chosen = [act for act in ACTS if act in _ALWAYS or randomness.happens(0.5)]
     return tuple(act for act in chosen for _ in range(ACTS[act]))
+
+
+def _accidents(seed: int, server: ServerHabits, still: Stops) -> tuple[str, ...]:
+    """The same of what befalls machines and servers, from a source of its own."""
+    randomness = Random(seed + _ACCIDENTS_SEED)
+    wanted = {"stop_attacher": still.still > 0, "back_up": server.set_back, "set_back": server.set_back}
+    return tuple(act for act, count in ACCIDENTS.items() if wanted.get(act, randomness.happens(0.3)) for _ in range(count))

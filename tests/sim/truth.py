@@ -67,6 +67,10 @@ class Truth:
         assert found is not None
         return found
 
+    def versions(self, but: str) -> tuple[tuple[str, int], ...]:
+        """The version of the newest change of each kind but this one."""
+        return tuple(sorted((plural, version) for plural, version in self._newest.items() if plural != but))
+
     def version(self, kind: Kind[Any], name: str, namespace: str = "") -> int:
         """0 when the object is not there."""
         stored = self._store.table(self.resource(kind)).get(Key(namespace, name))
