@@ -12,7 +12,7 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind, finalizers_of, is_deleting
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from tests.sim.hands import HOLDS, PROTECTION, Hands
-from tests.sim.plan import FINALIZER, TWIN
+from tests.sim.plan import AGAIN, FINALIZER, TWIN
 from tests.sim.world import SimWorld
 
 
@@ -57,6 +57,9 @@ class Actor:
     async def make_peace(self) -> None:
         """Nodes and secrets are back, nobody wants what is being deleted, twins go; then only `tend` goes on."""
         self.twins.clear()
+        for volume in self._plans:
+            if volume.endswith(AGAIN):  # one volume of two names may be wanted on two nodes
+                self.want_nowhere(volume)
         for attachment in self._truth.foreign_attachments():
             await self._hands.delete_attachment(attachment.name)
         await self._restore()
@@ -135,5 +138,5 @@ class Actor:
             return True
         if not self._plans[volume].inline and not self._truth.volume_is_there(volume):
             return False
-        taken = any(attachment.volume == volume for attachment in self._truth.attachments())
+        taken = any(attachment.handle == self._plans[volume].handle for attachment in self._truth.attachments())
         return not (taken and self._plans[volume].single_node)

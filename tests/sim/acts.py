@@ -230,6 +230,10 @@ class Acts:
         away_s = self._randomness.uniform(0.0, 2.0)
         self._hands.tell(f"restarts the driver, away for {away_s:.3f} s")
         self._world.backend.restart(away_s)
+        if self._world.plan.array.forgets and self._world.plan.lists_published:  # else no attacher could know
+            for handle, nodes in self._world.backend.published.items():
+                for node_id in sorted(nodes):
+                    self._world.backend.take_away(handle, node_id)
 
     async def take_away(self) -> None:
         """Unpublished behind the attacher's back; only where a report can show it."""

@@ -34,6 +34,7 @@ from mooring.csi.codes import Code
 from mooring.kube.cache.informer import Cause, Informer
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add_finalizer, merge_patch
+from tests.sim import bugs_of_habits
 from tests.sim.planting import Bug, failures_are_final, no_back_off
 
 
@@ -211,12 +212,13 @@ def _volumes_are_held_blindly() -> contextlib.AbstractContextManager[Any]:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
+    **bugs_of_habits.BUGS,
     "publish-before-finalizer": Bug(_reordered(Publish, AddFinalizer), {"publish-no-finalizer"}),
     "release-before-unpublish": Bug(_reordered(RemoveFinalizer, Unpublish), {"finalizer-dropped", "needless-unpublish"}),
     "timeout-is-success": Bug(_timeout_is_success, {"finalizer-dropped"}, first_seed=12),
     "own-writes-forgotten": Bug(_own_writes_are_forgotten, {"needless-publish", "needless-unpublish", "empty-write", "finalizer-twice"}),
     "own-writes-hide-deletions": Bug(
-        _own_writes_hide_deletions, {"unwanted-left", "wanted-missing", "wanted-unattached", "volume-left"}, first_seed=80
+        _own_writes_hide_deletions, {"unwanted-left", "wanted-missing", "wanted-unattached", "volume-left"}, first_seed=330
     ),
     "slots-ignored": Bug(_slots_are_ignored, {"overlap"}),
     "reports-ignored": Bug(_reports_are_ignored, {"wanted-unpublished"}, first_seed=50),
@@ -233,7 +235,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "unconfirmed-publishes-end-with-attempt": Bug(
         _unconfirmed_publishes_end_with_an_attempt, {"published-unwanted", "two-nodes", "volume-dropped"}, first_seed=110
     ),
-    "unconfirmed-publishes-hold-nothing": Bug(_unconfirmed_publishes_hold_no_volume, {"two-nodes", "volume-dropped"}, first_seed=140),
+    "unconfirmed-publishes-hold-nothing": Bug(_unconfirmed_publishes_hold_no_volume, {"two-nodes", "volume-dropped"}, first_seed=210),
     "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}, first_seed=160),
     "names-are-identities": Bug(_names_are_identities, {"mark-astray", "late-astray"}),
     "removals-of-any-object": Bug(_removals_are_of_any_object, {"late-astray"}, first_seed=580),

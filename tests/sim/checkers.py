@@ -62,16 +62,27 @@ def _wanted_are_attached(world: SimWorld, actor: Actor, attachments: Mapping[tup
             continue  # a late patch of its own may tell of the machine that was replaced: it has the uid, and no version
         if found.node_id != machine:
             yield "wanted-unpublished", f"{found.name} claims {found.node_id!r}, the node is {machine}"
-        if found.attached and status.attachment_metadata != device_of(handles[volume], machine):
+        if found.attached and (status.attachment_metadata or {}) != device_of(handles[volume], machine, world.plan.array):
             yield "metadata-wrong", f"{found.name} shows {status.attachment_metadata}"
 
 
+def silent(world: SimWorld) -> Iterator[Complaint]:
+    """While the driver refuses something for ever, and nothing else goes wrong, each attachment that is not done says why."""
+    for found in world.truth.attachments():
+        status = found.whole.status
+        if found.deleting and found.held and status.detach_error is None:
+            yield "silent", f"{found.name} is not detached, and does not say why"
+        if not found.deleting and not found.attached and status.attach_error is None:
+            yield "silent", f"{found.name} is not attached, and does not say why"
+
+
 def _nothing_else_is(world: SimWorld, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
+    handles = {volume.name: volume.handle for volume in world.plan.volumes}
     for pair, found in attachments.items():
         if pair not in actor.wanted:
             yield "unwanted-left", f"{found.name} is not wanted and still there: {found.whole.status}"
     for volume in world.plan.volumes:
-        wanted = {actor.machines[node] for name, node in actor.wanted if name == volume.name}
+        wanted = {actor.machines[node] for name, node in actor.wanted if handles[name] == volume.handle}
         for node_id in sorted(world.backend.published[volume.handle] - wanted):
             yield "published-unwanted", f"{volume.handle} is published at {node_id}, nobody wants it there"
     if world.server.late_count:

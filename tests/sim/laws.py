@@ -70,7 +70,8 @@ class Laws:
         self._truth, self._backend, self._fail = truth, backend, fail
         self._in_flight: dict[tuple[int, str], str] = {}
         self._knowledge = Knowledge(backend.removed)
-        self.twinned: set[str] = set()  # volumes that had two attachments to one node, each with calls of its own
+        self._shared = frozenset(backend.shared_handles())
+        self.twinned = set(self._shared)  # volumes that had two attachments to one node, each with calls of its own
         self.tears = Tears(truth, backend, now)
         self._born: dict[tuple[str, str], int] = {}
         self._was_set_back = False
@@ -189,8 +190,8 @@ class Laws:
             self._fail("finalizer-dropped", f"{old.name} is released, nobody has deleted it")
         if self.tears.excuse(handle):
             return
-        place = (old.volume, old.node)
-        if any((found.volume, found.node) == place and found.held and found.name != old.name for found in self._truth.attachments()):
+        place = (old.handle, old.node)
+        if any((found.handle, found.node) == place and found.held and found.name != old.name for found in self._truth.attachments()):
             return  # the other one goes on holding it there
         if node_id in self._backend.published[handle]:
             self._fail("finalizer-dropped", f"{old.name} is released while {handle} is published at {node_id}")
@@ -208,7 +209,8 @@ class Laws:
             return
         if "deletionTimestamp" not in before:
             self._fail("volume-dropped", f"{name} is released, nobody has deleted it")
-        if call := self._in_flight.get((write.process, handle)):
+        call = self._in_flight.get((write.process, handle))
+        if call and handle not in self._shared:  # else it may be for the other PersistentVolume of that volume
             self._fail("volume-dropped", f"{name} is released under {call}")
         for found in self._truth.attachments():
             if found.held and found.whole.spec.source.persistent_volume_name == name:

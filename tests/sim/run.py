@@ -9,7 +9,7 @@ from typing import Final
 from tests.sim.accidents import Accidents
 from tests.sim.actor import Actor
 from tests.sim.bugs import BUGS
-from tests.sim.checkers import complaints, fingerprint
+from tests.sim.checkers import complaints, fingerprint, silent
 from tests.sim.course import CALM_STEP_S, REST_S, Course, Outcome, failures_of, lived
 from tests.sim.hands import Hands
 from tests.sim.keeper import Keeper
@@ -21,6 +21,9 @@ from tests.sim.world import SimWorld
 
 CALM_S_MAX: Final = 300.0
 """How long everything may take to come to rest. The longest way there: a watch in its longest back-off, then a key in its own."""
+
+TOLD_S: Final = 120.0
+"""How long it may take until what can't be done is told."""
 
 
 def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -> Outcome:
@@ -66,6 +69,8 @@ class _Life(Course[SimWorld]):
 
     async def _calm(self, world: SimWorld, actor: Actor, keepers: Sequence[Keeper]) -> None:
         """Waits until all is well, and the attacher has heard of it; it must be so in time."""
+        if world.backend.stuck:
+            await self._tell_of_stuck(world, actor)
         deadline = world.clock.now() + CALM_S_MAX
         while found := [*complaints(world, actor), *(("unsettled", what) for keeper in keepers for what in keeper.unsettled())]:
             if world.clock.now() > deadline:
@@ -75,6 +80,15 @@ class _Life(Course[SimWorld]):
             await world.clock.sleep(CALM_STEP_S)
         self.rested_s = world.clock.now()
         world.story.tell("world", "all is well")
+
+    async def _tell_of_stuck(self, world: SimWorld, actor: Actor) -> None:
+        """What the driver refuses for ever is told; then the storage is mended."""
+        for _ in range(round(TOLD_S / CALM_STEP_S)):
+            await actor.tend()
+            await world.clock.sleep(CALM_STEP_S)
+        for invariant, text in silent(world):
+            world.fail(invariant, f"{TOLD_S:g} s after the last fault: {text}")
+        world.backend.unstick()
 
     async def _rest(self, world: SimWorld, actor: Actor) -> None:
         """A world that is well stays as it is: nothing is written, nothing is called."""
