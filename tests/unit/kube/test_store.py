@@ -181,6 +181,18 @@ def test_a_list_brings_what_is_new_and_takes_out_what_it_lacks(store: Store[Pers
     assert store.version == "10"
 
 
+def test_a_list_from_before_an_own_write_is_of_a_server_that_was_set_back(store: Store[PersistentVolume]):
+    """The watch had not come so far: by its version alone the server seems to have gone on, and what was written would stay for ever."""
+    store.apply(pv_at(version=22))
+    store.wrote(pv_at(version=200_033, uid="after-the-backup"))
+    relist = store.relist()
+    restored = pv_at(version=100_030, uid="restored")
+    relist.page([restored], "100036")
+    relist.end("100036")
+    assert restored is store.get(PV1)
+    assert "100036" == store.version
+
+
 def test_an_own_write_newer_than_the_list_survives_it(store: Store[PersistentVolume]):
     listing = store.relist()
     store.wrote(pv_at("created", 11))
