@@ -76,6 +76,8 @@ class Actor:
                 for finalizer in HOLDS:
                     await self._hands.let_go(kind, name, finalizer)
             self._clean_up()
+            if self._world.server.set_back_count:
+                await self._let_go_of_lost()
 
     def objects(self, *more: Kind[Any]) -> list[tuple[Kind[Any], str]]:
         """All attachments and volumes, and all of more kinds."""
@@ -97,6 +99,13 @@ class Actor:
         claimed = {found.pair for found in self._truth.attachments()}
         for handle, node_id in sorted(self._world.laws.tears.left_to_hands() - claimed):
             self._world.backend.take_away(handle, node_id)
+
+    async def _let_go_of_lost(self) -> None:
+        """Attachments that a backup brought back, and whose volume is gone meanwhile: they say so, and only a hand can help."""
+        for found in self._truth.attachments():
+            if found.deleting and found.held and not self._plans[found.volume].inline and self._truth.volume(found.volume) is None:
+                self._world.laws.tears.left_behind(found.pair)
+                await self._hands.merge(VOLUME_ATTACHMENTS, found.name, {"metadata": {"finalizers": None}})
 
     async def _tend_volumes(self) -> None:
         """Volumes that shall be there are made; deleted ones lose their protection."""

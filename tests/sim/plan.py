@@ -150,7 +150,7 @@ def plan_of(seed: int) -> Plan:
     retry_start_s = randomness.uniform(0.1, 1.0)
     timeout_s = randomness.uniform(0.5, 3.0)
     server, still = server_habits(seed), stops(seed)
-    plan = Plan(
+    return Plan(
         seed=seed,
         volumes=_with_namesake(seed, [_volume(randomness, number) for number in range(1 + randomness.below(3) + randomness.below(2))]),
         nodes=tuple(f"node{number}" for number in range(2 + randomness.below(2))),
@@ -180,7 +180,6 @@ def plan_of(seed: int) -> Plan:
         array=array_habits(seed),
         stops=still,
     )
-    return _never_behind_and_set_back(plan)
 
 
 def _volume(randomness: Random, number: int) -> VolumePlan:
@@ -191,17 +190,6 @@ def _volume(randomness: Random, number: int) -> VolumePlan:
         secret=randomness.happens(0.3),
         inline=randomness.happens(0.1),
     )
-
-
-def _never_behind_and_set_back(plan: Plan) -> Plan:
-    """A watch that is behind, and a server that is set back to a version which that watch has yet to reach: the cache keeps an object for
-    ever that it knows from an answer to an own write alone. That is not mended yet; so no life has both.
-    """
-    is_behind = plan.server.lag or plan.server.held or plan.server.old or plan.api.stale
-    if not plan.server.set_back or not is_behind:
-        return plan
-    acts = tuple(act for act in plan.acts if act not in ("back_up", "set_back"))
-    return dataclasses.replace(plan, server=dataclasses.replace(plan.server, set_back=False), acts=acts)
 
 
 def _with_namesake(seed: int, volumes: list[VolumePlan]) -> tuple[VolumePlan, ...]:
