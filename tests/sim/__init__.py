@@ -40,5 +40,6 @@ The words, each with the file that defines it:
 | knowledge   | `knowledge.py`    | the facts that an incarnation must know from its answers, so that it does nothing twice               |
 | twin        | `plan.py`         | a second attachment of one volume to one node                                                         |
 | cut         | `shrinking.py`    | a thing that is taken out of a plan, to see whether a life without it fails in the same way           |
+| accident    | `accidents.py`    | what befalls processes and the API server: a stop, a backup, a server that is set back                |
 | bug         | `bugs.py`         | a part of the attacher replaced by a worse one, which the simulation must find (`planting.py`)        |
 """

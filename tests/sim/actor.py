@@ -12,7 +12,7 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind, finalizers_of, is_deleting
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from tests.sim.hands import HOLDS, PROTECTION, Hands
-from tests.sim.plan import FINALIZER, TWIN
+from tests.sim.plan import AGAIN, FINALIZER, TWIN
 from tests.sim.world import SimWorld
 
 
@@ -57,6 +57,9 @@ class Actor:
     async def make_peace(self) -> None:
         """Nodes and secrets are back, nobody wants what is being deleted, twins go; then only `tend` goes on."""
         self.twins.clear()
+        for volume in self._plans:
+            if volume.endswith(AGAIN):  # one volume of two names may be wanted on two nodes
+                self.want_nowhere(volume)
         for attachment in self._truth.foreign_attachments():
             await self._hands.delete_attachment(attachment.name)
         await self._restore()
@@ -67,11 +70,14 @@ class Actor:
         """One round of the controllers."""
         await self._tend_volumes()
         await self._tend_attachments()
+        await self._tend_former()
         if not self._world.faulty:
             for kind, name in self.objects():
                 for finalizer in HOLDS:
                     await self._hands.let_go(kind, name, finalizer)
             self._clean_up()
+            if self._world.server.set_back_count:
+                await self._let_go_of_lost()
 
     def objects(self, *more: Kind[Any]) -> list[tuple[Kind[Any], str]]:
         """All attachments and volumes, and all of more kinds."""
@@ -93,6 +99,13 @@ class Actor:
         claimed = {found.pair for found in self._truth.attachments()}
         for handle, node_id in sorted(self._world.laws.tears.left_to_hands() - claimed):
             self._world.backend.take_away(handle, node_id)
+
+    async def _let_go_of_lost(self) -> None:
+        """Attachments that a backup brought back, and whose volume is gone meanwhile: they say so, and only a hand can help."""
+        for found in self._truth.attachments():
+            if found.deleting and found.held and not self._plans[found.volume].inline and self._truth.volume(found.volume) is None:
+                self._world.laws.tears.left_behind(found.pair)
+                await self._hands.merge(VOLUME_ATTACHMENTS, found.name, {"metadata": {"finalizers": None}})
 
     async def _tend_volumes(self) -> None:
         """Volumes that shall be there are made; deleted ones lose their protection."""
@@ -117,11 +130,22 @@ class Actor:
             if name not in names and self._may_attach(volume):
                 await self._hands.create_attachment(name, volume, node)
 
+    async def _tend_former(self) -> None:
+        """Attached to the machine that had the node's name before, by an attacher that had not heard of the new one yet: its pod can't use
+        it there. Where the driver does not list what is published, nothing but the pod's end shows that to the attacher.
+        """
+        if self._world.plan.lists_published:
+            return
+        for attachment in self._truth.attachments():
+            is_former = attachment.attached and attachment.node_id != self.machines[attachment.node]
+            if is_former and not attachment.deleting:
+                await self._hands.delete_attachment(attachment.name)
+
     def _may_attach(self, volume: str) -> bool:
         """The attach/detach controller waits for a volume, and for the end of a single-node volume's attachment elsewhere; mostly."""
         if self._world.faulty and self._randomness.happens(self._world.plan.hasty):
             return True
         if not self._plans[volume].inline and not self._truth.volume_is_there(volume):
             return False
-        taken = any(attachment.volume == volume for attachment in self._truth.attachments())
+        taken = any(attachment.handle == self._plans[volume].handle for attachment in self._truth.attachments())
         return not (taken and self._plans[volume].single_node)

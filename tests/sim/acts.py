@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Acts:
-    def __init__(self, world: SimWorld, actor: Actor, hands: Hands, attachers: Keeper) -> None:
+    def __init__(self, world: SimWorld, actor: Actor, hands: Hands, attachers: Sequence[Keeper]) -> None:
         self._world, self._actor, self._hands, self._attachers = world, actor, hands, attachers
         self._randomness, self._truth = world.randomness["actor"], world.truth
         self._plans = {volume.name: volume for volume in world.plan.volumes}
@@ -230,6 +230,10 @@ class Acts:
         away_s = self._randomness.uniform(0.0, 2.0)
         self._hands.tell(f"restarts the driver, away for {away_s:.3f} s")
         self._world.backend.restart(away_s)
+        if self._world.plan.array.forgets and self._world.plan.lists_published:  # else no attacher could know
+            for handle, nodes in self._world.backend.published.items():
+                for node_id in sorted(nodes):
+                    self._world.backend.take_away(handle, node_id)
 
     async def take_away(self) -> None:
         """Unpublished behind the attacher's back; only where a report can show it."""
@@ -240,11 +244,18 @@ class Acts:
             self._world.backend.take_away(handle, node_id)
 
     async def kill_attacher(self) -> None:
-        self._attachers.kill()
+        self._one_attacher().kill()
 
     async def roll_attacher(self) -> None:
         self._hands.tell("rolls the attacher")
-        await self._attachers.roll()
+        await self._one_attacher().roll()
+
+    def _one_attacher(self) -> Keeper:
+        """The one that works, mostly."""
+        if len(self._attachers) == 1:
+            return self._attachers[0]
+        working = [keeper for keeper in self._attachers if keeper.leads and self._randomness.happens(0.7)]
+        return self._one_of(working or self._attachers)
 
     def _one_of(self, items: Sequence[T]) -> T:
         return items[self._randomness.below(len(items))]

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from mooring.base.clock import Clock
 from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
+from tests.sim.habits import NO_ARRAY, ArrayHabits
 from tests.sim.plan import Plan
 from tests.sim.story import Story
 
@@ -20,7 +21,10 @@ T = TypeVar("T")
 
 FINAL: Final = (Code.INTERNAL, Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.FAILED_PRECONDITION, Code.UNKNOWN, Code.PERMISSION_DENIED)
 NOT_FINAL: Final = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED, Code.CANCELED, Code.DEADLINE_EXCEEDED)
+EVERY_CODE: Final = tuple(code for code in Code if code is not Code.OK)
 PUBLISH, UNPUBLISH = "publish", "unpublish"
+FOR_EVER_S: Final = 1e6
+ODD_SEED: Final = 11_000_027
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,6 +70,9 @@ class Backend:
         self.removed: Counter[tuple[str, str]] = Counter()
         self.secrets: dict[str, str] = {}
         self.locks: dict[str, Operation] = {}
+        self.stuck: dict[tuple[str, str, str], tuple[Fate, float]] = {}  # calls that are answered in one way, until then
+        self._array: ArrayHabits = getattr(plan, "array", NO_ARRAY)
+        self._oddness = Random(plan.seed + ODD_SEED)
         self._down_until = 0.0
         self._started: dict[str, int] = defaultdict(int)
 
@@ -74,7 +81,8 @@ class Backend:
     async def call(self, verb: str, handle: str, node_id: str, secrets: dict[str, str]) -> None:
         """Raises DriverError. Cancelling it does not end the work."""
         self._refuse_at_once(handle, secrets)
-        operation = Operation(verb, handle, node_id, self._fate(), asyncio.get_running_loop().create_future())
+        fate = self._odd_fate(verb, handle, node_id) or self._fate()
+        operation = Operation(verb, handle, node_id, fate, asyncio.get_running_loop().create_future())
         self.locks[handle] = operation
         self._started[verb] += 1
         operation.task = self._group.create_task(self._work(operation), name=f"backend/{operation}/{self._started[verb]}")
@@ -98,7 +106,7 @@ class Backend:
             raise DriverError(Code.ABORTED, f"an operation for {handle} is pending")
         wanted = self.secrets.get(handle)
         if wanted is not None and secrets != {"token": wanted}:
-            raise DriverError(Code.UNAUTHENTICATED, "wrong token")
+            raise DriverError(Code.NOT_FOUND if self._array.tenants else Code.UNAUTHENTICATED, "wrong token")
 
     async def _work(self, operation: Operation) -> None:
         fate = operation.fate
@@ -151,6 +159,25 @@ class Backend:
             return Fate(before_s, whole_s - before_s, takes_effect=done, error=None if done else Code.INTERNAL)
         return Fate(quick_s)
 
+    def _odd_fate(self, verb: str, handle: str, node_id: str) -> Fate | None:
+        """Of a driver's habits; None for a call that has none of them."""
+        array, randomness, now = self._array, self._oddness, self._clock.now()
+        known = self.stuck.get((verb, handle, node_id))
+        if known is not None and (now < known[1] or not self.faulty):
+            return known[0]
+        if not self.faulty:
+            return None
+        if array.stuck and randomness.happens(array.stuck):
+            fate = Fate(0.01, takes_effect=randomness.happens(0.5), error=_one_of(EVERY_CODE, randomness))
+            self.stuck[verb, handle, node_id] = fate, now + randomness.uniform(0.0, array.stuck_s)
+            self._story.tell("backend", f"from now on {verb} {handle} {node_id} is answered {fate.error}")
+            return fate
+        return Fate(FOR_EVER_S) if array.hangs and randomness.happens(array.hangs) else None
+
+    def unstick(self) -> None:
+        """Whoever looks after the storage has mended it."""
+        self.stuck.clear()
+
     # -- what happens to it from outside
 
     def restart(self, away_s: float) -> None:
@@ -181,9 +208,19 @@ class Backend:
         """The node that the machine is, or was."""
         return node_id.partition("-")[0]
 
+    def shared_handles(self) -> set[str]:
+        """Of volumes that two PersistentVolumes name."""
+        handles = Counter(volume.handle for volume in self._plan.volumes)
+        return {handle for handle, count in handles.items() if count > 1}
+
     def heal(self) -> None:
-        """No faults from now on. Calls at work end as they would have."""
+        """No faults from now on. Calls at work end as they would have, those that hang without effect; what is stuck stays so."""
         self.faulty = False
+        now = self._clock.now()
+        self.stuck = {key: (fate, until) for key, (fate, until) in self.stuck.items() if now < until}
+        for operation in list(self.locks.values()):
+            if operation.fate.before_s >= FOR_EVER_S and operation.task is not None:
+                operation.task.cancel()
 
     def at_work(self, handle: str, verb: str, node_id: str) -> bool:
         """True while such a call may still take effect."""

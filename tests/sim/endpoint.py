@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.backend import PUBLISH, UNPUBLISH
+from tests.sim.habits import NO_ARRAY, ArrayHabits
 from tests.sim.mortal import Mortal
 from tests.sim.plan import DRIVER, Plan
 from tests.sim.world import SimWorld
 
+BARE: Final = frozenset("13579")
+"""How the ids of machines end whose driver gives no publish context, where it does that."""
+STRANGER: Final = "nobodys"
 _RPC = csi.ControllerServiceCapability.RPC
 
 
@@ -24,9 +30,9 @@ def info_of(plan: Plan) -> DriverInfo:
     return DriverInfo(DRIVER, "1", frozenset(plugin), frozenset(), frozenset(controller))
 
 
-def device_of(handle: str, node_id: str) -> dict[str, str]:
+def device_of(handle: str, node_id: str, array: ArrayHabits = NO_ARRAY) -> dict[str, str]:
     """The publish_context of a publication."""
-    return {"device": f"{handle} at {node_id}"}
+    return {} if array.bare and node_id[-1:] in BARE else {"device": f"{handle} at {node_id}"}
 
 
 class Endpoint:
@@ -34,10 +40,11 @@ class Endpoint:
 
     def __init__(self, world: SimWorld, mortal: Mortal) -> None:
         self._world, self._mortal = world, mortal
+        self._array: ArrayHabits = getattr(world.plan, "array", NO_ARRAY)
 
     async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
         await self._call(PUBLISH, request.volume_id, request.node_id, dict(request.secrets))
-        return csi.ControllerPublishVolumeResponse(publish_context=device_of(request.volume_id, request.node_id))
+        return csi.ControllerPublishVolumeResponse(publish_context=device_of(request.volume_id, request.node_id, self._array))
 
     async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
         await self._call(UNPUBLISH, request.volume_id, request.node_id, dict(request.secrets))
@@ -59,13 +66,13 @@ class Endpoint:
         what = f"{verb} {handle} {node_id}"
         laws = self._world.laws
         await self._mortal.point(f"before {what}")
+        self._mortal.sends(what)
         self._tell(what)
         laws.done(self._mortal.number, what, self._world.clock.now())
         laws.call_begins(self._mortal.number, verb, handle, node_id)
         ok, outcome = False, "gave up waiting"
         try:
-            await self._world.clock.sleep(0)  # no call ends without the others having had their turn
-            await self._world.backend.call(verb, handle, node_id, secrets)
+            await self._mortal.outside(lambda: self._arrives(verb, handle, node_id, secrets), what)
             await self._mortal.point(f"after {what}")
             ok, outcome = True, "ok"
         except DriverError as error:
@@ -76,8 +83,14 @@ class Endpoint:
                 self._tell(f"{what}: {outcome}")
                 laws.call_ends(self._mortal.number, verb, handle, node_id, ok)
 
+    async def _arrives(self, verb: str, handle: str, node_id: str, secrets: dict[str, str]) -> None:
+        await self._world.clock.sleep(0)  # no call ends without the others having had their turn
+        await self._world.backend.call(verb, handle, node_id, secrets)
+
     def _page(self, token: str) -> csi.ListVolumesResponse:
         published, size = self._world.backend.published, self._world.plan.page_size
+        if self._array.strangers:
+            published = {STRANGER: {STRANGER}, **{handle: {*nodes, STRANGER} for handle, nodes in published.items()}}
         handles = sorted(published)
         start = int(token or 0)
         end = start + size if size else len(handles)

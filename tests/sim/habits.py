@@ -7,7 +7,8 @@ field has none of them. The draws come from sources of their own, so that no oth
 |------------------------|----------------------------------------------------------------------------------------------------|
 | `server`               | nothing: its `Line` has the doors. Its laws must know that a write may come late (`late-astray`)    |
 | `server.set_back`      | its acts call `back_up()` and `set_back()` of `world.server`; its laws hear of it by `on_set_back`  |
-| `stops`                | its `life.py` hands `outside(line)` to the Runtime, and `mortal.clock` in place of the world's      |
+| `stops`                | its `life.py` hands `outside(line)` to the Runtime, and `mortal.clock` in place of the world's;     |
+|                        | its endpoint calls the backend by `mortal.outside`                                                  |
 | `stops.replicas`       | it runs several `Keeper`s, each with `behind_lease(...)` (`leading.py`); endpoints: `mortal.sends` |
 """
 
@@ -20,6 +21,7 @@ from mooring.base.randomness import Random
 
 _SERVER_SEED: Final = 3_000_017
 _STOPS_SEED: Final = 5_000_011
+_ARRAY_SEED: Final = 9_000_011
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,8 +66,28 @@ class Stops:
     skew_s: float = 0.0
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ArrayHabits:
+    """Drivers that differ as real ones do, for publishing.
+
+    stuck: per call, the probability that all calls like it (verb, volume, machine) are answered one code from now on, before or after their
+    effect; for stuck_s at the most, and for ever if the faults end meanwhile. hangs: per call, that it hangs for ever. tenants: whoever has
+    not the volume's secret is told NotFound. strangers: lists show volumes and machines that nobody here knows. bare: some machines get no
+    publish context. forgets: a restart of the driver ends all publications.
+    """
+
+    stuck: float = 0.0
+    stuck_s: float = 0.0
+    hangs: float = 0.0
+    tenants: bool = False
+    strangers: bool = False
+    bare: bool = False
+    forgets: bool = False
+
+
 NO_HABITS: Final = ServerHabits()
 NO_STOPS: Final = Stops()
+NO_ARRAY: Final = ArrayHabits()
 
 
 def server_habits(seed: int) -> ServerHabits:
@@ -99,6 +121,20 @@ def stops(seed: int) -> Stops:
         stills_max=1 + randomness.below(4),
         replicas=1 + randomness.below(2),
         skew_s=_perhaps(randomness, 0.5, 1.0, 600.0),
+    )
+
+
+def array_habits(seed: int) -> ArrayHabits:
+    """Each is absent from most lives."""
+    randomness = Random(seed + _ARRAY_SEED)
+    return ArrayHabits(
+        stuck=_perhaps(randomness, 0.3, 0.02, 0.2),
+        stuck_s=randomness.uniform(1.0, 60.0),
+        hangs=_perhaps(randomness, 0.2, 0.02, 0.2),
+        tenants=randomness.happens(0.3),
+        strangers=randomness.happens(0.3),
+        bare=randomness.happens(0.3),
+        forgets=randomness.happens(0.2),
     )
 
 

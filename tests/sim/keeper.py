@@ -89,7 +89,9 @@ class Keeper:
             await asyncio.wait([mortal.task])
         finally:
             mortal.task.cancel()
-        error = mortal.task.exception() if mortal.alive and not mortal.task.cancelled() else None
+        error = None if mortal.task.cancelled() else mortal.task.exception()
+        if not mortal.alive:
+            return
         if isinstance(error, WorkOutlivesLease):
             self._world.story.tell(mortal.who, f"ends: {error}")
         elif error is not None:  # it may return only after it was drained

@@ -54,6 +54,13 @@ class Knowledge:
         elif _shows_success(after) and (process, after.pair) in self._answered:
             self._attached[process, after.pair] = self._removed[after.pair]
 
+    def forget(self) -> None:
+        """The API server does not know what was written to it."""
+        self._answered.clear()
+        self._attached.clear()
+        self._attached_before.clear()
+        self._detached.clear()
+
     def _forgets(self, process: int, pair: Pair) -> bool:
         """Returns True if it was known to be attached."""
         self._detached.discard((process, pair))

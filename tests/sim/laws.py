@@ -70,9 +70,11 @@ class Laws:
         self._truth, self._backend, self._fail = truth, backend, fail
         self._in_flight: dict[tuple[int, str], str] = {}
         self._knowledge = Knowledge(backend.removed)
-        self.twinned: set[str] = set()  # volumes that had two attachments to one node, each with calls of its own
+        self._shared = frozenset(backend.shared_handles())
+        self.twinned = set(self._shared)  # volumes that had two attachments to one node, each with calls of its own
         self.tears = Tears(truth, backend, now)
         self._born: dict[tuple[str, str], int] = {}
+        self._was_set_back = False
         self._unconfirmed: set[str] = set()  # uids of which the attacher can't know whether it has confirmed the attachment
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
         self.counts: Counter[str] = Counter()
@@ -134,7 +136,8 @@ class Laws:
         if self.tears.is_settled(process, pair) and not is_left:
             self._fail("unpublish-mounted", f"unpublish of {handle} at {node_id}, torn away long after it was shown as attached")
         for found in claims:
-            if found.attached and not found.deleting and node_id not in self._backend.former:
+            is_old_view = node_id in self._backend.former or self.tears.may_precede_set_back(handle)
+            if found.attached and not found.deleting and not is_old_view:
                 self._fail("unpublish-wanted", f"unpublish of {handle} at {node_id}, needed by {found.name}")
         unneeded = not claims and node_id not in self._backend.published[handle] and not self._is_odd(handle)
         if unneeded and self._knowledge.is_detached(process, pair):
@@ -171,24 +174,24 @@ class Laws:
             self._fail("foreign-touched", f"{old.name} belongs to {old.attacher}")
         if new is not None and not old.attached and new.attached:
             handle, node_id = new.pair
-            if not new.held:
+            if not new.held and not self.tears.may_precede_set_back(handle):
                 self._fail("mark-astray", f"{write.what} marks {new.name}, which is not held")
             excused = node_id in self._backend.dead or self._backend.removed[new.pair] or self.tears.excuse(handle)
             if node_id not in self._backend.published[handle] and not excused:
                 self._fail("attached-unpublished", f"{new.name} becomes attached, but {handle} is not published at {node_id!r}")
-        if new is not None and old.attached and not new.attached and not old.deleting:
+        if new is not None and old.attached and not new.attached and not old.deleting and not self.tears.may_precede_set_back(old.handle):
             self._fail("attached-lost", f"{new.name} is marked detached, nobody has deleted it")
         if old.held and (new is None or not new.held):
             self._released(old)
 
     def _released(self, old: Attachment) -> None:
         handle, node_id = old.pair
-        if not old.deleting:
+        if not old.deleting and not self.tears.may_precede_set_back(handle):
             self._fail("finalizer-dropped", f"{old.name} is released, nobody has deleted it")
         if self.tears.excuse(handle):
             return
-        place = (old.volume, old.node)
-        if any((found.volume, found.node) == place and found.held and found.name != old.name for found in self._truth.attachments()):
+        place = (old.handle, old.node)
+        if any((found.handle, found.node) == place and found.held and found.name != old.name for found in self._truth.attachments()):
             return  # the other one goes on holding it there
         if node_id in self._backend.published[handle]:
             self._fail("finalizer-dropped", f"{old.name} is released while {handle} is published at {node_id}")
@@ -201,11 +204,13 @@ class Laws:
         after = change.new.whole()["metadata"] if change.new is not None else {}
         if FINALIZER not in before.get("finalizers", []) or FINALIZER in after.get("finalizers", []):
             return
-        name = before["name"]
+        name, handle = before["name"], change.old.whole()["spec"]["csi"]["volumeHandle"]
+        if self.tears.may_precede_set_back(handle):
+            return
         if "deletionTimestamp" not in before:
             self._fail("volume-dropped", f"{name} is released, nobody has deleted it")
-        handle = change.old.whole()["spec"]["csi"]["volumeHandle"]
-        if call := self._in_flight.get((write.process, handle)):
+        call = self._in_flight.get((write.process, handle))
+        if call and handle not in self._shared:  # else it may be for the other PersistentVolume of that volume
             self._fail("volume-dropped", f"{name} is released under {call}")
         for found in self._truth.attachments():
             if found.held and found.whole.spec.source.persistent_volume_name == name:
@@ -218,7 +223,8 @@ class Laws:
                 self._fail("foreign-touched", f"{write.what} removed an object held by {sorted(others)}")
             return
         before, after = change.old.whole(), change.new.whole()
-        if after["metadata"].get("finalizers", []).count(FINALIZER) > 1:
+        is_told_late = write.excused or self._was_set_back  # of its own finalizer there: it adds it without a test of the list
+        if after["metadata"].get("finalizers", []).count(FINALIZER) > 1 and not is_told_late:
             self._fail("finalizer-twice", f"{write.what} left {after['metadata']['finalizers']}")
         if _is_first_claim(write.body):
             before["metadata"]["finalizers"] = []
@@ -229,6 +235,13 @@ class Laws:
         """The write was refused, or its answer is lost."""
         if write.change is not None and write.change.new is not None and _confirms(write.body):
             self._unconfirmed.add(write.change.new.uid)
+
+    def was_set_back(self, version: int) -> None:
+        """The server is what it was at that version: what an attacher has learnt since is no knowledge any more."""
+        self._born = {place: min(born, version) for place, born in self._born.items()}
+        self._was_set_back = True
+        self._knowledge.forget()
+        self.tears.was_set_back(version)
 
     def born(self, plural: str, name: str) -> int:
         """The version that made the object which has the name now, or had it last."""

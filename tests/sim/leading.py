@@ -1,7 +1,10 @@
 """A program behind a real Lease, with our own election: several replicas, of which one works; a former leader may wake beside the next.
 
     leases, numbers = Leases(world), itertools.count(1)
-    keepers = [Keeper(world, "attacher", behind_lease(leases, "attacher", attacher), numbers) for _ in range(plan.stops.replicas)]
+    make = behind_lease(leases, "attacher", attacher, numbers)
+    keepers = [Keeper(world, "attacher", make, numbers) for _ in range(plan.stops.replicas)]
+
+Each term has a number of its own, as if it were an incarnation, for nothing is left of the memory of an earlier term.
 
 | law      | broken when                                                                                                              |
 |----------|--------------------------------------------------------------------------------------------------------------------------|
@@ -9,15 +12,16 @@
 |          | renewed for as long as it holds                                                                                            |
 
 The fence promises that: it closes with the renew deadline, counted from when the last answered renewal was sent. No other candidate takes
-the Lease before it has seen it unchanged for the whole duration, which is longer, by a clock that runs as fast. Two things are excused: a
-Lease that was set back to a backup with the whole server, until its next renewal, for no process can know of that; and nothing is said of
-what was sent in time and arrives later. The election's own requests are no work.
+the Lease before it has seen it unchanged for the whole duration, which is longer, by a clock that runs as fast. One thing is excused: a
+server that was set back to a backup names a former holder, which takes the Lease for its own at once, while the holder of a moment ago
+can't know yet; so for one duration after that nothing is said. What was sent in time and arrives later is within the promise. The
+election's own requests are no work.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -52,34 +56,50 @@ class Leases:
     def __init__(self, world: Any) -> None:
         self._world = world
         self._held: dict[str, tuple[str, float]] = {}  # lock → its holder, and when that was written
-        self._set_back: set[str] = set()
+        self._set_back_at = -TIMES.lease_s
         world.store.on_change(self._changed)
-        world.server.on_set_back.append(lambda version: self._set_back.update(self._held))
+        world.server.on_set_back.append(self._was_set_back)
+
+    def _was_set_back(self, version: int) -> None:
+        self._set_back_at = self._world.clock.now()
 
     def _changed(self, resource: Resource, change: Change) -> None:
         if resource.plural == "leases":
             lock = change.key.name
             holder = "" if change.new is None else record_of(change.new.whole()).holder
             self._held[lock] = holder, self._world.clock.now()
-            self._set_back.discard(lock)
 
     def check(self, lock: str, identity: str, what: str) -> None:
         """what: is being sent by the process of this identity."""
-        if not _AT_WORK.get() or lock in self._set_back:
+        now = self._world.clock.now()
+        if not _AT_WORK.get() or now < self._set_back_at + TIMES.lease_s:
             return
         holder, at_s = self._held.get(lock, ("", 0.0))
-        late_s = self._world.clock.now() - at_s - TIMES.lease_s
+        late_s = now - at_s - TIMES.lease_s
         if holder != identity:
             self._world.fail("no-lease", f"{identity} sends {what}, and the Lease is of {holder or 'nobody'}")
         elif late_s > 0:
             self._world.fail("no-lease", f"{identity} sends {what}, and its Lease ran out {late_s:.3f} s ago")
 
 
+class Term:
+    """The process, as the work of one term sees it."""
+
+    def __init__(self, mortal: Mortal, number: int) -> None:
+        self._mortal = mortal
+        self.number, self.who = number, f"{mortal.program}#{number}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._mortal, name)
+
+
 class Candidacy:
     """What a process runs that stands for a Lease. Each term's work is a new one, on a memory of its own."""
 
-    def __init__(self, world: Any, mortal: Mortal, leases: Leases, lock: str, make: Callable[[Any, Mortal], Made]) -> None:
-        self._world, self._mortal, self._make = world, mortal, make
+    def __init__(
+        self, world: Any, mortal: Mortal, leases: Leases, lock: str, make: Callable[[Any, Any], Made], numbers: Iterator[int]
+    ) -> None:
+        self._world, self._mortal, self._make, self._numbers = world, mortal, make, numbers
         self._made: Made | None = None
         self._task: asyncio.Task[Any] | None = None
         candidate = Candidate(lock, NAMESPACE, mortal.who, TIMES, {})
@@ -122,19 +142,20 @@ class Candidacy:
 
     async def _term(self) -> None:
         _AT_WORK.set(True)
-        self._made = made = self._make(self._world, self._mortal)
-        self._world.story.tell(self._mortal.who, "leads")
+        term = Term(self._mortal, next(self._numbers))
+        self._world.story.tell(self._mortal.who, f"leads, as {term.who}")
+        self._made = made = self._make(self._world, term)
         try:
             await made[0].run()
         finally:
             self._made = None
 
 
-def behind_lease(leases: Leases, lock: str, make: Callable[[Any, Mortal], Made]) -> Callable[[Any, Mortal], Made]:
-    """What a Keeper makes of a program that stands for a Lease. make: the work of one term."""
+def behind_lease(leases: Leases, lock: str, make: Callable[[Any, Any], Made], numbers: Iterator[int]) -> Callable[[Any, Mortal], Made]:
+    """What a Keeper makes of a program that stands for a Lease. make: the work of one term. numbers: of processes and terms."""
 
     def made(world: Any, mortal: Mortal) -> Made:
-        candidacy = Candidacy(world, mortal, leases, lock, make)
+        candidacy = Candidacy(world, mortal, leases, lock, make, numbers)
         return candidacy, candidacy
 
     return made

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Final
+
 from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
 from mooring.controllers.attacher.controller import Attacher
 from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.in_process import InProcessDriver
 from tests.sim.endpoint import Endpoint, info_of
-from tests.sim.keeper import Made
+from tests.sim.keeper import Keeper, Made
+from tests.sim.leading import Leases, behind_lease
 from tests.sim.line import Line
 from tests.sim.mortal import Mortal
 from tests.sim.plan import Plan
+from tests.sim.standing import outside
 from tests.sim.world import SimWorld
+
+PROGRAM: Final = "attacher"
 
 
 def options_of(plan: Plan) -> AttacherOptions:
@@ -28,10 +35,19 @@ def options_of(plan: Plan) -> AttacherOptions:
 
 
 def attacher(world: SimWorld, mortal: Mortal) -> Made:
-    plan = world.plan
-    world.laws.tears.living = mortal.number
+    plan, tears = world.plan, world.laws.tears
+    tears.living = number = mortal.number
     driver = InProcessDriver(Endpoint(world, mortal), clock=world.clock)
     line = Line(world, mortal)
-    line.on_shown = world.laws.tears.shown
-    runtime = Runtime(line, world.clock, Random(plan.seed * 1000 + mortal.number), world.metrics)
+    line.on_shown = lambda plural, version: tears.shown(plural, version) if tears.living == number else None
+    runtime = Runtime(outside(line), mortal.clock, Random(plan.seed * 1000 + number), world.metrics)
     return Attacher(runtime, driver, info_of(plan), options_of(plan)), line
+
+
+def attachers(world: SimWorld) -> list[Keeper]:
+    """One, or several behind a Lease."""
+    count = world.plan.stops.replicas
+    if count == 1:
+        return [Keeper(world, PROGRAM, attacher)]
+    leases, numbers = Leases(world), itertools.count(1)
+    return [Keeper(world, PROGRAM, behind_lease(leases, PROGRAM, attacher, numbers), numbers) for _ in range(count)]

@@ -132,13 +132,15 @@ class Line(Cluster):
         if self._doors.is_folded(kind) or (self._world.faulty and self._randomness.happens(self._faults.gone)):
             self._tell(f"watch {kind.plural} from {resource_version}: gone")
             raise Gone(f"too old resource version: {resource_version}", reason="Expired")
-        lag_s = self._doors.lag_s()
+        lag_s, began = self._doors.lag_s(), self._world.server.set_back_count
         self._tell(f"watch {kind.plural} from {resource_version}{f', {lag_s:.3f} s behind' if lag_s else ''}")
         watch = self._world.cluster.watch(kind, selection, resource_version=resource_version, timeout_s=timeout_s)
         async with contextlib.aclosing(watch) as events:
             async for event in events:
                 if await self._doors.is_held_up(event, kind, lag_s) or await self._is_cut(kind):
                     return
+                if self._world.server.set_back_count != began:
+                    raise Unreachable("connection reset")
                 self._has_seen(kind, event.resource_version)
                 yield event
 
@@ -204,9 +206,12 @@ class Line(Cluster):
         await self._mortal.point(f"before {what}")
         self._world.laws.done(self._mortal.number, what, self._world.clock.now())
         writes = request is not None and request.writes
-        fate = self._fate(writes)
+        fate, server = self._fate(writes), self._world.server
+        began, was_away = server.set_back_count, server.is_away
         await self._world.clock.sleep(fate.before_s)
         refused = fate.refused or self._doors.refusal(request, kind)
+        if was_away or server.set_back_count != began:  # no connection is made meanwhile, and none outlives it
+            refused = Unreachable("connection reset")
         if refused is not None:
             self._tell(f"{what}: refused, {type(refused).__name__}")
             raise refused

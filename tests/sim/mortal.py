@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from mooring.base.clock import LoopClock
 from tests.sim.standing import StandingLoop
 
 if TYPE_CHECKING:
     from tests.sim.world import SimWorld
+
+T = TypeVar("T")
 
 
 class SkewedClock(LoopClock):
@@ -57,6 +59,10 @@ class Mortal:
         """A point of its own task where it may be stopped, and goes on from right here."""
         if self._may_freeze():
             await asyncio.sleep(0)
+
+    async def outside(self, work: Callable[[], Awaitable[T]], name: str) -> T:
+        """What the world does for it, once it has sent its request or call: that goes on also while it stands still."""
+        return await (self._world.group.apart(work, f"{self.who}/{name}") if self.may_stand_still else work())
 
     def kill(self, where: str) -> None:
         """As kill -9 does: nothing of it reaches the world from now on."""

@@ -9,10 +9,13 @@ import dataclasses
 from typing import Final
 
 from mooring.base.randomness import Random
-from tests.sim.habits import NO_STOPS, ServerHabits, Stops
+from tests.sim.habits import ArrayHabits, ServerHabits, Stops, array_habits, server_habits, stops
 
 DRIVER: Final = "csi.example.com"
 FINALIZER: Final = "external-attacher/csi-example-com"
+AGAIN: Final = "-again"
+"""How the name of a second PersistentVolume of one volume ends."""
+_NAMESAKE_SEED: Final = 13_000_027
 TWIN: Final = "twin-"
 """How the name of a second attachment of a volume to one node begins."""
 
@@ -68,7 +71,7 @@ class Plan:
     history_max: changes of a kind that the API server remembers. list_limit: objects a page at the most, 0 for no limit. hasty: how often
     the attach/detach controller does not wait. crash: probability at each point where the attacher can be killed. meddling: how often
     others move their finalizers on an object while a write of the attacher is on its way there. inherits: another attacher was here before.
-    server: the API server's habits. stops: processes that stand still.
+    server: the API server's habits. stops: processes that stand still. array: the driver's habits.
     """
 
     seed: int
@@ -98,6 +101,7 @@ class Plan:
     inherits: bool
     server: ServerHabits
     stops: Stops
+    array: ArrayHabits
 
 
 ACTS: Final = {
@@ -129,6 +133,14 @@ ACTS: Final = {
 }
 """What the actor can do, with weights."""
 
+ACCIDENTS: Final = {
+    "stop_attacher": 3,
+    "back_up": 3,
+    "set_back": 1,
+}
+"""Those that came with the world's habits (`accidents.py`)."""
+_ACCIDENTS_SEED: Final = 7_000_003
+
 _ALWAYS: Final = ("move", "share", "unwant", "want_volume_back", "register", "let_go", "restore_secret")
 
 
@@ -137,9 +149,10 @@ def plan_of(seed: int) -> Plan:
     randomness = Random(seed)
     retry_start_s = randomness.uniform(0.1, 1.0)
     timeout_s = randomness.uniform(0.5, 3.0)
+    server, still = server_habits(seed), stops(seed)
     return Plan(
         seed=seed,
-        volumes=tuple(_volume(randomness, number) for number in range(1 + randomness.below(3) + randomness.below(2))),
+        volumes=_with_namesake(seed, [_volume(randomness, number) for number in range(1 + randomness.below(3) + randomness.below(2))]),
         nodes=tuple(f"node{number}" for number in range(2 + randomness.below(2))),
         lists_published=randomness.happens(0.5),
         single_node_multi_writer=randomness.happens(0.3),
@@ -160,11 +173,12 @@ def plan_of(seed: int) -> Plan:
         restart_s=randomness.uniform(0.0, 2.0),
         api=api_faults(randomness),
         driver=driver_faults(randomness, timeout_s),
-        acts=_acts(randomness),
+        acts=_acts(randomness) + _accidents(seed, server, still),
         meddling=perhaps(randomness, 0.5, 0.1, 1.0),
         inherits=randomness.happens(0.1),
-        server=ServerHabits(late=perhaps(randomness, 0.3, 0.02, 0.2)),
-        stops=NO_STOPS,
+        server=server,
+        array=array_habits(seed),
+        stops=still,
     )
 
 
@@ -176,6 +190,14 @@ def _volume(randomness: Random, number: int) -> VolumePlan:
         secret=randomness.happens(0.3),
         inline=randomness.happens(0.1),
     )
+
+
+def _with_namesake(seed: int, volumes: list[VolumePlan]) -> tuple[VolumePlan, ...]:
+    """In some lives a second PersistentVolume, written by hand, means the first volume."""
+    first = volumes[0]
+    if first.inline or first.secret or not Random(seed + _NAMESAKE_SEED).happens(0.15):
+        return tuple(volumes)
+    return (*volumes, dataclasses.replace(first, name=f"{first.name}{AGAIN}"))
 
 
 def perhaps(randomness: Random, share: float, low: float, high: float) -> float:
@@ -208,3 +230,10 @@ def _acts(randomness: Random) -> tuple[str, ...]:
     """The acts of this life, each as often as its weight says: draw one of them."""
     chosen = [act for act in ACTS if act in _ALWAYS or randomness.happens(0.5)]
     return tuple(act for act in chosen for _ in range(ACTS[act]))
+
+
+def _accidents(seed: int, server: ServerHabits, still: Stops) -> tuple[str, ...]:
+    """The same of what befalls machines and servers, from a source of its own."""
+    randomness = Random(seed + _ACCIDENTS_SEED)
+    wanted = {"stop_attacher": still.still > 0, "back_up": server.set_back, "set_back": server.set_back}
+    return tuple(act for act, count in ACCIDENTS.items() if wanted.get(act, randomness.happens(0.3)) for _ in range(count))

@@ -33,8 +33,10 @@ Right = tuple[str, str, str]
 """A program, a verb, and a kind with its sub-resource."""
 
 WATCH: Final = "watch"
-AWAY_S_MAX: Final = 5.0
+AWAY_S: Final = (1.0, 5.0)
 """How long a server is away while it is set back."""
+UNSEEN: Final = 100_000
+"""Versions of objects that are nobody's here, since a backup."""
 
 
 def refusals(verb: str, *, writes: bool) -> list[Callable[[], ApiError]]:
@@ -83,6 +85,11 @@ class Server:
         self._backup: int | None = None
         self._away_until = 0.0
 
+    @property
+    def is_away(self) -> bool:
+        """True while it is being set back."""
+        return self._world.clock.now() < self._away_until
+
     # -- refusals
 
     def refuse(self, right: Right, make: Callable[[], ApiError], seconds: float) -> None:
@@ -94,7 +101,7 @@ class Server:
     def refusal(self, right: Right, *, writes: bool) -> ApiError | None:
         """The error for a request that needs this right, None for none. Draws whether a lasting one begins, or this is an odd one."""
         now, habits, randomness = self._world.clock.now(), self._world.habits, self._randomness
-        if now < self._away_until:
+        if self.is_away:
             return Unreachable("connection refused")
         if not self._world.faulty:
             return None
@@ -152,16 +159,22 @@ class Server:
     # -- a backup
 
     def back_up(self) -> None:
-        """A backup of everything as it is now; the one before it is thrown away."""
+        """A backup of everything as it is now; the one before it is thrown away. From then on the cluster writes much that is not seen.
+
+        Set back once in a life: a server that has given all its versions once more before somebody asks looks as if it had gone on.
+        """
+        if self.set_back_count:
+            return
         self._backup = self._world.store.version
+        self._world.store.version += UNSEEN
         self._world.story.tell("API server", f"is backed up at version {self._backup}")
 
     def set_back(self) -> bool:
-        """To the backup, with its versions: what was written since is gone, and later versions are given again. False without a backup.
+        """To the backup, with its versions: what was written since is gone, and later versions are given again. False where it can't be.
 
         The server is away for a while, and all watches end with it.
         """
-        if self._backup is None:
+        if self._backup is None or self.set_back_count:
             return False
         assert self.history is not None, "the plan says so, so that the past is known"
         version, store, cluster = self._backup, self._world.store, self._world.cluster
@@ -177,7 +190,7 @@ class Server:
         store.version = version
         self.history.forget_after(version)
         cluster._hub = WatchHub(store, clock=self._world.clock, randomness=self._world.randomness["cluster"])
-        self._away_until = self._world.clock.now() + self._randomness.uniform(0.0, AWAY_S_MAX)
+        self._away_until = self._world.clock.now() + self._randomness.uniform(*AWAY_S)
         self.set_back_count += 1
         self._world.truth.forget()
         for told in self.on_set_back:

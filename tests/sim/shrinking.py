@@ -20,7 +20,7 @@ P = TypeVar("P")
 
 FAULTS: Final = ("crash", "late", "meddling", "hasty", "impatient", "half", "lies", "step_s", "kubelet_fails", "lingers")
 """Beside those of the parts of a plan."""
-NO_FAULTS: Final = ("latency_s", "stale_s", "late_s", "lasting_s", "held_s", "lag_s", "old_s", "still_s", "stills_max")
+NO_FAULTS: Final = ("latency_s", "stale_s", "late_s", "lasting_s", "held_s", "lag_s", "old_s", "still_s", "stills_max", "stuck_s")
 COUNTS: Final = ("controllers", "attachers", "snapshotters", "replicas")
 PROGRAMS: Final = ("health",)
 

@@ -38,6 +38,7 @@ class Tears:
         self._tears: dict[str, Tear] = {}
         self._publishers: dict[Pair, int] = {}  # who called last
         self._by_hand: set[Pair] = set()
+        self._was_set_back = False
         self._attached: dict[str, tuple[int, float]] = {}  # uid → the incarnation that was shown it as attached, and when
         self._settled: dict[Pair, int] = {}  # torn away, and known to have been attached to this incarnation
 
@@ -57,6 +58,21 @@ class Tears:
     def settled(self, found: Attachment) -> None:
         """Somebody tears one away that was long known to be attached: its finalizers first, so that its end is no detach."""
         self._settled[found.pair] = self.living
+
+    def was_set_back(self, version: int) -> None:
+        """Everything may have been torn away, or be back again."""
+        self._was_set_back = True
+        self._attached.clear()
+        self._settled.clear()
+        self._tears = {handle: Tear(version) for handle in self._backend.published}
+
+    def may_precede_set_back(self, handle: str) -> bool:
+        """True while what an attacher does about the volume may have been decided before the server was set back."""
+        return self._was_set_back and self.excuse(handle)
+
+    def left_behind(self, pair: Pair) -> None:
+        """By an attachment that is not in the backup: whoever sets the server back looks after it."""
+        self._by_hand.add(pair)
 
     def publishes(self, process: int, pair: Pair) -> None:
         self._publishers[pair] = process

@@ -44,7 +44,7 @@ class Truth:
     def __init__(self, plan: Plan, store: ObjectStore) -> None:
         self._store = store
         self._handles = {volume.name: volume.handle for volume in plan.volumes}
-        self._names = {volume.handle: volume.name for volume in plan.volumes}
+        self._names = {volume.handle: volume.name for volume in plan.volumes if getattr(volume, "inline", False)}
         self._newest: dict[str, int] = {}
         self._decoded: dict[tuple[int, type], Any] = {}  # by version and type
         self._attachments: dict[int, Attachment] = {}  # by version, each decoded once
@@ -66,6 +66,10 @@ class Truth:
         found = self._store.resource(kind.group, kind.version, kind.plural)
         assert found is not None
         return found
+
+    def versions(self, but: str) -> tuple[tuple[str, int], ...]:
+        """The version of the newest change of each kind but this one."""
+        return tuple(sorted((plural, version) for plural, version in self._newest.items() if plural != but))
 
     def version(self, kind: Kind[Any], name: str, namespace: str = "") -> int:
         """0 when the object is not there."""
@@ -133,7 +137,7 @@ class Truth:
             name=whole.metadata.name,
             uid=whole.metadata.uid,
             attacher=whole.spec.attacher,
-            volume=self._names[handle],
+            volume=source.persistent_volume_name or self._names[handle],
             handle=handle,
             node=whole.spec.node_name,
             node_id=annotation(whole, NODE_ID_ANNOTATION),

@@ -392,6 +392,15 @@ def test_a_former_machine_is_left_before_the_new_one_gets_the_volume(va: dict[st
     assert AddFinalizer("nodeID1") == decision.actions[1 if former else 0]
 
 
+@pytest.mark.parametrize(("drift", "left"), [(Drift.MOVED, True), (None, False)], ids=["which-leaves-it-too", "which-stays"])
+def test_a_former_machine_is_left_unless_a_twin_uses_it_there(drift: Drift | None, left: bool):
+    """The backend contradicts both of them, or the twin's pods may use it. The first to move must leave no machine behind."""
+    va, twin = (an_attached_va(name, annotations={NODE_ID_ANNOTATION: "old"}) for name in (VA, "twin"))
+    marks = {VA: Drift.MOVED, **({"twin": drift} if drift else {})}
+    decision = decided(va, others=[twin], drift=marks)
+    assert [*([(Unpublish, "old")] if left else []), (Publish, "nodeID1")] == calls(decision)
+
+
 def test_DT14_an_in_tree_volume_is_detached_by_its_translated_handle():
     pv = a_held_pv(source={"gcePersistentDisk": {"pdName": "testpd"}}, labels={"failure-domain.beta.kubernetes.io/zone": "testZone"})
     assert "projects/UNSPECIFIED/zones/testZone/disks/testpd" == order_of(decided(an_attached_va(deleting=True), [pv])).handle

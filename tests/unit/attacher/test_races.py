@@ -11,9 +11,10 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults, LocalCluster
+from mooring.apiserver.table import DEFAULT_LIMITS, Table
 from mooring.csi.codes import Code
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
-from mooring.kube.errors import Invalid, Unreachable
+from mooring.kube.errors import Forbidden, Invalid, Unreachable
 from tests.support.attaching import PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, STD_ATTACH, UNPUBLISH, AttacherWorld
 from tests.support.builders import DELETED, DRIVER, FINALIZER, a_csi_node, a_held_pv, a_va, an_attached_va
 from tests.support.recording import RecordingCluster, Request
@@ -63,6 +64,27 @@ async def test_a_deletion_seen_first_in_an_own_writes_answer_is_acted_upon(world
         late.show()
         await world.gone(VOLUME_ATTACHMENTS, "pv1-node1", wait_s=5.0)
     assert [*STD_ATTACH, UNPUBLISH, PATCH_VA] == world.story
+
+
+async def test_a_server_that_was_set_back_is_not_asked_for_the_finalizer_again_and_again():
+    """The cache shows the volume as it was after the backup, and so it does not show what was written since."""
+    world = await AttacherWorld().base(finalizers=[OTHERS])
+    volumes = world.store.resource("", "v1", "persistentvolumes")
+    (kept,) = world.store.table(volumes).items()
+    backup = Table(DEFAULT_LIMITS, floor=kept.rv)
+    backup.place(kept)
+    world.store.version += 1000
+    await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"labels": {"since": "then"}}})
+    late_events(world, "persistentvolumes")
+    await world.create(a_va())
+    world.cluster.refuse(PATCH_PV, error=Forbidden("not now", reason="Forbidden"))
+    async with world.attaching():
+        await world.settle()
+        world.store._tables[volumes.storage] = backup
+        world.store.version = kept.rv + 20
+        await world.settle(30.0)
+        assert 1 == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"].count(FINALIZER)
+        assert 10 > world.story.count(PATCH_PV)
 
 
 async def test_a_lost_answer_does_not_leave_the_finalizer_twice():

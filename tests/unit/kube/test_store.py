@@ -100,6 +100,17 @@ def test_an_own_write_is_seen_at_once_and_only_once(store: Store[PersistentVolum
     assert store.apply(pv_at(version=2)) == ()
 
 
+def test_an_own_write_below_the_version_of_all_enters_where_the_object_is_older_yet(store: Store[PersistentVolume]):
+    """The watch would have told of it, were it not that the server was set back: the own write is seen, or it would be made for ever."""
+    store.apply(pv_at(version=11))
+    store.bookmark("100016")
+    written = pv_at(version=25)
+    assert [written] == [change.new for change in store.wrote(written)]
+    assert written is store.get(PV1)
+    assert "100016" == store.version
+    assert () == store.wrote(pv_at(version=20)), "an answer that another one has overtaken"
+
+
 def test_an_answer_that_comes_after_its_deletion_does_not_bring_the_object_back(store: Store[PersistentVolume]):
     """The answer and the watch travel on two connections; nobody would ever take the ghost out again."""
     store.apply(pv_at(version=1))
@@ -168,6 +179,18 @@ def test_a_list_brings_what_is_new_and_takes_out_what_it_lacks(store: Store[Pers
     ]
     assert {volume.metadata.name for volume in store.values()} == {"stays", "changes", "new"}
     assert store.version == "10"
+
+
+def test_a_list_from_before_an_own_write_is_of_a_server_that_was_set_back(store: Store[PersistentVolume]):
+    """The watch had not come so far: by its version alone the server seems to have gone on, and what was written would stay for ever."""
+    store.apply(pv_at(version=22))
+    store.wrote(pv_at(version=200_033, uid="after-the-backup"))
+    relist = store.relist()
+    restored = pv_at(version=100_030, uid="restored")
+    relist.page([restored], "100036")
+    relist.end("100036")
+    assert restored is store.get(PV1)
+    assert "100036" == store.version
 
 
 def test_an_own_write_newer_than_the_list_survives_it(store: Store[PersistentVolume]):

@@ -132,7 +132,7 @@ def _leave_former(view: View, attachment: VolumeAttachment, order: PublishOrder)
     is_told = attachment.status.attached and not annotation(attachment, STATUS_OF_ANNOTATION)
     if not view.may_hold(attachment) or (is_told and view.memory.drift(attachment.metadata.name) is not Drift.MOVED):
         return ()
-    former = (one for one in view.former_node_ids(attachment, order.node_id) if view.other_attachment_on(attachment, one) is None)
+    former = (one for one in view.former_node_ids(attachment, order.node_id) if not view.stays_in_use(attachment, one))
     return tuple(Unpublish(dataclasses.replace(order.undone, node_id=one)) for one in former)
 
 

@@ -27,7 +27,7 @@ from mooring.api.migration import (
 from mooring.api.names import sanitised
 from mooring.api.storage import CSINode, VolumeAttachment
 from mooring.control.slim import WHOLE, Mask, Named, Part, items, only, slim
-from mooring.controllers.attacher.memory import Memory, UnconfirmedPublish
+from mooring.controllers.attacher.memory import Drift, Memory, UnconfirmedPublish
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
@@ -111,12 +111,20 @@ class View:
 
     def other_attachment_on(self, attachment: VolumeAttachment, node_id: str) -> str | None:
         """The name of another attachment that holds the same volume on this machine and is to stay. node_id: "" for the same node."""
-        for other in self.of_same_volume(attachment):
-            if other.metadata.name == attachment.metadata.name or not self.holds(other) or is_deleting(other):
-                continue
+        for other in self._others_to_stay(attachment):
             if self.claimed_id(other) == node_id if node_id else other.spec.node_name == attachment.spec.node_name:
                 return other.metadata.name
         return None
+
+    def stays_in_use(self, attachment: VolumeAttachment, node_id: str) -> bool:
+        """True where another attachment keeps the same volume on a machine that this one leaves, and does not leave it, too."""
+        others = (other for other in self._others_to_stay(attachment) if self.claimed_id(other) == node_id)
+        return any(self.memory.drift(other.metadata.name) is not Drift.MOVED for other in others)
+
+    def _others_to_stay(self, attachment: VolumeAttachment) -> Iterator[VolumeAttachment]:
+        """The other attachments that hold the same volume."""
+        name = attachment.metadata.name
+        return (one for one in self.of_same_volume(attachment) if one.metadata.name != name and self.holds(one) and not is_deleting(one))
 
     def claimed_id(self, attachment: VolumeAttachment) -> str:
         """The machine that it names as its own, or else the one that has its node's name."""

@@ -70,7 +70,9 @@ class Writes:
     # -- PersistentVolumes
 
     async def add_volume_finalizer(self, pv_name: str) -> None:
-        """Adds the finalizer, unless it is there. Raises also Stale, for a volume that can't be held any more."""
+        """Adds the finalizer, unless it is there. Raises also Stale: for a volume that can't be held any more, or that is not shown as held
+        after that, since the API server was set back to a state before the one that the cache shows.
+        """
         async with self._holding.of(pv_name):  # attachments to several nodes come at once
             pv = self._view.volume(pv_name)
             if pv is None or is_deleting(pv):
@@ -85,6 +87,10 @@ class Writes:
                 if isinstance(error, ServerError | Unreachable):
                     self._memory.volume_unsure(pv_name)
                 raise Failed(f"could not add PersistentVolume finalizer: {error}") from error
+            shown = self._view.volume(pv_name)
+            if shown is None or not self._view.holds(shown):
+                self._memory.volume_unsure(pv_name)
+                raise Stale(pv_name)
             self._memory.volume_sure(pv_name)
 
     async def remove_volume_finalizer(self, pv_name: str) -> None:

@@ -69,6 +69,7 @@ class Store(Generic[T]):
         self._tombstones: dict[str, int] = {}  # uid → how many lists had begun when it was buried
         self._lists_begun = 0
         self.version = ""
+        self._written = ""  # the newest version of our own writes, which the watch may not have come to
         self.tombstones_lost = 0
 
     def index(self, indexes: Mapping[str, IndexFunction[T]]) -> None:
@@ -115,9 +116,17 @@ class Store(Generic[T]):
         self._advance(version)
 
     def wrote(self, obj: T) -> tuple[Change[T], ...]:
-        """One of our writes was answered with this object, which is still there."""
-        if order(obj.metadata.resource_version, self.version) <= 0:
+        """One of our writes was answered with this object, which is still there.
+
+        An answer that the watch has told of already is no news. One that is newer than the object here all the same comes from a server
+        that was set back: whoever never sees his own write would make it again and again, until all is listed anew.
+        """
+        old = self._objects.get(key_of(obj))
+        is_told = order(obj.metadata.resource_version, self.version) <= 0
+        if is_told and (old is None or old.metadata.uid != obj.metadata.uid):
             return ()
+        if order(obj.metadata.resource_version, self._written) > 0:
+            self._written = obj.metadata.resource_version
         return self._put(obj, Cause.OWN_WRITE)
 
     def bury(self, obj: T) -> tuple[Change[T], ...]:
@@ -184,11 +193,12 @@ class Relist(Generic[T]):
     def __init__(self, store: Store[T], number: int) -> None:
         self._store = store
         self._number = number
+        self._known = store._written if order(store._written, store.version) > 0 else store.version
         self._listed: set[Key] = set()
 
     def rewound(self, version: str) -> bool:
-        """True when the list at this version comes from before what the store knows to have happened."""
-        return order(version, self._store.version) < 0
+        """True when the list at this version comes from before what the store knew to have happened when the list was asked for."""
+        return order(version, self._known) < 0
 
     def page(self, objects: Iterable[T], version: str) -> list[Change[T]]:
         """version: of the list, the same on each page."""
@@ -219,6 +229,8 @@ class Relist(Generic[T]):
             if key not in self._listed and (rewound or order(version, obj.metadata.resource_version) >= 0)
         ]
         changes = [store._take_out(obj, Cause.RELIST) for obj in missing]
+        if rewound:
+            store._written = ""
         store._tombstones = {uid: lists for uid, lists in store._tombstones.items() if lists >= self._number}
         store.version = version
         return changes

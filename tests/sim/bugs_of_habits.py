@@ -1,0 +1,95 @@
+"""More bugs to plant in the attacher and below it: those that show themselves under the world's habits alone (`habits.py`)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from unittest import mock
+
+from mooring.api.storage import VolumeAttachment
+from mooring.control.lease.elector import LeaderElector
+from mooring.controllers.attacher import decide, writes
+from mooring.controllers.attacher.controller import Attacher
+from mooring.controllers.attacher.view import BY_VOLUME, View, volume_of
+from mooring.kube.cache.reflector import Reflector
+from mooring.kube.cluster import EventType
+from mooring.kube.versions import order
+from tests.sim.planting import Bug, both
+
+
+def _fence_stays_open() -> contextlib.AbstractContextManager[Any]:
+    """Who leads sends as long as it runs, also after it stood still."""
+    return mock.patch.object(LeaderElector, "_fence_of_term", return_value=lambda: "")
+
+
+def _set_back_is_not_noticed() -> contextlib.AbstractContextManager[Any]:
+    """A watch goes on from its version, also where the server has yet to reach that."""
+    take = Reflector._take
+
+    def unasked(self: Reflector[Any], event: Any) -> None:
+        if event.type is not EventType.BOOKMARK or order(event.resource_version, self._version) >= 0:
+            take(self, event)
+
+    async def trusted(self: Reflector[Any]) -> None:
+        self._may_be_set_back = False
+
+    return both(mock.patch.object(Reflector, "_take", unasked), mock.patch.object(Reflector, "_check_version", trusted))
+
+
+def _undos_silence_the_next() -> contextlib.AbstractContextManager[Any]:
+    """A publish is taken back before the next attachment of the name has its turn, and that one hears nothing of it."""
+
+    async def shows_nothing(self: Attacher, name: str, text: str) -> None:
+        """Tells nobody."""
+
+    superseded = mock.patch.object(decide, "_supersedes", return_value=False)
+    return both(superseded, mock.patch.object(Attacher, "_show_to_the_next", shows_nothing))
+
+
+def _namesakes_are_strangers() -> contextlib.AbstractContextManager[Any]:
+    """Two PersistentVolumes of one handle are two volumes."""
+
+    def of_same_name(self: View, attachment: VolumeAttachment) -> Iterator[VolumeAttachment]:
+        yield from self.attachments.by(BY_VOLUME, volume_of(attachment))
+
+    return mock.patch.object(View, "of_same_volume", of_same_name)
+
+
+def _contexts_are_kept() -> contextlib.AbstractContextManager[Any]:
+    """Where the driver gives no publish context, that of an earlier publish stays."""
+    status = writes._status
+
+    def kept(attachment: VolumeAttachment, *without: str, **changes: Any) -> dict[str, Any]:
+        return status(attachment, *(field for field in without if field != "attachmentMetadata"), **changes)
+
+    return mock.patch.object(writes, "_status", kept)
+
+
+def _twins_keep_what_they_leave() -> contextlib.AbstractContextManager[Any]:
+    """Of two attachments that leave a machine the first one leaves the volume there to the second."""
+
+    def stays(self: View, attachment: VolumeAttachment, node_id: str) -> bool:
+        return self.other_attachment_on(attachment, node_id) is not None
+
+    return mock.patch.object(View, "stays_in_use", stays)
+
+
+_NOT_WELL: Final = {
+    "wanted-unattached",
+    "wanted-missing",
+    "wanted-unpublished",
+    "unwanted-left",
+    "published-unwanted",
+    "volume-left",
+    "unsettled",
+}
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "fence-stays-open": Bug(_fence_stays_open, {"no-lease"}),
+    "set-back-unnoticed": Bug(_set_back_is_not_noticed, _NOT_WELL, first_seed=20),
+    "undos-silence-the-next": Bug(_undos_silence_the_next, {"silent"}, first_seed=900),
+    "namesakes-are-strangers": Bug(_namesakes_are_strangers, {"two-nodes", "unpublish-wanted"}, first_seed=40),
+    "contexts-kept": Bug(_contexts_are_kept, {"metadata-wrong"}, first_seed=140),
+    "twins-keep-what-they-leave": Bug(_twins_keep_what_they_leave, {"two-nodes"}, first_seed=1260),
+}
