@@ -2,9 +2,10 @@
 
 - The same event again (source, object, type, reason, message) is no new object: its count goes up, by a patch.
 - When events of one source, object, type and reason come with many different messages, they are combined into one.
-- One object may have so many events at once, and then one now and then.
+- One object may have so many events of a type at once, and then one now and then.
 
-Source: client-go tools/record (correlator); the numbers are its.
+Source: client-go tools/record (correlator); the numbers are its. Differs from client-go, where the types share that room: a Normal event
+before each failure takes it all, and the Warning is never told again.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Correlator:
             occurrence = dataclasses.replace(occurrence, message=COMBINED_PREFIX + occurrence.message)
         else:
             tally = self._count((kind, occurrence.ref.field_path, occurrence.message), occurrence)
-        return (occurrence, tally) if self._may_speak(occurrence.about, now) else None
+        return (occurrence, tally) if self._may_speak((occurrence.about, occurrence.type), now) else None
 
     def _is_one_of_many(self, kind: Hashable, message: str, now: Instant) -> bool:
         messages, last = self._similar.get(kind) or (dict[str, None](), now)
@@ -114,7 +115,7 @@ class Correlator:
         return tally
 
     def _may_speak(self, about: Hashable, now: Instant) -> bool:
-        """A token bucket per object."""
+        """A token bucket per object and type."""
         tokens, last = self._buckets.get(about) or (float(BURST), now)
         tokens = min(float(BURST), tokens + (now - last) / REFILL_S)
         allowed = tokens >= 1.0

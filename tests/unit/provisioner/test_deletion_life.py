@@ -129,6 +129,19 @@ async def test_P74_the_volume_then_the_object_then_the_finalizer(world: Deletion
     assert 1 == metric(world.metrics, "controller_persistentvolume_delete_duration_seconds_count", **{"class": "sc"})
 
 
+async def test_a_volume_that_another_object_keeps_is_deleted_when_that_object_is_gone(world: DeletionWorld):
+    """Somebody has imported it a second time, to keep its data whatever becomes of the claim."""
+    await world.create(a_held_pv("imported", source={"csi": {"driver": DRIVER, "volumeHandle": "handle1"}}, phase="Available"))
+    async with world.deleting():
+        await world.settle(7200)
+        assert [] == world.story
+        assert 'is that of PersistentVolume "imported", too' in (await world.failures())[0]
+        await world.patch(PERSISTENT_VOLUMES, "imported", {"metadata": {"finalizers": None}})
+        await world.delete(PERSISTENT_VOLUMES, "imported")
+        await world.only_protection_left()
+    assert {} == world.driver.volumes
+
+
 @pytest.mark.parametrize("seed", range(20))
 async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(seed: int):
     """The peer often calls DeleteVolume twice: it sees its own DELETE before its own PATCH."""

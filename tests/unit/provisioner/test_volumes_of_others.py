@@ -202,3 +202,34 @@ async def test_an_import_that_a_silent_watch_hides_is_looked_up_before_the_volum
         gate.set()
         await world.failed(OWN_NAMES.format(handle))
         assert ["data"] == await names_of_volumes(world)
+
+
+class SlowJournal(Faults):
+    """After the second list of PersistentVolumes the next write to a Lease takes a while in which somebody imports the claim's volume."""
+
+    def __init__(self) -> None:
+        self.world: ProvisioningWorld | None = None
+        self.lists_count = 0
+
+    async def before(self, verb: str, kind: Any, name: str) -> None:
+        self.lists_count += verb == "list" and kind.plural == PVS.plural
+        if self.lists_count > 1 and kind.plural == "leases" and self.world is not None:
+            world, self.world = self.world, None
+            uid = (await world.claim())["metadata"]["uid"]
+            await world.create(a_pv("data", f"vol-pvc-{uid}", **KEPT))
+            await asyncio.sleep(1.0)
+
+
+async def test_a_volume_that_is_imported_while_its_deletion_is_being_written_down_is_not_deleted():
+    """Its object was refused for good, and nobody named the volume then."""
+    faults = SlowJournal()
+    world = ProvisioningWorld(faults=faults)
+    world.intents = Journal(world.cluster, PLACE, "one", world.clock)
+    world.cluster.refuse(POST_PV, error=Invalid("too odd", reason="Invalid"))
+    await world.base()
+    faults.world = world
+    async with world.provisioning():
+        handle = f"vol-pvc-{(await world.claim())['metadata']['uid']}"
+        await world.failed(OWN_NAMES.format(handle))
+    assert ["data"] == await names_of_volumes(world)
+    assert DELETE not in world.told

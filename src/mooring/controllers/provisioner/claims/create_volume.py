@@ -35,7 +35,7 @@ from mooring.controllers.provisioner.source_protection.controller import SourceP
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import ApiError, Conflict
 
 log = logger(__name__)
 
@@ -239,6 +239,8 @@ class VolumeCreation:
             left_s = until - self._clock.now()
             if left_s <= 0:
                 break
+            if others := self._view.others_naming(volume_id, order.intent.volume_name):  # by now: a write has preceded this
+                return Conflict(f'PersistentVolume "{others[0]}" names it')
             try:
                 call = Call(left_s, order.intent.migrated)
                 lacks_secret = order.intent.secret is not None and not secrets

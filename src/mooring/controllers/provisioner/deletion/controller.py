@@ -18,7 +18,7 @@ from mooring.control.result import Problem, Result, Retry
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner.deletion.decide import Obstacle, decide_deletion
 from mooring.controllers.provisioner.deletion.reconcile import Failed, Reconciler
-from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed
+from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed, object_changed
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.fresh import FreshCache
 from mooring.controllers.provisioner.metrics import DeletionMetrics
@@ -80,7 +80,7 @@ class VolumeDeletion:
         self._reconciler = Reconciler(
             env, self._view, self._progress, attachments, wait_for_end=wait_for_end, forget_stored=forget_stored, deleted=deleted
         )
-        self.controller.watch(caches.volumes, self._volume_changed)
+        self.controller.watch(caches.volumes, self._volume_changed, tells=lambda change: (object_changed(change.key.name),))
         self.controller.watch(caches.classes, tells=lambda change: (class_changed(change.key.name),))
 
     async def run(self) -> None:
