@@ -15,7 +15,7 @@ from mooring.controllers.provisioner.options import NodeOptions
 from mooring.csi.codes import Code
 from mooring.kube.errors import Invalid, ServerError
 from tests.support.builders import a_pv
-from tests.support.provisioning import CREATE, DELETE, POST_PV, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
+from tests.support.provisioning import CLAIMS, CREATE, DELETE, POST_PV, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
 from tests.support.scripted_driver import Fail, Lose
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import VolumeDriver
@@ -255,3 +255,21 @@ async def test_of_two_claims_that_are_answered_with_one_volume_at_once_one_gets_
     assert 1 == len(await names_of_volumes(world))
     assert any('the volume "vol-x" is being stored for another claim' in text for text in told)
     assert DELETE not in world.told
+
+
+async def test_a_volume_whose_claim_is_bound_to_it_is_not_deleted_when_its_object_can_not_be_written_again():
+    """Killed before the end of the intent was stored; then the object was forced away, and a policy takes no other."""
+    world = await ProvisioningWorld().base()
+    world.intents = Journal(world.users, PLACE, "one", world.clock)
+    async with world.provisioning():
+        pv = await world.provisioned()
+    name, handle = pv["metadata"]["name"], pv["spec"]["csi"]["volumeHandle"]
+    await world.patch(CLAIMS, "c", {"spec": {"volumeName": name}}, "default")
+    await world.patch(PVS, name, {"metadata": {"finalizers": None}})
+    await world.delete(PVS, name)
+    world.cluster.refuse(POST_PV, times=None, error=Invalid("too odd", reason="Invalid"))
+    world.intents = Journal(world.users, PLACE, "two", world.clock)
+    async with world.provisioning(calls=2):
+        await world.failed("it is bound to the volume")
+    assert DELETE not in world.told
+    assert handle in world.driver.volumes
