@@ -59,7 +59,7 @@ class Acts:
         backend = self._world.backend
         for claim in self._claims():
             name = f"pvc-{claim.metadata.uid}"
-            made, wanted = backend.handles_at(name), self._flavours[claim.spec.storage_class_name or ""]
+            made, wanted = backend.handles_at(name), self._flavours.get(claim.spec.storage_class_name or "", 0)
             is_other = any(handle in self._world.laws.imported or backend.flavours[handle] != str(wanted) for handle in made)
             if is_other and self._truth.volume(name) is None:
                 await self._delete(PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, NAMESPACE)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.pods import PODS
+from mooring.controllers.provisioner.names import DELETION_SECRET_NAME
 from tests.sim.provisioning.plan import DRIVER, IMPORTED, NAMESPACE, RESTORED, is_foreign, is_imported
 from tests.sim.provisioning.users import UserActs
 from tests.support.builders import a_pod
@@ -45,7 +46,7 @@ class ArchiveActs(UserActs):
         if found is None:
             return
         self._torn[name] = copy.deepcopy(found)
-        self._world.laws.kept.add(found["spec"]["csi"]["volumeHandle"])
+        self._world.laws.torn.add(found["spec"]["csi"]["volumeHandle"])
         await self._merge(PERSISTENT_VOLUMES, name, {"metadata": {"finalizers": None}})
         await self._delete(PERSISTENT_VOLUMES, name)
 
@@ -59,6 +60,15 @@ class ArchiveActs(UserActs):
             await self._merge(PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, {"metadata": {"finalizers": None}}, NAMESPACE)
             await self._delete(PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, NAMESPACE)
 
+    async def damage_ref(self) -> None:
+        """Somebody's tool takes claimRef away from a volume in use, or the uid or the names in it."""
+        if bound := [pv for pv in self._ours() if pv.status.phase == "Bound"]:
+            ref = self._one_of((None, {"uid": None}, {"name": ""}, {"name": "other"}, {"namespace": None, "name": None}))
+            name = self._one_of(bound).metadata.name
+            self._world.laws.damaged, self._world.laws.damaged_ever = {name}, True
+            await self._merge(PERSISTENT_VOLUMES, name, {"spec": {"claimRef": ref}})
+            self._world.laws.damaged = set()
+
     # -- and come back
 
     async def restore_volume(self) -> None:
@@ -71,6 +81,8 @@ class ArchiveActs(UserActs):
             body.pop("status", None)
             if self._randomness.happens(0.3):
                 body["spec"]["claimRef"].pop("uid", None)
+            if self._randomness.happens(0.5):  # as an earlier external-provisioner wrote it: then the class says whether there is a Secret
+                body["metadata"]["annotations"].pop(DELETION_SECRET_NAME, None)
             await self._do(f"restore {body['metadata']['name']}", self._cluster.create(PERSISTENT_VOLUMES.whole(), body))
 
     async def claim_by_name(self) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from mooring.api.core import SECRETS
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.backend import Found, Wish
 from tests.sim.provisioning.habits import KEY, OTHER_KEY, DriverHabits
-from tests.sim.provisioning.plan import DRIVER, Plan
+from tests.sim.provisioning.plan import DRIVER, NAMESPACE, SECRETS_OF, Plan
 
 _RPC = csi.ControllerServiceCapability.RPC
 _SERVICE = csi.PluginCapability.Service
@@ -49,6 +50,8 @@ class Endpoint:
         self._world.laws.create_begins(self._mortal.number, request)
         backend = self._world.backend
         wish, owed = wish_of(request, backend.habits, request.secrets.get("token", "")), backend.owed
+        if "secret" in request.parameters and not request.secrets and not self._has_secrets():
+            owed.unreachable.add(request.name)
         error: BaseException | None = None
         answer: csi.CreateVolumeResponse | None = None
         try:
@@ -67,6 +70,9 @@ class Endpoint:
             self._end(request.name)
         self._tell(f"{what}: {answer.volume.volume_id}{', too small' if found.is_small else ''}")
         return answer
+
+    def _has_secrets(self) -> bool:
+        return all(self._world.truth.get(SECRETS, name, NAMESPACE) is not None for name in SECRETS_OF)
 
     def _answer(self, request: csi.CreateVolumeRequest, found: Found) -> csi.CreateVolumeResponse:
         required = request.capacity_range.required_bytes

@@ -35,7 +35,7 @@ class DriverHabits:
     volume. stubborn: of names, each with one answer for ever. lasting: such answers do not end with the other faults.
     tenants: each Secret is an account, where names are unique, and strangers see NotFound. zoned: nodes have zones, and so have volumes.
     zonal: names are unique in a zone alone. other_key: places are told under the driver's other key. full: a zone that has no room, ""
-    for none.
+    for none. reuses: a volume that is made again has the handle of the former one.
     """
 
     lingers: float = 0.0
@@ -51,6 +51,7 @@ class DriverHabits:
     zonal: bool = False
     other_key: bool = False
     full: str = ""
+    reuses: bool = False
 
 
 KIND: Final = DriverHabits()
@@ -73,4 +74,5 @@ def habits_of(randomness: Random) -> DriverHabits:
         zonal=zoned and randomness.happens(0.5),
         other_key=zoned and randomness.happens(0.4),
         full=ZONES[randomness.below(2)] if zoned and randomness.happens(0.3) else "",
+        reuses=randomness.happens(0.2),
     )

@@ -44,7 +44,8 @@ class Laws:
     """kept: handles of volumes whose object went while it was to be retained. doomed: those whose deletion was begun, rightly.
 
     over: names of volumes that were deleted for their objects, and by whom. imported: handle -> version of the object that was written by
-    hand. spoilt: names of volumes whose intents somebody has spoilt. fail: called with the law's name and what broke it.
+    hand. spoilt: names of volumes whose intents somebody has spoilt. damaged: of those whose claimRef is being
+    damaged. fail: called with the law's name and what broke it.
     """
 
     def __init__(self, truth: Truth, backend: VolumeBackend, fail: Callable[[str, str], None]) -> None:
@@ -56,6 +57,9 @@ class Laws:
         self.over: dict[str, int] = {}
         self.imported: dict[str, int] = {}
         self.spoilt: set[str] = set()
+        self.damaged: set[str] = set()
+        self.damaged_ever = False
+        self.torn: set[str] = set()
         self.shown: Callable[[int, str], int] = lambda process, plural: 0
         """Up to which version of a kind a provisioner had been shown everything before this moment."""
         self.counts: Counter[str] = Counter()
@@ -72,7 +76,7 @@ class Laws:
     def intents(self) -> list[Intent]:
         """As they are stored, on the pages that count."""
         leases = {lease["metadata"]["name"]: lease for lease in self._truth.all(LEASES.whole())}
-        count = lease_codec.count_of(leases.get(PLACE.page_name(0)))
+        count = lease_codec.count_of(leases.get(PLACE.page_name(0))) or lease_codec.PAGES_MAX  # without the first page all are read
         names = [PLACE.page_name(number) for number in range(count)]
         return [intent for name in names if name in leases for intent in readable(leases[name])]
 
@@ -175,7 +179,7 @@ class Laws:
                 self.kept.add(old["spec"]["csi"]["volumeHandle"])
         elif old is not None and new is not None:
             before, after = ((obj["spec"].get("claimRef") or {}).get("uid", "") for obj in (old, new))
-            if before and before != after:
+            if before and before != after and new["metadata"]["name"] not in self.damaged:
                 self._fail("bound-twice", f"{new['metadata']['name']} was of claim {before}, now of {after!r}")
 
     def _volume_made(self, new: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from tests.sim.provisioning.laws import Laws, readable
 class MeantLaws(Laws):
     """later: uids of intents that a later version has written.
 
-    pods_of: names of the PersistentVolumes that a pod uses.
+    torn: handles of volumes whose object somebody has taken away by force. pods_of: names of the PersistentVolumes that a pod uses.
     """
 
     def __init__(self, clock: Clock, *args: Any) -> None:

@@ -17,7 +17,8 @@ _UNSURE = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Co
 class Owed:
     """handles_at: gives the handles of a name in a scope. lied: those that the driver denied with its first word, and each one since.
 
-    acknowledged: those that it has told.
+    acknowledged: those that it has told. unreachable: names of which a volume may be in an account whose Secret was gone when the claim
+    was, too: then the driver is asked without, by design, and tells of its own account.
     """
 
     def __init__(self, handles_at: Callable[[str, str], list[str]]) -> None:
@@ -25,6 +26,7 @@ class Owed:
         self._unsure: set[tuple[str, str]] = set()
         self.lied: set[str] = set()
         self.acknowledged: set[str] = set()
+        self.unreachable: set[str] = set()
 
     def answered(self, name: str, scope: str, handle: str) -> None:
         """OK, with this handle."""

@@ -55,6 +55,7 @@ GROUPS: Final = (
     ("tear_volume",) * 3 + ("restore_volume",) * 4 + ("claim_by_name",) * 2,
     ("make_pod",) * 4 + ("drop_pod",) + ("tear_claim",) * 3 + ("delete_orphans",) * 3,
     ("import_under_name",) * 4,
+    ("damage_ref",) * 4,
     ("name_again",) * 4 + ("drop_claim",) * 4,
     ("make_odd_claim",) * 3,
     ("make_clone",) * 6,
@@ -64,6 +65,15 @@ GROUPS: Final = (
     ("look_for_orphans",) * 2 + ("delete_orphans",) * 4,
 )
 """More acts, with weights: each group is in some lives."""
+_DRIVERS: Final = (
+    (DriverHabits(zoned=True, zonal=True, full="zone0"), ("choose_again",) * 8),
+    (DriverHabits(zoned=True, zonal=True, reuses=True, late=0.3), ("choose_again",) * 8 + ("drop_node", "restore_nodes", "restore_nodes")),
+    (DriverHabits(tenants=True), ("change_account",) * 5),
+    (DriverHabits(tenants=True, reuses=True), ("change_account",) * 4 + ("kill_provisioner",) * 4),
+    (DriverHabits(tenants=True), ("tear_volume",) * 3 + ("restore_volume",) * 6 + ("drop_class",) * 6 + ("restore_class",) * 2),
+    (DriverHabits(odd=0.6), ("touch",)),
+)
+"""Drivers whose habits come to something with certain acts."""
 _OF_NODES: Final = ("drop_csi_node",) * 2 + ("drop_node",) * 2 + ("restore_nodes",) * 4 + ("choose_again",) * 4
 _ALWAYS: Final = ("make_claim", "drop_claim", "restore_class", "restore_secret", "detach", "free_name")
 _ODD_SEED: Final = 1_000_000
@@ -83,12 +93,13 @@ class SaveFaults:
     """Probabilities per creation of a PersistentVolume.
 
     denied: by admission, before anybody looks for its name. lost: its answer. denied_then: denied, where an earlier answer about the name
-    was lost: the volume is stored, and its provisioner hears that it can't be.
+    was lost: the volume is stored, and its provisioner hears that it can't be. forbidden: of names, by a policy, for ever.
     """
 
     denied: float
     lost: float
     denied_then: float
+    forbidden: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -189,9 +200,31 @@ def _of_mean_world(plan: Plan, randomness: Random) -> Plan:
             plan = _zoned(plan, randomness)
         if found.lasting:
             plan = dataclasses.replace(plan, retry_max_s=max(60.0, plan.retry_max_s))
+    if randomness.happens(0.4):
+        return _themed(plan, randomness)
+    if randomness.happens(0.12):
+        plan = dataclasses.replace(plan, saves=dataclasses.replace(plan.saves, forbidden=randomness.uniform(0.2, 0.7)))
     for group in GROUPS:
         if randomness.happens(0.12):
             plan = dataclasses.replace(plan, acts=plan.acts + group)
+    return plan
+
+
+def _themed(plan: Plan, randomness: Random) -> Plan:
+    """One group of acts above all, and not too much beside it, so that it comes to something."""
+    theme = randomness.below(len(GROUPS) + len(_DRIVERS))
+    busy = ("make_claim",) * 8 + ("drop_claim",) * 4 + ("restore_class", "restore_secret", "detach", "free_name", "kill_provisioner")
+    if theme < len(GROUPS):
+        plan = dataclasses.replace(plan, acts=busy + GROUPS[theme] * 3)
+    else:
+        habits, acts = _DRIVERS[theme - len(GROUPS)]
+        secret = habits.tenants
+        classes = tuple(dataclasses.replace(one, waits=habits.zoned, secret=secret, policy="Delete") for one in plan.classes)
+        lost = DriverFaults(failed=0.2, lost=randomness.uniform(0.3, 0.6), hung=0.0, latency_s=0.2)
+        plan = dataclasses.replace(plan, habits=habits, acts=busy + acts, classes=classes, driver=lost)
+    if randomness.happens(0.6):
+        quiet = SaveFaults(0.0, 0.0, 0.0)
+        plan = dataclasses.replace(plan, saves=quiet, api=dataclasses.replace(plan.api, refused=min(plan.api.refused, 0.1), lost=0.0))
     return plan
 
 

@@ -22,6 +22,8 @@ OTHER_DRIVER: Final = "other.example.com"
 SIZES: Final = ("1", "1m", "1500M", "9223372036854775807", "8Ei")
 """Beside 1Gi: the smallest, a part of a byte, another unit, the largest, and one more than that."""
 TOO_LARGE: Final = "8Ei"
+MISSING: Final = "missing"
+"""A class that nobody makes."""
 LONG: Final = "c" * 240
 SNAPSHOTS_MAX: Final = 3
 
@@ -157,7 +159,10 @@ class UserActs(Acts):
         if (snapshots := self._snapshots()) and len(self._claims()) < CLAIMS_MAX:
             self._count += 1
             source = {"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": self._one_of(snapshots).metadata.name}
-            await self._create_claim(f"c{self._count}", dataSource=source)
+            if self._randomness.happens(0.3):
+                await self._create_claim(f"c{self._count}", dataSource=source, storageClassName=MISSING)
+            else:
+                await self._create_claim(f"c{self._count}", dataSource=source)
 
     async def drop_snapshot(self) -> None:
         """With its content, or content first, as where somebody is in a hurry."""

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 
 from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import is_deleting
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.base.clock import parse_rfc3339
 from mooring.controllers.provisioner.claims.claim import source_of
 from mooring.controllers.provisioner.claims.requests import stored_request
 from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.volumes import retains
 from tests.sim.provisioning.endpoint import wish_of
+from tests.sim.provisioning.line import is_forbidden
 from tests.sim.provisioning.plan import NAMESPACE, SECRETS_OF, is_imported
-from tests.sim.provisioning.users import TOO_LARGE
+from tests.sim.provisioning.users import MISSING, TOO_LARGE
 from tests.sim.provisioning.world import ClaimWorld
 
 SILENCE_S_MAX = 3600.0
@@ -23,6 +25,10 @@ def of_claim(world: ClaimWorld, claim: PersistentVolumeClaim) -> str:
     """The obstacle of a claim without a volume, "" where it should have one."""
     if world.backend.curse_of(f"pvc-{claim.metadata.uid}") is not None:
         return "the driver's answer stays"
+    if is_forbidden(world.plan, f"pvc-{claim.metadata.uid}"):
+        return "a policy forbids its object"
+    if claim.spec.storage_class_name == MISSING:
+        return "its class is missing"
     made = world.backend.handles_at(f"pvc-{claim.metadata.uid}")
     if any(pv.spec.csi is not None and pv.spec.csi.volume_handle in made for pv in world.truth.all(PERSISTENT_VOLUMES)):
         return "another object names its volume"
@@ -47,6 +53,16 @@ def of_claim(world: ClaimWorld, claim: PersistentVolumeClaim) -> str:
     return ""
 
 
+def of_snapshot(world: ClaimWorld, snapshot: VolumeSnapshot) -> str:
+    """What keeps a deleted snapshot: a claim whose volume the driver is asked for; one that waits for something else does not."""
+    for claim in world.truth.all(PERSISTENT_VOLUME_CLAIMS):
+        source = None if claim.spec.volume_name or claim.spec.storage_class_name == MISSING else source_of(claim)
+        if source is not None and source.is_snapshot and source.name == snapshot.metadata.name:
+            return f"{claim.metadata.name} is to be made of it"
+    begun = (one.claim_name for one in world.laws.intents() if one.source is not None and one.source.name == snapshot.metadata.name)
+    return next(begun, "")
+
+
 def of_volume(world: ClaimWorld, pv: PersistentVolume) -> str:
     """What keeps a released volume from being deleted, "" where nothing does."""
     handle = "" if pv.spec.csi is None else pv.spec.csi.volume_handle
@@ -66,8 +82,10 @@ def of_source(world: ClaimWorld, source: PersistentVolumeClaim) -> str:
 def of_intent(world: ClaimWorld, intent: Intent) -> str:
     """What keeps an intent open, whatever is done; "" where it should be closed."""
     claim = next((one for one in world.truth.all(PERSISTENT_VOLUME_CLAIMS) if one.metadata.uid == intent.uid), None)
-    if claim is not None and not claim.spec.volume_name and source_of(claim) is not None and (why := of_claim(world, claim)):
+    if claim is not None and not claim.spec.volume_name and (why := of_claim(world, claim)):
         return why
+    if claim is None and is_forbidden(world.plan, intent.volume_name) and retains(intent.volume):
+        return "a policy forbids its object, and its class retains volumes whose claim is gone"
     for one in (*intent.unknown_requests, intent):
         request, where = stored_request(one)
         if where is not None:

@@ -18,4 +18,6 @@ class ClaimWorld(SimWorld):
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[VolumeBackend, MeantLaws]:  # type: ignore[override]
         backend = VolumeBackend(plan, self.clock, self.randomness["backend"], self.story, group)
         backend.habits = plan.habits
-        return backend, MeantLaws(self.clock, self.truth, backend, self.fail)
+        laws = MeantLaws(self.clock, self.truth, backend, self.fail)
+        backend.on_made = laws.doomed.discard
+        return backend, laws
