@@ -176,7 +176,8 @@ class Laws:
                 self._volume_made(new)
         elif old is not None and new is None:
             if old["spec"].get("persistentVolumeReclaimPolicy") != "Delete":
-                self.kept.add(old["spec"]["csi"]["volumeHandle"])
+                # what was written by hand while the creation was open may never have been shown to a provisioner
+                (self.torn if by_hand else self.kept).add(old["spec"]["csi"]["volumeHandle"])
         elif old is not None and new is not None:
             before, after = ((obj["spec"].get("claimRef") or {}).get("uid", "") for obj in (old, new))
             if before and before != after and new["metadata"]["name"] not in self.damaged:
