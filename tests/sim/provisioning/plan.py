@@ -215,13 +215,15 @@ def _themed(plan: Plan, randomness: Random) -> Plan:
     theme = randomness.below(len(GROUPS) + len(_DRIVERS))
     busy = ("make_claim",) * 8 + ("drop_claim",) * 4 + ("restore_class", "restore_secret", "detach", "free_name", "kill_provisioner")
     if theme < len(GROUPS):
-        plan = dataclasses.replace(plan, acts=busy + GROUPS[theme] * 3)
+        habits = KIND if randomness.happens(0.6) else plan.habits
+        plan = dataclasses.replace(plan, habits=habits, acts=busy + GROUPS[theme] * 3)
     else:
         habits, acts = _DRIVERS[theme - len(GROUPS)]
         secret = habits.tenants
         classes = tuple(dataclasses.replace(one, waits=habits.zoned, secret=secret, policy="Delete") for one in plan.classes)
         lost = DriverFaults(failed=0.2, lost=randomness.uniform(0.3, 0.6), hung=0.0, latency_s=0.2)
         plan = dataclasses.replace(plan, habits=habits, acts=busy + acts, classes=classes, driver=lost)
+    plan = dataclasses.replace(plan, chaos_s=randomness.uniform(15.0, 30.0), pause_s=randomness.uniform(0.05, 0.4))
     if randomness.happens(0.6):
         quiet = SaveFaults(0.0, 0.0, 0.0)
         plan = dataclasses.replace(plan, saves=quiet, api=dataclasses.replace(plan.api, refused=min(plan.api.refused, 0.1), lost=0.0))
