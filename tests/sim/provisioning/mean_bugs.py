@@ -215,7 +215,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "adopted-strangers": Bug(_adopted_sources_are_strangers, {"snapshot-held"}),
     "pages-count-at-once": Bug(_new_pages_count_at_once, {"create-unwritten"}),
     "changed-pages-unread": Bug(_changed_pages_are_not_read, {"later-lost", "create-unwritten", "leaked"}),
-    "second-at-once": Bug(_second_volumes_are_asked_for_at_once, {"leaked", "made-again", "deleted-kept"}),
+    "second-at-once": Bug(_second_volumes_are_asked_for_at_once, {"overlap", "leaked", "made-again", "deleted-kept"}),
     "stored-handles-stay": Bug(_stored_handles_stay, {"leaked"}),
     "keepers-unseen": Bug(_keepers_are_not_seen, {"deleted-named"}),
     "warnings-crowded-out": Bug(_warnings_share_their_room, {"silent"}),

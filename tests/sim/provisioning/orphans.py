@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator
 from typing import Any, Final
 
+from mooring.api.pods import PODS
 from mooring.base.errors import MooringError
 from mooring.cli.orphans import Orphans, OrphansFlags
 from mooring.csi.in_process import InProcessDriver
@@ -62,6 +63,16 @@ class OrphanActs(JournalActs):
         older_than_s = self._randomness.uniform(0.0, 8.0)
         work = self._run_orphans(delete=True, older_than_s=older_than_s)
         self._world.group.create_task(work, name=f"sim/orphans/{self._world.clock.now()}")
+
+    async def end_with_orphans(self) -> None:
+        """Once all claims have their volumes, nothing that waits spares others: objects are lost once more, and somebody cleans up."""
+        if "delete_orphans" in self._world.plan.acts:
+            await self.make_pod()
+            await (self.tear_claim if self._randomness.happens(0.5) else self.tear_volume)()
+            await self._world.clock.sleep(2.0)
+            await self._run_orphans(delete=True, older_than_s=5.0)
+            while self._truth.all(PODS):
+                await self.drop_pod()
 
     async def _run_orphans(self, **flags: Any) -> None:
         driver = InProcessDriver(Lister(self._world), clock=self._world.clock)

@@ -76,6 +76,7 @@ class _Life(Course[ClaimWorld]):
 
         Where somebody waits for ever, there is no rest, but an hour in which he has to be told why.
         """
+        await acts.end_with_orphans()
         for invariant, text in unreported(world, await report_of(world), untold(world)):
             world.fail(invariant, text)
         if waiting.all_of(world):
