@@ -2,10 +2,10 @@
 
 - The same event again (source, object, type, reason, message) is no new object: its count goes up, by a patch.
 - When events of one source, object, type and reason come with many different messages, they are combined into one.
-- One object may have so many events at once, and then one now and then. Differs from client-go: so many of each type. What is told normally
-  before each try took the place of the warning after it, and in the end only "being done" stood there.
+- One object may have so many events of a type at once, and then one now and then.
 
-Source: client-go tools/record (correlator); the numbers are its.
+Source: client-go tools/record (correlator); the numbers are its. Differs from client-go, where the types share that room: a Normal event
+before each failure takes it all, and the Warning is never told again.
 """
 
 from __future__ import annotations

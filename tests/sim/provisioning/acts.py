@@ -14,12 +14,16 @@ from mooring.controllers.provisioner.names import SELECTED_NODE
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from tests.sim.keeper import Keeper
-from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, FOREIGN, IMPORTED, NAMESPACE, NODES, SECRET, ClassPlan, is_foreign
+from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, FOREIGN, IMPORTED, NAMESPACE, NODES, SECRET, SECRETS_OF, ClassPlan, is_foreign
 from tests.sim.provisioning.world import ClaimWorld
 from tests.support.builders import a_va
 
 T = TypeVar("T")
 _PREFIX = "csi.storage.k8s.io"
+
+
+def secret_data(token: str) -> dict[str, str]:
+    return {"token": base64.b64encode(token.encode()).decode()}
 
 
 class Acts:
@@ -28,6 +32,7 @@ class Acts:
         self._randomness, self._truth, self._cluster = world.randomness["actor"], world.truth, world.cluster
         self._count = 0
         self._flavours = {planned.name: 0 for planned in world.plan.classes}
+        self._secrets = {planned.name: SECRET for planned in world.plan.classes}
 
     async def prepare(self) -> None:
         await self.restore_secret()
@@ -54,8 +59,8 @@ class Acts:
         backend = self._world.backend
         for claim in self._claims():
             name = f"pvc-{claim.metadata.uid}"
-            handle, wanted = backend.handle_of(name), self._flavours[claim.spec.storage_class_name or ""]
-            is_other = handle in self._world.laws.imported or (bool(handle) and backend.flavours[handle] != str(wanted))
+            made, wanted = backend.handles_at(name), self._flavours.get(claim.spec.storage_class_name or "", 0)
+            is_other = any(handle in self._world.laws.imported or backend.flavours[handle] != str(wanted) for handle in made)
             if is_other and self._truth.volume(name) is None:
                 await self._delete(PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, NAMESPACE)
 
@@ -75,15 +80,13 @@ class Acts:
         if len(self._claims()) >= CLAIMS_MAX:
             return
         self._count += 1
-        spec = {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-            "storageClassName": self._one_of(self._world.plan.classes).name,
-        }
-        await self._do(
-            f"create claim c{self._count}",
-            self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), {"metadata": {"name": f"c{self._count}"}, "spec": spec}, NAMESPACE),
-        )
+        await self._create_claim(f"c{self._count}")
+
+    async def _create_claim(self, name: str, size: str = "1Gi", **spec: Any) -> None:
+        spec |= {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+        spec.setdefault("storageClassName", self._one_of(self._world.plan.classes).name)
+        body = {"metadata": {"name": name}, "spec": spec}
+        await self._do(f"create claim {name}", self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), body, NAMESPACE))
 
     async def drop_claim(self) -> None:
         if claims := self._claims():
@@ -171,14 +174,18 @@ class Acts:
         await self._delete(SECRETS, SECRET, NAMESPACE)
 
     async def restore_secret(self) -> None:
-        data = {"token": base64.b64encode(self._world.backend.token.encode()).decode()}
-        await self._do("create secret", self._cluster.create(SECRETS.whole(), {"metadata": {"name": SECRET}, "data": data}, NAMESPACE))
+        await self._create_secret(SECRET)
 
-    async def _make_class(self, planned: ClassPlan) -> None:
-        secret = {f"{_PREFIX}/provisioner-secret-name": SECRET, f"{_PREFIX}/provisioner-secret-namespace": NAMESPACE, "secret": "yes"}
+    async def _create_secret(self, name: str) -> None:
+        body = {"metadata": {"name": name}, "data": secret_data(SECRETS_OF[name])}
+        await self._do("create secret", self._cluster.create(SECRETS.whole(), body, NAMESPACE))
+
+    async def _make_class(self, planned: ClassPlan, provisioner: str = DRIVER) -> None:
+        name = self._secrets[planned.name]
+        secret = {f"{_PREFIX}/provisioner-secret-name": name, f"{_PREFIX}/provisioner-secret-namespace": NAMESPACE, "secret": "yes"}
         body = {
             "metadata": {"name": planned.name},
-            "provisioner": DRIVER,
+            "provisioner": provisioner,
             "reclaimPolicy": planned.policy,
             "volumeBindingMode": "WaitForFirstConsumer" if planned.waits else "Immediate",
             "parameters": {"flavour": str(self._flavours[planned.name]), **(secret if planned.secret else {})},

@@ -2,67 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.csi.capabilities import DriverInfo
+from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.backend import Backend, Fate, Operation, _one_of
-from tests.sim.mortal import Mortal
-from tests.sim.provisioning.plan import DRIVER, Plan
+from tests.sim.provisioning.habits import ANOTHERS, HANGS, KIND, STUBBORN_CODES
+from tests.sim.provisioning.owed import Owed
+from tests.sim.provisioning.plan import SECRETS_OF
 
 CREATE, DELETE = "create", "delete"
 UNSURE: Final = (Code.UNAVAILABLE, Code.ABORTED, Code.CANCELED, Code.DEADLINE_EXCEEDED)
 """What a driver may answer while its volume is there, or is about to be."""
 
+JUDGEMENTS: Final = (Code.INVALID_ARGUMENT, Code.ALREADY_EXISTS, Code.PERMISSION_DENIED, Code.OUT_OF_RANGE, Code.FAILED_PRECONDITION)
+"""About a request whose name was not looked up."""
+
 LINGERS_S_MAX: Final = 5.0
+_STREAM: Final = 2_000_000
 
-_RPC = csi.ControllerServiceCapability.RPC
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """A volume as it is asked for. zone: the preferred one, "" for any. scope: account and zone in which its name is unique. token: of
+    its account, "" for none.
+    """
+
+    name: str
+    flavour: str
+    scope: str = ""
+    zone: str = ""
+    token: str = ""
 
 
-def info_of(plan: Plan) -> DriverInfo:
-    controller: set[int] = {_RPC.CREATE_DELETE_VOLUME}
-    if plan.publishes:
-        controller.add(_RPC.PUBLISH_UNPUBLISH_VOLUME)
-    return DriverInfo(DRIVER, "1", frozenset({csi.PluginCapability.Service.CONTROLLER_SERVICE}), frozenset(), frozenset(controller))
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """An answer: another volume's may be too small."""
+
+    handle: str
+    is_small: bool = False
 
 
 class VolumeBackend(Backend):
     """volumes: handle -> name, the truth. Handles begin with the name; a volume made again has another one. flavours: handle -> its own.
 
-    owned: handles that were made with a Secret. lingers, tenants: as of a plan.
+    scopes, zones: handle -> where it is; the scope is "" where all names are unique. tokens: of Secrets that open an account.
+    owned: handles that were made with a Secret, and its token. forgotten: handles whose names the driver has lost.
     """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.volumes: dict[str, str] = {}
         self.flavours: dict[str, str] = {}
-        self.owned: set[str] = set()
-        self.lingers, self.tenants = 0.0, False
+        self.scopes: dict[str, str] = {}
+        self.zones: dict[str, str] = {}
+        self.owned: dict[str, str] = {}
+        self.habits = KIND
+        self.token, self.tokens = "token0", set(SECRETS_OF.values())
+        self.forgotten: set[str] = set()
+        self.owed = Owed(self.handles_at)
+        self._draws = Random(self._plan.seed + _STREAM)
         self._lingering: set[str] = set()
-        self.token = "token0"
+        self._late_count = 0
+        self._ended: set[tuple[str, str]] = set()  # name and scope of volumes that were deleted
+        self._curses: dict[str, tuple[int, bool]] = {}
         self._made_count = 0
+        self.on_made: Callable[[str], None] = lambda handle: None
 
-    def handle_of(self, name: str) -> str:
-        return next((handle for handle, other in self.volumes.items() if other == name), "")
+    def handle_of(self, name: str, scope: str | None = None) -> str:
+        """The first one of the name, in this scope; "" for none that the driver knows."""
+        return next(iter(self.handles_at(name, scope)), "")
 
-    async def create(self, name: str, flavour: str, wants_secret: bool, secrets: Mapping[str, str]) -> str:
-        """The handle. Raises DriverError."""
+    def handles_at(self, name: str, scope: str | None = None) -> list[str]:
+        """Those that the driver knows."""
+        known = (handle for handle, other in self.volumes.items() if other == name and handle not in self.forgotten)
+        return [handle for handle in known if scope is None or self.scopes[handle] == scope]
+
+    @property
+    def under_way(self) -> int:
+        """How many calls go on that lock nothing."""
+        return len(self._lingering) + self._late_count
+
+    # -- calls
+
+    async def create(self, wish: Wish, wants_secret: bool, secrets: Mapping[str, str]) -> Found:
+        """Raises DriverError."""
         self._check(wants_secret, secrets)
-        await self.call(CREATE, name, flavour, {})
-        handle = self.handle_of(name)
-        if wants_secret:
-            self.owned.add(handle)
-        return handle
+        if (curse := self.curse_of(wish.name)) is not None:
+            return await self._cursed(wish, *curse)
+        if self.faulty and self._draws.happens(self.habits.judges):
+            raise DriverError(_one_of(JUDGEMENTS, self._draws), "not such a request")
+        if self.faulty and wish.zone and wish.zone == self.habits.full:
+            raise DriverError(Code.RESOURCE_EXHAUSTED, f"no room in {wish.zone}")
+        if self.faulty and self._draws.happens(self.habits.odd) and (other := self._another(wish.name)) is not None:
+            return other
+        if self.faulty and self._draws.happens(self.habits.late):
+            self._goes_on(CREATE, wish.name, lambda: self._make_late(wish))
+        await self.call(CREATE, wish.name, "@".join((wish.flavour, wish.scope, wish.zone, wish.token)), {})
+        return Found(self.handle_of(wish.name, wish.scope))
 
     async def delete(self, handle: str, secrets: Mapping[str, str]) -> None:
         """Raises DriverError."""
-        if self.tenants and handle in self.owned and dict(secrets) != {"token": self.token}:
+        if self.habits.tenants and handle in self.owned and dict(secrets) != {"token": self.owned[handle]}:
             raise DriverError(Code.NOT_FOUND, "no such volume in this account")
         if handle in self._lingering:
             raise DriverError(Code.ABORTED, "a deletion is at work")
-        if self.faulty and self._randomness.happens(self.lingers):
+        if self.faulty and self._randomness.happens(self.habits.lingers):
             self._lingering.add(handle)
             self._group.create_task(self._linger(handle), name=f"backend/linger/{handle}/{self._clock.now()}")
             raise DriverError(Code.DEADLINE_EXCEEDED, "still at it")
@@ -72,87 +120,121 @@ class VolumeBackend(Backend):
         """Until then the volume is there for everybody who asks for it."""
         await self._clock.sleep(self._randomness.uniform(0.0, LINGERS_S_MAX))
         self._lingering.discard(handle)
-        if self.volumes.pop(handle, None) is not None:
+        if self._remove(handle):
             self._story.tell("backend", f"late effect of delete {handle}: {sorted(self.volumes)}")
 
+    def _goes_on(self, verb: str, name: str, effect: Callable[[], None]) -> None:
+        """Raises DriverError."""
+
+        async def later() -> None:
+            await self._clock.sleep(self._draws.uniform(0.0, LINGERS_S_MAX))
+            self._late_count -= 1
+            effect()
+
+        self._late_count += 1
+        self._group.create_task(later(), name=f"backend/late/{verb}/{name}/{self._clock.now()}")
+        raise DriverError(Code.DEADLINE_EXCEEDED, "still at it")
+
+    def _make_late(self, wish: Wish) -> None:
+        """Unless it was made and deleted meanwhile: who comes back from the dead then is nobody's to know."""
+        if not self.handle_of(wish.name, wish.scope) and (wish.name, wish.scope) not in self._ended:
+            self._make(wish)
+            self._story.tell("backend", f"late effect of create {wish.name}: {sorted(self.volumes)}")
+
     def _check(self, wants_secret: bool, secrets: Mapping[str, str]) -> None:
-        if wants_secret and dict(secrets) != {"token": self.token}:
-            raise DriverError(Code.UNAUTHENTICATED, "wrong token")
+        if self.habits.tenants and not secrets:
+            return  # an account of the driver's own
+        if wants_secret and secrets.get("token") not in self.tokens:
+            raise DriverError(Code.INVALID_ARGUMENT if self.habits.judges else Code.UNAUTHENTICATED, "wrong token")
+
+    # -- answers that stay
+
+    def curse_of(self, name: str) -> tuple[int, bool] | None:
+        """The one answer for this name, and whether it comes after the effect; None while it is treated as others."""
+        if not self.habits.stubborn:
+            return None
+        if name not in self._curses:
+            code = _one_of(STUBBORN_CODES, self._draws) if self._draws.happens(self.habits.stubborn) else Code.OK
+            self._curses[name] = code, self._draws.happens(0.5)
+        curse = self._curses[name]
+        return curse if curse[0] != Code.OK and (self.faulty or self.habits.lasting) else None
+
+    async def _cursed(self, wish: Wish, code: int, is_after: bool) -> Found:
+        """Raises DriverError."""
+        if code == ANOTHERS:
+            if (other := self._another(wish.name)) is not None:
+                return other
+            raise DriverError(Code.UNAVAILABLE, "for ever")
+        if is_after and not self.handle_of(wish.name, wish.scope):
+            self._make(wish)
+            self._story.tell("backend", f"effect of create {wish.name}, with an answer that stays: {sorted(self.volumes)}")
+        if code == HANGS:
+            await asyncio.get_running_loop().create_future()
+        raise DriverError(code, "for ever")
+
+    def _another(self, name: str) -> Found | None:
+        """A name that has a volume, or may be about to have one, is not taken for another's, and what nobody was told of is nobody's."""
+        if name in self.volumes.values() or name in self.locks or self._late_count:
+            return None
+        others = tuple(sorted(handle for handle, other in self.volumes.items() if other != name and handle in self.owed.acknowledged))
+        return Found(_one_of(others, self._draws), self._draws.happens(0.5)) if others else None
+
+    def refuses(self, wish: Wish) -> str:
+        """Why a request is not served, however often it is made; "" where it is."""
+        if (curse := self.curse_of(wish.name)) is not None:
+            return f"its answer stays {curse[0]}"
+        there = self.handle_of(wish.name, wish.scope)
+        return f"{there} has flavour {self.flavours[there]}" if there and self.flavours[there] != wish.flavour else ""
+
+    # -- effects
 
     def _take_effect(self, operation: Operation) -> DriverError | None:
-        """What is to be deleted stands in the operation as node_id, and so does the flavour of what is to be made."""
+        """What is to be deleted stands in the operation as node_id, and so does what is to be made."""
         operation.done = True
-        handle = self.handle_of(operation.handle)
         if operation.verb == DELETE:
-            self.volumes.pop(operation.node_id, None)
-        elif not handle:
-            self._made_count += 1
-            handle = f"{operation.handle}/{self._made_count}"
-            self.volumes[handle], self.flavours[handle] = operation.handle, operation.node_id
-        elif self.flavours[handle] != operation.node_id:
-            return DriverError(Code.ALREADY_EXISTS, f"{handle} has flavour {self.flavours[handle]}")
+            self._remove(operation.node_id)
+        else:
+            wish = Wish(operation.handle, *operation.node_id.split("@"))
+            handle = self.handle_of(wish.name, wish.scope)
+            if not handle:
+                self._make(wish)
+            elif self.flavours[handle] != wish.flavour:
+                return DriverError(Code.ALREADY_EXISTS, f"{handle} has flavour {self.flavours[handle]}")
         self._story.tell("backend", f"effect of {operation}: {sorted(self.volumes)}")
         return None
 
+    def _make(self, wish: Wish) -> None:
+        self._made_count += 1
+        handle = f"{wish.name}/{wish.scope or 'one' if self.habits.reuses else self._made_count}"
+        self.forgotten.discard(handle)
+        self.on_made(handle)
+        self.volumes[handle], self.flavours[handle] = wish.name, wish.flavour
+        self.scopes[handle], self.zones[handle] = wish.scope, wish.zone
+        if wish.token:
+            self.owned[handle] = wish.token
+
+    def _remove(self, handle: str) -> bool:
+        name = self.volumes.pop(handle, None)
+        if name is not None:
+            self._ended.add((name, self.scopes[handle]))
+        return name is not None
+
     def _fate(self) -> Fate:
-        """A call that took effect is never answered with an error that says it did not.
+        """An honest driver does not answer a call that took effect with an error that says it did not.
 
         One whose volume is there already may fail of anything: requests are judged before anybody looks for the name.
         """
         fate = super()._fate()
-        if fate.error is None or fate.error in UNSURE:
+        if fate.error is None or fate.error in UNSURE or (self.habits.lies and fate.error is not Code.NOT_FOUND):
             return fate
         if not fate.takes_effect and fate.error is not Code.NOT_FOUND:  # a deletion that finds nothing is over
             return fate
         return Fate(fate.before_s, fate.after_s, fate.takes_effect, _one_of(UNSURE, self._randomness))
 
-
-class Endpoint:
-    """A plugin for InProcessDriver: what one incarnation of the provisioner calls."""
-
-    def __init__(self, world: Any, mortal: Mortal) -> None:
-        self._world, self._mortal = world, mortal
-
-    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
-        what = f"create {request.name}"
-        await self._begin(what)
-        self._world.laws.create_begins(self._mortal.number, request)
-        flavour, wants_secret = request.parameters.get("flavour", ""), "secret" in request.parameters
-        try:
-            handle = await self._world.backend.create(request.name, flavour, wants_secret, request.secrets)
-            await self._mortal.point(f"after {what}")
-        except DriverError as error:
-            self._tell(f"{what}: {error}")
-            raise
-        finally:
-            self._end(request.name)
-        self._tell(f"{what}: {handle}")
-        return csi.CreateVolumeResponse(volume={"volume_id": handle or f"{request.name}/gone", "capacity_bytes": 1 << 30})
-
-    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
-        what, name = f"delete {request.volume_id}", request.volume_id.partition("/")[0]
-        await self._begin(what)
-        self._world.laws.delete_begins(self._mortal.number, name, request.volume_id)
-        try:
-            await self._world.backend.delete(request.volume_id, request.secrets)
-            await self._mortal.point(f"after {what}")
-        except DriverError as error:
-            self._tell(f"{what}: {error}")
-            raise
-        finally:
-            self._end(name)
-        self._tell(f"{what}: ok")
-        return csi.DeleteVolumeResponse()
-
-    async def _begin(self, what: str) -> None:
-        await self._mortal.point(f"before {what}")
-        self._tell(what)
-        self._world.laws.done(self._mortal.number, what, self._world.clock.now())
-        await self._world.clock.sleep(0)
-
-    def _end(self, name: str) -> None:
-        if self._mortal.alive:
-            self._world.laws.call_ends(self._mortal.number, name)
-
-    def _tell(self, what: str) -> None:
-        self._world.story.tell(self._mortal.who, what)
+    def restart(self, away_s: float) -> None:
+        """One that forgets has then lost the names of what it has never told of."""
+        super().restart(away_s)
+        if self.habits.forgets:
+            lost = set(self.volumes) - self.owed.acknowledged - self.forgotten
+            self.forgotten |= lost
+            self._story.tell("backend", f"forgets the names of {sorted(lost)}")

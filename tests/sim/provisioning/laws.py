@@ -20,6 +20,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +36,7 @@ from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.provisioning.backend import VolumeBackend
-from tests.sim.provisioning.plan import CLAIMS_MAX, FOREIGN, IMPORTED, PLACE, is_foreign, is_imported
+from tests.sim.provisioning.plan import CLAIMS_MAX, FOREIGN, IMPORTED, PLACE, RESTORED, is_foreign, is_imported
 from tests.sim.truth import Truth
 
 
@@ -43,7 +44,8 @@ class Laws:
     """kept: handles of volumes whose object went while it was to be retained. doomed: those whose deletion was begun, rightly.
 
     over: names of volumes that were deleted for their objects, and by whom. imported: handle -> version of the object that was written by
-    hand. fail: called with the law's name and what broke it.
+    hand. spoilt: names of volumes whose intents somebody has spoilt. damaged: of those whose claimRef is being
+    damaged. fail: called with the law's name and what broke it.
     """
 
     def __init__(self, truth: Truth, backend: VolumeBackend, fail: Callable[[str, str], None]) -> None:
@@ -54,6 +56,10 @@ class Laws:
         self.doomed: set[str] = set()
         self.over: dict[str, int] = {}
         self.imported: dict[str, int] = {}
+        self.spoilt: set[str] = set()
+        self.damaged: set[str] = set()
+        self.damaged_ever = False
+        self.torn: set[str] = set()
         self.shown: Callable[[int, str], int] = lambda process, plural: 0
         """Up to which version of a kind a provisioner had been shown everything before this moment."""
         self.counts: Counter[str] = Counter()
@@ -70,9 +76,9 @@ class Laws:
     def intents(self) -> list[Intent]:
         """As they are stored, on the pages that count."""
         leases = {lease["metadata"]["name"]: lease for lease in self._truth.all(LEASES.whole())}
-        count = lease_codec.count_of(leases.get(PLACE.page_name(0)))
+        count = lease_codec.count_of(leases.get(PLACE.page_name(0))) or lease_codec.PAGES_MAX  # without the first page all are read
         names = [PLACE.page_name(number) for number in range(count)]
-        return [intent for name in names if name in leases for intent in lease_codec.entries_of(leases[name])]
+        return [intent for name in names if name in leases for intent in readable(leases[name])]
 
     # -- calls
 
@@ -85,7 +91,8 @@ class Laws:
         ):  # whose cache shows the claim for a while longer, may try; the next one must not
             self._fail("made-again", f"{name} is created, it was stored and deleted by another process before")
         text = _without_secrets(request)
-        if not any(intent.volume_name == name and is_same_request(intent.request, text) for intent in self.intents()):
+        is_written = any(intent.volume_name == name and is_same_request(intent.request, text) for intent in self.intents())
+        if not is_written and name not in self.spoilt:
             self._fail("create-unwritten", f"{name} is created, no intent says so: {text}")
 
     def delete_begins(self, process: int, name: str, handle: str) -> None:
@@ -131,6 +138,10 @@ class Laws:
     def _of(self, handle: str) -> list[PersistentVolume]:
         return [pv for pv in self.volumes() if pv.spec.csi is not None and pv.spec.csi.volume_handle == handle]
 
+    def handles(self) -> set[str]:
+        """Those that any PersistentVolume names."""
+        return {pv.spec.csi.volume_handle for pv in self._truth.all(PERSISTENT_VOLUMES) if pv.spec.csi is not None}
+
     def volumes(self) -> list[PersistentVolume]:
         """Ours."""
         return [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if not is_foreign(pv) and not is_imported(pv)]
@@ -146,10 +157,10 @@ class Laws:
             if IMPORTED in labels and new is not None:
                 self.imported.setdefault(new["spec"]["csi"]["volumeHandle"], int(new["metadata"]["resourceVersion"]))
             elif FOREIGN not in labels:
-                self._volume_changed(old, new)
+                self._volume_changed(old, new, by_hand=RESTORED in labels)
         elif resource.plural == LEASES.plural and new is not None:
-            before = set() if old is None else {intent.volume_name for intent in lease_codec.entries_of(old)}
-            for intent in lease_codec.entries_of(new):
+            before = set() if old is None else {intent.volume_name for intent in readable(old)}
+            for intent in readable(new):
                 if intent.volume_name not in before:  # begun anew, by one whose cache still shows the claim: whoever finds that ends it
                     self.over.pop(intent.volume_name, None)
         elif resource.plural == "persistentvolumeclaims" and old and new:
@@ -157,15 +168,19 @@ class Laws:
             if before and before != after:
                 self._fail("bound-twice", f"claim {new['metadata']['name']} was bound to {before}, now to {after!r}")
 
-    def _volume_changed(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+    def _volume_changed(self, old: dict[str, Any] | None, new: dict[str, Any] | None, *, by_hand: bool) -> None:
         if old is None and new is not None:
-            self._volume_made(new)
+            if by_hand:
+                self.kept.discard(new["spec"]["csi"]["volumeHandle"])
+            else:
+                self._volume_made(new)
         elif old is not None and new is None:
             if old["spec"].get("persistentVolumeReclaimPolicy") != "Delete":
-                self.kept.add(old["spec"]["csi"]["volumeHandle"])
+                # what was written by hand while the creation was open may never have been shown to a provisioner
+                (self.torn if by_hand else self.kept).add(old["spec"]["csi"]["volumeHandle"])
         elif old is not None and new is not None:
             before, after = ((obj["spec"].get("claimRef") or {}).get("uid", "") for obj in (old, new))
-            if before and before != after:
+            if before and before != after and new["metadata"]["name"] not in self.damaged:
                 self._fail("bound-twice", f"{new['metadata']['name']} was of claim {before}, now of {after!r}")
 
     def _volume_made(self, new: dict[str, Any]) -> None:
@@ -180,6 +195,16 @@ class Laws:
                 self._fail("two-volumes", f"{name} and {pv.metadata.name} are both of claim {uid}")
             if pv.spec.csi.volume_handle == handle:
                 self._fail("shared-volume", f"{name} and {pv.metadata.name} both have {handle}")
+
+
+def readable(lease: dict[str, Any]) -> list[Intent]:
+    """The intents of a page that this version can read."""
+    found = []
+    with contextlib.suppress(lease_codec.UnreadablePage):
+        for text in lease_codec.texts_of(lease).values():
+            with contextlib.suppress(lease_codec.UnreadablePage):
+                found.append(lease_codec.decoded(text))
+    return found
 
 
 def _without_secrets(request: csi.CreateVolumeRequest) -> str:

@@ -17,7 +17,7 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.kube.cluster import Request
 from tests.sim.keeper import Made
 from tests.sim.mortal import Mortal
-from tests.sim.provisioning.backend import Endpoint, info_of
+from tests.sim.provisioning.endpoint import Endpoint, info_of
 from tests.sim.provisioning.line import QuietLine, WritingLine
 from tests.sim.provisioning.plan import PLACE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any, TypeVar
 
 from mooring.api.core import PERSISTENT_VOLUMES
@@ -13,6 +14,12 @@ from tests.sim.mortal import Mortal
 from tests.sim.world import SimWorld
 
 T = TypeVar("T")
+
+
+def is_forbidden(plan: Any, pv_name: str) -> bool:
+    """True where a policy takes no PersistentVolume of this name, however often it is asked. Names are told apart by their digest."""
+    share: float = plan.saves.forbidden
+    return share > 0 and zlib.crc32(pv_name.encode()) % 1000 < 1000 * share
 
 
 class WritingLine(Line):
@@ -34,6 +41,8 @@ class WritingLine(Line):
     async def _save(self, request: Request) -> Any:
         """The creation of a PersistentVolume, as the plan has it: also one that was stored may be denied the next time."""
         faults = self._world.plan.saves
+        if is_forbidden(self._world.plan, request.name):
+            raise Forbidden('admission webhook "policy" denied the request', reason="Forbidden")
         if self._happens(faults.denied_then if request.name in self._lost_saves else faults.denied):
             raise self._denial()
         made = await self._world.cluster.ask(request)

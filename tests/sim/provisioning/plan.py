@@ -9,17 +9,23 @@ from mooring.api.core import PersistentVolume
 from mooring.base.randomness import Random
 from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, JournalLocation
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
+from tests.sim.provisioning.habits import KIND, DriverHabits, habits_of
 
 DRIVER: Final = "csi.example.com"
 NODES: Final = ("node0", "node1")
 NAMESPACE: Final = "default"
 SECRET: Final = "storage-secret"
+OTHER_SECRET: Final = "other-secret"
+SECRETS_OF: Final = {SECRET: "token0", OTHER_SECRET: "token1"}
+"""Each with the token of its account."""
 PLACE: Final = JournalLocation(NAMESPACE, DRIVER)
 """Of the journal."""
 FOREIGN: Final = "foreign"
 """The label of PersistentVolumes that are nobody's here, and what their handles begin with."""
 IMPORTED: Final = "imported"
 """The label of PersistentVolumes that were written by hand for a volume of ours."""
+RESTORED: Final = "restored"
+"""The label of PersistentVolumes that somebody has written in place of the provisioner."""
 CLAIMS_MAX: Final = 6
 """At once, all of one secret."""
 
@@ -43,8 +49,35 @@ ACTS: Final = {
     "roll_provisioner": 1,
     "kill_binder": 1,
 }
+GROUPS: Final = (
+    ("spoil_secret",) * 3 + ("mend_secret",) * 3 + ("change_account",) * 3,
+    ("foreign_class",) * 2 + ("own_class",) * 3,
+    ("tear_volume",) * 3 + ("restore_volume",) * 4 + ("claim_by_name",) * 2,
+    ("make_pod",) * 4 + ("drop_pod",) + ("tear_claim",) * 3 + ("delete_orphans",) * 3,
+    ("import_under_name",) * 4,
+    ("damage_ref",) * 4,
+    ("name_again",) * 4 + ("drop_claim",) * 4,
+    ("make_odd_claim",) * 3,
+    ("make_clone",) * 6,
+    ("make_snapshot",) * 4 + ("make_restore",) * 8 + ("drop_snapshot",) * 4,
+    ("write_later_intent",) * 3 + ("kill_provisioner",) * 3,
+    ("spoil_page",) * 3,
+    ("look_for_orphans",) * 2 + ("delete_orphans",) * 4,
+)
+"""More acts, with weights: each group is in some lives."""
+_DRIVERS: Final = (
+    (DriverHabits(zoned=True, zonal=True, full="zone0"), ("choose_again",) * 8),
+    (DriverHabits(zoned=True, zonal=True, reuses=True, late=0.3), ("choose_again",) * 8 + ("drop_node", "restore_nodes", "restore_nodes")),
+    (DriverHabits(tenants=True), ("change_account",) * 5),
+    (DriverHabits(tenants=True, reuses=True), ("change_account",) * 4 + ("kill_provisioner",) * 4),
+    (DriverHabits(tenants=True), ("tear_volume",) * 3 + ("restore_volume",) * 6 + ("drop_class",) * 6 + ("restore_class",) * 2),
+    (DriverHabits(odd=0.6), ("touch",)),
+)
+"""Drivers whose habits come to something with certain acts."""
+_OF_NODES: Final = ("drop_csi_node",) * 2 + ("drop_node",) * 2 + ("restore_nodes",) * 4 + ("choose_again",) * 4
 _ALWAYS: Final = ("make_claim", "drop_claim", "restore_class", "restore_secret", "detach", "free_name")
 _ODD_SEED: Final = 1_000_000
+_MEAN_SEED: Final = 3_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,20 +93,20 @@ class SaveFaults:
     """Probabilities per creation of a PersistentVolume.
 
     denied: by admission, before anybody looks for its name. lost: its answer. denied_then: denied, where an earlier answer about the name
-    was lost: the volume is stored, and its provisioner hears that it can't be.
+    was lost: the volume is stored, and its provisioner hears that it can't be. forbidden: of names, by a policy, for ever.
     """
 
     denied: float
     lost: float
     denied_then: float
+    forbidden: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """One life. Fields as in the attacher's plan where they have the same names. binder_faults: the binder's line is bad, too.
 
-    page_bytes_max: of the journal. lingers: the share of deletions that go on after they were answered DeadlineExceeded, and lock nothing.
-    tenants: what a Secret made, the driver denies to everybody without it.
+    page_bytes_max: of the journal. habits: of the driver.
     """
 
     seed: int
@@ -96,8 +129,7 @@ class Plan:
     acts: tuple[str, ...]
     saves: SaveFaults
     page_bytes_max: int
-    lingers: float = 0.0
-    tenants: bool = False
+    habits: DriverHabits = KIND
     volumes: tuple[VolumePlan, ...] = ()
 
 
@@ -140,7 +172,7 @@ def plan_of(seed: int) -> Plan:
     )
     if randomness.happens(0.2):
         return _of_changed_minds(plan, randomness)
-    return _of_odd_storage(plan, Random(seed + _ODD_SEED))
+    return _of_mean_world(_of_odd_storage(plan, Random(seed + _ODD_SEED)), Random(seed + _MEAN_SEED))
 
 
 def _of_odd_storage(plan: Plan, randomness: Random) -> Plan:
@@ -151,12 +183,57 @@ def _of_odd_storage(plan: Plan, randomness: Random) -> Plan:
         plan = dataclasses.replace(plan, acts=acts)
     if randomness.happens(0.25):
         saves = dataclasses.replace(plan.saves, denied=randomness.uniform(0.2, 0.6))  # so that volumes are of no use
-        plan = dataclasses.replace(plan, lingers=randomness.uniform(0.3, 0.9), saves=saves)
+        plan = dataclasses.replace(plan, habits=DriverHabits(lingers=randomness.uniform(0.3, 0.9)), saves=saves)
     if randomness.happens(0.25):
         classes = tuple(dataclasses.replace(one, secret=True) for one in plan.classes)
         acts = *plan.acts, *("drop_secret",) * 5, *("kill_provisioner",) * 3
-        plan = dataclasses.replace(plan, tenants=True, classes=classes, acts=acts)
+        plan = dataclasses.replace(plan, habits=dataclasses.replace(plan.habits, tenants=True), classes=classes, acts=acts)
     return plan
+
+
+def _of_mean_world(plan: Plan, randomness: Random) -> Plan:
+    """Drivers and users as mean as real ones; from a source of its own, too."""
+    if randomness.happens(0.5):
+        found = habits_of(randomness)
+        plan = dataclasses.replace(plan, habits=dataclasses.replace(found, lingers=plan.habits.lingers, tenants=plan.habits.tenants))
+        if found.zoned:
+            plan = _zoned(plan, randomness)
+        if found.lasting:
+            plan = dataclasses.replace(plan, retry_max_s=max(60.0, plan.retry_max_s))
+    if randomness.happens(0.4):
+        return _themed(plan, randomness)
+    if randomness.happens(0.12):
+        plan = dataclasses.replace(plan, saves=dataclasses.replace(plan.saves, forbidden=randomness.uniform(0.2, 0.7)))
+    for group in GROUPS:
+        if randomness.happens(0.12):
+            plan = dataclasses.replace(plan, acts=plan.acts + group)
+    return plan
+
+
+def _themed(plan: Plan, randomness: Random) -> Plan:
+    """One group of acts above all, and not too much beside it, so that it comes to something."""
+    theme = randomness.below(len(GROUPS) + len(_DRIVERS))
+    busy = ("make_claim",) * 8 + ("drop_claim",) * 4 + ("restore_class", "restore_secret", "detach", "free_name", "kill_provisioner")
+    if theme < len(GROUPS):
+        habits = KIND if randomness.happens(0.6) else plan.habits
+        plan = dataclasses.replace(plan, habits=habits, acts=busy + GROUPS[theme] * 3)
+    else:
+        habits, acts = _DRIVERS[theme - len(GROUPS)]
+        secret = habits.tenants
+        classes = tuple(dataclasses.replace(one, waits=habits.zoned, secret=secret, policy="Delete") for one in plan.classes)
+        lost = DriverFaults(failed=0.2, lost=randomness.uniform(0.3, 0.6), hung=0.0, latency_s=0.2)
+        plan = dataclasses.replace(plan, habits=habits, acts=busy + acts, classes=classes, driver=lost)
+    plan = dataclasses.replace(plan, chaos_s=randomness.uniform(15.0, 30.0), pause_s=randomness.uniform(0.05, 0.4))
+    if randomness.happens(0.6):
+        quiet = SaveFaults(0.0, 0.0, 0.0)
+        plan = dataclasses.replace(plan, saves=quiet, api=dataclasses.replace(plan.api, refused=min(plan.api.refused, 0.1), lost=0.0))
+    return plan
+
+
+def _zoned(plan: Plan, randomness: Random) -> Plan:
+    """Most claims wait for a node, which may go, or be exchanged."""
+    classes = tuple(dataclasses.replace(one, waits=one.waits or randomness.happens(0.6)) for one in plan.classes)
+    return dataclasses.replace(plan, classes=classes, acts=plan.acts + (_OF_NODES if randomness.happens(0.5) else ()))
 
 
 def _of_changed_minds(plan: Plan, randomness: Random) -> Plan:

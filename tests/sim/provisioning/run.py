@@ -7,19 +7,23 @@ from typing import Final
 from unittest import mock
 
 from mooring.controllers.provisioner.intents import pages
+from tests.sim.checkers import Complaint
 from tests.sim.course import CALM_STEP_S, REST_S, Course, Outcome, failures_of, lived
 from tests.sim.keeper import Keeper
 from tests.sim.planting import planted_of
-from tests.sim.provisioning.acts import Acts
+from tests.sim.provisioning import waiting
 from tests.sim.provisioning.bugs import BUGS
-from tests.sim.provisioning.checkers import complaints, fingerprint
+from tests.sim.provisioning.checkers import complaints, fingerprint, untold
 from tests.sim.provisioning.life import binder, provisioner
+from tests.sim.provisioning.orphans import OrphanActs, report_of, unreported
 from tests.sim.provisioning.plan import Plan, plan_of
 from tests.sim.provisioning.world import ClaimWorld
 from tests.sim.shrinking import cut
 
 CALM_S_MAX: Final = 1200.0
 """The longest way to rest: a claim that the driver called infeasible, twice; a secret that is waited for; a key in its back-off."""
+
+WAITING_STEPS: Final = 60
 
 
 def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -> Outcome:
@@ -40,7 +44,7 @@ class _Life(Course[ClaimWorld]):
 
     async def live(self, world: ClaimWorld) -> None:
         keepers = Keeper(world, "provisioner", provisioner), Keeper(world, "binder", binder)
-        acts = Acts(world, *keepers)
+        acts = OrphanActs(world, *keepers)
         await acts.prepare()
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(keeper.run(), name="sim/keeper") for keeper in keepers]
@@ -51,12 +55,12 @@ class _Life(Course[ClaimWorld]):
             world.heal()
             await acts.make_peace()
             await self._calm(world, acts, keepers)
-            await self._rest(world)
+            await self._rest(world, acts)
             self.lives_count = keepers[0].started_count
             for task in running:
                 task.cancel()
 
-    async def _calm(self, world: ClaimWorld, acts: Acts, keepers: tuple[Keeper, ...]) -> None:
+    async def _calm(self, world: ClaimWorld, acts: OrphanActs, keepers: tuple[Keeper, ...]) -> None:
         deadline = world.clock.now() + CALM_S_MAX
         while found := [*complaints(world), *(("unsettled", what) for keeper in keepers for what in keeper.unsettled())]:
             if world.clock.now() > deadline:
@@ -67,8 +71,17 @@ class _Life(Course[ClaimWorld]):
         self.rested_s = world.clock.now()
         world.story.tell("world", "all is well")
 
-    async def _rest(self, world: ClaimWorld) -> None:
-        """A world that is well stays as it is. Events may still be on their way, so they get a while first."""
+    async def _rest(self, world: ClaimWorld, acts: OrphanActs) -> None:
+        """A world that is well stays as it is. Events may still be on their way, so they get a while first.
+
+        Where somebody waits for ever, there is no rest, but an hour in which he has to be told why.
+        """
+        await acts.end_with_orphans()
+        for invariant, text in unreported(world, await report_of(world), untold(world)):
+            world.fail(invariant, text)
+        if waiting.all_of(world):
+            await self._wait(world, acts)
+            return
         await world.clock.sleep(REST_S)
         before = fingerprint(world)
         await world.clock.sleep(REST_S)
@@ -76,3 +89,15 @@ class _Life(Course[ClaimWorld]):
             world.fail(invariant, f"all was well, and then: {text}")
         if fingerprint(world) != before:
             world.fail("restless", f"all was well, and then something was done: {before} became {fingerprint(world)}")
+
+    async def _wait(self, world: ClaimWorld, acts: OrphanActs) -> None:
+        before: set[Complaint] = set()
+        for step in range(WAITING_STEPS * 3 // 2):
+            await world.clock.sleep(waiting.SILENCE_S_MAX / WAITING_STEPS)
+            await acts.tend()
+            found = set(complaints(world))
+            for invariant, text in sorted(found & before):  # what is wrong for a moment is on its way
+                world.fail(invariant, f"all was well, but for who waits, and then: {text}")
+            before = found
+            for invariant, text in waiting.silent(world) if step >= WAITING_STEPS else ():
+                world.fail(invariant, text)

@@ -224,6 +224,18 @@ async def test_spam_is_counted_once_its_event_is_sent_again():
     assert events_of(cluster)[0]["count"] == 41
 
 
+async def test_a_warning_is_told_again_however_many_normal_events_come_before_it():
+    """The obstacle of an object that waits for ever is told within the hour after which events go."""
+    async with recording() as (cluster, recorder):
+        for _ in range(100):
+            recorder.event(POD, "Normal", "Begins", "x")
+            recorder.event(POD, "Warning", "Failed", "y")
+            await asyncio.sleep(301)
+        await recorder.drain(5)
+        counts = {event["reason"]: event["count"] for event in events_of(cluster)}
+    assert {"Begins": 100, "Failed": 100} == counts
+
+
 async def test_an_event_that_did_not_reach_the_server_is_tried_every_ten_seconds():
     cluster = FakeCluster()
     cluster.fail("create", lost(), times=11)

@@ -15,13 +15,13 @@ from mooring.controllers.provisioner.claims.decide_after import (
     After,
     Attempted,
     Fate,
+    Holder,
     Then,
     Verdict,
     after_deletion,
     decide_claim_after_failure,
     decide_unusable_volume,
     decide_volume_after_pv_refused,
-    depends_on_claim,
     reported_failure,
 )
 from mooring.controllers.provisioner.claims.outcomes import Failure, Save, State
@@ -97,17 +97,25 @@ MAY_BE_KEPT = f"{REFUSED}. Volume pvc-u is left alone: it may have been kept on 
     ],
 )
 def test_a_volume_whose_object_is_refused(order: Order, saved: Save, is_awaited: bool, fate: Fate, state: State, error: str):
-    verdict = decide_volume_after_pv_refused(order, saved, "why", is_awaited=is_awaited)
+    verdict = decide_volume_after_pv_refused(order, saved, "why", Holder.WAITS if is_awaited else Holder.GONE)
     assert (fate, state) == (verdict.fate, verdict.failure.state)
     assert error == verdict.failure.error
     assert (fate is Fate.DELETED) == verdict.failure.infeasible
 
 
 @pytest.mark.parametrize(("order", "depends"), [(ORDER, False), (KEPT, True), (an_order(policy="Retain", unattended=True), False)])
-def test_whether_the_claim_is_there_matters_for_volumes_that_are_retained(order: Order, depends: bool):
-    assert depends == depends_on_claim(order)
-    refused = [decide_volume_after_pv_refused(order, Save.REFUSED, "why", is_awaited=is_awaited) for is_awaited in (True, False)]
+def test_whether_the_claim_is_gone_matters_for_volumes_that_are_retained(order: Order, depends: bool):
+    refused = [decide_volume_after_pv_refused(order, Save.REFUSED, "why", claim) for claim in (Holder.WAITS, Holder.GONE)]
     assert depends == (refused[0] != refused[1])
+
+
+@pytest.mark.parametrize("order", [ORDER, KEPT])
+@pytest.mark.parametrize("claim", [Holder.BOUND, Holder.UNKNOWN])
+def test_a_volume_whose_claim_is_bound_to_it_or_cannot_be_looked_up_is_left_alone(order: Order, claim: Holder):
+    """Its object was stored before, and was forced away: there may be data in it."""
+    verdict = decide_volume_after_pv_refused(order, Save.REFUSED, "why", claim)
+    assert (Fate.LEFT, State.BACKGROUND) == (verdict.fate, verdict.failure.state)
+    assert f"{REFUSED}. Volume pvc-u is left alone: as for its claim, {claim.value}" == verdict.failure.error
 
 
 def test_a_volume_that_was_deleted_is_ruled_out():
@@ -115,7 +123,7 @@ def test_a_volume_that_was_deleted_is_ruled_out():
 
 
 def test_users_learn_whether_a_volume_was_deleted_whose_object_was_refused():
-    verdict = decide_volume_after_pv_refused(ORDER, Save.REFUSED, "why", is_awaited=True)
+    verdict = decide_volume_after_pv_refused(ORDER, Save.REFUSED, "why", Holder.WAITS)
     assert f"{REFUSED}. Volume pvc-u was deleted" == after_deletion(ORDER, verdict, None).error
     kept = after_deletion(ORDER, verdict, DriverError(Code.INTERNAL, "no")).error
     assert kept.startswith(f"{REFUSED}. Cleanup of volume pvc-u failed, volume is orphaned: ")

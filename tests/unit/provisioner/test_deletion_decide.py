@@ -13,6 +13,7 @@ from mooring.api.classes import CLASS_BETA
 from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.storage import VolumeAttachment
 from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.claims.view import VOLUME_INDEXES
 from mooring.controllers.provisioner.deletion import reasons as why
 from mooring.controllers.provisioner.deletion.decide import (
     Decision,
@@ -33,6 +34,7 @@ from mooring.controllers.provisioner.deletion.view import (
     class_changed,
     detached,
     keeps_attachment,
+    object_changed,
 )
 from mooring.csi.driver_capabilities import DriverCapabilities
 from tests.support.builders import a_class, a_pv, a_va, typed
@@ -72,16 +74,18 @@ def a_view(
     provisioner: str = DRIVER,
     allowed_topologies: Iterable[Mapping[str, Any]] = (),
     attached: Iterable[str] = (),
+    others: Iterable[PersistentVolume] = (),
     **more: Any,
 ) -> View:
-    """parameters, provisioner, allowed_topologies: of the class."""
+    """parameters, provisioner, allowed_topologies: of the class. others: further PersistentVolumes."""
     of_class = {"provisioner": provisioner, "parameters": parameters, "allowedTopologies": list(allowed_topologies)}
     classes = [] if parameters is None else [typed(a_class(resourceVersion="1", **of_class))]
     found = [
         ATTACHMENT.of(typed(a_va(node, node=node, attacher=DRIVER, resourceVersion=str(number))))
         for number, node in enumerate(attached, start=1)
     ]
-    volumes, attachments = store_of(*([] if pv is None else [pv])), store_of(*found, indexes=ATTACHMENT_INDEXES)
+    volumes = store_of(*([] if pv is None else [pv]), *others, indexes=VOLUME_INDEXES)
+    attachments = store_of(*found, indexes=ATTACHMENT_INDEXES)
     return View(
         **{"driver": DriverCapabilities(DRIVER), "volumes": volumes, "classes": store_of(*classes), "attachments": attachments, **more}
     )
@@ -141,6 +145,27 @@ def test_P76_any_attachment_holds_it_back():
 
 def test_P76_attachments_do_not_matter_to_a_driver_that_does_not_publish():
     assert DELETE == decided(pv_with(), attached=("n1",), attachments=None).actions
+
+
+def another(*, policy: str = "Retain", phase: str = "Available", **csi: Any) -> PersistentVolume:
+    """A PersistentVolume of the same volume."""
+    source = {"csi": {"driver": DRIVER, "volumeHandle": "handle1", **csi}}
+    spec = {"persistentVolumeReclaimPolicy": policy, "storageClassName": "sc"}
+    return typed(a_pv("imported", source=source, phase=phase, resourceVersion="2", **spec))
+
+
+@pytest.mark.parametrize(("policy", "phase"), [("Retain", "Available"), ("Retain", "Released"), ("Delete", "Bound"), ("Delete", "")])
+def test_a_volume_that_another_object_keeps_or_uses_is_not_deleted(policy: str, phase: str):
+    decision = decided(pv_with(), others=[another(policy=policy, phase=phase)])
+    assert decision.problem == decision.because == why.NamedByOthers("pv1", ("imported",))
+    assert Obstacle.NAMED is decision.obstacle
+    assert 'is not deleted, its volume is that of PersistentVolume "imported", too' in decision.problem.error
+    assert ((), {object_changed("imported")}) == (decision.actions, decision.waits_for)
+
+
+@pytest.mark.parametrize("other", [another(policy="Delete", phase="Released"), another(driver="other"), another(volumeHandle="handle2")])
+def test_objects_that_do_not_keep_this_volume_do_not_hold_it_back(other: PersistentVolume):
+    assert DELETE == decided(pv_with(), others=[other]).actions
 
 
 def test_P77_the_noted_secret_is_used():

@@ -129,6 +129,19 @@ async def test_P74_the_volume_then_the_object_then_the_finalizer(world: Deletion
     assert 1 == metric(world.metrics, "controller_persistentvolume_delete_duration_seconds_count", **{"class": "sc"})
 
 
+async def test_a_volume_that_another_object_keeps_is_deleted_when_that_object_is_gone(world: DeletionWorld):
+    """Somebody has imported it a second time, to keep its data whatever becomes of the claim."""
+    await world.create(a_held_pv("imported", source={"csi": {"driver": DRIVER, "volumeHandle": "handle1"}}, phase="Available"))
+    async with world.deleting():
+        await world.settle(7200)
+        assert [] == world.story
+        assert 'is that of PersistentVolume "imported", too' in (await world.failures())[0]
+        await world.patch(PERSISTENT_VOLUMES, "imported", {"metadata": {"finalizers": None}})
+        await world.delete(PERSISTENT_VOLUMES, "imported")
+        await world.only_protection_left()
+    assert {} == world.driver.volumes
+
+
 @pytest.mark.parametrize("seed", range(20))
 async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(seed: int):
     """The peer often calls DeleteVolume twice: it sees its own DELETE before its own PATCH."""
@@ -206,11 +219,11 @@ async def test_P76_told_once_and_woken_by_the_end_of_the_attachment():
         assert ["persistentvolume pv1 is still attached to node n1"] == await world.failures()
         assert [1] == [count for *_, count in await world.events("pv1")]
         await world.settle(3600)
-        assert [1] == [count for *_, count in await world.events("pv1")], "told again once nobody can read it any more"
+        assert [2] == [count for *_, count in await world.events("pv1")], "told again before nobody can read it any more"
         await world.delete(VOLUME_ATTACHMENTS, "va-n2")
         await world.settle(0.1)
         assert WHOLE == world.story
-    assert 2 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
+    assert 3 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
 
 
 class Deaf(Faults):

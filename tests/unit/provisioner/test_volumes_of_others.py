@@ -15,7 +15,7 @@ from mooring.controllers.provisioner.options import NodeOptions
 from mooring.csi.codes import Code
 from mooring.kube.errors import Invalid, ServerError
 from tests.support.builders import a_pv
-from tests.support.provisioning import CREATE, DELETE, POST_PV, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
+from tests.support.provisioning import CLAIMS, CREATE, DELETE, POST_PV, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
 from tests.support.scripted_driver import Fail, Lose
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import VolumeDriver
@@ -202,3 +202,74 @@ async def test_an_import_that_a_silent_watch_hides_is_looked_up_before_the_volum
         gate.set()
         await world.failed(OWN_NAMES.format(handle))
         assert ["data"] == await names_of_volumes(world)
+
+
+class SlowJournal(Faults):
+    """After the second list of PersistentVolumes the next write to a Lease takes a while in which somebody imports the claim's volume."""
+
+    def __init__(self) -> None:
+        self.world: ProvisioningWorld | None = None
+        self.lists_count = 0
+
+    async def before(self, verb: str, kind: Any, name: str) -> None:
+        self.lists_count += verb == "list" and kind.plural == PVS.plural
+        if self.lists_count > 1 and kind.plural == "leases" and self.world is not None:
+            world, self.world = self.world, None
+            uid = (await world.claim())["metadata"]["uid"]
+            await world.create(a_pv("data", f"vol-pvc-{uid}", **KEPT))
+            await asyncio.sleep(1.0)
+
+
+async def test_a_volume_that_is_imported_while_its_deletion_is_being_written_down_is_not_deleted():
+    """Its object was refused for good, and nobody named the volume then."""
+    faults = SlowJournal()
+    world = ProvisioningWorld(faults=faults)
+    world.intents = Journal(world.cluster, PLACE, "one", world.clock)
+    world.cluster.refuse(POST_PV, error=Invalid("too odd", reason="Invalid"))
+    await world.base()
+    faults.world = world
+    async with world.provisioning():
+        handle = f"vol-pvc-{(await world.claim())['metadata']['uid']}"
+        await world.failed(OWN_NAMES.format(handle))
+    assert ["data"] == await names_of_volumes(world)
+    assert DELETE not in world.told
+
+
+class SlowPost(Faults):
+    async def before(self, verb: str, kind: Any, name: str) -> None:
+        if verb == "create" and kind.plural == PVS.plural:
+            await asyncio.sleep(1.0)
+
+
+async def test_of_two_claims_that_are_answered_with_one_volume_at_once_one_gets_it():
+    """A backend that cuts names short: neither object is there yet when the other one is looked for."""
+    world = ProvisioningWorld(AnsweringDriver(), SlowPost())
+    assert isinstance(world.driver, AnsweringDriver)
+    world.driver.answers = [an_answer() for _ in range(100)]
+    await world.make_class()
+    await world.make_claim()
+    await world.make_claim("other")
+    async with world.provisioning():
+        await world.settle(60)
+        told = [text for name in ("c", "other") for _, text in await world.told_of(name)]
+    assert 1 == len(await names_of_volumes(world))
+    assert any('the volume "vol-x" is being stored for another claim' in text for text in told)
+    assert DELETE not in world.told
+
+
+async def test_a_volume_whose_claim_is_bound_to_it_is_not_deleted_when_its_object_can_not_be_written_again():
+    """Killed before the end of the intent was stored; then the object was forced away, and a policy takes no other."""
+    world = await ProvisioningWorld().base()
+    world.intents = Journal(world.users, PLACE, "one", world.clock)
+    async with world.provisioning():
+        pv = await world.provisioned()
+    name, handle = pv["metadata"]["name"], pv["spec"]["csi"]["volumeHandle"]
+    await world.patch(CLAIMS, "c", {"spec": {"volumeName": name}}, "default")
+    await world.patch(PVS, name, {"metadata": {"finalizers": None}})
+    await world.delete(PVS, name)
+    world.cluster.refuse(POST_PV, times=None, error=Invalid("too odd", reason="Invalid"))
+    world.intents = Journal(world.users, PLACE, "two", world.clock)
+    async with world.provisioning(calls=2):
+        await world.failed("it is bound to the volume")
+    assert DELETE not in world.told
+    assert handle in world.driver.volumes

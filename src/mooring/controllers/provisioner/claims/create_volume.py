@@ -16,11 +16,11 @@ from mooring.controllers.provisioner.calls import delete_volume
 from mooring.controllers.provisioner.claims import outcomes, response_checks
 from mooring.controllers.provisioner.claims.decide_after import (
     Fate,
+    Holder,
     Verdict,
     after_deletion,
     decide_unusable_volume,
     decide_volume_after_pv_refused,
-    depends_on_claim,
 )
 from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, Save, State
 from mooring.controllers.provisioner.claims.pv_store import PvStore
@@ -35,7 +35,7 @@ from mooring.controllers.provisioner.source_protection.controller import SourceP
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import ApiError, Conflict
 
 log = logger(__name__)
 
@@ -210,17 +210,18 @@ class VolumeCreation:
 
     async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
         """The API server will never take this object: the failure to report, once the volume is deleted, if it has to be."""
-        is_awaited = saved is Save.TAKEN or not depends_on_claim(order) or await self._is_awaited(order.intent)
-        return await self._carried_out(
-            order, secrets, decide_volume_after_pv_refused(order, saved, error, is_awaited=is_awaited), volume_id
-        )
+        holder = Holder.WAITS if saved is Save.TAKEN else await self._holder(order.intent)
+        return await self._carried_out(order, secrets, decide_volume_after_pv_refused(order, saved, error, holder), volume_id)
 
-    async def _is_awaited(self, intent: Intent) -> bool:
-        """False also when the API server does not answer."""
+    async def _holder(self, intent: Intent) -> Holder:
         try:
-            return await self._pv_store.is_awaited(intent)
+            claim = await self._pv_store.claim_now(intent)
         except ApiError:
-            return False
+            return Holder.UNKNOWN
+        if claim is None:
+            return Holder.GONE
+        is_bound = claim.spec.volume_name == intent.volume_name and self._view.volume(intent.volume_name) is None
+        return Holder.BOUND if is_bound else Holder.WAITS
 
     async def _carried_out(self, order: Order, secrets: Mapping[str, str], verdict: Verdict, volume_id: str) -> Failure:
         if verdict.fate is not Fate.DELETED:
@@ -239,6 +240,8 @@ class VolumeCreation:
             left_s = until - self._clock.now()
             if left_s <= 0:
                 break
+            if others := self._view.others_naming(volume_id, order.intent.volume_name):  # by now: a write has preceded this
+                return Conflict(f'PersistentVolume "{others[0]}" names it')
             try:
                 call = Call(left_s, order.intent.migrated)
                 lacks_secret = order.intent.secret is not None and not secrets

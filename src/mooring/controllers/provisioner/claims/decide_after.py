@@ -6,7 +6,7 @@ A volume that the driver has made, by the API server's answer about its Persiste
     STORED     stored, as it is             -
     LATER      left alone                   -
     TAKEN      left alone                   left alone
-    REFUSED    deleted, unless kept         deleted, unless kept, or retained by its class while its claim may be gone
+    REFUSED    deleted, unless kept         deleted, unless kept, its claim is bound to it, or is gone and its class retains volumes
 
 A volume without an id is left alone; it can't be named. Unless kept: somebody may have kept it on purpose (`Order.is_retained`).
 
@@ -76,23 +76,35 @@ def decide_unusable_volume(order: Order, failure: Failure, owner: Save | None, e
     return _delete_unless_kept(order, failure)
 
 
-def decide_volume_after_pv_refused(order: Order, saved: Save, error: str, *, is_awaited: bool) -> Verdict:
+class Holder(enum.Enum):
+    """The claim of a volume whose object was refused. BOUND: it names the object, which was stored before and is gone."""
+
+    WAITS = "it waits for the volume"
+    BOUND = "it is bound to the volume"
+    GONE = "it is gone"
+    UNKNOWN = "it can't be looked up"
+
+
+def decide_volume_after_pv_refused(order: Order, saved: Save, error: str, claim: Holder) -> Verdict:
     """The API server will never take this object: the volume is deleted, unless another's object may be about this very volume.
 
-    is_awaited: the claim is there; looked up only where it matters (`depends_on_claim`).
+    Nor is it deleted for a claim that is bound to it: its object was forced away, and the claim may get it back.
     Differs from external-provisioner, which sends a refused object for ever and reports nothing.
     """
     if saved is Save.TAKEN:
         return _taken(error)
     why = f"the API server refused the PersistentVolume: {error}"
-    if depends_on_claim(order) and not is_awaited:
+    if claim in (Holder.BOUND, Holder.UNKNOWN):
+        left = _left_alone(order, f"as for its claim, {claim.value}")
+        return Verdict(Fate.LEFT, Failure(f"{why}{left}", State.BACKGROUND))
+    if claim is Holder.GONE and _may_be_taken_out(order):
         left = _left_alone(order, "its claim may be gone, and its class retains volumes")
         return Verdict(Fate.LEFT, Failure(f"{why}{left}", State.BACKGROUND))
     return _delete_unless_kept(order, Failure(why, State.FINISHED, infeasible=True), reports_deletion=True)
 
 
-def depends_on_claim(order: Order) -> bool:
-    """True when the user may have taken the volume out of its claim, if that is gone: then it only looks as if it was never stored."""
+def _may_be_taken_out(order: Order) -> bool:
+    """True when the user may have taken the volume out of its claim, which is gone: then it only looks as if it was never stored."""
     return not order.is_retained and volumes.retains(order.intent.volume)
 
 

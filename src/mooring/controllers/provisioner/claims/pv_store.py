@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key
 from mooring.base.clock import Instant
 from mooring.base.log import logger
@@ -37,10 +37,20 @@ class PvStore:
     def __init__(self, runtime: Runtime, volumes: Informer[PersistentVolume], view: View) -> None:
         self._cluster, self._volumes, self._view = runtime.cluster, volumes, view
         self._clock, self._denied_since = runtime.clock, dict[str, Instant]()  # by the claim's uid
+        self._storing: dict[str, str] = {}  # handle -> the claim's uid, until the object is stored or refused for good
         self._fresh = FreshCache(runtime, volumes, PERSISTENT_VOLUMES)
 
     async def store(self, volume: PendingVolume) -> tuple[Save, str]:
         """One try. Gives its result, and why it was refused or has to be repeated."""
+        if self._storing.setdefault(volume.volume_id, volume.uid) != volume.uid:
+            return Save.TAKEN, f'the volume "{volume.volume_id}" is being stored for another claim'
+        saved, error = await self._tried(volume)
+        if saved is not Save.LATER:
+            del self._storing[volume.volume_id]
+        return saved, error
+
+    async def _tried(self, volume: PendingVolume) -> tuple[Save, str]:
+        """As of store."""
         since = self._denied_since.pop(volume.uid, self._clock.now())
         try:
             return await self._try_to_store(volume)
@@ -57,6 +67,8 @@ class PvStore:
             await self._fresh.look()
             if other := await self._other_naming(intent, volume.volume_id):
                 return Save.TAKEN, _names_it(other, volume.volume_id)
+            if any(one.dying_handle == volume.volume_id for one in self._view.intents.values() if one.uid != intent.uid):
+                return Save.TAKEN, f'the volume "{volume.volume_id}" is another claim\'s, and is being deleted'
             await self._volumes.write(key, self._cluster.create(PERSISTENT_VOLUMES, volume.body))
         except AlreadyExists:
             return await self.owner_of_existing(intent, volume.volume_id)
@@ -68,13 +80,13 @@ class PvStore:
             return Save.LATER, str(error)
         return Save.STORED, ""
 
-    async def is_awaited(self, intent: Intent) -> bool:
-        """True while its claim is there, by the API server itself: a cache may be late. Raises ApiError."""
+    async def claim_now(self, intent: Intent) -> PersistentVolumeClaim | None:
+        """Its claim by the API server itself, for a cache may be late; None when it is gone. Raises ApiError."""
         try:
             claim = await self._cluster.get(PERSISTENT_VOLUME_CLAIMS, intent.claim_name, intent.namespace)
         except NotFound:
-            return False
-        return claim.metadata.uid == intent.uid
+            return None
+        return claim if claim.metadata.uid == intent.uid else None
 
     async def owner_of_existing(self, intent: Intent, volume_id: str, refused: str = "") -> tuple[Save, str]:
         """An object of the volume's name is there: our own, when an answer was lost; or another claim's.

@@ -159,13 +159,13 @@ class View:
         """The PersistentVolumes of other names that name this volume of the driver; on one node, those that it can reach."""
         return [
             pv.metadata.name
-            for pv in self.volumes.by(BY_HANDLE, _last_part(handle))
+            for pv in self.volumes.by(BY_HANDLE, last_part(handle))
             if pv.metadata.name != pv_name and self.means(pv, handle)
         ]
 
     def means(self, pv: PersistentVolume, handle: str) -> bool:
         """True when it names this volume of the driver. On one node what that can't reach may be another node's volume of that handle."""
-        source = _source_of(pv)
+        source = source_of_volume(pv)
         return (
             source is not None and source.driver == self.driver.name and is_same_handle(source.volume_handle, handle) and self.is_here(pv)
         )
@@ -173,7 +173,7 @@ class View:
     def stored_handle(self, pv_name: str) -> str:
         """The handle in the PersistentVolume, "" where there is none."""
         pv = self.volume(pv_name)
-        source = None if pv is None else _source_of(pv)
+        source = None if pv is None else source_of_volume(pv)
         return "" if source is None else source.volume_handle
 
     @property
@@ -191,7 +191,7 @@ class View:
 # -- indexes
 
 
-def _source_of(pv: PersistentVolume) -> CSIPersistentVolumeSource | None:
+def source_of_volume(pv: PersistentVolume) -> CSIPersistentVolumeSource | None:
     """As its CSI driver sees it; None for a volume of none."""
     try:
         return translated(pv).csi if is_migratable(pv.spec) else pv.spec.csi
@@ -200,11 +200,11 @@ def _source_of(pv: PersistentVolume) -> CSIPersistentVolumeSource | None:
 
 
 def _handle_of(pv: PersistentVolume) -> tuple[str, ...]:
-    source = _source_of(pv)
-    return () if source is None else (_last_part(source.volume_handle),)
+    source = source_of_volume(pv)
+    return () if source is None else (last_part(source.volume_handle),)
 
 
-def _last_part(handle: str) -> str:
+def last_part(handle: str) -> str:
     return handle.rpartition("/")[2]
 
 

@@ -18,7 +18,7 @@ from mooring.control.result import Problem, Result, Retry
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner.deletion.decide import Obstacle, decide_deletion
 from mooring.controllers.provisioner.deletion.reconcile import Failed, Reconciler
-from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed
+from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed, object_changed
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.fresh import FreshCache
 from mooring.controllers.provisioner.metrics import DeletionMetrics
@@ -29,7 +29,7 @@ log = logger(__name__)
 FAILED_DELETE: Final = "VolumeFailedDelete"
 
 EVENT_LASTS_S: Final = 3600.0
-"""The API server drops events after an hour; a problem that lasts longer is reported again, at the next resync."""
+"""The API server drops events after an hour; a problem that lasts longer is reported again, at the last resync before that."""
 
 
 async def _at_once(uid: str) -> None:
@@ -54,6 +54,7 @@ class VolumeDeletion:
     ) -> None:
         runtime, caches, options = env.runtime, env.caches, env.options
         self._clock, self._events, self._metrics = runtime.clock, env.events, runtime.metrics.once(DeletionMetrics)
+        self._silent_s = max(0.0, EVENT_LASTS_S - options.resync_s)
         self._progress: dict[str, Progress] = {}
         self._reported: dict[str, tuple[str, Obstacle | None, Instant]] = {}  # of volumes that wait: uid, and when it was reported
         self.controller: Controller[str] = Controller(
@@ -80,7 +81,7 @@ class VolumeDeletion:
         self._reconciler = Reconciler(
             env, self._view, self._progress, attachments, wait_for_end=wait_for_end, forget_stored=forget_stored, deleted=deleted
         )
-        self.controller.watch(caches.volumes, self._volume_changed)
+        self.controller.watch(caches.volumes, self._volume_changed, tells=lambda change: (object_changed(change.key.name),))
         self.controller.watch(caches.classes, tells=lambda change: (class_changed(change.key.name),))
 
     async def run(self) -> None:
@@ -147,7 +148,7 @@ class VolumeDeletion:
         """Reported once while the event lasts: the volume comes again when the obstacle has changed."""
         news, now = (pv.metadata.uid, obstacle), self._clock.now()
         before = self._reported.get(pv.metadata.name)
-        if before is not None and before[:2] == news and now - before[2] < EVENT_LASTS_S:
+        if before is not None and before[:2] == news and now - before[2] < self._silent_s:
             return
         self._reported[pv.metadata.name] = (*news, now)
         log.info(2, "not deleted yet", PersistentVolume=pv.metadata.name, because=str(problem))

@@ -16,7 +16,7 @@ from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims.parameters import ParameterError, SecretKind, TemplateValues, secret_of
 from mooring.controllers.provisioner.deletion import reasons as why
-from mooring.controllers.provisioner.deletion.view import View, class_changed, detached, holds
+from mooring.controllers.provisioner.deletion.view import View, class_changed, detached, holds, object_changed
 
 BOUND: Final = "Bound"
 RELEASED: Final = "Released"
@@ -69,6 +69,7 @@ class Obstacle(enum.Enum):
     SECRET = "the secret for the call can't be named"
     CLASS = "its in-tree class can't be translated"
     ATTACHED = "it is attached"
+    NAMED = "another PersistentVolume names its volume"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,6 +130,9 @@ def _delete(view: View, pv: PersistentVolume) -> Decision:
     node_names = view.nodes_of(pv)
     if node_names:
         return _stuck(Obstacle.ATTACHED, why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name))
+    keepers = view.keepers_of(pv, source.volume_handle)
+    if keepers:
+        return _stuck(Obstacle.NAMED, why.NamedByOthers(pv.metadata.name, keepers), *map(object_changed, keepers))
     load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret),)
     call = DeleteVolume(source.volume_handle, migrated, _missing_class(view, pv))
     return Decision(why.Deleting(call.handle), (*load, call, *_after_the_volume(view, pv)))

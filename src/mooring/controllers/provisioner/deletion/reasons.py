@@ -72,6 +72,22 @@ class StillAttached:
         return f"persistentvolume {self.pv_name} is still attached to node {self.node_names[0]}"
 
 
+@reason("PersistentVolume {shown} names the same volume, and is in use or kept: the volume is deleted when no such object is left")
+class NamedByOthers:
+    """others: names of PersistentVolumes."""
+
+    pv_name: str
+    others: tuple[str, ...]
+
+    @property
+    def shown(self) -> str:
+        return ", ".join(f'"{name}"' for name in self.others)
+
+    @property
+    def error(self) -> str:
+        return f"persistentvolume {self.pv_name} is not deleted, its volume is that of PersistentVolume {self.shown}, too"
+
+
 @reason("{error}")
 class NoCapability:
     error: str

@@ -13,6 +13,7 @@ from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.control.slim import Part, slim
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.claims.view import BY_HANDLE, is_same_handle, last_part, source_of_volume
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
@@ -25,6 +26,11 @@ BY_VOLUME: Final = "deletion/volume"
 def detached(pv_name: str) -> Topic:
     """An attachment of the volume is gone."""
     return f"detached/{pv_name}"
+
+
+def object_changed(pv_name: str) -> Topic:
+    """Another PersistentVolume of the same volume has changed, or is gone."""
+    return f"object/{pv_name}"
 
 
 def class_changed(class_name: str) -> Topic:
@@ -89,9 +95,33 @@ class View:
             return ()
         return tuple(sorted({one.spec.node_name for one in self.attachments.by(BY_VOLUME, pv.metadata.name)}))
 
+    def keepers_of(self, pv: PersistentVolume, handle: str) -> tuple[str, ...]:
+        """The other PersistentVolumes of its volume that are in use, or kept: all but those that are to be deleted with their volume."""
+        return tuple(
+            sorted(
+                other.metadata.name
+                for other in self.volumes.by(BY_HANDLE, last_part(handle))
+                if other.metadata.name != pv.metadata.name and self._names(other, handle) and not _is_done_with(other)
+            )
+        )
+
+    def _names(self, pv: PersistentVolume, handle: str) -> bool:
+        """On one node what that can't reach may be another node's volume of that handle."""
+        source = source_of_volume(pv)
+        return (
+            source is not None
+            and source.driver == self.driver.name
+            and is_same_handle(source.volume_handle, handle)
+            and self.is_reachable(pv)
+        )
+
     def is_reachable(self, pv: PersistentVolume) -> bool:
         """True when the served node, if it is only one, can reach the volume."""
         return self.here is None or fits_node(pv, self.here.segments, self.here.node_name)
+
+
+def _is_done_with(pv: PersistentVolume) -> bool:
+    return pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
 
 
 def holds(pv: PersistentVolume) -> bool:
