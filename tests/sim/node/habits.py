@@ -22,7 +22,7 @@ TROUBLES: Final = {
     "fill_disk": 1,
     "protect_folder": 2,
     "make_lost_pod": 2,
-    "remake_pod": 3,
+    "remake_pod": 6,
     "share_volume": 3,
     "fill_node": 2,
     "forget_node": 1,

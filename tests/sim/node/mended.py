@@ -391,7 +391,7 @@ MENDED: Final[Mapping[str, Bug]] = {
     "others-counted": Bug(_answers_of_others_count, {"count-astray"}),
     "hosts-shared": Bug(_hosts_are_shared, {"in-use-left", "pod-left", "pod-stuck", "held-up", *LEFT}),
     "full-nodes-reject-all": Bug(_full_nodes_reject_all, {"pod-rejected"}),
-    "pods-are-names": Bug(_pods_are_names, {"pod-dropped"}),
+    "pods-are-names": Bug(_pods_are_names, {"pod-dropped", "late-astray"}),
     "running-for-names": Bug(_running_is_for_names, {"running-without"}),
     "gone-pods-want": Bug(_gone_pods_want, {"pod-left", "pod-stuck", "in-use-left", *LEFT}),
     "torn-pods-leave-folders": Bug(_torn_pods_leave_folders, {"folder-left"}),

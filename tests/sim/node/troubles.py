@@ -18,6 +18,7 @@ from mooring.node.agent import new_node
 from tests.sim.keeper import Keeper
 from tests.sim.node.acts import Acts, claims_in
 from tests.sim.node.controller import AttachDetach
+from tests.sim.node.laws import Json
 from tests.sim.node.machine import Machine, Spoiled
 from tests.sim.node.plan import RWX
 from tests.sim.node.world import NodeWorld
@@ -25,6 +26,7 @@ from tests.sim.node.world import NodeWorld
 T = TypeVar("T")
 _OWN: Final = 1 << 42
 LASTS_S_MAX: Final = 60.0
+LOOK_S: Final = 0.02
 FULL_S: Final = 300.0
 """Longer than a pod waits for an attachment before that is told."""
 _KINDS: Final = ("truncated", "garbage", "another's", "unreadable", "gone", "unlistable")
@@ -109,13 +111,21 @@ class Troubles:
         await self._acts.make_pod_of(volumes, node, name=f"lost{self._count}", lost=[f"nowhere{self._count}"])
 
     async def remake_pod(self) -> None:
-        """Removed by force, and made again under its name, at once and on its node."""
-        pods = [pod for pod in self._acts.alive() if not pod["metadata"]["name"].startswith("lost")]
+        """Removed, by force or not, and made again under its name, as soon as it is gone and on its node: as a StatefulSet does."""
+        pods = [pod for pod in self._world.laws.pods.values() if not pod["metadata"]["name"].startswith("lost")]
         if pods:
             pod = self._one_of(pods)
+            await self._acts.delete(pod, grace_s=self._one_of((0, None, None)))
+            self._count += 1
+            self._site.group.create_task(self._made_again(pod), name=f"sim/trouble/remake/{self._count}")
+
+    async def _made_again(self, pod: Json) -> None:
+        name, uid, node = pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"]["nodeName"]
+        while self._world.faulty and uid in self._world.laws.pods:
+            await self._world.clock.sleep(LOOK_S)
+        if self._world.faulty and not any(other["metadata"]["name"] == name for other in self._world.laws.pods.values()):
             volumes = [volume for volume in self._plan.volumes if volume.name in claims_in(pod)]
-            await self._acts.delete(pod, grace_s=0)
-            await self._acts.make_pod_of(volumes, pod["spec"]["nodeName"], name=pod["metadata"]["name"])
+            await self._acts.make_pod_of(volumes, node, name=name)
 
     async def remake_claim(self) -> None:
         """Also under a pod that lives."""
