@@ -5,7 +5,7 @@ step (`laws.py`); when the faults have ended and the world has come to rest, its
 the same life, step by step: `python -m tests.sim --part attacher --seed 7`.
 
 Beside it: provisioner and binder (`provisioning/`), the resizer (`growth/`), snapshot controller and snapshotter (`snapshots/`), the node
-agents (`node/`), and the whole plane (`plane/`).
+agents (`node/`), the reference driver (`driver/`), and the whole plane (`plane/`).
 
 The words, each with the file that defines it:
 

@@ -15,6 +15,8 @@ from collections import Counter
 from typing import Any, Final
 
 from tests.sim import bugs, run
+from tests.sim.driver import bugs as driver_bugs
+from tests.sim.driver import run as driver_run
 from tests.sim.growth import bugs as growth_bugs
 from tests.sim.growth import run as growth_run
 from tests.sim.node import bugs as node_bugs
@@ -31,6 +33,7 @@ PARTS: Final = {
     "attacher": (run, bugs.BUGS),
     "provisioner": (claim_run, claim_bugs.BUGS),
     "node": (node_run, node_bugs.BUGS),
+    "driver": (driver_run, driver_bugs.BUGS),
     "plane": (plane_run, plane_bugs.BUGS),
     "resizer": (growth_run, growth_bugs.BUGS),
     "snapshots": (snapshot_run, snapshot_bugs.BUGS),

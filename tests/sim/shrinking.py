@@ -79,7 +79,8 @@ def _candidates(plan: Any) -> Iterator[str]:
     for field in dataclasses.fields(plan):
         value = getattr(plan, field.name)
         if dataclasses.is_dataclass(value):
-            inner = [one.name for one in dataclasses.fields(value) if one.name not in NO_FAULTS]
+            numbers = [one.name for one in dataclasses.fields(value) if isinstance(getattr(value, one.name), int | float)]
+            inner = [name for name in numbers if name not in NO_FAULTS]
             yield from (f"{field.name}.{name}=1" for name in inner if name in COUNTS and getattr(value, name) > 1)
             yield from (f"{field.name}.{name}=0" for name in inner if name not in COUNTS and getattr(value, name))
         elif field.name in FAULTS and value:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from tests.support.fake_mounts import FakeMounts
+from tests.support.node_habits import LEAVINGS, NodeHabits
 from tests.support.scripted_driver import ScriptedDriver
 
 NODE_RPC = csi.NodeServiceCapability.RPC
@@ -20,8 +22,8 @@ class NodeDriver(ScriptedDriver):
     """able: node capabilities.
 
     leaves_target: the folder stays when it takes a volume from a pod. leaves: makes something else in its place. lies: it
-    says that it has taken a volume back, and has not. mounts_apart: what it publishes is a mount of its own, and no bind mount of what is
-    staged. usage: its answer to questions for it.
+    says that it has taken a volume back, and has not. habits: in which it differs from others: mounts_apart, leaves and knows_own.
+    usage: its answer to questions for it.
     """
 
     def __init__(
@@ -33,7 +35,8 @@ class NodeDriver(ScriptedDriver):
     ) -> None:
         super().__init__(name, story=story)
         self.mounts, self.able = mounts, tuple(able)
-        self.leaves_target = self.lies = self.mounts_apart = False
+        self.leaves_target = self.lies = False
+        self.habits = NodeHabits()
         self.leaves: Callable[[Path], object] | None = None
         self.usage = csi.NodeGetVolumeStatsResponse()
 
@@ -70,7 +73,7 @@ class NodeDriver(ScriptedDriver):
             if request.volume_capability.HasField("block"):
                 Path(request.target_path).write_text("a device")
             else:
-                apart = "-published" if self.mounts_apart else ""
+                apart = "-published" if self.habits.mounts_apart else ""
                 self.mounts.mount(request.target_path, root=f"/{request.volume_id}{apart}")
             return csi.NodePublishVolumeResponse()
 
@@ -78,10 +81,14 @@ class NodeDriver(ScriptedDriver):
 
     async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
         def unpublish() -> csi.NodeUnpublishVolumeResponse:
+            if self.habits.knows_own and not os.path.lexists(request.target_path):
+                raise DriverError(Code.NOT_FOUND, f"no volume {request.volume_id}")
             if not self.lies:
                 self.mounts.unmount(request.target_path, keeps_folder=self.leaves_target)
                 if Path(request.target_path).is_file():  # a device
                     Path(request.target_path).unlink()
+                if self.habits.leaves:
+                    LEAVINGS[self.habits.leaves](Path(request.target_path))
                 if self.leaves is not None:
                     self.leaves(Path(request.target_path))
             return csi.NodeUnpublishVolumeResponse()

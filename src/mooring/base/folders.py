@@ -8,8 +8,11 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from mooring.base.errors import ConfigError
+
+_HOLDER_BYTES: Final = 20
 
 
 @contextlib.contextmanager
@@ -34,11 +37,11 @@ def hold(path: Path, whose: str) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "unknown"
+        holder = os.pread(descriptor, _HOLDER_BYTES, 0).decode(errors="replace").strip() or "unknown"
         os.close(descriptor)
         raise ConfigError(f"'{path.parent}' is in use by {whose} of process {holder}: stop it, or choose another folder") from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    with contextlib.suppress(OSError):  # for the words of others alone: a disk that is full may have no room for it
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode().ljust(_HOLDER_BYTES), 0)
     return descriptor
 
 

@@ -12,10 +12,18 @@ agent runs, registration included; in place of sockets, threads, mount(8) and lo
 | `driver.py`     | a driver's node service on one machine: what its calls do, partly do, or do later                           |
 | `endpoint.py`   | a driver, its registrar and the folder of sockets, as one incarnation of an agent reaches them              |
 | `controller.py` | the attach/detach controller and the attacher as one actor                                                  |
+| `habits.py`     | what a seed chooses of the world's habits: which troubles there are, and in what drivers differ             |
 | `acts.py`       | what users, administrators and accidents do                                                                 |
+| `troubles.py`   | what wears out, and what users do by mistake: beside the acts, drawn on their own                            |
 | `laws.py`       | what must hold at every step                                                                                |
 | `checkers.py`   | what must be true once the faults have ended, and once all pods are gone                                    |
+| `watchman.py`   | who is held up by a driver that hangs, though he has nothing to do with it                                  |
 | `bugs.py`       | parts of the agent replaced by worse ones, which the simulation must find                                   |
+| `mended.py`     | defects that were mended, planted again: among the bugs                                                     |
+
+In what drivers differ is defined in `tests/support/node_habits.py`, for the drivers of the unit tests, too. A habit more is a field there,
+a line in `driver.py` that does it, and a draw in `habits.py`; a trouble more, a method of `troubles.py` with a weight. Not modelled: the
+growth of volumes (`plane/`), SELinux labels, and what hangs in a folder rather than in a driver or on the whole disk.
 
 A life: chaos; then the faults end and every pod must come to run; then all pods are deleted, and nothing may be left anywhere.
 `python -m tests.sim --part node --seeds 1000`.

@@ -32,6 +32,7 @@ from mooring.node.volumes.state import Stand, VolumeState
 from mooring.node.volumes.step_tools import StepFailed
 from mooring.node.volumes.threads import Threads
 from mooring.node.volumes.volume import Volume
+from tests.sim.node.mended import LEFT, MENDED
 from tests.sim.planting import Bug
 
 Planted = contextlib.AbstractContextManager[Any]
@@ -295,9 +296,8 @@ def _secrets_are_told() -> Planted:
     return mock.patch.object(FileSystemSteps, "stage", staged)
 
 
-LEFT: Final = frozenset({"mount-left", "staged-left", "published-left", "folder-left", "loop-left"})
-
 BUGS: Final[Mapping[str, Bug]] = {
+    **MENDED,
     "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}, first_seed=8),
     "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}, first_seed=39),
     "only-pods-reported": Bug(_only_pods_use_volumes, {"not-in-use", "detached-in-use"}),

@@ -37,6 +37,8 @@ def _pods(world: NodeWorld) -> Iterator[Complaint]:
         if not is_alive(pod):
             if "deletionTimestamp" in pod["metadata"]:
                 yield "pod-left", f"pod {name} was deleted and is still there"
+        elif name.startswith("lost"):
+            pass  # one of its claims is nowhere
         elif phase != "Running":
             yield "pod-stuck", f"pod {name} is {phase}"
         else:

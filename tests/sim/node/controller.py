@@ -13,6 +13,7 @@ from typing import Any, Final
 from mooring.api.core import NODES
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
+from mooring.csi.codes import Code
 from mooring.kube.cluster import Patch, PatchType
 from tests.sim.node.laws import FINISHED, node_in_use
 from tests.sim.node.plan import VolumePlan
@@ -21,11 +22,14 @@ from tests.support.builders import a_va
 
 FINALIZER: Final = "external-attacher/csi-example-com"
 LOOK_S: Final = 0.2
+FULL_LOOK_S: Final = 5.0
+BARE_S: Final = 60.0
+"""How long a Node that was made anew keeps what is attached, though it does not report it."""
 _Pair = tuple[str, str]
 
 
 class AttachDetach:
-    """Pairs are of a volume's name and a node."""
+    """Pairs are of a volume's name and a node. full_until_s: by node, how long the driver attaches nothing to it."""
 
     def __init__(self, world: NodeWorld) -> None:
         self._world, self._site, self._cluster = world, world.backend, world.cluster
@@ -35,6 +39,8 @@ class AttachDetach:
         self._listed: dict[str, set[str]] = defaultdict(set)
         self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._looks_again = asyncio.Event()
+        self.full_until_s: dict[str, float] = {}
+        self._remade_at_s: dict[str, float] = {}
         world.laws.on_change = self._looks_again.set
 
     async def run(self) -> None:
@@ -75,6 +81,9 @@ class AttachDetach:
     def _unwanted(self, pair: _Pair) -> None:
         volume, node = self._volumes[pair[0]], pair[1]
         by_force = False
+        is_new = self._world.clock.now() < self._remade_at_s.get(node, -BARE_S) + BARE_S
+        if node in self._world.laws.bare and (is_new or self._world.laws.needs(self._site.machines[node])):
+            return  # a Node that nobody has reported on yet loses nothing
         if self._name(volume) in node_in_use(self._world.truth, node):
             by_force = self._world.faulty and self._randomness.happens(self._world.plan.impatient)
             if not by_force:
@@ -99,6 +108,19 @@ class AttachDetach:
             self._busy.discard(pair)
             self._looks_again.set()
 
+    def tear(self, name: str, node: str) -> None:
+        """By force, whoever has it in use."""
+        if (name, node) in self._attached() and (name, node) not in self._busy:
+            self._begin((name, node), self._detach(name, node, by_force=True))
+
+    async def node_remade(self, node: str) -> None:
+        """What is attached stays so, and is listed again."""
+        self._remade_at_s[node] = self._world.clock.now()
+        asyncio.get_running_loop().call_later(BARE_S, self._looks_again.set)
+        async with self._locks[node]:
+            body = self._listing(node)
+            await self._cluster.patch(NODES, node, Patch(PatchType.STRATEGIC, body), subresource="status")
+
     # -- one attachment
 
     async def _attach(self, name: str, node: str) -> None:
@@ -109,9 +131,14 @@ class AttachDetach:
             body = a_va(attachment, name, node, attacher=volume.driver, finalizers=[FINALIZER])
             await self._cluster.create(VOLUME_ATTACHMENTS.whole(), body)
         await self._pause()
+        while self._world.faulty and self._world.clock.now() < self.full_until_s.get(node, 0.0):
+            error = {"message": "no room for one more", "errorCode": Code.RESOURCE_EXHAUSTED.value}
+            body = {"status": {"attachError": error}}
+            await self._cluster.patch(VOLUME_ATTACHMENTS, attachment, Patch(PatchType.MERGE, body), subresource="status")
+            await self._world.clock.sleep(FULL_LOOK_S)
         metadata = self._site.attach(volume.handle, node)
         await self._pause()
-        status = {"status": {"attached": True, "attachmentMetadata": metadata}}
+        status = {"status": {"attached": True, "attachmentMetadata": metadata, "attachError": None}}
         await self._cluster.patch(VOLUME_ATTACHMENTS, attachment, Patch(PatchType.MERGE, status), subresource="status")
         await self._pause()
         await self._list(node, self._name(volume), is_attached=True)
@@ -141,9 +168,12 @@ class AttachDetach:
         """In node.status.volumesAttached."""
         async with self._locks[node]:
             (self._listed[node].add if is_attached else self._listed[node].discard)(unique)
-            entries = [{"name": name, "devicePath": ""} for name in sorted(self._listed[node])]
-            body = {"status": {"volumesAttached": entries or None}}
+            body = self._listing(node)
             await self._cluster.patch(NODES, node, Patch(PatchType.STRATEGIC, body), subresource="status")
+
+    def _listing(self, node: str) -> dict[str, Any]:
+        entries = [{"name": name, "devicePath": ""} for name in sorted(self._listed[node])]
+        return {"status": {"volumesAttached": entries or None}}
 
     async def _pause(self) -> None:
         longest_s = self._world.plan.step_s

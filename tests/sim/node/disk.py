@@ -72,6 +72,8 @@ class Disk:
             (os, "unlink", self._unlink),
             (os, "open", self._open),
             (os, "stat", self._stat),
+            (os, "scandir", self._listing),
+            (os, "listdir", self._listing),
             (os, "chmod", self._changing("chmod")),
             (os, "rename", self._changing("rename", at=1)),
             (os, "symlink", self._changing("symlink", at=1, code=errno.ENOSPC)),
@@ -101,10 +103,34 @@ class Disk:
             self._mortal.kill(f"before {shown}")
         if not self._mortal.alive:
             raise Killed
+        if lasting := self._lasting(str(path), code):
+            self._tell(f"{shown}: {os.strerror(lasting)}")
+            raise OSError(lasting, os.strerror(lasting), str(path))
         if self._world.faulty and self._randomness.happens(self._faults.failed):
             self._tell(f"{shown}: {os.strerror(code)}")
             raise OSError(code, os.strerror(code), str(path))
         self._tell(shown)
+
+    def _lasting(self, path: str, code: int) -> int:
+        """The error of a disk that is full, or of a folder without the right to write; 0 for none. code: ENOSPC for what needs room."""
+        now = self._world.clock.now()
+        if code == errno.ENOSPC and now < self._machine.full_until_s:
+            return errno.ENOSPC
+        is_protected = any(now < until_s and path.startswith(f"{folder}/") for folder, until_s in self._machine.protected.items())
+        return errno.EACCES if is_protected else 0
+
+    def _check_readable(self, path: object) -> None:
+        """Raises OSError."""
+        spoiled = self._machine.spoiled.get(Path(str(path))) if self._machine.spoiled else None
+        if spoiled is not None and spoiled.kind in ("unreadable", "unlistable"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    def _listing(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def listed(path: Any = ".") -> Any:
+            self._check_readable(path)
+            return real(path)
+
+        return listed
 
     def _tell(self, what: str) -> None:
         self._world.story.tell(self._mortal.who, what)
@@ -141,6 +167,8 @@ class Disk:
         def open_file(path: Any, flags: int, *args: Any, **options: Any) -> int:
             if flags & os.O_CREAT:
                 self._step("write", path, errno.ENOSPC)
+            else:
+                self._check_readable(path)
             return real(path, flags, *args, **options)
 
         return open_file
@@ -160,6 +188,7 @@ class Disk:
                 self._step("unlink", path)
                 self._removes(path)
                 self._world.laws.unlinks(self._machine, Path(path))
+                self._machine.devices.discard(str(path))
             real(path, *args, **options)
 
         return unlink

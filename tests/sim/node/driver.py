@@ -18,13 +18,18 @@ from tests.sim.backend import NOT_FINAL, Backend, Operation, _one_of
 from tests.sim.node.machine import Machine
 from tests.sim.node.plan import DriverPlan, Plan
 from tests.sim.story import Story
+from tests.support.node_habits import LEAVINGS
 
 STAGE, UNSTAGE, PUBLISH, UNPUBLISH = "stage", "unstage", "publish", "unpublish"
+STATS, INFO = "stats", "info"
 GIVING: Final = (STAGE, PUBLISH)
 
 
 class NodeService(Backend):
-    """restarts: how often it was restarted. back: set while it runs."""
+    """restarts: how often it was restarted. back: set while it runs. other_id: what it says of itself for a while, None for the truth.
+
+    forgotten: paths of which it knows nothing any more. held: volumes and paths of calls that hang.
+    """
 
     def __init__(
         self, world: Any, machine: Machine, own: DriverPlan, plan: Plan, clock: Clock, story: Story, group: asyncio.TaskGroup
@@ -33,6 +38,11 @@ class NodeService(Backend):
         self._world, self._machine, self._nodes_plan, self.own = world, machine, plan, own
         self.restarts = 0
         self.lost = asyncio.Event()
+        self.other_id: str | None = None
+        self.forgotten: set[str] = set()
+        self.held: set[tuple[str, str]] = set()
+        self._hung_first: dict[str, str] = {}
+        self._is_healed = asyncio.Event()
 
     @property
     def node_id(self) -> str:
@@ -40,7 +50,42 @@ class NodeService(Backend):
 
     async def on_volume(self, verb: str, handle: str, path: str) -> None:
         """Raises DriverError."""
+        self.knows(verb, handle, path)
+        if not self._hangs(verb, handle, path):
+            await self.call(verb, handle, path, {})
+            return
+        self.held.add((handle, path))
+        try:
+            await self._is_healed.wait()
+        finally:
+            self.held.discard((handle, path))
         await self.call(verb, handle, path, {})
+
+    def knows(self, verb: str, handle: str, path: str) -> None:
+        """Raises DriverError for what it is to take from where it does not know it to be."""
+        if verb in GIVING:
+            return
+        is_here = path in self._machine.published if verb == UNPUBLISH else self._machine.staged.get(handle) == path
+        if path in self.forgotten or (self.own.habits.knows_own and not is_here and handle not in self.locks):
+            raise DriverError(Code.NOT_FOUND, f"no volume {handle}")
+
+    def _hangs(self, verb: str, handle: str, path: str) -> bool:
+        """True for a call that has no effect and no answer, until the faults end."""
+        own = self.own.habits
+        if not self.faulty or verb not in own.hangs:
+            return False
+        return not own.hangs_at_first or self._hung_first.setdefault(handle, path) == path
+
+    async def answer_time(self, what: str = "") -> None:
+        if self.faulty and what in self.own.habits.hangs:
+            await self._is_healed.wait()
+        await super().answer_time()
+
+    def heal(self) -> None:
+        super().heal()
+        self._is_healed.set()
+        self.forgotten.clear()
+        self.other_id = None
 
     def gives(self, handle: str) -> Operation | None:
         """The call at work that may still bring the volume to the node or into a pod."""
@@ -52,6 +97,8 @@ class NodeService(Backend):
 
     def restart(self, away_s: float) -> None:
         super().restart(away_s)
+        if self.faulty and self.own.habits.forgets:
+            self.forgotten = {path for path, handle in self._machine.mounts.items() if self._has(handle)}
         self.restarts += 1
         self.lost.set()
         self.lost = asyncio.Event()
@@ -84,6 +131,7 @@ class NodeService(Backend):
         return None
 
     def _stage(self, handle: str, path: str) -> DriverError | None:
+        self.forgotten.discard(path)
         if not os.path.isdir(path):
             return DriverError(Code.INTERNAL, "the staging folder is missing")
         if handle not in self._machine.staged and not self._is_block(handle):
@@ -91,7 +139,13 @@ class NodeService(Backend):
         self._machine.staged[handle] = path
         return None
 
+    def _has(self, handle: str) -> bool:
+        """True for a volume with a file system that is one of this driver's; others have one of its own name each."""
+        volume = self._nodes_plan.volume_of(handle)
+        return volume is not None and volume.driver == self.own.name and not volume.block
+
     def _publish(self, handle: str, path: str) -> DriverError | None:
+        self.forgotten.discard(path)
         if not os.path.isdir(os.path.dirname(path)):
             return DriverError(Code.INTERNAL, "the folder around the target is missing")
         if path not in self._machine.published:
@@ -100,20 +154,25 @@ class NodeService(Backend):
                 self._machine.devices.add(path)
             else:
                 os.makedirs(path, exist_ok=True)
-                self._machine.mount(path, handle)
+                self._machine.mount(path, handle, apart=self.own.habits.mounts_apart)
         self._machine.published[path] = handle
         return None
 
     def _unpublish(self, path: str) -> None:
         """What is not there is fine."""
+        own = self.own.habits
         self._machine.unmount(path)
         self._machine.published.pop(path, None)
+        if path in self._machine.devices and own.leaves_devices:
+            return
         self._machine.devices.discard(path)
         with contextlib.suppress(OSError):
             if os.path.isfile(path):
                 os.unlink(path)
-            elif not self.own.leaves_folders:
+            elif os.path.isdir(path) and not self.own.leaves_folders:
                 os.rmdir(path)
+                if own.leaves:
+                    LEAVINGS[own.leaves](Path(path))
 
     def _is_block(self, handle: str) -> bool:
         volume = self._nodes_plan.volume_of(handle)
@@ -124,6 +183,9 @@ class NodeService(Backend):
 
         No driver says of a volume that it has here that it knows none: nobody could tell it from one that was deleted.
         """
+        stubborn = self.own.habits.stubborn
+        if self.faulty and stubborn is not None and stubborn.verb == operation.verb:
+            operation.fate = dataclasses.replace(operation.fate, takes_effect=stubborn.done, error=stubborn.code)
         if operation.fate.error is Code.NOT_FOUND and operation.verb not in GIVING:
             operation.fate = dataclasses.replace(operation.fate, error=Code.INTERNAL)
         fate = operation.fate

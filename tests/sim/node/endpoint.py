@@ -14,7 +14,8 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN
 from tests.sim.mortal import Mortal
-from tests.sim.node.driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE, NodeService
+from tests.sim.node.driver import INFO, PUBLISH, STAGE, STATS, UNPUBLISH, UNSTAGE, NodeService
+from tests.sim.node.laws import COUNT_ELSEWHERE
 from tests.sim.node.machine import Machine
 
 RETURN_S_MAX = 10.0
@@ -28,13 +29,23 @@ class Endpoint:
         self._world, self._machine, self._mortal, self._service = world, machine, mortal, service
 
     async def node_get_info(self, request: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:
-        await self._asked("get info")
-        own = self._service.own.name
-        return csi.NodeGetInfoResponse(node_id=self._service.node_id, accessible_topology={"segments": {f"{own}/zone": "a"}})
+        is_registering = self._service.own.name in self._machine.registering
+        await self._asked("get info", "" if is_registering else INFO)
+        own, other, count = self._service.own, self._service.other_id, self._service.own.habits.counts
+        topology = {"segments": {f"{own.name}/zone": "a"}}
+        if other is not None and not is_registering:
+            return csi.NodeGetInfoResponse(node_id=other, max_volumes_per_node=COUNT_ELSEWHERE, accessible_topology=topology)
+        return csi.NodeGetInfoResponse(node_id=self._service.node_id, max_volumes_per_node=count, accessible_topology=topology)
+
+    async def node_get_volume_stats(self, request: csi.NodeGetVolumeStatsRequest) -> csi.NodeGetVolumeStatsResponse:
+        await self._asked(f"get stats of {request.volume_id} {self._machine.short(request.volume_path)}", STATS)
+        self._world.laws.was_asked_for_stats(self._machine, request.volume_id, request.volume_path)
+        return csi.NodeGetVolumeStatsResponse(usage=[{"unit": 1, "total": 10, "available": 5, "used": 5}])
 
     async def node_get_capabilities(self, request: csi.NodeGetCapabilitiesRequest) -> csi.NodeGetCapabilitiesResponse:
         await self._asked("get capabilities")
-        able = [_RPC.STAGE_UNSTAGE_VOLUME] if self._service.own.stages else []
+        own = self._service.own
+        able = [*([_RPC.STAGE_UNSTAGE_VOLUME] if own.stages else []), *([_RPC.GET_VOLUME_STATS] if own.habits.stats else [])]
         return csi.NodeGetCapabilitiesResponse(capabilities=[{"rpc": {"type": one}} for one in able])
 
     async def node_stage_volume(self, request: csi.NodeStageVolumeRequest) -> csi.NodeStageVolumeResponse:
@@ -53,10 +64,10 @@ class Endpoint:
         await self._call(UNPUBLISH, request.volume_id, request.target_path, request)
         return csi.NodeUnpublishVolumeResponse()
 
-    async def _asked(self, what: str) -> None:
+    async def _asked(self, what: str, kind: str = "") -> None:
         await self._mortal.point(f"before {what}")
         self._world.laws.done(self._mortal.number, f"{what} {self._machine.name}", self._world.clock.now())
-        await self._service.answer_time()
+        await self._service.answer_time(kind)
 
     async def _call(self, verb: str, handle: str, path: str, request: Any) -> None:
         what = f"{verb} {handle} {self._machine.short(path)}"
@@ -69,6 +80,7 @@ class Endpoint:
         try:
             await self._world.clock.sleep(0)  # no call ends without the others having had their turn
             self._check_secret(verb, handle, request)
+            laws.token_of(verb, path, request, wanted=self._service.own.habits.tokens)
             await self._service.on_volume(verb, handle, path)
             await self._mortal.point(f"after {what}")
             outcome = "ok"
@@ -126,12 +138,14 @@ class Plugin:
         self._driver = socket.name.removesuffix("-reg.sock")
 
     async def get_info(self, timeout_s: float) -> registration.PluginInfo:
+        self._machine.registering.add(self._driver)
         await self._reached("get info")
         return registration.PluginInfo(type=CSI_PLUGIN, name=self._driver, endpoint=f"/{self._driver}", supported_versions=["1.0.0"])
 
     async def notify(self, *, registered: bool, error: str = "", timeout_s: float) -> None:
         await self._reached(f"notify {'registered' if registered else f'refused: {error}'}")
         if registered:
+            self._machine.registering.discard(self._driver)
             self._machine.told.add(self._driver)
         else:
             self._machine.remove_socket(self._driver)

@@ -17,6 +17,11 @@
 | running-without   | a pod is said to run, and not all of its volumes are there                                               |
 | pod-dropped       | a pod is removed while something of its volumes is, or may come, there, or that nobody has deleted       |
 | secret-shown      | a secret's value stands in the log, in an object or in a record                                          |
+| token-astray      | a driver is given the token of another pod, or none though it wants one                                  |
+| count-astray      | a node is said to hold as many volumes as a driver has told of another node                              |
+| pod-rejected      | a pod that runs is rejected because the node is full                                                     |
+| told-wrong        | users are told that a driver has taken a volume back, and it was asked for the contrary                  |
+| held-up           | somebody waits for a driver that has nothing to do with him                                              |
 | overlap           | one agent has two calls in flight for one volume, that do not both take it from pods                     |
 | hot-loop          | one thing is done too often                                                                              |
 """
@@ -36,6 +41,7 @@ from mooring.apiserver.table import Change
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node import records
 from mooring.node.layout import inline_volume_id
+from mooring.node.volumes.requests import TOKENS
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.node.driver import GIVING, PUBLISH, UNPUBLISH, UNSTAGE
 from tests.sim.node.machine import Machine
@@ -43,16 +49,26 @@ from tests.sim.node.plan import RWOP, SECRET_MARK, DriverPlan, Plan, VolumePlan
 from tests.sim.truth import Truth
 
 FINISHED: Final = ("Succeeded", "Failed")
+AUDIENCE: Final = "storage"
+TOKEN: Final = "token of "
+FULL: Final = "VolumeAttachmentLimitExceeded"
+COUNT_ELSEWHERE: Final = 1000
+"""What a driver tells of a node that is not this one."""
+_GIVES: Final = ("MountVolume.MountDevice", "MountVolume.SetUp", "MapVolume.SetUpDevice", "MapVolume.MapPodDevice")
 Json = dict[str, Any]
 
 
 class Laws:
     """pods: all that there are, by uid. removed_by_force: uids of pods that a user has removed without waiting for the node.
 
-    torn: what was detached although a node had it in use: (handle, node). counts: calls by verb.
+    torn: what was detached although a node had it in use: (handle, node). counts: calls by verb. bare: nodes whose Node somebody else has
+    made anew, and whose agent has not said anything since. stats_at: when a driver was last asked how full a volume is: by node and path.
+    is_late: whether a write to an object of this name was given up, and may come.
     """
 
-    def __init__(self, truth: Truth, site: Any, plan: Plan, fail: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, truth: Truth, site: Any, plan: Plan, fail: Callable[[str, str], None], now: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self._truth, self._site, self._plan, self._fail = truth, site, plan, fail
         self._in_flight: dict[tuple[str, int, str], list[tuple[str, str]]] = defaultdict(list)  # verb and path
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
@@ -60,8 +76,12 @@ class Laws:
         self.pods: dict[str, Json] = {}
         self.removed_by_force: set[str] = set()
         self.torn: set[tuple[str, str]] = set()
+        self.bare: set[str] = set()
+        self.stats_at: dict[tuple[str, str], float] = {}
+        self._now = now
         self.counts: Counter[str] = Counter()
         self.on_change: Callable[[], None] = lambda: None
+        self.is_late: Callable[[str], bool] = lambda name: False
 
     def done(self, process: int, what: str, at_s: float) -> None:
         recent = self._recent[process, what]
@@ -85,7 +105,7 @@ class Laws:
         self._in_flight[key].append((verb, path))
         volume = self._plan.volume_of(handle)
         if volume is not None and self._driver_of(volume).attaches:
-            self._of_attached(machine, volume, verb, request, what)
+            self._of_attached(machine, volume, verb, path, request, what)
         if verb in GIVING:
             self._is_recorded(machine, verb, handle, path)
         if verb == PUBLISH:
@@ -98,11 +118,15 @@ class Laws:
     def call_ends(self, machine: Machine, process: int, verb: str, handle: str, path: str) -> None:
         self._in_flight[machine.name, process, handle].remove((verb, path))
 
-    def _of_attached(self, machine: Machine, volume: VolumePlan, verb: str, request: Any, what: str) -> None:
+    def _of_attached(self, machine: Machine, volume: VolumePlan, verb: str, path: str, request: Any, what: str) -> None:
         pair = (volume.handle, machine.name)
-        if unique_name(volume.driver, volume.handle) not in self._in_use.get(machine.name, ()):
+        is_reported = unique_name(volume.driver, volume.handle) in self._in_use.get(machine.name, ())
+        is_trace = (
+            verb == UNPUBLISH and path not in machine.published and machine.is_in_doubt(path)
+        )  # of what nothing was mounted, found late
+        if not is_reported and not is_trace and (verb in GIVING or machine.name not in self.bare):
             self._fail("not-in-use", f"{what}, and the node does not report it in use")
-        if pair in self.torn:
+        if pair in self.torn or is_trace:
             return
         if pair not in self._site.attached:
             self._fail("not-attached", f"{what}, and it is not attached")
@@ -116,14 +140,20 @@ class Laws:
         if machine.staged.get(handle) != request.staging_target_path:
             staged = machine.short(machine.staged.get(handle))
             self._fail("publish-unstaged", f"{what} from {machine.short(request.staging_target_path)}, it is staged at {staged}")
-        others = [target for target in self._targets(machine, handle) if target != machine.short(path)]
+        others = [target for target, other in machine.published.items() if other == handle and target != path]
+        others = [
+            target for target in others if not machine.is_in_doubt(target) or self._lives_at(target)
+        ]  # a mount without a pod writes nothing
         if volume.mode == RWOP and others:
-            self._fail("two-pods", f"{what}, and it is published already: {others}")
+            self._fail("two-pods", f"{what}, and it is published already: {[machine.short(target) for target in others]}")
 
     def _unpublishes(self, machine: Machine, path: str, what: str) -> None:
-        for uid, pod in self.pods.items():
-            if uid in path and is_alive(pod):
-                self._fail("unpublish-wanted", f"{what}, and pod {pod['metadata']['name']} lives")
+        if pod := self._lives_at(path):
+            self._fail("unpublish-wanted", f"{what}, and pod {pod['metadata']['name']} lives")
+
+    def _lives_at(self, path: str) -> Json | None:
+        """The pod that lives, and has this path."""
+        return next((pod for uid, pod in self.pods.items() if uid in path and is_alive(pod)), None)
 
     def takes_effect(self, machine: Machine, verb: str, handle: str, path: str) -> None:
         """A driver is about to do its work, perhaps long after its caller gave up."""
@@ -133,7 +163,7 @@ class Laws:
         volume = self._plan.volume_of(handle)
         if volume is None or not self._driver_of(volume).attaches:
             return
-        if unique_name(volume.driver, handle) not in self._in_use.get(machine.name, ()):
+        if machine.name not in self.bare and unique_name(volume.driver, handle) not in self._in_use.get(machine.name, ()):
             self._fail("not-in-use", f"{verb} {handle} comes about at {machine.name}, which does not report it in use")
         elsewhere = [other.name for other in self._site.machines.values() if other is not machine and self._is_on(other, handle)]
         pair = (handle, machine.name)
@@ -149,6 +179,8 @@ class Laws:
         folder = Path(path).parent
         if volume is not None and volume.block:
             folder = machine.layout.block_record_folder(volume.name)
+        if machine.spoiled and any(path == folder / records.NAME for path in machine.spoiled):
+            return  # it says nothing now, and said it once
         found = records.read(folder)
         if SECRET_MARK in str(found):
             self._fail("secret-shown", f"the record of {handle} has {found}")
@@ -159,7 +191,8 @@ class Laws:
         """The agent is about to remove a file."""
         if path.name != records.NAME:
             return
-        handle = json.loads(path.read_bytes())["volumeHandle"]
+        spoiled = machine.spoiled.get(path)
+        handle = json.loads((spoiled and spoiled.before) or path.read_bytes())["volumeHandle"]
         volume = self._plan.volume_of(handle)
         if volume is not None and volume.block:
             paths = [*machine.staged.values()] if handle in machine.staged else []
@@ -171,6 +204,27 @@ class Laws:
         if paths or coming:
             shown = [machine.short(one) for one in (*paths, *coming)]
             self._fail("record-dropped", f"the record {machine.short(path)} is removed, and {handle} is, or may come, at {shown}")
+
+    # -- tokens and words
+
+    def token_of(self, verb: str, path: str, request: Any, *, wanted: bool) -> None:
+        """A driver is called. wanted: it wants a token of each pod."""
+        if verb != PUBLISH or not wanted or request.volume_capability.HasField("block"):
+            return
+        given = json.loads(request.volume_context.get(TOKENS, "{}")).get(AUDIENCE, {}).get("token", "")
+        uid = given.removeprefix(TOKEN)
+        if not uid or f"/pods/{uid}/" not in path:
+            self._fail("token-astray", f"{verb} {request.volume_id} at {path} has the token {given!r}")
+
+    def was_asked_for_stats(self, machine: Machine, handle: str, path: str) -> None:
+        """A driver was asked how full a volume is."""
+        self.stats_at[machine.name, path] = self._now()
+
+    def _event_changed(self, event: Json) -> None:
+        """What is told of a call that gives is not told as one that takes back."""
+        text = event.get("note") or event.get("message") or ""
+        if "the driver says that it has taken the volume back" in text and any(f"{step} " in text for step in _GIVES):
+            self._fail("told-wrong", text)
 
     # -- what is where
 
@@ -207,6 +261,10 @@ class Laws:
             self._pod_changed(None if change.old is None else change.old.whole(), None if change.new is None else change.new.whole())
         elif resource.plural == "nodes" and change.new is not None:
             self._node_changed(change.new.whole())
+        elif resource.plural == "csinodes" and change.new is not None:
+            self._csi_node_changed(change.new.whole())
+        elif resource.plural == "events" and change.new is not None:
+            self._event_changed(change.new.whole())
         else:
             return
         self.on_change()
@@ -215,8 +273,17 @@ class Laws:
         name = node["metadata"]["name"]
         self._in_use[name] = frozenset(node.get("status", {}).get("volumesInUse") or ())
         missing = self.needs(self._site.machines[name]) - self._in_use[name]
+        if missing and name in self.bare and not self._in_use[name]:
+            return
+        if self._in_use[name]:
+            self.bare.discard(name)
         if missing:
             self._fail("not-in-use", f"{name} reports {sorted(self._in_use[name])}, and has {sorted(missing)} too")
+
+    def _csi_node_changed(self, csi_node: Json) -> None:
+        for driver in csi_node.get("spec", {}).get("drivers") or ():
+            if (driver.get("allocatable") or {}).get("count") == COUNT_ELSEWHERE:
+                self._fail("count-astray", f"{csi_node['metadata']['name']} has {driver}")
 
     def _pod_changed(self, old: Json | None, new: Json | None) -> None:
         uid = (new or old or {})["metadata"]["uid"]
@@ -227,6 +294,10 @@ class Laws:
                 self._pod_removed(old)
             return
         self.pods[uid] = new
+        if new["status"].get("reason") == FULL and old is not None and old["status"]["phase"] == "Running":
+            self._fail("pod-rejected", f"pod {new['metadata']['name']} ran: {new['status']}")
+        if self.is_late(new["metadata"]["name"]):
+            return  # what was true when it was written may not be any more
         if new["status"]["phase"] == "Running" and (old is None or old["status"]["phase"] != "Running"):
             for what in self.missing(new):
                 self._fail("running-without", f"pod {new['metadata']['name']} is said to run, and {what}")
@@ -237,7 +308,8 @@ class Laws:
             self._fail("pod-dropped", f"pod {name} is removed, nobody has deleted it")
         handles = (volume.handle for volume in self._plan.volumes)
         coming = [path for handle in (*handles, *inline_handles(old)) for path in self._coming(machine, handle) if uid in path]
-        if left := [machine.short(path) for path in (*machine.targets_of(uid), *coming)]:
+        places = [path for path in (*machine.targets_of(uid), *coming) if not machine.is_in_doubt(path)]  # such a volume stays in use
+        if left := [machine.short(path) for path in places]:
             self._fail("pod-dropped", f"pod {name} is removed, and this is, or may come, there: {left}")
 
     def missing(self, pod: Json) -> Iterator[str]:
@@ -273,6 +345,11 @@ class Laws:
 def is_alive(pod: Json) -> bool:
     """True while its volumes are to stay."""
     return "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in FINISHED
+
+
+def is_slow(claim: str) -> bool:
+    """Of a claim that is slow to read in lives with such."""
+    return claim[-1] in "02468"
 
 
 def inline_handles(pod: Json) -> list[str]:

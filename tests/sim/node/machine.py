@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from mooring.node import records
 from mooring.node.layout import Layout
 
 CONTENT: Final = "content"
@@ -16,10 +19,21 @@ CONTENT: Final = "content"
 ABOUT_ROOT: Final = "1 0 8:1 / / rw - ext4 /dev/root rw\n"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spoiled:
+    """What is the matter with a record or a folder. before, now: a record's content; None for what is not there, or is no record."""
+
+    kind: str
+    before: bytes | None = None
+    now: bytes | None = None
+
+
 class Machine:
     """staged: handle → staging path. published: target path → handle. mounts: point → handle. devices, loops: paths of device files, and
     of the files that a loop device is over. sockets: registration sockets, each with the number of its making. told: drivers whose plugin
-    was told by the living agent that it is registered.
+    was told by the living agent that it is registered. apart: mount points that show no bind mount. spoiled: what can't be read, as it
+    was before. mended: what could not be read when the living agent began, or later. registering: drivers that are being registered.
+    neighbours: machines whose mounts are seen here, too. protected: folders that nobody can write in, and until when.
     """
 
     def __init__(self, name: str, root: Path) -> None:
@@ -31,6 +45,13 @@ class Machine:
         self.loops: set[str] = set()
         self.sockets: dict[Path, int] = {}
         self.told: set[str] = set()
+        self.apart: set[str] = set()
+        self.spoiled: dict[Path, Spoiled] = {}
+        self.mended: set[Path] = set()
+        self.registering: set[str] = set()
+        self.neighbours: list[Machine] = []
+        self.full_until_s = 0.0
+        self.protected: dict[str, float] = {}
         self.on_socket: Callable[[Path], None] = lambda socket: None
         self._socket_count = 0
         self._numbers: dict[str, int] = {}
@@ -43,18 +64,26 @@ class Machine:
 
     def mountinfo(self) -> str:
         """As /proc/self/mountinfo shows it."""
+        seen = [(point, self._shown_as(point, handle)) for point, handle in self.mounts.items()]
+        for other in self.neighbours:
+            seen += [(point, other._shown_as(point, handle)) for point, handle in other.mounts.items()]
         lines = (
-            f"{100 + number} 1 0:{self._number(handle)} / {point} rw - ext4 /dev/{handle} rw\n"
-            for number, (point, handle) in enumerate(self.mounts.items())
+            f"{100 + number} 1 0:{self._number(shown)} / {point} rw - ext4 /dev/{shown} rw\n" for number, (point, shown) in enumerate(seen)
         )
         return ABOUT_ROOT + "".join(lines)
 
-    def mount(self, point: str, handle: str) -> None:
-        """Mounts a file system on a folder that is there."""
+    def _shown_as(self, point: str, handle: str) -> str:
+        return f"{handle}@{self.short(point)}" if point in self.apart else handle
+
+    def mount(self, point: str, handle: str, *, apart: bool = False) -> None:
+        """Mounts a file system on a folder that is there. apart: it shows nothing that is mounted elsewhere."""
         self.mounts[point] = handle
+        if apart:
+            self.apart.add(point)
         Path(point, CONTENT).write_text(handle)
 
     def unmount(self, point: str) -> None:
+        self.apart.discard(point)
         if self.mounts.pop(point, None) is not None:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(Path(point, CONTENT))
@@ -91,6 +120,28 @@ class Machine:
         if self.sockets.pop(self.socket_of(driver), None) is not None:
             self.on_socket(self.socket_of(driver))
 
+    # -- what wears out
+
+    def mend(self) -> None:
+        """People put the records right that nobody has written or removed since."""
+        for path, spoiled in self.spoiled.items():
+            if spoiled.before is not None and path.parent.is_dir() and _content(path) == spoiled.now and (spoiled.now or self._holds(path)):
+                path.write_bytes(spoiled.before)
+        self.mended |= self.spoiled.keys()
+        self.spoiled.clear()
+
+    def is_in_doubt(self, target: str) -> bool:
+        """True where the record can't be read that says what is published here, or could not be when the agent read it."""
+        folders = {Path(target).parent, Path(target).parents[1], Path(target).parents[2]}
+        by_device = self.layout.block_record_folder(Path(target).parent.name) / records.NAME
+        return any(path == by_device or path in folders or path.parent in folders for path in (*self.spoiled, *self.mended))
+
+    def _holds(self, record: Path) -> bool:
+        """True where something is mounted, or a device may be, that the record tells of."""
+        handle = json.loads(self.spoiled[record].before or b"{}").get("volumeHandle")
+        beside = any(point.startswith(f"{record.parent}/") for point in self.mounts)
+        return beside or (self.layout.block in record.parents and (handle in self.staged or handle in self.published.values()))
+
     # -- what is left
 
     def targets_of(self, uid: str) -> dict[str, str]:
@@ -112,3 +163,10 @@ class Machine:
     def remove(self) -> None:
         """The machine is given back."""
         shutil.rmtree(self.layout.root, ignore_errors=True)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None

@@ -7,7 +7,10 @@ from typing import Final
 
 from mooring.base.randomness import Random
 from mooring.node.plugins.drivers import CALL_S
+from tests.sim.habits import NO_HABITS, NO_STOPS, ServerHabits, Stops, server_habits, stops
+from tests.sim.node.habits import NO_TROUBLE, Habits, habits_of
 from tests.sim.plan import ApiFaults, DriverFaults, api_faults, perhaps
+from tests.support.node_habits import PLAIN, NodeHabits
 
 NAMESPACE: Final = "default"
 RWO, RWOP, RWX = "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"
@@ -38,13 +41,24 @@ ACTS: Final = {
 }
 """What users, administrators and accidents can do, with weights."""
 
+_NOT_CALM: Final = (
+    "drop_secret",
+    "change_secret",
+    "restart_driver",
+    "remove_socket",
+    "make_socket",
+    "kill_agent",
+    "roll_agent",
+    "reboot",
+)
+LONG_S: Final = 600.0
 _ALWAYS: Final = ("make_pod", "delete_pod", "move_pod", "bind_claim", "restore_secret", "make_socket")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DriverPlan:
     """attaches: its volumes need an attachment. stages: STAGE_UNSTAGE_VOLUME. inline: it takes inline volumes. asks_again:
-    requiresRepublish. leaves_folders: its unpublish leaves the empty target behind.
+    requiresRepublish. leaves_folders: its unpublish leaves the empty target behind. habits: in which it differs from others.
     """
 
     name: str
@@ -54,6 +68,7 @@ class DriverPlan:
     asks_again: bool
     pod_info: bool
     leaves_folders: bool
+    habits: NodeHabits = PLAIN
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,7 +105,8 @@ class Plan:
 
     impatient: how often the attach/detach controller detaches what a node still has in use. step_s: the longest pause between two steps
     of that controller. half: how often a driver's call that fails has done a part of its work. lies: how often one that did its work
-    fails with an error that says it did not. verbosity: of the agents' logs.
+    fails with an error that says it did not. verbosity: of the agents' logs. habits: what else the world does.
+    server, stops: the habits of the API server and of processes.
     """
 
     seed: int
@@ -114,6 +130,9 @@ class Plan:
     step_s: float
     verbosity: int
     acts: tuple[str, ...]
+    habits: Habits = NO_TROUBLE
+    server: ServerHabits = NO_HABITS
+    stops: Stops = NO_STOPS
 
     def driver_of(self, name: str) -> DriverPlan:
         return next(driver for driver in self.drivers if driver.name == name)
@@ -125,6 +144,39 @@ class Plan:
 
 def plan_of(seed: int) -> Plan:
     """The plan of a seed."""
+    plan = _plan(seed)
+    habits, of_drivers = habits_of(seed, len(plan.drivers))
+    drivers = tuple(dataclasses.replace(driver, habits=own) for driver, own in zip(plan.drivers, of_drivers, strict=True))
+    plan = dataclasses.replace(plan, drivers=drivers, habits=habits)
+    if habits.calm:
+        return _calm(plan)
+    server = dataclasses.replace(server_habits(seed), set_back=False)
+    plan = dataclasses.replace(plan, server=server, stops=dataclasses.replace(stops(seed), replicas=1))
+    return _long(plan) if habits.long else plan
+
+
+def _long(plan: Plan) -> Plan:
+    chaos_s = max(plan.chaos_s, LONG_S)
+    return dataclasses.replace(plan, chaos_s=chaos_s, pause_s=plan.pause_s * chaos_s / plan.chaos_s)
+
+
+def _calm(plan: Plan) -> Plan:
+    """Nothing goes wrong but what the habits name."""
+    return dataclasses.replace(
+        _long(plan),
+        history_max=10_000,
+        crash=0.0,
+        api=ApiFaults(refused=0.0, lost=0.0, slow=0.0, stale=0.0, stale_s=plan.api.stale_s, cut=0.0, gone=0.0),
+        driver=DriverFaults(failed=0.0, lost=0.0, hung=0.0, latency_s=plan.driver.latency_s),
+        disk=DiskFaults(0.0, 0.0),
+        half=0.0,
+        lies=0.0,
+        impatient=0.0,
+        acts=tuple(act for act in plan.acts if act not in _NOT_CALM),
+    )
+
+
+def _plan(seed: int) -> Plan:
     randomness = Random(seed)
     drivers = tuple(_driver(randomness, number) for number in range(1 + randomness.below(2)))
     chaos_s = randomness.uniform(8.0, 40.0)

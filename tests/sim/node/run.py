@@ -21,12 +21,17 @@ from tests.sim.node.controller import AttachDetach
 from tests.sim.node.disk import NodeLoop
 from tests.sim.node.life import agent_on
 from tests.sim.node.plan import Plan, plan_of
+from tests.sim.node.troubles import Troubles
+from tests.sim.node.watchman import Watchman
 from tests.sim.node.world import NodeWorld
 from tests.sim.planting import planted_of
 from tests.sim.shrinking import cut
 
 CALM_S_MAX: Final = 900.0
 """The longest way to rest: a call that hangs three times as long as its caller waits, a step in its longest back-off, then another one."""
+WORKERS: Final = 6
+PODS_AT_ONCE: Final = 16
+"""How many pods the agent looks at, at once."""
 LOOKS_S: Final = (0.5, 5.0)
 """Between two looks at a world that is not well yet: at first, and later."""
 
@@ -36,7 +41,7 @@ def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -
     plan = cut(plan_of(seed), cuts)
     life = _Life(plan)
     try:
-        with planted_of(BUGS, bug), few_workers():
+        with planted_of(BUGS, bug), few_workers(1 if plan.habits.hangs else PODS_AT_ONCE if plan.habits.slow_claims else WORKERS):
             return lived(life, seed, bug, "node", cuts, make_loop=NodeLoop, verbosity=plan.verbosity)
     finally:
         if life.world is not None:
@@ -48,11 +53,14 @@ def failures(seeds: range, bug: str | None) -> list[tuple[str, str, int]]:
 
 
 @contextlib.contextmanager
-def few_workers() -> Iterator[None]:
-    """An agent has a hundred idle workers, and a life a dozen agents: fewer do the same work here."""
+def few_workers(count: int = WORKERS) -> Iterator[None]:
+    """An agent has a hundred idle workers, and a life a dozen agents: fewer do the same work here.
+
+    With a driver that hangs there is one for each kind of work: whoever waits for the driver in it holds up all others.
+    """
     with contextlib.ExitStack() as stack:
         for module in (volumes, pods, plugins):
-            stack.enter_context(mock.patch.object(module, "WORKERS", 6))
+            stack.enter_context(mock.patch.object(module, "WORKERS", count))
         yield
 
 
@@ -64,14 +72,19 @@ class _Life(Course[NodeWorld]):
     async def live(self, world: NodeWorld) -> None:
         keepers = {name: Keeper(world, name, agent_on(machine)) for name, machine in world.backend.machines.items()}
         acts, controller = Acts(world, keepers), AttachDetach(world)
+        troubles, watchman = Troubles(world, keepers, acts, controller), Watchman(world)
         await acts.prepare()
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(keeper.run(), name=f"sim/keeper/{name}") for name, keeper in keepers.items()]
             running.append(group.create_task(controller.run(), name="sim/controller"))
+            if self._plan.habits.calm:
+                running.append(group.create_task(watchman.run(), name="sim/watchman"))
             while world.clock.now() < self._plan.chaos_s:
                 await world.clock.sleep(world.randomness["actor"].uniform(0.0, 2 * self._plan.pause_s))
                 await acts.disturb()
+                await troubles.disturb()
             world.heal()
+            troubles.make_peace()
             await acts.make_peace()
             if await self._is_soon(world, lambda: complaints(world, controller), "well"):
                 await acts.delete_all()

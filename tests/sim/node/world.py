@@ -25,6 +25,9 @@ class Site:
     def __init__(self, plan: Plan, root: Path, group: asyncio.TaskGroup) -> None:
         self.group = group
         self.machines = {node: Machine(node, root / node) for node in plan.nodes}
+        if plan.habits.one_host:
+            for machine in self.machines.values():
+                machine.neighbours = [other for other in self.machines.values() if other is not machine]
         self.services: dict[tuple[str, str], NodeService] = {}
         self.attached: dict[tuple[str, str], int] = {}
         self.secrets = {name: f"{SECRET_MARK}0" for volume in plan.volumes for name in (volume.stage_secret, volume.publish_secret) if name}
@@ -45,6 +48,10 @@ class Site:
     def heal(self) -> None:
         for service in self.services.values():
             service.heal()
+        for machine in self.machines.values():
+            machine.mend()
+            machine.full_until_s = 0.0
+            machine.protected.clear()
 
 
 class NodeWorld(SimWorld):
@@ -61,7 +68,9 @@ class NodeWorld(SimWorld):
         for name, machine in site.machines.items():
             for own in plan.drivers:
                 site.services[name, own.name] = NodeService(self, machine, own, plan, self.clock, self.story, group)
-        return site, Laws(self.truth, site, plan, self.fail)
+        laws = Laws(self.truth, site, plan, self.fail, self.clock.now)
+        laws.is_late = lambda name: name in self.server.late_names
+        return site, laws
 
     def log_line(self, line: str) -> None:
         self.laws.log_line(line)

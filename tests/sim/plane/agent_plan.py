@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from mooring.base.randomness import Random
 from mooring.node.plugins.drivers import CALL_S
+from tests.sim.node.habits import Habits
 from tests.sim.node.plan import DiskFaults, DriverPlan, VolumePlan
 from tests.sim.plan import DRIVER, DriverFaults, perhaps
 
@@ -63,6 +64,7 @@ class NodeView:
 
     def __init__(self, plan: Any) -> None:
         self._plan, own = plan, plan.agents
+        self.habits = Habits()
         driver = DriverPlan(DRIVER, True, own.stages, False, False, own.pod_info, own.leaves_folders)
         self.drivers = (driver,)
         self.driver = DriverFaults(own.failed, own.lost, own.hung, own.latency_s)

@@ -17,6 +17,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver import statefile
 from mooring.driver.capabilities import Capability, NodeCapability
 from mooring.driver.layout import Limits
+from mooring.driver.node.mounting import Links
 from mooring.driver.node.way import LINK, Way
 from mooring.driver.rules import Rules
 from mooring.driver.statefile import read_state
@@ -495,3 +496,20 @@ async def test_the_state_is_saved_before_each_answer(tmp_path: Path, block: bool
         for step in STEPS:
             await step(on_node)
             assert driver._core.state == state_of(tmp_path)
+
+
+@pytest.mark.parametrize("stages", [True, False])
+async def test_a_volume_that_is_nowhere_keeps_no_device_though_a_kill_came_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stages: bool
+) -> None:
+    """The record that it is gone may have been saved with another call's, just before: the caller comes again."""
+    released: list[Path] = []
+    monkeypatch.setattr(Links, "release", lambda self, source: released.append(source.path))
+    with linking(tmp_path, rules=Rules(attach=False), without_on_nodes=() if stages else (NodeCapability.STAGE_UNSTAGE_VOLUME,)) as driver:
+        volume = OnNode(driver, tmp_path, block=True)
+        await volume.create()
+        if stages:
+            await driver.node_unstage_volume(an_unstaging(volume.volume_id, volume.staging))
+        else:
+            await driver.node_unpublish_volume(a_withdrawal(volume.volume_id, volume.target))
+        assert [tmp_path / "state" / "volumes" / volume.volume_id] == released

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,6 +60,22 @@ def test_a_second_driver_is_kept_out(tmp_path: Path) -> None:
         a_driver(tmp_path)
     with a_driver(tmp_path):
         pass
+
+
+def test_a_driver_starts_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of its process, which the lock tells others, may have no room there."""
+    with a_driver(tmp_path):
+        pass
+    pwrite = os.pwrite
+
+    def full(descriptor: int, text: bytes, place: int) -> int:
+        if place + len(text) > os.fstat(descriptor).st_size:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(descriptor, text, place)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with a_driver(tmp_path), pytest.raises(ConfigError, match=rf"is in use by the driver of process {os.getpid()}: stop it"):
+        a_driver(tmp_path)
 
 
 @pytest.mark.parametrize(

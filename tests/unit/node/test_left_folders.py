@@ -43,7 +43,7 @@ def made(*folders: Path) -> None:
 
 def test_folders_without_a_record_go(layout: Layout) -> None:
     begun, ended = layout.staging("d1", "begun"), layout.staging("d1", "ended").parent
-    made(begun, ended, layout.block_record_folder("b1"), layout.block_staging("b2"), layout.block_volume("b2"), layout.block_map("b3"))
+    made(begun, ended, layout.block_record_folder("b1"), layout.block_volume("b2"), layout.block_map("b3"))
     made(layout.block_publish("b3", "pod").parent)
     (begun.parent / UNFINISHED).write_text("{")
     (layout.block_record_folder("b1") / UNFINISHED).write_text("{")

@@ -204,6 +204,22 @@ async def test_a_lost_report_that_is_carried_out_late_takes_nothing_away_that_wa
 
 
 @in_virtual_time
+async def test_a_lost_report_that_is_carried_out_late_does_not_take_away_what_is_wanted_again(world: VolumesWorld) -> None:
+    """The next report names what the Node says still: it has to change the Node's version all the same."""
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.running_pod(volume)
+        world.cluster.refuse(REPORT, error=Unreachable("lost"), late_s=10.0)
+        await world.delete_pod(pod)
+        await world.until_called(UNSTAGE)
+        await world.settle(0.5)
+        await world.running_pod(volume)
+        for _ in range(1500):
+            assert [volume.unique] == await world.in_use()
+            await asyncio.sleep(0.01)
+
+
+@in_virtual_time
 async def test_a_report_that_meets_another_s_write_of_the_node_is_made_again_at_once(world: VolumesWorld) -> None:
     async with world.agent():
         volume = await world.volume()

@@ -318,3 +318,17 @@ async def test_a_claim_that_is_slow_to_read_delays_its_own_pod_alone(world: Volu
         await world.until_called(UNSTAGE)
         gate.set()
         await world.shown(PODS, waiting["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running")
+
+
+@in_virtual_time
+async def test_the_first_pod_of_an_empty_node_delays_nobody_else(world: VolumesWorld) -> None:
+    """Its claim is slow to read. It was not there when the agent began: nothing of it can be here."""
+    async with world.agent():
+        slow, volume = await world.volume("slow"), await world.volume()
+        gate = held_back(world, "slow")
+        await world.settle(1.0)
+        await world.pod(slow)
+        pod = await world.running_pod(volume)
+        await world.delete_pod(pod)
+        await world.until_called(UNSTAGE)
+        gate.set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,7 @@ from mooring.kube.errors import ServerError
 from mooring.node import records
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
+from tests.support.node_habits import LEAVINGS, NodeHabits
 from tests.support.scripted_driver import Fail
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import VolumesWorld
@@ -36,20 +36,17 @@ async def test_UNM1_folders_and_records_go_with_the_volume(world: VolumesWorld, 
 
 
 @pytest.mark.parametrize("is_block", [False, True], ids=["file-system", "device"])
-@pytest.mark.parametrize("leaves", ["file", "folder", "link", "broken-link"])
+@pytest.mark.parametrize("leaves", [*LEAVINGS, "link-to-something"])
 @in_virtual_time
 async def test_UNM1_what_a_driver_leaves_at_the_target_goes(world: VolumesWorld, tools: FakeTools, leaves: str, is_block: bool) -> None:
     """What a link leads to stays."""
     outside = world.layout.root.parent / "outside"
     outside.mkdir()
     (outside / "file").write_text("precious")
-    kinds = {
-        "file": Path.touch,
-        "folder": Path.mkdir,
-        "link": lambda target: target.symlink_to(outside),
-        "broken-link": lambda target: target.symlink_to("/nowhere"),
-    }
-    world.driver.leaves = kinds[leaves]
+    if leaves == "link-to-something":
+        world.driver.leaves = lambda target: target.symlink_to(outside)
+    else:
+        world.driver.habits = NodeHabits(leaves=leaves)
     async with world.agent():
         pod = await world.running_pod(await world.volume(mode="Block" if is_block else "Filesystem"), devices=is_block)
         await world.delete_pod(pod)

@@ -15,6 +15,7 @@ from mooring.node import records
 from tests.support.builders import a_csi_driver
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import NODE_RPC, PUBLISH, UNPUBLISH, UNSTAGE
+from tests.support.node_habits import NodeHabits
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.test_injected_life import inline
 from tests.unit.node.volume_world import Bound, VolumesWorld
@@ -84,7 +85,7 @@ class Scene:
 
 async def spoilt(world: VolumesWorld, row: Row, text: str | None) -> Scene:
     """A pod that runs with its volume, on a node whose agent is away, and a record that can't be read."""
-    world.driver.mounts_apart = True
+    world.driver.habits = NodeHabits(mounts_apart=True)
     world.driver.able = (NODE_RPC.STAGE_UNSTAGE_VOLUME,) if row.stages else ()
     volume = None
     async with world.agent():
@@ -226,6 +227,30 @@ async def test_of_two_records_in_one_pod_s_folder_the_one_that_is_put_right_is_b
         assert [volume.unique] == await world.in_use()
 
 
+@pytest.mark.parametrize("text", [TORN, GONE], ids=["torn", "gone"])
+@in_virtual_time
+async def test_a_device_that_is_staged_for_no_pod_stays_in_use(world: VolumesWorld, tools: FakeTools, text: str | None) -> None:
+    """Its staging folder is made after its record, and goes before: a record that is missing then was lost."""
+    scene = await spoilt(world, ROWS["device"], text)
+    assert scene.volume is not None
+    await world.users.delete(PODS, scene.pod["metadata"]["name"], "default", grace_period_s=0)
+    _is_unmapped(scene)
+    async with world.agent():
+        await world.settle(30.0)
+        assert [scene.volume.unique] == await world.in_use()
+        scene.mend()
+        await world.until_called(UNSTAGE)
+        await scene.is_taken_back()
+
+
+def _is_unmapped(scene: Scene) -> None:
+    """The device is taken from the pod."""
+    uid, layout, mounts = scene.pod["metadata"]["uid"], scene.world.layout, scene.world.mounts
+    mounts.unbind_file(str(layout.block_map("vol") / uid))
+    for path in (layout.block_map("vol") / uid, layout.block_publish("vol", uid), layout.block_link(uid, "vol")):
+        path.unlink()
+
+
 @in_virtual_time
 async def test_a_record_that_can_t_be_read_and_is_removed_with_its_mount_frees_the_volume(world: VolumesWorld, tools: FakeTools) -> None:
     """As the log advises."""
@@ -233,10 +258,8 @@ async def test_a_record_that_can_t_be_read_and_is_removed_with_its_mount_frees_t
     await world.users.delete(PODS, scene.pod["metadata"]["name"], "default", grace_period_s=0)
     async with world.agent():
         await scene.goes_on(30)
-        uid, layout = scene.pod["metadata"]["uid"], world.layout
-        world.mounts.unbind_file(str(layout.block_map("vol") / uid))
-        for path in (layout.block_map("vol") / uid, layout.block_publish("vol", uid), layout.block_link(uid, "vol"), scene.record):
-            path.unlink()
+        _is_unmapped(scene)
+        scene.record.unlink()
         await world.until(lambda: _is_free(world), what="no volume in use", wait_s=700.0)
 
 

@@ -69,7 +69,7 @@ class Staging(Plugin):
                 await node.run(lambda: targets.clear(path))
                 if is_recorded:
                     node.put_use(volume.id, msgspec.structs.replace(use, staging_path=""))
-                await release_unused(node, volume)
+            await release_unused(node, volume)  # also where a kill came between the record, which other calls may save, and this
             await node.core.journal.flushed()
         return csi.NodeUnstageVolumeResponse()
 

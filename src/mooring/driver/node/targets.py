@@ -93,6 +93,7 @@ class Targets(InlineVolumes):
             await self._forget_target(volume, left)
         else:
             await node.run(lambda: targets.remove_empty(target))
+            await release_unused(node, volume)
         await self._end(volume)
 
     async def _end(self, volume: Volume) -> None:

@@ -151,6 +151,7 @@ class NodeVolumes:
     async def report(self) -> None:
         """Reports the volumes in use until cancelled, once the pods of the node can be counted."""
         await self._caches.synced()
+        self._desired.begin()  # a pod that comes to a node without any is none of those that were there
         await self.in_use.run()
 
     def stop_walks(self) -> None:
@@ -195,7 +196,6 @@ class NodeVolumes:
     # -- one volume
 
     async def _reconcile(self, unique: str) -> Result:
-        self._desired.begin()
         try:
             return await self._next_step(unique)
         finally:

@@ -133,7 +133,7 @@ def _read_device(found: Found, states: dict[str, VolumeState], layout: Layout, f
     elif record_folder.parent not in _shared_by_devices(layout):
         try:
             pods = _pods_of_device(layout, folder)
-            may_be_here = bool(pods) or _has_record(record_folder) or bool(mounts.below(str(layout.block_staging(folder))))
+            may_be_here = bool(pods) or _has_record(record_folder) or not _is_absent(layout.block_staging(folder))
         except OSError:
             pods, may_be_here = (), True
         if may_be_here:
@@ -153,7 +153,9 @@ def remove_unrecorded(layout: Layout) -> list[tuple[Path, ...]]:
             left += _remove_unrecorded_of(layout, driver_folder)
     for folder in folders_in(layout.block):
         name = folder.name
-        if folder not in _shared_by_devices(layout):
+        if folder not in _shared_by_devices(layout) and _is_absent(
+            layout.block_staging(name)
+        ):  # that comes after the record, and goes before
             others = (layout.block_staging(name), layout.block_publish(name, "pod").parent, layout.block_map(name))
             left += _remove_unless_recorded(layout, folder / "data", *others, folder / "data", folder)
     return left

@@ -1,6 +1,10 @@
 """Reports which volumes the node uses: node.status.volumesInUse, the lock that keeps the controller from detaching them.
 
 One write for all that changed within a moment. A name is there before its volume's first step, and until after its last.
+
+A write holds for one version of the Node only, so that one whose answer was lost, and which is carried out late, takes away nothing that
+was named since. As long as there may be such a write, the next one notes that version in an annotation: one that names what the Node says
+already would change nothing, not even the version, and so would not shut it out.
 """
 
 from __future__ import annotations
@@ -19,6 +23,9 @@ from mooring.kube.errors import ApiError, Conflict
 from mooring.kube.patch import strategic_patch
 
 _log = logger(__name__)
+
+REPORTED_OVER: Final = "mooring.dev/volumes-in-use-over"
+"""An annotation: the version of the Node that the report was written over which shut out others."""
 
 GATHER_S: Final = 0.05
 AGAIN_S: Final = 1.0
@@ -76,10 +83,11 @@ class InUseReport:
             wanted = frozenset(self._names())
             if self._reports is None or (wanted == self._reports and not self._is_unsure):
                 continue
+            was_unsure = self._is_unsure
             self._reports &= wanted  # what this write takes away is in use no more from here on, whatever becomes of its answer
             self._is_unsure = True
             try:
-                await self._write(wanted)
+                await self._write(wanted, was_unsure=was_unsure)
             except Conflict:  # somebody else has written the Node just now
                 self._changed.set()
                 continue
@@ -91,11 +99,13 @@ class InUseReport:
             self._reports, self._is_unsure = wanted, False
             self._reported()
 
-    async def _write(self, wanted: Collection[str]) -> None:
+    async def _write(self, wanted: Collection[str], *, was_unsure: bool) -> None:
         """Only over the Node that is known: a report that is carried out late would take away what a later one has named."""
         key = Key("", self._node_name)
         body: dict[str, Any] = {"status": {"volumesInUse": sorted(wanted) or None}}
         if (node := self._nodes.store.get(key)) is not None:
-            body["metadata"] = {"resourceVersion": node.metadata.resource_version}
+            version = node.metadata.resource_version
+            noted = {"annotations": {REPORTED_OVER: version}} if was_unsure else {}
+            body["metadata"] = {"resourceVersion": version, **noted}
         patch = strategic_patch(body, of=node)
         await self._nodes.write(key, self._cluster.patch(NODES, self._node_name, patch, subresource="status"))

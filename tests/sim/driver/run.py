@@ -1,0 +1,64 @@
+"""One life of the reference driver from its seed to its verdict."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mooring.base.randomness import Random
+from tests.sim.course import Course, Outcome, failures_of, lived
+from tests.sim.driver.bugs import BUGS
+from tests.sim.driver.plan import Plan, plan_of
+from tests.sim.driver.threads import ThreadLoop
+from tests.sim.driver.users import User
+from tests.sim.driver.world import World
+from tests.sim.planting import planted_of
+from tests.sim.shrinking import cut
+
+PAUSE_S_MAX = 0.1
+
+
+def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -> Outcome:
+    """Lives the life of a seed. bug: one of `bugs.BUGS`, planted for this life. cuts: as in `shrinking.py`."""
+    plan = cut(plan_of(seed), cuts)
+    life = _Life(plan)
+    try:
+        with planted_of(BUGS, bug):
+            return lived(life, seed, bug, "driver", cuts, make_loop=_loop)
+    finally:
+        if life.world is not None:
+            life.world.close()
+
+
+def failures(seeds: range, bug: str | None) -> list[tuple[str, str, int]]:
+    return failures_of(run_seed(seed, bug=bug) for seed in seeds)
+
+
+def _loop(seed: int) -> ThreadLoop:
+    loop, randomness = ThreadLoop(seed), Random(seed * 16 + 2)
+    loop.pause_s = lambda: randomness.uniform(0.0, PAUSE_S_MAX)
+    return loop
+
+
+class _Life(Course[World]):  # type: ignore[type-var]
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(lambda group: World(plan, group))
+        self._plan = plan
+
+    async def live(self, world: World) -> None:
+        with world.disk.played():
+            async with asyncio.TaskGroup() as group:
+                for number in range(self._plan.users):
+                    group.create_task(User(world, number).live(), name=f"sim/user/{number}")
+            world.faulty = False
+            self.lives_count, self.rested_s = world.started_count, world.clock.now()
+            await world.clock.sleep(1.0)
+            self._check_empty(world)
+
+    @staticmethod
+    def _check_empty(world: World) -> None:
+        kernel, state = world.kernel, world.root / "state"
+        left = [*(mount.point for mount in kernel.mounts), *kernel.loops(), *(f"frozen {name}" for name in kernel.frozen)]
+        left += [str(path) for part in ("volumes", "snapshots", "mounts") for path in sorted((state / part).iterdir())]
+        left += [str(path) for path in sorted((world.root / "nodes").iterdir()) if not path.name.startswith("staging-")]
+        if left:
+            world.fail("left", f"all was deleted, and there is {[world.short(one) for one in left]}")

@@ -1,0 +1,42 @@
+"""The simulation of the reference driver, as far as every run of the tests takes it. More seeds: `make sim SEEDS=20000`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sim.driver import world
+from tests.sim.driver.bugs import BUGS
+from tests.sim.driver.run import run_seed
+from tests.sim.planting import assert_found
+from tests.support.seeds import chunks
+
+SEEDS = 100
+CHUNK = 20
+BUG_SEEDS_MAX = 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", chunks(SEEDS, CHUNK))
+def test_no_invariant_is_broken(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        outcome = run_seed(seed)
+        assert outcome.broken is None, outcome.report()
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
+
+
+def test_the_same_seed_lives_the_same_life() -> None:
+    assert run_seed(3).story.digest() == run_seed(3).story.digest()
+
+
+def test_a_life_leaves_nothing_on_the_disk_of_whoever_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "MEMORY", tmp_path)
+    run_seed(0)
+    assert [] == list(tmp_path.iterdir())
