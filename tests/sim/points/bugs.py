@@ -1,0 +1,81 @@
+"""Bugs that the points must find: those of every part's own simulation, and some of the classic kinds in rooms that a seed chose."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tests.sim import bugs as attacher_bugs
+from tests.sim.growth import bugs as growth_bugs
+from tests.sim.node import bugs as node_bugs
+from tests.sim.plane import bugs as plane_bugs
+from tests.sim.planting import Bug, planted_of
+from tests.sim.points import attaching, claims, growing, leading, nodes, planes, snapping
+from tests.sim.points.run import all_trials, play, recorded, tried
+from tests.sim.points.script import Script
+from tests.sim.points.table import SCRIPTS
+from tests.sim.points.trial import Trial
+from tests.sim.provisioning import bugs as claim_bugs
+from tests.sim.snapshots import bugs as snapshot_bugs
+
+_SCRIPTS: Final[Mapping[str, tuple[Script, ...]]] = {
+    "attacher": attaching.SCRIPTS + leading.SCRIPTS,
+    "provisioner": claims.SCRIPTS,
+    "resizer": growing.SCRIPTS,
+    "snapshots": snapping.SCRIPTS,
+    "node": nodes.SCRIPTS,
+    "plane": planes.SCRIPTS,
+}
+"""By part, the scripts in which its bugs can show."""
+_OF_PARTS: Final[Mapping[str, Mapping[str, Bug]]] = {
+    "attacher": attacher_bugs.BUGS,
+    "provisioner": claim_bugs.BUGS,
+    "resizer": growth_bugs.BUGS,
+    "snapshots": snapshot_bugs.BUGS,
+    "node": node_bugs.BUGS,
+    "plane": plane_bugs.BUGS,
+}
+ALL: Final[Mapping[str, Bug]] = {f"{part}/{name}": bug for part, bugs in _OF_PARTS.items() for name, bug in bugs.items()}
+"""By part and name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """point: that showed it first. invariant: which it broke there. tried_count: of points, until then."""
+
+    point: str
+    invariant: str
+    tried_count: int
+
+    def __str__(self) -> str:
+        return f"{self.point:<36} {self.invariant} (after {self.tried_count} points)"
+
+
+def found_by(bug: str, names: tuple[str, ...]) -> Found | None:
+    """The first point of these scripts that shows it; only those of its part are tried."""
+    count = 0
+    with planted_of(ALL, bug):
+        for script in _SCRIPTS[bug.partition("/")[0]]:
+            if script.name not in names:
+                continue
+            record = play(script)
+            if record.broken is not None:
+                return Found(script.name, record.broken.invariant, count)
+            for trial in all_trials(script, record):
+                count += 1
+                if (broken := tried(script, record, trial).broken) is not None:
+                    return Found(str(trial), broken.invariant, count)
+    return None
+
+
+def failures(trials: Sequence[Trial], bug: str | None) -> list[tuple[Trial, str]]:
+    """The trials of one script that fail, each with its report."""
+    script = SCRIPTS[trials[0].script]
+    with planted_of(ALL, bug):
+        record = recorded(script)
+        outcomes = [(trial, tried(script, record, trial)) for trial in trials]
+    return [(trial, outcome.report(bug or "")) for trial, outcome in outcomes if outcome.broken]
+
+
+KNOWN: Final = ("attacher/publish-before-finalizer",)
