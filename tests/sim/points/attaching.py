@@ -6,17 +6,19 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
+from mooring.api.storage import VOLUME_ATTACHMENTS
 from tests.sim.actor import Actor
 from tests.sim.checkers import Complaint, complaints, fingerprint
 from tests.sim.hands import Hands
 from tests.sim.life import attacher
-from tests.sim.plan import VolumePlan, plan_of
+from tests.sim.plan import TWIN, VolumePlan, plan_of
 from tests.sim.points.director import Director
 from tests.sim.points.script import Script, Stage, without_faults
 from tests.sim.standing import WorldGroup
 from tests.sim.world import SimWorld
 
 VOLUME: Final = VolumePlan("pv0", "handle0", "ReadWriteOnce", secret=True, inline=False)
+TWIN_NAME: Final = f"{TWIN}{VOLUME.name}-node0"
 PLAN: Final[Any] = without_faults(
     plan_of(0),
     volumes=(VOLUME,),
@@ -45,7 +47,9 @@ class Attaching(Stage[SimWorld]):
         await self.actor.tend()
 
     def complaints(self) -> Sequence[Complaint]:
-        return complaints(self.world, self.actor)
+        """A twin that is wanted is none."""
+        found = complaints(self.world, self.actor)
+        return [one for one in found if one[0] != "unwanted-left" or not any(twin in one[1] for twin in self.actor.twins)]
 
     def fingerprint(self) -> object:
         return fingerprint(self.world)
@@ -81,6 +85,35 @@ async def share(stage: Attaching) -> None:
     await stage.actor.tend()
 
 
+async def tear(stage: Attaching) -> None:
+    """The attachment is torn away, and another node gets the volume."""
+    stage.actor.wanted = {(VOLUME.name, "node1")}
+    await remake(stage)
+
+
+async def remake(stage: Attaching) -> None:
+    """An administrator deletes the attachment with its finalizers, and detaches what is attached by hand; what is wanted comes anew."""
+    world, hands = stage.world, stage.hands
+    for found in world.truth.attachments():
+        await hands.delete_attachment(found.name)
+        await hands.merge(VOLUME_ATTACHMENTS, found.name, {"metadata": {"finalizers": None}})
+        world.laws.tears.torn(found)
+        if found.attached:
+            world.backend.take_away(found.handle, found.node_id)
+    await stage.actor.tend()
+
+
+async def twin(stage: Attaching) -> None:
+    """A second attachment of the volume to its node, under another name."""
+    stage.actor.twins.add(TWIN_NAME)
+    await stage.hands.create_attachment(TWIN_NAME, VOLUME.name, "node0")
+
+
+async def end_twin(stage: Attaching) -> None:
+    stage.actor.twins.clear()
+    await stage.actor.tend()
+
+
 async def again(stage: Attaching) -> None:
     """Deleted, and made anew under the same name as soon as that is free."""
     await stage.hands.delete_attachment(f"va-{VOLUME.name}-node0")
@@ -112,6 +145,10 @@ SCRIPTS: Final = (
     Script("detach", "it is detached again", _world, Attaching, (attach, detach)),
     Script("move", "it goes to another node", _world, Attaching, (attach, move)),
     Script("hasten", "its attachment to another node is there before the first one is gone", _world, Attaching, (attach, hasten)),
+    Script("tear", "its attachment is torn away, and another node gets it", _world, Attaching, (attach, tear)),
+    Script("remake", "its attachment is torn away, and comes anew under the same name", _world, Attaching, (attach, remake)),
+    Script("twin", "it gets a second attachment to its node", _world, Attaching, (attach, twin)),
+    Script("end-twin", "the second attachment goes, and the first one stays", _world, Attaching, (attach, twin, end_twin)),
     Script("share", "it is attached to two nodes at once", _shared, Attaching, (share,)),
     Script("unshare", "it is detached from one of two nodes", _shared, Attaching, (share, attach)),
     Script("reattach", "its attachment is deleted, and made anew under the same name", _listing, Attaching, (attach, again)),

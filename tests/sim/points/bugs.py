@@ -11,17 +11,17 @@ from tests.sim.growth import bugs as growth_bugs
 from tests.sim.node import bugs as node_bugs
 from tests.sim.plane import bugs as plane_bugs
 from tests.sim.planting import Bug, planted_of
-from tests.sim.points import attaching, claims, growing, leading, nodes, planes, snapping
+from tests.sim.points import attaching, claims, classic_bugs, copying, growing, leading, nodes, planes, snapping
 from tests.sim.points.run import all_trials, play, recorded, tried
 from tests.sim.points.script import Script
 from tests.sim.points.table import SCRIPTS
-from tests.sim.points.trial import Trial
+from tests.sim.points.trial import Trial, Way
 from tests.sim.provisioning import bugs as claim_bugs
 from tests.sim.snapshots import bugs as snapshot_bugs
 
 _SCRIPTS: Final[Mapping[str, tuple[Script, ...]]] = {
     "attacher": attaching.SCRIPTS + leading.SCRIPTS,
-    "provisioner": claims.SCRIPTS,
+    "provisioner": claims.SCRIPTS + copying.SCRIPTS,
     "resizer": growing.SCRIPTS,
     "snapshots": snapping.SCRIPTS,
     "node": nodes.SCRIPTS,
@@ -36,8 +36,15 @@ _OF_PARTS: Final[Mapping[str, Mapping[str, Bug]]] = {
     "node": node_bugs.BUGS,
     "plane": plane_bugs.BUGS,
 }
-ALL: Final[Mapping[str, Bug]] = {f"{part}/{name}": bug for part, bugs in _OF_PARTS.items() for name, bug in bugs.items()}
+ALL: Final[Mapping[str, Bug]] = {
+    **{f"{part}/{name}": bug for part, bugs in _OF_PARTS.items() for name, bug in bugs.items()},
+    **classic_bugs.BUGS,
+}
 """By part and name."""
+
+
+STALE_MAX: Final = 120
+"""Old views of a script that are tried for a bug; those of a longer one show what those of a shorter one do."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,19 +60,22 @@ class Found:
 
 
 def found_by(bug: str, names: tuple[str, ...]) -> Found | None:
-    """The first point of these scripts that shows it; only those of its part are tried."""
+    """The first point of these scripts that shows it; only those of its part are tried. Old views come last: there are many of them."""
     count = 0
     with planted_of(ALL, bug):
+        records = {}
         for script in _SCRIPTS[bug.partition("/")[0]]:
-            if script.name not in names:
-                continue
-            record = play(script)
-            if record.broken is not None:
-                return Found(script.name, record.broken.invariant, count)
-            for trial in all_trials(script, record):
-                count += 1
-                if (broken := tried(script, record, trial).broken) is not None:
-                    return Found(str(trial), broken.invariant, count)
+            if script.name in names:
+                records[script.name] = record = play(script)
+                if record.broken is not None:
+                    return Found(script.name, record.broken.invariant, count)
+        for is_stale in (False, True):
+            for name, record in records.items():
+                trials = [trial for trial in all_trials(SCRIPTS[name], record) if (trial.way is Way.STALE) is is_stale]
+                for trial in trials if not is_stale or len(trials) <= STALE_MAX else ():
+                    count += 1
+                    if (broken := tried(SCRIPTS[name], record, trial).broken) is not None:
+                        return Found(str(trial), broken.invariant, count)
     return None
 
 

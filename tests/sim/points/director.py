@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Final, NoReturn, TypeVar
 
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.table import Change
 from mooring.csi.codes import Code, DriverError
 from mooring.kube.cluster import Request, Verb, WatchEvent
 from mooring.kube.errors import ApiError, Gone, Unreachable
@@ -19,7 +22,7 @@ from tests.sim.laws import WRITING
 from tests.sim.line import what_of
 from tests.sim.mortal import Mortal
 from tests.sim.node.disk import Killed
-from tests.sim.points.trial import Kind, Shown, Touch, Trial, Way
+from tests.sim.points.trial import Kind, Record, Shown, Touch, Trial, Way
 from tests.sim.world import SimWorld
 
 T = TypeVar("T")
@@ -63,8 +66,10 @@ def led(make: Callable[[Any, Mortal], Made], director: Director) -> Callable[[An
 
 
 class Director:
-    """trial: None only counts. touches, shown, acts: the record. lines: of the incarnations, by their names. excused: laws that were broken
-    on an old view. hurries: set when the next act is to begin whatever is under way.
+    """trial: None only counts. touches, shown, acts: the record. lines: of the incarnations, by their names.
+
+    excused: laws that were broken on an old view. acted_on_old_view: a driver was called on one, or an object made. hurries: set when the
+    next act is to begin whatever is under way.
     """
 
     def __init__(self, world: SimWorld, trial: Trial | None) -> None:
@@ -73,7 +78,7 @@ class Director:
         self.shown: list[Shown] = []
         self.lines: dict[str, Any] = {}
         self.excused: list[str] = []
-        self._acted_on_old_view = False
+        self.acted_on_old_view = False
         self.acts: list[tuple[int, int]] = []
         self.hurries = asyncio.Event()
         self.came = trial is None
@@ -83,7 +88,16 @@ class Director:
         self._killed: Mortal | None = None
         self._heir: Mortal | None = None
         self._on_old_views: dict[str, dict[str, float]] = {}  # by incarnation and kind, until when its watch tells nothing
-        world.store.on_change(lambda resource, change: self._changed.set())
+        self._changes: list[tuple[int, str]] = []
+        self._followed: dict[str, set[str]] = defaultdict(set)
+        world.store.on_change(self._has_changed)
+
+    def record(self) -> Record:
+        return Record(self.touches, self.shown, self.acts, self._changes, self._followed)
+
+    def _has_changed(self, resource: Resource, change: Change) -> None:
+        self._changes.append((change.rv, resource.plural))
+        self._changed.set()
 
     def act_begins(self) -> None:
         """What comes from now on belongs to the next act."""
@@ -97,7 +111,7 @@ class Director:
         way = await self._begun(process, what_of(request), Kind.WRITE)
         if self._is_on_old_view(process):
             self._world.server.late_names.add(request.name)  # as one that comes late, it meets what its process can't know of
-            self._acted_on_old_view = self._acted_on_old_view or request.verb is Verb.CREATE
+            self.acted_on_old_view = self.acted_on_old_view or request.verb is Verb.CREATE
         if way in (Way.LATE, Way.KILL_IN):
             self._tell(process, f"{what_of(request)}: given up, and on its way")
             self._world.group.create_task(self._carry_out(request, send, way), name=f"late/{what_of(request)}")
@@ -116,7 +130,7 @@ class Director:
     async def called(self, process: Mortal, verb: str, handle: str, about: str, send: Callable[[], Awaitable[None]]) -> None:
         """Makes a call, as the trial has it. Raises DriverError."""
         what = f"call {verb} {handle} {about}"
-        self._acted_on_old_view = self._acted_on_old_view or self._is_on_old_view(process)
+        self.acted_on_old_view = self.acted_on_old_view or self._is_on_old_view(process)
         way = await self._begun(process, what, Kind.CALL)
         if self._doubted == (verb, handle) and way is None:
             self._doubted = None
@@ -127,7 +141,7 @@ class Director:
         token = CALL.set(way)
         try:
             if way is Way.KILL_IN:
-                self._world.group.create_task(send(), name=f"orphan/{what}")
+                self._world.group.create_task(_alone(send), name=f"orphan/{what}")
                 await self._world.clock.sleep(0)
             else:
                 await send()
@@ -220,7 +234,7 @@ class Director:
 
     def excuses_leak(self, invariant: str) -> bool:
         """What is left of a call or a creation on such a view: they can't test the version of an object that is gone."""
-        if not self._acted_on_old_view or invariant not in LEAKS:
+        if not self.acted_on_old_view or invariant not in LEAKS:
             return False
         self.excused.append(invariant)
         return True
@@ -237,7 +251,7 @@ class Director:
         if trial is None or trial.way is not Way.STALE or killed is None or not self._succeeds(process, killed):
             return 0
         kind, old = request.kind.plural, self._on_old_views.setdefault(process.who, {})
-        if kind in old or request.limit <= 1 or request.continue_token or kind not in self.lines[process.who].watched:
+        if kind in old or request.limit <= 1 or request.continue_token or kind not in self._followed[process.program]:
             return 0
         old[kind] = self._world.clock.now() + HELD_S
         self._tell(process, f"is shown {kind} as of {trial.version}")
@@ -247,6 +261,7 @@ class Director:
         self, process: Mortal, plural: str, events: AsyncGenerator[WatchEvent[T], None]
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """A watch, as the trial has it. Raises Gone where an event was hidden: what came since is only to be seen by a list."""
+        self._followed[process.program].add(plural)
         held_until = self._on_old_views.get(process.who, {}).get(plural, 0.0)
         async for event in events:
             if event.object is not None and await self._is_hidden(process, plural, event, events):
@@ -278,6 +293,12 @@ class Director:
 
     def _tell(self, process: Mortal, what: str) -> None:
         self._world.story.tell(process.who, what)
+
+
+async def _alone(send: Callable[[], Awaitable[None]]) -> None:
+    """A call whose caller is dead: nobody hears its error."""
+    with contextlib.suppress(DriverError):
+        await send()
 
 
 def _name_of(event: WatchEvent[Any]) -> str:

@@ -17,6 +17,7 @@ from mooring.apiserver.table import Change
 Ends = dict[str, str]
 """By an object's kind and name, or a part of the storage, what it says."""
 
+STORAGE: Final = "storage"
 _LEFT_OUT: Final = ("events", "leases", "namespaces", "customresourcedefinitions", "apiservices")
 _META: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 _MARKS: Final = ("snapshot.storage.kubernetes.io/volumesnapshot-being-deleted",)
@@ -47,7 +48,7 @@ class Uids:
 
 def ends_of(store: ObjectStore, uids: Uids, storage: dict[str, Any]) -> Ends:
     """storage: its parts by name, as JSON values."""
-    told = [*_objects(store), *((f"storage {name}", _text(part)) for name, part in storage.items())]
+    told = [*_objects(store), *((f"{STORAGE} {name}", _text(part)) for name, part in storage.items())]
     return {_told(uids, name): _told(uids, text) for name, text in told}
 
 

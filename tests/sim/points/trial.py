@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 
@@ -90,11 +92,22 @@ def trial_of(text: str) -> Trial:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """Of a run. acts: how many touches and events there were before each act began."""
+    """Of a run. acts: how many touches and events there were before each act began. changes: versions and kinds. followed: by program, the
+    kinds that it has watched.
+    """
 
     touches: Sequence[Touch]
     shown: Sequence[Shown]
     acts: Sequence[tuple[int, int]]
+    changes: Sequence[tuple[int, str]]
+    followed: Mapping[str, AbstractSet[str]]
+
+    def views(self, touch: Touch) -> list[int]:
+        """The versions of earlier points at which the program of the touch would be shown something else each time."""
+        kinds = self.followed.get(touch.who.partition("#")[0], frozenset[str]())
+        of_program = [version for version, plural in self.changes if plural in kinds]
+        points = sorted({before.version for before in self.touches[: touch.number]})
+        return list({bisect.bisect_right(of_program, version): version for version in points}.values())
 
 
 def trials_of(script: str, record: Record, *, stops: bool) -> Iterator[Trial]:
@@ -108,7 +121,7 @@ def trials_of(script: str, record: Record, *, stops: bool) -> Iterator[Trial]:
         for way in _ways_of(touch, stops=stops):
             yield Trial(script, way, touch.number)
         if touch.kind is not Kind.STEP:
-            for version in sorted({before.version for before in record.touches[: touch.number]}):
+            for version in record.views(touch):
                 yield Trial(script, Way.STALE, touch.number, version)
     for event in record.shown[first_event:]:
         yield Trial(script, Way.UNSEEN, event.number)
