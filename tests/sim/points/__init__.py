@@ -30,6 +30,7 @@ The patterns are those of Sieve (OSDI 2022): a process that dies in between, a v
 | `doubt`       | calls         | as lost, and the next call of its kind is refused for good before anybody looks for what is there    |
 | `next`        | writes, calls | while it is on its way, the last act comes                                                          |
 | `next-lost`   | writes, calls | the same, and its answer is lost                                                                    |
+| `next-late`   | writes, calls | the same, and it is given up and carried out seconds later                                          |
 | `stop`        | writes, calls | the process stands still, as under SIGSTOP, and the request goes on; another one leads when it wakes |
 | `stop-after`  | writes, calls | it stands still with the answer                                                                     |
 

@@ -88,4 +88,32 @@ def failures(trials: Sequence[Trial], bug: str | None) -> list[tuple[Trial, str]
     return [(trial, outcome.report(bug or "")) for trial, outcome in outcomes if outcome.broken]
 
 
-KNOWN: Final = ("attacher/publish-before-finalizer",)
+KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "attacher/publish-before-finalizer": ("attach",),
+    "attacher/timeout-is-success": ("detach",),
+    "attacher/no-back-off": ("attach",),
+    "attacher/single-nodes-shared": ("hasten",),
+    "attacher/slots-ignored": ("share",),
+    "attacher/removals-untested": ("reattach",),
+    "attacher/removals-of-any-object": ("reattach",),
+    "attacher/unconfirmed-publishes-hold-nothing": ("tear",),
+    "provisioner/intents-in-memory": ("provision",),
+    "provisioner/found-dropped": ("provision",),
+    "provisioner/names-random": ("provision",),
+    "provisioner/intents-end-early": ("delete",),
+    "provisioner/let-go-too-early": ("delete",),
+    "resizer/timeouts-final": ("modify-again",),
+    "resizer/claims-done-first": ("modify",),
+    "node/reports-unawaited": ("mount",),
+    "node/timeouts-final": ("unmount",),
+    "node/found-trusted": ("mount",),
+    "node/nothing-found": ("unmount",),
+    "node/staging-skipped": ("mount",),
+    "node/failed-pods-forgotten": ("mount",),
+    "node/drivers-unheard": ("mount",),
+    "node/running-hides-deletion": ("unmount",),
+    "plane/own-writes-forgotten": ("stop-pod",),
+    "plane/recovery-forgets": ("stop-pod",),
+    "plane/force-on-living": ("node-death-unsaid",),
+}
+"""Bugs that are found, each with a script that finds it."""

@@ -147,10 +147,12 @@ def _world(group: WorldGroup) -> ClaimWorld:
 
 CALM_S: Final = 120.0
 """Not as long as a source is held that a stranger holds."""
+SWEPT_S: Final = 700.0
+"""A finalizer whose PUT came late is swept from the snapshot after an interval of 300 s."""
 SCRIPTS: Final = (
     Script("clone", "a claim gets a copy of another one's volume", _world, Copying, (provision, clone), calm_s=CALM_S, early_is_same=False),
     Script("drop-both", "its source is deleted, and then the copy", _world, Copying, (provision, clone, drop_both), calm_s=CALM_S),
     Script("drop-clone", "the copy is deleted, perhaps before it is there", _world, Copying, (provision, clone, drop_copy), calm_s=CALM_S),
     Script("restore", "a claim is filled from a snapshot", _world, Copying, (restore,), calm_s=CALM_S),
-    Script("drop-restored", "it is deleted, perhaps before it is there", _world, Copying, (restore, drop_copy), calm_s=CALM_S),
+    Script("drop-restored", "it is deleted, perhaps before it is there", _world, Copying, (restore, drop_copy), calm_s=SWEPT_S),
 )

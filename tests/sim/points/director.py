@@ -22,7 +22,7 @@ from tests.sim.laws import WRITING
 from tests.sim.line import what_of
 from tests.sim.mortal import Mortal
 from tests.sim.node.disk import Killed
-from tests.sim.points.trial import Kind, Record, Shown, Touch, Trial, Way
+from tests.sim.points.trial import EARLY, Kind, Record, Shown, Touch, Trial, Way
 from tests.sim.world import SimWorld
 
 T = TypeVar("T")
@@ -37,6 +37,8 @@ CATCHES_UP_S: Final = 2.0
 """From then on, until what it did in between is over."""
 DYING_S: Final = 0.5
 """Until a write of a process that was killed is carried out: the next one has been shown everything by then, but for this."""
+AFTER_ACT_S: Final = 5.0
+"""Until a write is carried out that was given up when the next act came."""
 ACT_S: Final = 0.01
 """How long what was begun waits until somebody has acted."""
 STILL_S: Final = 20.0
@@ -48,6 +50,8 @@ LEAKS: Final = ("leaked", "made-again", "content-left")
 LED: Final[ContextVar[Mortal | None]] = ContextVar("led", default=None)
 """Whose requests and calls these are, also while the world carries them out: None for the hands."""
 DIRECTOR: Final[ContextVar[Director | None]] = ContextVar("director", default=None)
+ARRIVES: Final[ContextVar[bool]] = ContextVar("arrives", default=False)
+"""True while a write is carried out that was given up: what it does to its own object is bad luck, and the laws are not asked."""
 CALL: Final[ContextVar[Way | None]] = ContextVar("call", default=None)
 """What goes wrong with the driver's call that is at work here."""
 
@@ -157,10 +161,10 @@ class Director:
             await self._kill(process, f"before {what}")
         if trial.way is Way.STOP:
             process.freeze(STILL_S)
-        if trial.way in (Way.NEXT, Way.NEXT_LOST):
+        if trial.way in EARLY:
             self.hurries.set()
             await self._world.clock.sleep(ACT_S)
-        return Way.LOST if trial.way is Way.NEXT_LOST else trial.way
+        return {Way.NEXT_LOST: Way.LOST, Way.NEXT_LATE: Way.LATE}.get(trial.way, trial.way)
 
     def stepped(self, process: Mortal, what: str) -> None:
         """A step on the process' disk begins. Raises Killed."""
@@ -200,13 +204,18 @@ class Director:
         self._world.server.late_count += 1
         self._world.server.late_names.add(name)
         self._changed.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DYING_S if way is Way.KILL_IN else LATE_S_MAX):
-                await (asyncio.get_running_loop().create_future() if way is Way.KILL_IN else self._changed.wait())
+        if way is Way.KILL_IN or (self._trial is not None and self._trial.way is Way.NEXT_LATE):
+            await self._world.clock.sleep(DYING_S if way is Way.KILL_IN else AFTER_ACT_S)
+        else:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LATE_S_MAX):
+                    await self._changed.wait()
         before, newest = self._uid(request), truth.newest(kind.plural)
         self._world.story.tell("API server", f"the late {what_of(request)} comes")
+        ARRIVES.set(True)
         with contextlib.suppress(ApiError):
             await send()
+        ARRIVES.set(False)
         self._world.server.late_count -= 1
         did = truth.newest(kind.plural) != newest and request.verb is not Verb.CREATE
         if did and before and before != uid and not self._world.may_come_astray(request):

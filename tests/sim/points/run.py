@@ -15,7 +15,7 @@ from tests.sim.points.directing import directed
 from tests.sim.points.director import DIRECTOR, Director
 from tests.sim.points.ends import STORAGE, Ends, Uids, difference, ends_of
 from tests.sim.points.script import Script, Stage
-from tests.sim.points.trial import Record, Trial, Way, trials_of
+from tests.sim.points.trial import EARLY, Record, Trial, trials_of
 from tests.sim.story import Broken, Story
 
 SEED: Final = 0
@@ -150,7 +150,7 @@ def recorded(script: Script) -> Outcome:
 
 def tried(script: Script, record: Outcome, trial: Trial) -> Outcome:
     """A trial. record: of the undisturbed run."""
-    has_same_end = script.early_is_same or trial.way not in (Way.NEXT, Way.NEXT_LOST)
+    has_same_end = script.early_is_same or trial.way not in EARLY
     outcome = play(script, trial, expected=record.ends if has_same_end else None)
     if outcome.broken is None and not outcome.came:
         raise Undisturbed(f"{trial}: its point was never reached")
@@ -158,4 +158,16 @@ def tried(script: Script, record: Outcome, trial: Trial) -> Outcome:
 
 
 def all_trials(script: Script, record: Outcome) -> Iterator[Trial]:
-    return trials_of(script.name, record.record, stops=script.stops)
+    """But for those that are known to fail."""
+    return (trial for trial in trials_of(script.name, record.record, stops=script.stops) if not _is_open(script, record, trial))
+
+
+def open_trials(script: Script, record: Outcome) -> list[Trial]:
+    """Those that are known to fail."""
+    return [trial for trial in trials_of(script.name, record.record, stops=script.stops) if _is_open(script, record, trial)]
+
+
+def _is_open(script: Script, record: Outcome, trial: Trial) -> bool:
+    if script.open_at is None or trial.way is not script.open_at[0]:
+        return False
+    return record.record.touches[trial.number - 1].what.startswith(script.open_at[1])

@@ -23,6 +23,7 @@ class Way(enum.StrEnum):
     DOUBT = "doubt"
     NEXT = "next"
     NEXT_LOST = "next-lost"
+    NEXT_LATE = "next-late"
     STOP = "stop"
     STOP_AFTER = "stop-after"
 
@@ -35,6 +36,10 @@ class Kind(enum.StrEnum):
 
 AT_TOUCHES: Final = (Way.KILL_BEFORE, Way.KILL_AFTER, Way.KILL_IN, Way.LOST, Way.LATE)
 """At every write and at every call."""
+
+
+EARLY: Final = (Way.NEXT, Way.NEXT_LOST, Way.NEXT_LATE)
+"""At those of the act before the last one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,8 +132,7 @@ def trials_of(script: str, record: Record, *, stops: bool) -> Iterator[Trial]:
         yield Trial(script, Way.UNSEEN, event.number)
     for touch in record.touches[record.acts[-2][0] : first_touch] if len(record.acts) > 1 else ():
         if touch.kind is not Kind.STEP:
-            yield Trial(script, Way.NEXT, touch.number)
-            yield Trial(script, Way.NEXT_LOST, touch.number)
+            yield from (Trial(script, way, touch.number) for way in EARLY)
 
 
 def _ways_of(touch: Touch, *, stops: bool) -> Iterator[Way]:
