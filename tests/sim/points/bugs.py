@@ -97,6 +97,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "attacher/removals-untested": ("reattach",),
     "attacher/removals-of-any-object": ("reattach",),
     "attacher/unconfirmed-publishes-hold-nothing": ("tear",),
+    "attacher/names-are-identities": ("remake",),
     "provisioner/intents-in-memory": ("provision",),
     "provisioner/found-dropped": ("provision",),
     "provisioner/names-random": ("provision",),
