@@ -5,7 +5,9 @@ step (`laws.py`); when the faults have ended and the world has come to rest, its
 the same life, step by step: `python -m tests.sim --part attacher --seed 7`.
 
 Beside it: provisioner and binder (`provisioning/`), the resizer (`growth/`), snapshot controller and snapshotter (`snapshots/`), the node
-agents (`node/`), the reference driver (`driver/`), and the whole plane (`plane/`).
+agents (`node/`), the reference driver (`driver/`), and the whole plane (`plane/`). Where a seed draws its faults, `points/` tries each of
+them once, at every write, call and event of a short script; `states/` begins from any state that objects can be in; `sizes/` counts what a
+change costs in large worlds.
 
 The words, each with the file that defines it:
 
@@ -39,6 +41,7 @@ The words, each with the file that defines it:
 | tear        | `tears.py`        | the removal of an attachment by force, finalizer and all                                              |
 | knowledge   | `knowledge.py`    | the facts that an incarnation must know from its answers, so that it does nothing twice               |
 | twin        | `plan.py`         | a second attachment of one volume to one node                                                         |
+| script      | `points/`         | acts in a fixed order, without random faults; its points are tried one by one                         |
 | cut         | `shrinking.py`    | a thing that is taken out of a plan, to see whether a life without it fails in the same way           |
 | accident    | `accidents.py`    | what befalls processes and the API server: a stop, a backup, a server that is set back                |
 | bug         | `bugs.py`         | a part of the attacher replaced by a worse one, which the simulation must find (`planting.py`)        |

@@ -135,3 +135,13 @@ async def test_R32_without_the_gate_of_recovery_the_nodes_annotation_is_not_touc
         await world.settle(5)
     assert stays is (names.NOT_REQUIRED in (await world.claim())["metadata"].get("annotations", {}))
     assert STD_EXPAND == without(world.story, GET_SECRET)
+
+
+async def test_a_write_to_the_volume_is_of_the_volume_as_it_was_read():
+    """One that its sender gave up may be carried out when the volume shows a later size or class, which it must not undo."""
+    world = await ResizerWorld().volume(2, 1)
+    async with world.resizing():
+        await world.state_is(1, 2, NODE_PENDING, 2)
+    written = world.bodies(SAVE_PV)
+    assert written
+    assert all("resourceVersion" in body["metadata"] for body in written)

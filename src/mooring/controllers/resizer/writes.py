@@ -61,7 +61,7 @@ class Writes:
             await self._patch(PERSISTENT_VOLUME_CLAIMS, self._claims, claim, body, "status", strictly)
 
     async def volume(self, pv: PersistentVolume, body: Mapping[str, Any]) -> None:
-        """Patches the PersistentVolume as it was read; nothing for {}."""
+        """Patches the PersistentVolume as it was read; nothing for {}. One that was given up and comes late must not undo a later one."""
         if body:
             await self._patch(PERSISTENT_VOLUMES, self._volumes, pv, body, "", strictly=True)
 

@@ -1,0 +1,141 @@
+"""Bugs of the classic kinds, in rooms that a seed chose: what a life of seeds was not built to find.
+
+The kinds: a write without a test of the uid; memory that is not made again after a restart; the absence of an event that nobody notices; a
+lost answer that is taken for a failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final
+from unittest import mock
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
+from mooring.controllers.attachdetach import memory as attachdetach_memory
+from mooring.controllers.attachdetach import reconcile as attachdetach_reconcile
+from mooring.controllers.attacher.event_handlers import EventHandlers as AttacherEvents
+from mooring.controllers.provisioner.claims import pv_store
+from mooring.controllers.provisioner.claims.outcomes import Save
+from mooring.controllers.provisioner.claims.owner import Owner
+from mooring.controllers.provisioner.source_protection import controller as source_protection
+from mooring.controllers.resizer import writes as resizer_writes
+from mooring.controllers.snapshot_controller.writes import Writes as SnapshotWrites
+from mooring.controllers.snapshotter.groups import decide as group_decide
+from mooring.kube.errors import ApiError, NotFound
+from mooring.node.volumes.unread import Unread
+from tests.sim.planting import Bug
+
+
+def _sources_are_strangers() -> contextlib.AbstractContextManager[Any]:
+    """Memory: a finalizer that the process before put on a snapshot, for a volume that the journal names, counts as somebody else's."""
+    real = source_protection.SourceProtection.adopt
+
+    def adopt(self: source_protection.SourceProtection, source: Any, uid: str) -> None:
+        known = set(self._ours)
+        real(self, source, uid)
+        self._ours.intersection_update(known)
+
+    return mock.patch.object(source_protection.SourceProtection, "adopt", adopt)
+
+
+def _doubts_end_with_the_process() -> contextlib.AbstractContextManager[Any]:
+    """Memory: places on the disk whose record can't be read are forgotten by the next agent."""
+    return mock.patch.object(Unread, "begin", return_value=None)
+
+
+def _lost_posts_failed() -> contextlib.AbstractContextManager[Any]:
+    """Lost answer: an attachment whose POST had no answer was not made."""
+    return mock.patch.object(attachdetach_memory.Record, "post_lost", return_value=None)
+
+
+def _lost_deletes_failed() -> contextlib.AbstractContextManager[Any]:
+    """Lost answer: an attachment whose DELETE had no answer is still there, and counts as attached."""
+
+    async def send_delete(self: attachdetach_reconcile.Reconciler, action: Any) -> None:
+        try:
+            with contextlib.suppress(NotFound):
+                await self._cluster.delete(attachdetach_reconcile.VOLUME_ATTACHMENTS, action.name, uid=action.uid)
+            self._memory.deletions[action.uid].unanswered = False
+        except ApiError:
+            self._memory.deletions.pop(action.uid, None)
+            raise
+        finally:
+            if deletion := self._memory.deletions.get(action.uid):
+                deletion.on_its_way = False
+
+    return mock.patch.object(attachdetach_reconcile.Reconciler, "_send_delete", send_delete)
+
+
+def _ends_wake_nobody() -> contextlib.AbstractContextManager[Any]:
+    """Absence: the end of an attachment is no event."""
+    return mock.patch.object(AttacherEvents, "_attachment_ended", return_value=None)
+
+
+def _places_free_nobody() -> contextlib.AbstractContextManager[Any]:
+    """Absence: who waits for a volume's end elsewhere hears of it only when its back-off is over. Slower, and no harm."""
+    return mock.patch.object(AttacherEvents, "_place_freed", return_value=None)
+
+
+def _namesakes_are_others() -> contextlib.AbstractContextManager[Any]:
+    """Memory: a PersistentVolume that the process before has stored for the claim is somebody else's."""
+    return mock.patch.object(pv_store, "owner_of", return_value=Owner(Save.TAKEN, "it is there already"))
+
+
+def _made_contents_are_failures() -> contextlib.AbstractContextManager[Any]:
+    """Lost answer: a content that is there already is an error, and nobody looks at it."""
+
+    async def create_content(self: SnapshotWrites, body: Mapping[str, Any]) -> None:
+        await self._cluster.create(VOLUME_SNAPSHOT_CONTENTS, body)
+
+    return mock.patch.object(SnapshotWrites, "create_content", create_content)
+
+
+def _claims_are_let_go_by_name() -> contextlib.AbstractContextManager[Any]:
+    """Uid: a claim's finalizers are put as they were read, without its version."""
+    real = SnapshotWrites._put_claim
+
+    async def put_claim(self: SnapshotWrites, key: Any, uid: str, edit: Any) -> None:
+        replace = self._cluster.replace
+
+        async def without_version(kind: Any, body: Any, namespace: str = "", **options: Any) -> Any:
+            if kind.plural == PERSISTENT_VOLUME_CLAIMS.plural:
+                meta = {name: value for name, value in body["metadata"].items() if name not in ("resourceVersion", "uid")}
+                body = {**body, "metadata": meta}
+            return await replace(kind, body, namespace, **options)
+
+        with mock.patch.object(self._cluster, "replace", without_version):
+            await real(self, key, uid, edit)
+
+    return mock.patch.object(SnapshotWrites, "_put_claim", put_claim)
+
+
+def _marks_of_groups_are_believed() -> contextlib.AbstractContextManager[Any]:
+    """Memory: a group whose content has no mark was never asked for, and a marked one is not marked again."""
+    return mock.patch.object(group_decide, "is_marked", return_value=True)
+
+
+def _claims_grow_by_name() -> contextlib.AbstractContextManager[Any]:
+    """Uid: a write of the resizer is for whatever claim has the name."""
+
+    def current(self: resizer_writes.Writes, claim: Any) -> Any:
+        found = self._claims.store.get(resizer_writes.key_of(claim))
+        return claim if found is None else found
+
+    return mock.patch.object(resizer_writes.Writes, "current", current)
+
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "provisioner/sources-are-strangers": Bug(_sources_are_strangers, {"source-held"}),
+    "node/doubts-end-with-the-process": Bug(_doubts_end_with_the_process, set()),
+    "plane/lost-posts-failed": Bug(_lost_posts_failed, set()),
+    "plane/lost-deletes-failed": Bug(_lost_deletes_failed, set()),
+    "attacher/ends-wake-nobody": Bug(_ends_wake_nobody, {"published-unwanted", "volume-left"}),
+    "attacher/places-free-nobody": Bug(_places_free_nobody, set()),
+    "provisioner/namesakes-are-others": Bug(_namesakes_are_others, {"intent-left", "leaked"}),
+    "snapshots/made-contents-are-failures": Bug(_made_contents_are_failures, {"unready"}),
+    "snapshots/claims-are-let-go-by-name": Bug(_claims_are_let_go_by_name, set()),
+    "snapshots/marks-of-groups-believed": Bug(_marks_of_groups_are_believed, {"create-unmarked"}),
+    "resizer/claims-grow-by-name": Bug(_claims_grow_by_name, set()),
+}

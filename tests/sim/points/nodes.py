@@ -1,0 +1,112 @@
+"""Scripts of the node agent: a pod gets its volume and lets it go, with a file system and as a raw device."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tests.sim.checkers import Complaint
+from tests.sim.node.acts import Acts
+from tests.sim.node.checkers import complaints, fingerprint, leftovers
+from tests.sim.node.controller import AttachDetach
+from tests.sim.node.disk import NodeLoop
+from tests.sim.node.life import agent_on
+from tests.sim.node.plan import RWO, DiskFaults, DriverPlan, VolumePlan, plan_of
+from tests.sim.node.world import NodeWorld
+from tests.sim.points.director import Director
+from tests.sim.points.script import Script, Stage, without_faults
+from tests.sim.standing import WorldGroup
+
+DRIVER: Final = "d0.example.com"
+NODE: Final = "node0"
+VOLUME: Final = VolumePlan("pv0", "handle0", DRIVER, RWO, block=False, bound_late=False, stage_secret="pv0-stage", publish_secret="")
+STAGES: Final = DriverPlan(DRIVER, attaches=True, stages=True, inline=False, asks_again=False, pod_info=True, leaves_folders=False)
+PLAN: Final[Any] = without_faults(
+    plan_of(0),
+    drivers=(STAGES,),
+    volumes=(VOLUME,),
+    nodes=(NODE,),
+    timeout_s=plan_of(0).timeout_s,
+    disk=DiskFaults(0.0, 0.0),
+    half=0.0,
+    lies=0.0,
+    impatient=0.0,
+    step_s=0.0,
+    verbosity=0,
+)
+CALM_S: Final = 900.0
+
+
+class Mounting(Stage[NodeWorld]):
+    """is_over: the pods are deleted, and nothing may be left."""
+
+    def __init__(self, world: NodeWorld, director: Director) -> None:
+        super().__init__(world, director)
+        keepers = {name: self.keep(name, agent_on(machine)) for name, machine in world.backend.machines.items()}
+        self.acts, self.controller, self.is_over = Acts(world, keepers), AttachDetach(world), False
+
+    async def prepare(self) -> None:
+        await self.acts.prepare()
+
+    def begin(self, group: asyncio.TaskGroup) -> Sequence[asyncio.Task[Any]]:
+        return [group.create_task(self.controller.run(), name="sim/controller")]
+
+    def complaints(self) -> Sequence[Complaint]:
+        judged = leftovers if self.is_over else complaints
+        return judged(self.world, self.controller)
+
+    def fingerprint(self) -> object:
+        return fingerprint(self.world)
+
+    def storage(self) -> dict[str, Any]:
+        return {
+            name: {
+                "mounts": sorted(machine.short(point) for point in machine.mounts),
+                "staged": sorted(machine.staged),
+                "published": sorted(map(machine.short, machine.published)),
+                "files": sorted(machine.files()),
+            }
+            for name, machine in self.world.backend.machines.items()
+        }
+
+
+async def mount(stage: Mounting) -> None:
+    await stage.acts._make_pod(stage.world.plan.volumes, NODE)
+
+
+async def unmount(stage: Mounting) -> None:
+    stage.is_over = True
+    await stage.acts.delete_all()
+
+
+async def share(stage: Mounting) -> None:
+    """A second pod on the node gets the volume, too."""
+    await stage.acts._make_pod(stage.world.plan.volumes, NODE)
+
+
+async def leave(stage: Mounting) -> None:
+    """The first of two pods goes."""
+    await stage.acts._delete(next(pod for pod in stage.world.laws.pods.values() if pod["metadata"]["name"] == "pod1"))
+
+
+def _world(group: WorldGroup) -> NodeWorld:
+    return NodeWorld(PLAN, group)
+
+
+def _block(group: WorldGroup) -> NodeWorld:
+    return NodeWorld(dataclasses.replace(PLAN, volumes=(dataclasses.replace(VOLUME, block=True),)), group)
+
+
+def _script(name: str, about: str, make_world: Any, *acts: Any) -> Script:
+    return Script(name, about, make_world, Mounting, acts, calm_s=CALM_S, make_loop=NodeLoop, close=lambda world: world.close())
+
+
+SCRIPTS: Final = (
+    _script("mount", "a pod gets its volume", _world, mount),
+    _script("unmount", "the pod goes, and lets its volume go", _world, mount, unmount),
+    _script("mount-device", "a pod gets its volume as a raw device", _block, mount),
+    _script("unmount-device", "the pod goes, and lets its device go", _block, mount, unmount),
+    _script("leave", "one of two pods goes, and the other keeps the volume", _world, mount, share, leave),
+)

@@ -1,0 +1,115 @@
+"""Scripts of snapshot controller and snapshotter: snapshots and groups of them are made, and go."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tests.sim.checkers import Complaint
+from tests.sim.points.director import Director
+from tests.sim.points.script import Script, Stage, without_faults
+from tests.sim.points.trial import Way
+from tests.sim.snapshots.acts import Acts
+from tests.sim.snapshots.checkers import complaints, fingerprint
+from tests.sim.snapshots.life import CONTROLLER, SNAPSHOTTER, controller, snapshotter
+from tests.sim.snapshots.plan import ClassPlan, plan_of
+from tests.sim.snapshots.world import SnapshotWorld
+from tests.sim.standing import WorldGroup
+
+PLAN: Final[Any] = without_faults(
+    plan_of(0),
+    classes=(ClassPlan("class0", "Delete", default=True, secret=True),),
+    controllers=1,
+    snapshotters=1,
+    groups=False,
+    lists=False,
+    gets=False,
+    cutting_s=3.0,
+    judges_first=False,
+    spells="same",
+    lies=0.0,
+)
+
+
+class Snapping(Stage[SnapshotWorld]):
+    def __init__(self, world: SnapshotWorld, director: Director) -> None:
+        super().__init__(world, director)
+        controllers, snapshotters = self.keep(CONTROLLER, controller), self.keep(SNAPSHOTTER, snapshotter)
+        self.acts = Acts(world, {CONTROLLER: [controllers], SNAPSHOTTER: [snapshotters]})
+
+    async def prepare(self) -> None:
+        """As in a life, without its first snapshot."""
+        acts = self.acts
+        await self.world.make_kinds()
+        await acts.restore_secret()
+        await acts._make_classes()
+        for _ in range(2):
+            await acts.make_claim()
+
+    async def tend(self) -> None:
+        await self.acts.tend()
+
+    def complaints(self) -> Sequence[Complaint]:
+        return complaints(self.world)
+
+    def fingerprint(self) -> object:
+        return fingerprint(self.world)
+
+    def storage(self) -> dict[str, Any]:
+        return {"snapshots": sorted(self.world.backend.snapshots)}
+
+
+async def snapshot(stage: Snapping) -> None:
+    await stage.acts.make_snapshot()
+
+
+async def drop(stage: Snapping) -> None:
+    await stage.acts.drop_snapshot()
+
+
+async def group(stage: Snapping) -> None:
+    await stage.acts.make_group()
+
+
+async def drop_group(stage: Snapping) -> None:
+    await stage.acts.drop_group()
+
+
+async def drop_content(stage: Snapping) -> None:
+    """The administrator deletes the content of a snapshot that is gone by then."""
+    await stage.acts.drop_content()
+
+
+def _world(group: WorldGroup) -> SnapshotWorld:
+    return SnapshotWorld(PLAN, group)
+
+
+def _listing(group: WorldGroup) -> SnapshotWorld:
+    return SnapshotWorld(dataclasses.replace(PLAN, lists=True), group)
+
+
+def _retaining(group: WorldGroup) -> SnapshotWorld:
+    classes = (ClassPlan("class0", "Retain", default=True, secret=False),)
+    return SnapshotWorld(dataclasses.replace(PLAN, classes=classes), group)
+
+
+def _grouping(group: WorldGroup) -> SnapshotWorld:
+    return SnapshotWorld(dataclasses.replace(PLAN, groups=True), group)
+
+
+LATE_CONTENT: Final = (Way.NEXT_LATE, "create volumesnapshotcontents")
+LATE_GROUP_CONTENT: Final = (Way.NEXT_LATE, "create volumegroupsnapshotcontents")
+"""A content whose POST was given up, and that comes when its snapshot is deleted and gone, stays, and a snapshot is made for it."""
+
+SCRIPTS: Final = (
+    Script("snapshot", "a snapshot is made", _world, Snapping, (snapshot,), calm_s=400.0),
+    Script("snapshot-listed", "the same, of a driver that lists its snapshots", _listing, Snapping, (snapshot,), calm_s=400.0),
+    Script("drop-snapshot", "it is deleted", _world, Snapping, (snapshot, drop), calm_s=400.0, open_at=LATE_CONTENT),
+    Script(
+        "keep-snapshot", "it is deleted, and its content is kept", _retaining, Snapping, (snapshot, drop), calm_s=400.0, early_is_same=False
+    ),
+    Script("drop-content", "then its content is deleted, too", _retaining, Snapping, (snapshot, drop, drop_content), calm_s=400.0),
+    Script("group", "a group snapshot is made", _grouping, Snapping, (group,), calm_s=400.0),
+    Script("drop-group", "it is deleted", _grouping, Snapping, (group, drop_group), calm_s=400.0, open_at=LATE_GROUP_CONTENT),
+)
