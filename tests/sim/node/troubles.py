@@ -27,6 +27,8 @@ T = TypeVar("T")
 _OWN: Final = 1 << 42
 LASTS_S_MAX: Final = 60.0
 LOOK_S: Final = 0.02
+AGAIN_S_MAX: Final = 3.0
+"""After its end, until a pod is made again."""
 FULL_S: Final = 300.0
 """Longer than a pod waits for an attachment before that is told."""
 _KINDS: Final = ("truncated", "garbage", "another's", "unreadable", "gone", "unlistable")
@@ -111,7 +113,7 @@ class Troubles:
         await self._acts.make_pod_of(volumes, node, name=f"lost{self._count}", lost=[f"nowhere{self._count}"])
 
     async def remake_pod(self) -> None:
-        """Removed, by force or not, and made again under its name, as soon as it is gone and on its node: as a StatefulSet does."""
+        """Removed, by force or not, and made again under its name, when it is gone and on its node: as a StatefulSet does."""
         pods = [pod for pod in self._world.laws.pods.values() if not pod["metadata"]["name"].startswith("lost")]
         if pods:
             pod = self._one_of(pods)
@@ -123,6 +125,7 @@ class Troubles:
         name, uid, node = pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"]["nodeName"]
         while self._world.faulty and uid in self._world.laws.pods:
             await self._world.clock.sleep(LOOK_S)
+        await self._world.clock.sleep(self._randomness.uniform(0.0, AGAIN_S_MAX) if self._randomness.happens(0.7) else 0.0)
         if self._world.faulty and not any(other["metadata"]["name"] == name for other in self._world.laws.pods.values()):
             volumes = [volume for volume in self._plan.volumes if volume.name in claims_in(pod)]
             await self._acts.make_pod_of(volumes, node, name=name)
