@@ -112,7 +112,7 @@ def _shown_in(show: Any, writes: str) -> Any:
 
     async def shown(self: Any, name: str, uid: str, failure: Any) -> None:
         owner = getattr(self, writes) if writes else self
-        method = "save_status" if writes else "_save_status"
+        method = "save_error" if writes else "_save_status"
         save, refused = getattr(owner, method), list[Exception]()
 
         async def noted(*args: Any) -> None:
