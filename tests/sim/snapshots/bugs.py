@@ -163,7 +163,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "creations-unmarked": Bug(_creations_are_not_marked, {"create-unmarked"}),
     "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}, first_seed=18),
     "refusals-proof": Bug(_refusals_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=70),
-    "group-refusals-proof": Bug(_refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=400),
+    "group-refusals-proof": Bug(_refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=200),
     "spellings-strange": Bug(_spellings_are_strange, {"unready"}),
     "strangers-taken": Bug(_strangers_are_taken, {"deleted-strange"}, first_seed=30),
     "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=50),
@@ -175,7 +175,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "marks-stay": Bug(_marks_stay, {"deleted-wanted", "content-left"}),
     "marked-keep-nothing": Bug(_the_marked_keep_nothing, {"deleted-wanted", "deleted-kept"}),
     "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}),
-    "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=2390),
+    "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=30),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
     **MENDED,
 }
