@@ -166,7 +166,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "group-refusals-proof": Bug(_refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=200),
     "spellings-strange": Bug(_spellings_are_strange, {"unready"}),
     "strangers-taken": Bug(_strangers_are_taken, {"deleted-strange"}, first_seed=30),
-    "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=50),
+    "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=40),
     "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}),
     "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=82),
     "nothing-looked-up": Bug(_nothing_is_looked_up, {"content-left"}, first_seed=2440),
