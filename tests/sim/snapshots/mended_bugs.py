@@ -112,7 +112,7 @@ def _shown_in(show: Any, writes: str) -> Any:
 
     async def shown(self: Any, name: str, uid: str, failure: Any) -> None:
         owner = getattr(self, writes) if writes else self
-        method = "save_status" if writes else "_save_status"
+        method = "save_error" if writes else "_save_status"
         save, refused = getattr(owner, method), list[Exception]()
 
         async def noted(*args: Any) -> None:
@@ -173,6 +173,7 @@ def _deletions_without_secret_are_silent() -> contextlib.AbstractContextManager[
 
 
 MENDED: Final[Mapping[str, Bug]] = {
+    "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}, first_seed=30),
     "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}),
     "foreign-classes": Bug(_classes_of_others_are_not_looked_at, {"silent", "unready", "left"}),
     "groups-without-volumes": Bug(_groups_without_volumes_are_taken, {"members-missing", "left"}),
@@ -183,7 +184,6 @@ MENDED: Final[Mapping[str, Bug]] = {
 }
 
 UNSEEN: Final[Mapping[str, Bug]] = {
-    "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}),
     "groups-keep-nothing": Bug(_retained_contents_keep_nothing, {"deleted-wanted", "deleted-kept"}),
     "bindings-unseen": Bug(_bindings_are_not_looked_up, {"content-left"}),
     "no-group-silent": Bug(_groups_of_imports_wait_in_silence, {"silent"}),

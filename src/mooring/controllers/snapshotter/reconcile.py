@@ -300,7 +300,7 @@ class Reconciler:
             if is_new:
                 error = {"time": rfc3339(self._clock.wall_s()), "message": text}
                 try:
-                    await self._writes.save_status(content, {**status, "error": error, "readyToUse": False})
+                    await self._writes.save_error(content, {**status, "error": error, "readyToUse": False})
                 except ApiError as problem:
                     log.error("could not save the error in the status", error=problem, VolumeSnapshotContent=name)
             if is_ready(self._writes.find(name, uid)) and not is_going(content):

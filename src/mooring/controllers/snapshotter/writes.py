@@ -10,7 +10,7 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshotContent
 from mooring.control.result import Stale
 from mooring.controllers.snapshotter.decide_after import as_json
 from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER, is_marked
-from mooring.controllers.snapshotting.writes import annotate_as_judged, mark_as_judged, patch_object, removal
+from mooring.controllers.snapshotting.writes import annotate_as_judged, as_read, mark_as_judged, patch_object, removal
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
 from mooring.kube.patch import json_patch, set_fields, test
@@ -44,6 +44,12 @@ class Writes:
         patch = set_fields(content, "status", as_json(content.status), status)
         if patch is not None:
             await self._patch(content, patch, "status")
+
+    async def save_error(self, content: VolumeSnapshotContent, status: Mapping[str, Any]) -> None:
+        """As `save_status`, on the content as it was read: an error says nothing of one that has turned ready."""
+        patch = set_fields(content, "status", as_json(content.status), status)
+        if patch is not None:
+            await self._patch(content, as_read(content, patch), "status")
 
     async def clear_status(self, content: VolumeSnapshotContent) -> None:
         """Takes off what is said of the snapshot. An error stays."""

@@ -49,6 +49,11 @@ def mark_as_judged(obj: Object, name: str, finalizer: str) -> Patch:
     return as_judged(obj, {"annotations": {name: YES, **moved}, **held})
 
 
+def as_read(obj: Object, patch: Patch) -> Patch:
+    """The JSON patch for this very version of the object alone."""
+    return Patch(patch.type, [test("/metadata/resourceVersion", obj.metadata.resource_version), *patch.body])
+
+
 def as_judged(obj: Object, metadata: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> Patch:
     """Sets fields of this very version of the object.
 
