@@ -14,7 +14,7 @@ SEEDS = 80
 CHUNK = 10
 BUG_SEEDS_MAX = 300
 FAILED_BEFORE = (383, 515)
-"""A refused PersistentVolume took a volume along that its user had taken out of its claim to keep it."""
+"""Seeds that showed defects: a refused PersistentVolume took a volume along that its user had taken out of its claim to keep it."""
 
 
 @pytest.mark.parametrize("first", chunks(SEEDS, CHUNK))

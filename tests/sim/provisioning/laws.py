@@ -59,6 +59,7 @@ class Laws:
         self.spoilt: set[str] = set()
         self.damaged: set[str] = set()
         self.damaged_ever = False
+        self.later: set[str] = set()
         self.torn: set[str] = set()
         self.shown: Callable[[int, str], int] = lambda process, plural: 0
         """Up to which version of a kind a provisioner had been shown everything before this moment."""
@@ -137,6 +138,10 @@ class Laws:
 
     def _of(self, handle: str) -> list[PersistentVolume]:
         return [pv for pv in self.volumes() if pv.spec.csi is not None and pv.spec.csi.volume_handle == handle]
+
+    def lost_later(self) -> set[str]:
+        """Uids of intents of a later version that no page has any more."""
+        return set()
 
     def handles(self) -> set[str]:
         """Those that any PersistentVolume names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
@@ -20,6 +21,7 @@ from tests.sim.mortal import Mortal
 from tests.sim.provisioning.endpoint import Endpoint, info_of
 from tests.sim.provisioning.line import QuietLine, WritingLine
 from tests.sim.provisioning.plan import PLACE
+from tests.sim.world import EPOCH_S
 
 PARTS = frozenset({binding.BINDER, binding.CLAIM_PROTECTION, binding.VOLUME_PROTECTION})
 
@@ -43,7 +45,8 @@ def provisioner(world: Any, mortal: Mortal) -> Made:
         retry_interval_max_s=plan.retry_max_s,
     )
     intents = Journal(line, PLACE, mortal.who, clock)
-    events = EventRecorder(line, mortal.who, clock=clock, randomness=randomness)
+    own_clock = LoopClock(EPOCH_S + 1e-6 * mortal.number)  # events are named by their time, and no two programs write at the same one
+    events = EventRecorder(line, mortal.who, clock=own_clock, randomness=randomness)
     made = Provisioner(Runtime(line, clock, randomness, world.metrics), driver, info_of(plan), options, events, intents=intents)
     return made, line
 

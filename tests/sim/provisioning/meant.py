@@ -31,7 +31,6 @@ class MeantLaws(Laws):
     def __init__(self, clock: Clock, *args: Any) -> None:
         super().__init__(*args)
         self._clock = clock
-        self.later: set[str] = set()
         self.pods_of: dict[str, set[str]] = {}
         self._born_s: dict[str, float] = {}  # by uid; intents by their volume's name
 

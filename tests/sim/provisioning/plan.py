@@ -8,6 +8,7 @@ from typing import Final
 from mooring.api.core import PersistentVolume
 from mooring.base.randomness import Random
 from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, JournalLocation
+from tests.sim.habits import NO_HABITS, ServerHabits, server_habits
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
 from tests.sim.provisioning.habits import KIND, DriverHabits, habits_of
 
@@ -78,6 +79,7 @@ _OF_NODES: Final = ("drop_csi_node",) * 2 + ("drop_node",) * 2 + ("restore_nodes
 _ALWAYS: Final = ("make_claim", "drop_claim", "restore_class", "restore_secret", "detach", "free_name")
 _ODD_SEED: Final = 1_000_000
 _MEAN_SEED: Final = 3_000_000
+_SERVER_SEED: Final = 4_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class SaveFaults:
 class Plan:
     """One life. Fields as in the attacher's plan where they have the same names. binder_faults: the binder's line is bad, too.
 
-    page_bytes_max: of the journal. habits: of the driver.
+    page_bytes_max: of the journal. habits: of the driver. server: of the API server.
     """
 
     seed: int
@@ -130,6 +132,7 @@ class Plan:
     saves: SaveFaults
     page_bytes_max: int
     habits: DriverHabits = KIND
+    server: ServerHabits = NO_HABITS
     volumes: tuple[VolumePlan, ...] = ()
 
 
@@ -200,6 +203,9 @@ def _of_mean_world(plan: Plan, randomness: Random) -> Plan:
             plan = _zoned(plan, randomness)
         if found.lasting:
             plan = dataclasses.replace(plan, retry_max_s=max(60.0, plan.retry_max_s))
+    if Random(plan.seed + _SERVER_SEED).happens(0.4):
+        # Without late writes: a policy of this model denies at random, so that it would take late what it has just refused for good.
+        plan = dataclasses.replace(plan, server=dataclasses.replace(server_habits(plan.seed), late=0.0, set_back=False))
     if randomness.happens(0.4):
         return _themed(plan, randomness)
     if randomness.happens(0.12):
