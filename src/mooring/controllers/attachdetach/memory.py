@@ -25,13 +25,29 @@ def error_mark(attachment: VolumeAttachment) -> str:
 class Deletion:
     """A DELETE of one attachment that was sent and not refused. forced: as of `decision.Delete`. on_its_way: it has no answer yet.
 
-    unanswered: the answer to it was lost: until a later one is answered, it may have been carried out, or be carried out at any time.
+    unanswered: the answer to it was lost: until a later one is answered, it may have been carried out, or yet be, until open_until.
     """
 
     forced: str
     since: Instant
     on_its_way: bool = True
     unanswered: bool = False
+    open_until: Instant = -math.inf
+
+    def looked_up(self, *, is_ending: bool, asked_at: Instant) -> bool:
+        """The API server was asked for the attachment. is_ending: or gone. False where the DELETE was never carried out, nor ever will."""
+        if is_ending:
+            self.unanswered = False
+        return is_ending or asked_at < self.open_until
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Told:
+    """One event that was told. uids: to whom, None for everybody."""
+
+    mark: str
+    at: Instant
+    uids: frozenset[str] | None = None
 
 
 @dataclasses.dataclass(slots=True)
@@ -42,7 +58,7 @@ class Record:
     waiting_since: a pod waits for the attach. blocked_since: a pod waits for another node to let go.
     creating: a POST of its attachment was sent, and the answer is not known.
     open_posts: of how many it is not known whether they were, or will be, carried out; open_until: none of them is after that.
-    made_uid: of the attachment that this process made. told: subject → what, and when.
+    made_uid: of the attachment that this process made. told: by subject.
     class_names: of the volume's objects, while it had any.
     """
 
@@ -60,7 +76,7 @@ class Record:
     made_uid: str = ""
     failures: int = 0
     not_before: Instant = -math.inf
-    told: dict[str, tuple[str, Instant]] = dataclasses.field(default_factory=dict)
+    told: dict[str, Told] = dataclasses.field(default_factory=dict)
     class_names: tuple[str, ...] = ()
 
     def observe(
@@ -99,7 +115,7 @@ class Record:
             return
         self.seen_uid = uid
         if uid != self.made_uid:
-            self.told["error"] = error_mark(attachment), 0.0
+            self.told["error"] = Told(error_mark(attachment), 0.0)
             self._one_was_carried_out()
 
     def post_lost(self, now: Instant) -> None:
@@ -119,8 +135,16 @@ class Record:
         """What an answered POST has made is not among them."""
         self.open_posts = max(0, self.open_posts - 1)
 
-    def has_told(self, subject: str, mark: str) -> bool:
-        return subject in self.told and self.told[subject][0] == mark
+    def has_told(self, subject: str, mark: str, uid: str = "") -> bool:
+        """uid: of the pod that is to hear it, "" for anybody."""
+        told = self.told.get(subject)
+        return told is not None and told.mark == mark and (not uid or told.uids is None or uid in told.uids)
+
+    def tells(self, subject: str, mark: str, uids: Iterable[str], now: Instant) -> None:
+        """These hear it now, beside those who have heard the same."""
+        before = self.told.get(subject)
+        heard = before.uids or frozenset() if before is not None and before.mark == mark else frozenset[str]()
+        self.told[subject] = Told(mark, now, heard | frozenset(uids))
 
 
 def _began(since: Instant | None, now: Instant) -> Instant:
