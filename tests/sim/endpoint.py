@@ -77,7 +77,7 @@ class Endpoint:
                 laws.call_ends(self._mortal.number, verb, handle, node_id, ok)
 
     def _page(self, token: str) -> csi.ListVolumesResponse:
-        published, size = self._world.backend.published, self._world.plan.page_size
+        published, size = self._published(), self._world.plan.page_size
         handles = sorted(published)
         start = int(token or 0)
         end = start + size if size else len(handles)
@@ -85,6 +85,10 @@ class Endpoint:
             {"volume": {"volume_id": handle}, "status": {"published_node_ids": sorted(published[handle])}} for handle in handles[start:end]
         ]
         return csi.ListVolumesResponse(entries=entries, next_token=str(end) if end < len(handles) else "")
+
+    def _published(self) -> dict[str, set[str]]:
+        """What the driver lists."""
+        return self._world.backend.published
 
     def _tell(self, what: str) -> None:
         self._world.story.tell(f"attacher#{self._mortal.number}", what)
