@@ -198,7 +198,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "intents-in-memory": Bug(claim_bugs.BUGS["intents-in-memory"].plant, {"create-unwritten", "leaked"}, first_seed=5),
     "uncertain-detaches-final": Bug(_uncertain_detaches_are_final, {"I2", "I6", "I9"}, first_seed=1),
     "force-early": Bug(_force_comes_early, {"I11"}, first_seed=82),
-    "force-on-living": Bug(_force_takes_the_living, {"I3", "I11"}, first_seed=92),
+    "force-on-living": Bug(_force_takes_the_living, {"I3", "I11", "class-word"}, first_seed=92),
     "recovery-forgets": Bug(_recovery_forgets_attachments, {"I1", "I2", "I7", "I8", "I9"}, first_seed=15),
     "reports-follow-wishes": Bug(_reports_follow_wishes, {"I5"}),
     "reports-stale": Bug(_reports_are_stale, {"I5", "I7", "I8", "I9", "leaked"}, first_seed=28),

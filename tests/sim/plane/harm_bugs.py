@@ -100,8 +100,8 @@ def _one_look_ends_a_post() -> Planted:
     return mock.patch.object(Record, "looked_up", looked_up)
 
 
-def _posts_end_with_an_error() -> Planted:
-    """A POST that the server answered with 5xx made nothing."""
+def _requests_end_with_an_error() -> Planted:
+    """A request about an attachment that the server answered with 5xx did nothing."""
     return mock.patch.object(reconcile, "ServerError", _NeverRaised)
 
 
@@ -132,8 +132,8 @@ HARM_BUGS: Final[Mapping[str, Bug]] = {
     "odd-words-mean-nothing": Bug(_odd_words_mean_nothing, {"class-word"}, first_seed=69),
     "unanswered-deletes-forgotten": Bug(_unanswered_deletes_are_forgotten, {"detach-reported", "I5"}, first_seed=54),
     "forced-deletes-sent-again": Bug(_forced_deletes_are_sent_again, {"I3", "I6", "wanted"}, first_seed=1715),
-    "one-look-ends-post": Bug(_one_look_ends_a_post, {"post-open", "I1", "I2"}),
-    "posts-end-with-error": Bug(_posts_end_with_an_error, {"post-open", "I1", "I2"}),
+    "one-look-ends-post": Bug(_one_look_ends_a_post, {"post-open", "I1", "I2"}, first_seed=115),
+    "requests-end-with-error": Bug(_requests_end_with_an_error, {"post-open", "detach-reported", "I1", "I2"}, first_seed=54),
     "silences-are-one": Bug(_silences_are_one, {"I11", "class-word"}, first_seed=153),
     "new-nodes-empty": Bug(_new_nodes_have_nothing_mounted, {"I6"}, first_seed=243),
     "nothing-inherited": Bug(_nothing_is_inherited, {"detach-reported", "I4", "I6"}, first_seed=54),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from mooring.api.volume_names import attachment_name, unique_name
-from mooring.kube.errors import ApiError, Conflict, Forbidden, Invalid
+from mooring.kube.errors import ApiError, Forbidden, Invalid
 from tests.sim.plan import DRIVER
 from tests.sim.plane.line import HEALTH, PlaneWrite
 from tests.sim.plane.stands import Json, is_alive, node_of
@@ -27,6 +27,8 @@ LOOK_S: Final = 20.0
 REFUSALS_MAX: Final = 4
 """In a row, of one object, before one of them must have been told."""
 LINES_MAX: Final = 2000
+MOVED: Final = "field is immutable"
+"""What a refusal says of a uid that another object has by now: no lasting obstacle."""
 
 
 class Silence:
@@ -50,7 +52,7 @@ class Silence:
 
     def refused(self, write: PlaneWrite, error: ApiError) -> None:
         """A write of a program was refused, whatever it does, as far as it can tell."""
-        if write.who != HEALTH or not isinstance(error, Invalid | Forbidden) or isinstance(error, Conflict):
+        if write.who != HEALTH or not isinstance(error, Invalid | Forbidden) or MOVED in str(error):
             return
         key = write.process, f"{write.what.partition(' ')[2]}"
         self._refusals[key] = count = self._refusals.get(key, 0) + 1
