@@ -187,7 +187,8 @@ def plan_of(seed: int) -> Plan:
         agents=agents,
         placing=placing,
         habits=habits,
-        server=dataclasses.replace(server_habits(seed), set_back=False),
+        # Two attachers without a Lease, one of which sees long-gone attachments, publish what nobody can know of: the Lease forbids that.
+        server=NO_SERVER_HABITS if attachers > 1 else dataclasses.replace(server_habits(seed), set_back=False),
         binder_faults=placing.faults,
     )
 
