@@ -88,7 +88,7 @@ class Endpoint:
         await self._world.backend.call(verb, handle, node_id, secrets)
 
     def _page(self, token: str) -> csi.ListVolumesResponse:
-        published, size = self._world.backend.published, self._world.plan.page_size
+        published, size = self._published(), self._world.plan.page_size
         if self._array.strangers:
             published = {STRANGER: {STRANGER}, **{handle: {*nodes, STRANGER} for handle, nodes in published.items()}}
         handles = sorted(published)
@@ -98,6 +98,10 @@ class Endpoint:
             {"volume": {"volume_id": handle}, "status": {"published_node_ids": sorted(published[handle])}} for handle in handles[start:end]
         ]
         return csi.ListVolumesResponse(entries=entries, next_token=str(end) if end < len(handles) else "")
+
+    def _published(self) -> dict[str, set[str]]:
+        """What the driver lists."""
+        return self._world.backend.published
 
     def _tell(self, what: str) -> None:
         self._world.story.tell(f"attacher#{self._mortal.number}", what)

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.sim.plane.bugs import BUGS
+from tests.sim.plane.laws import TWOFOLD
+from tests.sim.plane.plan import plan_of
 from tests.sim.plane.run import run_seed
 from tests.sim.planting import assert_found
 from tests.support.seeds import chunks
@@ -18,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 150
 CHUNK = 15
 BUG_SEEDS_MAX = 2000
+KILLED_FIRST, KILLED_SEEDS_MAX = 0, 600
 
 
 @pytest.mark.slow
@@ -33,3 +36,18 @@ def test_no_invariant_is_broken(first: int) -> None:
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
     assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_two_attachments_after_a_kill_in_a_post_are_reported_and_published_once() -> None:
+    """The process is killed, its POST comes late, and the next one has attached the volume elsewhere meanwhile. The laws say the rest."""
+    found = 0
+    for seed in range(KILLED_FIRST, KILLED_FIRST + KILLED_SEEDS_MAX):
+        if "lose_request" in plan_of(seed).habits.acts:
+            outcome = run_seed(seed)
+            assert outcome.broken is None, outcome.report()
+            found += any(TWOFOLD in step.what for step in outcome.story.steps)
+        if found:
+            return
+    raise AssertionError("no POST came when the volume was attached elsewhere")

@@ -11,6 +11,7 @@ volume for one node is published on one alone is the plane's own duty.
 | `plan.py`           | what a seed chooses: volumes, nodes, which programs run really, the share of each fault                         |
 | `agent_plan.py`     | the same for agents, from a randomness of its own                                                              |
 | `placing_plan.py`   | the same for the scheduler                                                                                     |
+| `habit_plan.py`     | the same for what users do that they should not, and for slow kubelets                                         |
 | `life.py`           | what each program's life begins with                                                                           |
 | `line.py`           | a program's line to the API server; each write remembers what its program had been shown when it began         |
 | `backend.py`        | the storage behind the driver                                                                                  |
@@ -19,12 +20,24 @@ volume for one node is published on one alone is the plane's own duty.
 | `placing.py`        | pods that get their node from the scheduler                                                                    |
 | `hands.py`          | the requests of everybody else, and node health where it does not run                                          |
 | `acts.py`           | what users, administrators and accidents do; each act has a randomness of its own, so that it can be left out  |
+| `user_acts.py`      | what users with habits do: imports, re-bound and torn claims, backups, classes that change, rights that go     |
+| `user_hands.py`     | their requests                                                                                                 |
 | `agent_acts.py`     | what happens to agents and their drivers, and what peace asks of pods for their sake                           |
 | `stands.py`         | what stands in the API server, and since which version                                                         |
 | `laws.py`           | I1 to I6 and I10 to I13, called at every step                                                                  |
+| `asked.py`          | laws about harm: what each process asked for and was told                                                      |
+| `silence.py`        | a law: nobody waits in silence                                                                                 |
+| `claim_laws.py`     | the laws of claims where users edit what binds them                                                            |
 | `checkers.py`       | I7 to I9: what must be true once the faults have ended, and once all pods are gone                             |
 | `agent_checkers.py` | the same of agents: reports, drivers, mounts, disks                                                            |
 | `bugs.py`           | parts of the plane replaced by worse ones, which the simulation must find                                      |
+| `harm_bugs.py`      | defects of the attach/detach controller that were once there, planted again                                    |
+| `mend_bugs.py`      | the same of node health and binder                                                                             |
+
+In four lives of ten users have habits (`user_acts.py`): they import volumes by hand, give them to other claims, tear claims and volumes
+away, restore backups, edit references, change classes and take rights away; nodes are stranded, made anew, or heard for a moment. There
+kubelets may be slow, Nodes say since when they are silent or do not, and drivers queue calls, hang for ever, or forget what they list. The
+API server has its habits in every life (`tests/sim/habits.py`), but for being set back; processes die and do not stand still here.
 
 A life: chaos; then the faults end and every pod that can run must come to run; then all pods are deleted, nothing may be left anywhere,
 and nobody may write any more. `python -m tests.sim --part plane --seeds 1000`.

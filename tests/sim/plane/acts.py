@@ -5,6 +5,7 @@ Each act has a randomness of its own, so that a life from which some acts are le
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -19,6 +20,7 @@ from tests.sim.plane.hands import SECOND, Hands
 from tests.sim.plane.line import ATTACHDETACH, ATTACHER, BINDER, HEALTH, PROVISIONER
 from tests.sim.plane.plan import NAMESPACE, OTHER, PODS_MAX, VolumePlan
 from tests.sim.plane.stands import Json, is_alive, node_of
+from tests.sim.plane.user_acts import UserActs
 from tests.sim.plane.world import PlaneWorld
 from tests.support.builders import a_va
 
@@ -28,10 +30,11 @@ FOREIGN: Final = "foreign-"
 ISCSI: Final = "kubernetes.io/iscsi/1.2.3.4:iqn.2001-04.com.example:storage:0"
 
 
-class Acts(AgentActs):
+class Acts(AgentActs, UserActs):
     """keepers: of the programs, by their names' beginnings."""
 
     def __init__(self, world: PlaneWorld, hands: Hands, keepers: Mapping[str, Sequence[Keeper]]) -> None:
+        super().__init__()
         self._world, self._hands, self._keepers, self._laws = world, hands, keepers, world.laws
         self._randomness = Random(world.plan.seed)
         self._count = 0
@@ -65,6 +68,7 @@ class Acts(AgentActs):
         self._world.program_clock.offset_s = 0.0
         self._plug_in_all()
         await self.restore()
+        await self.set_right()
         for found in [*self._laws.attachments.values()]:
             if found.name.startswith(FOREIGN):
                 await self._hands.delete(VOLUME_ATTACHMENTS, found.name)
@@ -294,7 +298,8 @@ class Acts(AgentActs):
         return self._one_of(busy if busy and self._randomness.happens(0.8) else self._world.plan.nodes)
 
     async def return_node(self) -> None:
-        if dead := [node for node, kubelet in self._hands.kubelets.items() if not kubelet.alive]:
+        now = self._world.clock.now() if self._world.faulty else math.inf
+        if dead := [node for node, kubelet in self._hands.kubelets.items() if not kubelet.alive and now >= kubelet.down_until]:
             node = self._one_of(dead)
             self._hands.tell(f"{node} returns")
             self._hands.kubelets[node].returns()

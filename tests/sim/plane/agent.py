@@ -138,6 +138,13 @@ class AgentLaws(NodeLaws):
         found = self._view.volume_of(self._world.laws.handle_of(key))
         return found and dataclasses.replace(found, name=claims[key]["spec"]["volumeName"])
 
+    def _pod_changed(self, old: Json | None, new: Json | None) -> None:
+        """What an agent says of its pod may come late: its machine may have lost its power since."""
+        if new is not None and type(WRITING.get()) is not Write:
+            self.pods[new["metadata"]["uid"]] = new
+        else:
+            super()._pod_changed(old, new)
+
     def _pod_removed(self, old: Json) -> None:
         if type(WRITING.get()) is Write:
             super()._pod_removed(old)

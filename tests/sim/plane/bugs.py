@@ -23,6 +23,8 @@ from mooring.csi.codes import NON_FINAL
 from mooring.kube.cache.informer import Informer
 from tests.sim.node import bugs as node_bugs
 from tests.sim.node.bugs import LEFT
+from tests.sim.plane.harm_bugs import HARM_BUGS
+from tests.sim.plane.mend_bugs import MEND_BUGS
 from tests.sim.planting import Bug, failures_are_final
 from tests.sim.provisioning import bugs as claim_bugs
 
@@ -187,6 +189,8 @@ def _pods_do_not_hear_of_claims() -> Planted:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
+    **HARM_BUGS,
+    **MEND_BUGS,
     "mounts-unchecked": Bug(_mounts_are_not_checked, {"I3", "I6"}, first_seed=2),
     "reports-unawaited": Bug(_reports_are_not_awaited, {"I4"}, first_seed=4),
     "only-attached-block": Bug(_only_the_attached_block, {"I1", "I2"}, first_seed=5),
@@ -194,7 +198,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "intents-in-memory": Bug(claim_bugs.BUGS["intents-in-memory"].plant, {"create-unwritten", "leaked"}, first_seed=5),
     "uncertain-detaches-final": Bug(_uncertain_detaches_are_final, {"I2", "I6", "I9"}, first_seed=1),
     "force-early": Bug(_force_comes_early, {"I11"}, first_seed=82),
-    "force-on-living": Bug(_force_takes_the_living, {"I3", "I11"}, first_seed=92),
+    "force-on-living": Bug(_force_takes_the_living, {"I3", "I11", "class-word"}, first_seed=92),
     "recovery-forgets": Bug(_recovery_forgets_attachments, {"I1", "I2", "I7", "I8", "I9"}, first_seed=15),
     "reports-follow-wishes": Bug(_reports_follow_wishes, {"I5"}),
     "reports-stale": Bug(_reports_are_stale, {"I5", "I7", "I8", "I9", "leaked"}, first_seed=28),

@@ -10,17 +10,19 @@ from mooring.api.core import NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSIS
 from mooring.api.meta import Kind
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.pods import PODS
-from mooring.api.storage import CSI_DRIVERS, STORAGE_CLASSES
+from mooring.api.storage import CSI_DRIVERS
 from mooring.controllers.nodehealth.view import NOT_READY_TAINT
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from tests.sim.plan import DRIVER
+from tests.sim.plane.claim_laws import HAND
 from tests.sim.plane.kubelet import Kubelet
 from tests.sim.plane.placing import place_of
 from tests.sim.plane.plan import NAMESPACE, OTHER, VolumePlan
 from tests.sim.plane.stands import Json, NodeStand, is_alive, is_gone, node_of
+from tests.sim.plane.user_hands import UserHands
 from tests.sim.plane.world import PlaneWorld
-from tests.support.builders import CONTAINER, a_claim, a_class, a_csi_driver, a_pod, a_pv
+from tests.support.builders import CONTAINER, a_claim, a_csi_driver, a_pod
 
 GRACE_S: Final = 50.0
 LOOK_S: Final = 5.0
@@ -30,7 +32,7 @@ SECOND: Final = "-second"
 PROTECTIONS: Final = ("kubernetes.io/pv-protection", "kubernetes.io/pvc-protection")
 
 
-class Hands:
+class Hands(UserHands):
     """kubelets: by node."""
 
     def __init__(self, world: PlaneWorld, kubelets: dict[str, Kubelet]) -> None:
@@ -48,8 +50,12 @@ class Hands:
     async def do(self, what: str, request: Awaitable[Any]) -> Any:
         """Races are part of life: what was refused is tried again by whoever still misses it."""
         self.tell(what)
-        with contextlib.suppress(ApiError):
-            return await request
+        token = HAND.set(True)
+        try:
+            with contextlib.suppress(ApiError):
+                return await request
+        finally:
+            HAND.reset(token)
 
     async def merge(self, kind: Kind[Any], name: str, body: Json, namespace: str = "", *, subresource: str = "") -> None:
         patch = Patch(PatchType.MERGE, body)
@@ -62,10 +68,10 @@ class Hands:
         await self.do(f"delete {kind.name} {name}{how}", self._cluster.delete(kind, name, namespace, grace_period_s=grace_s))
 
     async def prepare(self) -> None:
-        storage_class = a_class(CLASS, provisioner=DRIVER, wffc=self._world.plan.placing.waits)
         await self.do("create namespace", self._cluster.create(NAMESPACES.whole(), {"metadata": {"name": OTHER}}))
         await self.do("create CSIDriver", self._cluster.create(CSI_DRIVERS.whole(), a_csi_driver(DRIVER, storageCapacity=False)))
-        await self.do("create class", self._cluster.create(STORAGE_CLASSES.whole(), storage_class))
+        for name in self.classes if self._world.plan.habits.classes else (CLASS,):
+            await self.make_class(name, "")
 
     # -- volumes
 
@@ -76,19 +82,13 @@ class Hands:
             claim = a_claim(name, sc=CLASS, modes=[volume.mode])
             await self.do(f"create claim {name}", self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim, namespace))
             return
-        claim = a_claim(name, sc=None, modes=[volume.mode], volume=name)
-        made = await self.do(f"create claim {name}", self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim, namespace))
-        if made is None:
-            return
-        source = {"csi": {"driver": DRIVER, "volumeHandle": volume.handle}}
-        body = a_pv(name, modes=[volume.mode], source=source)
-        body["spec"]["claimRef"] = {"kind": "PersistentVolumeClaim", "namespace": namespace, "name": name, "uid": made["metadata"]["uid"]}
-        await self.do(f"create PV {name}", self._cluster.create(PERSISTENT_VOLUMES.whole(), body))
+        if (made := await self.make_claim(name, volume, name, namespace)) is not None:
+            reference = {"kind": "PersistentVolumeClaim", "namespace": namespace, "name": name, "uid": made["metadata"]["uid"]}
+            await self.make_pv(name, volume, volume.handle, reference)
 
     async def bind(self, volume: VolumePlan, *, second: bool = False) -> None:
         name, namespace = (f"{volume.name}{SECOND}", OTHER) if second else (volume.name, NAMESPACE)
-        status = {"phase": "Bound", "accessModes": [volume.mode], "capacity": {"storage": "1Gi"}}
-        await self.merge(PERSISTENT_VOLUME_CLAIMS, name, {"status": status}, namespace, subresource="status")
+        await self.bind_claim(name, volume, namespace)
 
     async def tend(self) -> None:
         """Protections of what is deleted: off a claim that no pod names, and off a volume whose claim is gone. The binder's work."""
@@ -105,8 +105,9 @@ class Hands:
             if "deletionTimestamp" in claim["metadata"] and key not in named:
                 await self._unprotect(PERSISTENT_VOLUME_CLAIMS, claim, key[0])
         for pv in list(laws.volumes.values()):
-            ref = pv["spec"]["claimRef"]
-            if "deletionTimestamp" in pv["metadata"] and (ref["namespace"], ref["name"]) not in laws.claims:
+            ref = pv["spec"].get("claimRef") or {}
+            claim = laws.claims.get((ref.get("namespace", ""), ref.get("name", "")))
+            if "deletionTimestamp" in pv["metadata"] and (claim is None or claim["metadata"]["uid"] != ref.get("uid")):
                 await self._unprotect(PERSISTENT_VOLUMES, pv)
         if not self._world.faulty:
             laws.clean_up()
@@ -160,8 +161,7 @@ class Hands:
             return
         silent_s = now - self._silent_s.setdefault(node, now)
         if silent_s > GRACE_S and stand.is_there and stand.unhealthy_s is None:
-            unknown = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
-            await self.merge(NODES, node, {"status": unknown}, subresource="status")
+            await self.set_ready(node, "Unknown")
         for pod in [pod for pod in self._world.laws.pods.values() if pod["spec"].get("nodeName") == node]:
             name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
             if is_alive(pod) and silent_s > GRACE_S + self._world.plan.tolerated_s:

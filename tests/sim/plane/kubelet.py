@@ -17,6 +17,7 @@ from mooring.api.pods import PODS
 from mooring.api.storage import CSI_NODES
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.base.clock import rfc3339, rfc3339_micro
+from mooring.base.randomness import Random
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, NotFound
 from mooring.node.agent import CONTROLLED_ATTACH
@@ -33,7 +34,9 @@ class _Died(Exception):
 
 
 class Kubelet:
-    """alive: the kubelet runs. powered: so do its pods. mounted: handle → uids of the pods that have it."""
+    """alive: the kubelet runs. powered: so do its pods. mounted: handle → uids of the pods that have it. stamps: its Node's status says
+    since when it is so. down_until: nobody brings it back before that, but for peace.
+    """
 
     def __init__(self, world: Any, name: str) -> None:
         self._world, self._cluster, self._truth = world, world.cluster, world.truth
@@ -42,6 +45,11 @@ class Kubelet:
         self.alive, self.powered = True, True
         self.mounted: dict[str, set[str]] = {}
         self._deaths_count = 0
+        own, habits = Random(world.plan.seed * 64 + 8 + world.plan.nodes.index(name)), world.plan.habits
+        self.stamps = own.happens(habits.stamped)
+        self._own = own
+        self.down_until = 0.0
+        self._unmounted_at: dict[str, float] = {}  # by handle, since it is wanted no more
         self._looks = asyncio.Event()
         self._looks.set()
 
@@ -74,6 +82,7 @@ class Kubelet:
         self.alive = self.powered = False
         self._deaths_count += 1
         self.mounted.clear()
+        self._unmounted_at.clear()
         self._world.laws.rebooted(self.name)
 
     def is_cut(self) -> None:
@@ -107,7 +116,8 @@ class Kubelet:
         if self._truth.get(CSI_NODES, self.name) is None:
             await self._cluster.create(CSI_NODES.whole(), a_csi_node(self.name, {DRIVER: self.name}))
         if node is None or not any(one.type == "Ready" and one.status == "True" for one in node.status.conditions or ()):
-            ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": rfc3339(self._world.clock.wall_s())}
+            now = rfc3339(self._world.clock.wall_s())
+            ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, **({"lastTransitionTime": now} if self.stamps else {})}
             node = await self._patch_node({"conditions": [ready]})
         return node
 
@@ -146,10 +156,26 @@ class Kubelet:
         active = {pod["metadata"]["uid"] for pod in self._pods() if is_active(pod)}
         for handle in sorted(self.mounted):
             self.mounted[handle] &= active
-            if not self.mounted[handle]:
+            if self.mounted[handle]:
+                self._unmounted_at.pop(handle, None)
+            elif self._has_unmounted(handle):
                 del self.mounted[handle]
                 self._world.laws.unmounted(self.name, handle)
                 self._tell(f"unmounts {handle}")
+
+    def _has_unmounted(self, handle: str) -> bool:
+        """Where that takes a while, the kubelet looks again when it is over."""
+        longest_s, now = self._world.plan.habits.unmount_s if self._world.faulty else 0.0, self._world.clock.now()
+        if not longest_s:
+            return True
+        if handle not in self._unmounted_at:
+            takes_s = self._own.uniform(0.0, longest_s)
+            self._unmounted_at[handle] = now + takes_s
+            asyncio.get_running_loop().call_later(takes_s, self.wake)
+        if now < self._unmounted_at[handle]:
+            return False
+        del self._unmounted_at[handle]
+        return True
 
     # -- what it sees, and writes
 

@@ -12,10 +12,11 @@
 | I11    | a detach is forced before its time                                                                                   |
 | I12    | an event shows a pod of another namespace, or one pod gets too many events                                           |
 | wanted | the controller deletes an attachment that a pod is known to want                                                     |
-| others | the controller changes attachments or entries of a report that are not its own                                       |
+| others | the controller changes attachments or entries of a report that are not its own, or node health others' taints        |
 | pod-gc | node health removes a pod by force whose node is there and ready, or has no out-of-service taint                     |
 
-I7 to I9 are judged at rest (`checkers.py`). I13 is all of these with two controllers at once: there I1 and I4 hold for what the controller
+Laws about what a process has asked for, or was told, stand in `asked.py`, that nobody waits in silence in `silence.py`. I7 to I9 are judged
+at rest (`checkers.py`). I13 is all of these with two controllers at once: there I1 and I4 hold for what the controller
 has been shown, since nothing but a lease keeps the other one from acting at the same moment.
 """
 
@@ -26,23 +27,31 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mooring.api.meta import Key
+from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
+from mooring.controllers.attachdetach.identity import FORCE_AFTER
 from mooring.kube.cluster import Verb
+from mooring.kube.errors import ApiError
 from tests.sim.backend import PUBLISH
 from tests.sim.laws import PER_SECOND_MAX, WRITING
 from tests.sim.plan import DRIVER
+from tests.sim.plane.asked import BY_FLAG
+from tests.sim.plane.claim_laws import HAND
 from tests.sim.plane.line import ATTACHDETACH, HEALTH, PlaneWrite
 from tests.sim.plane.plan import OTHER, Plan
+from tests.sim.plane.silence import Silence
 from tests.sim.plane.stands import Attachment, Json, NodeStand, Pair, Stands, Wish, attachment_of
 
 EVENTS_MAX: Final = 30
 """For one pod in five minutes: client-go lets 25 pass at once, and one more each five minutes."""
 EVENTS_S: Final = 300.0
-JUDGED: Final = ("pods", "nodes", "volumeattachments", "persistentvolumes", "persistentvolumeclaims", "events")
+JUDGED: Final = ("pods", "nodes", "volumeattachments", "persistentvolumes", "persistentvolumeclaims", "events", "storageclasses")
 """Kinds that laws look at."""
 SLACK_S: Final = 0.001
+TWOFOLD: Final = "comes late, and the volume is attached elsewhere"
+"""What a story says of a POST of a process that is gone."""
 
 
 class Laws(Stands):
@@ -51,12 +60,15 @@ class Laws(Stands):
     def __init__(self, plan: Plan, backend: Any, now: Callable[[], float], fail: Callable[[str, str], None]) -> None:
         super().__init__(plan, now)
         self._backend, self._fail = backend, fail
+        self.silence = Silence(self, plan, now, fail)
         self.torn: set[Pair] = set()
         self.excused: set[Pair] = set()  # detached under a mount by right
         self.mounted: set[Pair] = set()
         self.counts: Counter[str] = Counter()
         self.on_change: Callable[[str], None] = lambda node: None
         """Called with the node whose kubelet may see the change, "" for all."""
+        self.tell: Callable[[str], None] = lambda what: None
+        """Writes into the story."""
         self._in_flight: set[tuple[str, int, str]] = set()
         self._recent: dict[tuple[object, str], deque[float]] = defaultdict(deque)
         self._last: dict[tuple[str, Key], Json] = {}  # the objects as they stand there, by kind
@@ -79,6 +91,7 @@ class Laws(Stands):
 
     def begins(self, write: PlaneWrite) -> None:
         self.counts["writes"] += 1
+        self.asked.begins(write)
         key = self._flight(write)
         if key in self._in_flight:
             self._fail("I10", f"{write.who}#{write.process} begins {write.what} while another write to it is in flight")
@@ -89,8 +102,14 @@ class Laws(Stands):
         if (key := self._flight(write)) is not None:
             self._in_flight.discard(key)
 
+    def failed(self, write: PlaneWrite, error: ApiError) -> None:
+        """The write was refused, or its answer is lost."""
+        self.silence.refused(write, error)
+        self.asked.failed(write, error, self._now(), self.attachments)
+
     def answered(self, write: PlaneWrite) -> None:
         """The write has succeeded."""
+        self.silence.went(write)
         assert write.request is not None
         is_report = write.request.kind.plural == "nodes" and write.who.startswith(ATTACHDETACH)
         knows_all = write.knows_node(write.name) >= self._versions.get(write.name, 0)
@@ -199,6 +218,10 @@ class Laws(Stands):
             case "persistentvolumeclaims":
                 self._put(self.claims, (change.key.namespace, change.key.name), new)
                 self._refresh_wishes(change.rv)
+            case "storageclasses":
+                noted = whole["metadata"].get("annotations") or {}
+                self.asked.class_said(change.key.name, None if new is None else noted.get(FORCE_AFTER, ""), self._now())
+                return None
             case "events":
                 return self._event_written(new)
         return self.on_change(node)
@@ -215,12 +238,23 @@ class Laws(Stands):
             maker = "" if write is None else f"{write.who}#{write.process}"
             made = (version, maker) if before is None else (before.made, before.maker)
             self.attachments[name] = attachment_of(new, version, *made)
+            if before is None:
+                self.asked.is_made(write, name)
+                self._comes_late(write, self.attachments[name])
+        if write is None and before is not None and (new is None or self.attachments[name].deleting):
+            write = self.asked.delete_of(before.uid)
         if write is None or not write.who.startswith(ATTACHDETACH):
             return
         if old is None:
             self._is_made(write, self.attachments[name])
         elif before is not None and not before.deleting:
             self._is_deleted(write, before)
+
+    def _comes_late(self, write: PlaneWrite | None, made: Attachment) -> None:
+        """A POST that a killed process has left: nobody could wait for it. That one alone is published and reported are other laws."""
+        handle, _ = self._pairs.get(made.name, ("", ""))
+        if write is None and not HAND.get() and self._single.get(handle) and any(one.node != made.node for one in self._of_handle(handle)):
+            self.tell(f"{made.name} {TWOFOLD}")
 
     def _is_made(self, write: PlaneWrite, made: Attachment) -> None:
         pair = self._pairs.get(made.name)
@@ -232,15 +266,20 @@ class Laws(Stands):
         for other in self._of_handle(pair[0]):
             if other.node != made.node and (other.made <= write.knows("volumeattachments") or other.maker == made.maker):
                 self._fail("I1", f"{made.name} is made for {pair[0]} on {made.node}, and {other.name} is there, on {other.node}")
+        for name in sorted(self.asked.open_posts(write, self._now())):
+            handle, node = self._pairs[name]
+            if handle == pair[0] and node != made.node:
+                self._fail(
+                    "post-open", f"{made.name} is made for {handle} on {made.node}, and a POST of {name}, on {node}, may yet be carried out"
+                )
 
     def _is_deleted(self, write: PlaneWrite, found: Attachment) -> None:
         pair = self._pairs.get(found.name)
         if pair is None:
             self._fail("others", f"{found.name} is deleted, and was made by others")
             return
-        if write.is_lost_before:  # it had no answer: it is sent again, whatever stands there, for it may be carried out anyway
-            self.excused.add(pair)
-            return
+        if write.is_lost_before and pair not in self.mounted:
+            return  # it had no answer, and may be carried out anyway: it is sent again, whoever wants the volume, but under no mount
         node, unique = self.nodes.get(found.node) or NodeStand(is_there=False), unique_name(DRIVER, pair[0])
         if node.is_there and unique in node.listed and not self._is_listed_unseen(write, found.node, unique):
             self._fail("I4", f"{found.name} is deleted while {found.node} lists {pair[0]} as attached")
@@ -251,7 +290,7 @@ class Laws(Stands):
             self.excused.add(pair)
         if unique not in node.in_use or node.in_use[unique] > write.knows_node(found.node):
             return
-        if node.is_there or write.first < node.gone_at:
+        if node.is_there or write.firsts.get("nodes", 0) < node.gone_at:
             self._is_forced(write, found, pair, node, wish)
         self.excused.add(pair)
 
@@ -267,14 +306,16 @@ class Laws(Stands):
         unhealthy_s = node.unhealthy_s if node.healthy_at <= seen else node.unhealthy_before_s
         unwanted_s = wish.unwanted_s if wish.wanted_at <= write.knows("pods") else wish.unwanted_before_s
         what = f"{found.name} is deleted while {found.node} has {pair[0]} in use"
+        wait_s, words = self.asked.forced_wait_s(write, pair[0], self._plan.force_after_s)
+        law = "I11" if words == BY_FLAG else "class-word"
         if unhealthy_s is None:
             self._fail("I3", f"{what}, is ready, and has no out-of-service taint")
         elif not self._plan.forces:
             self._fail("I3", f"{what}, and nothing is forced by time")
         elif unwanted_s is None:
             self._fail("I3", f"{what}, and a pod wants it")
-        elif write.began_s + SLACK_S < (due_s := max(unhealthy_s, min(unwanted_s, wish.unwanted_but_for_s)) + self._plan.force_after_s):
-            self._fail("I11", f"{what}, and the time for force is not before {due_s:.3f}")
+        elif write.began_s + SLACK_S < (due_s := max(unhealthy_s, min(unwanted_s, wish.unwanted_but_for_s)) + wait_s):
+            self._fail(law, f"{what}, and the time for force is not before {due_s:.3f}: {words}")
 
     # -- nodes
 
@@ -297,6 +338,10 @@ class Laws(Stands):
         stand.came |= stand.listed
         if write is not None and write.who.startswith(ATTACHDETACH):
             self._report_written(write, name, before, stand)
+        elif write is not None and write.who == HEALTH and old is not None:
+            lost = {one["key"] for one in old["spec"].get("taints") or ()} - {one["key"] for one in new["spec"].get("taints") or ()}
+            if theirs := sorted(key for key in lost if not key.startswith("node.kubernetes.io/") or key == OUT_OF_SERVICE_TAINT):
+                self._fail("others", f"node health takes {theirs} off {name}")
 
     def _report_written(self, write: PlaneWrite, name: str, before: dict[str, int], stand: NodeStand) -> None:
         for unique in sorted(before.keys() - stand.listed.keys()):
@@ -313,6 +358,23 @@ class Laws(Stands):
                     self._fail("I5", f"{name} comes to list {handle}, which has no attachment")
             elif (found.deleting or not found.attached) and found.version <= write.knows("volumeattachments"):
                 self._fail("I5", f"{name} comes to list {handle}, whose attachment is {found}")
+            if found is not None:
+                self._is_listed(write, found, handle)
+
+    def _is_listed(self, write: PlaneWrite, found: Attachment, handle: str) -> None:
+        """The Node of this attachment comes to list it."""
+        if self.asked.is_detaching(write, found.uid):
+            self._fail(
+                "detach-reported", f"{found.node} comes to list {handle}, and {write.who}#{write.process} has asked to delete {found}"
+            )
+        for other in self._of_handle(handle) if self._single.get(handle) else ():
+            stand = self.nodes.get(other.node) or NodeStand(is_there=False)
+            listed_at = stand.listed.get(unique_name(DRIVER, handle))
+            is_known = (
+                listed_at is not None and listed_at <= write.knows_node(other.node) and other.version <= write.knows("volumeattachments")
+            )
+            if other.node != found.node and other.attached and not other.deleting and is_known:
+                self._fail("two-listed", f"{found.node} comes to list {handle}, which {other.node} lists, too: {other}")
 
     # -- pods, claims and volumes
 
@@ -341,6 +403,7 @@ class Laws(Stands):
         if event is None:
             return
         about, message = event["involvedObject"], event.get("message", "")
+        self.silence.event_about(about.get("uid", ""))
         if about.get("namespace") != OTHER and OTHER in message:
             self._fail("I12", f"the event of {about.get('name')} shows what is elsewhere: {message}")
         if self._often(about.get("uid"), "events", EVENTS_S) > EVENTS_MAX * 2 * self._plan.controllers:

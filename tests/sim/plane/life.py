@@ -12,11 +12,12 @@ from mooring.controllers.attacher.controller import Attacher
 from mooring.controllers.binding import options as binding
 from mooring.controllers.nodehealth.controller import NodeHealth
 from mooring.csi.in_process import InProcessDriver
-from tests.sim.endpoint import Endpoint, info_of
+from tests.sim.endpoint import info_of
 from tests.sim.keeper import Made
 from tests.sim.life import options_of
 from tests.sim.line import WATCHED
 from tests.sim.mortal import Mortal
+from tests.sim.plane.backend import PlaneEndpoint
 from tests.sim.plane.line import PlaneLine
 from tests.sim.provisioning import life as claims
 
@@ -37,7 +38,7 @@ def attachdetach(world: Any, mortal: Mortal) -> Made:
 
 def attacher(world: Any, mortal: Mortal) -> Made:
     line = PlaneLine(world, mortal, WATCHED)
-    driver = InProcessDriver(Endpoint(world, mortal), clock=world.program_clock)
+    driver = InProcessDriver(PlaneEndpoint(world, mortal), clock=world.program_clock)
     return Attacher(_runtime(world, line, mortal, 1000), driver, info_of(world.plan), options_of(world.plan)), line
 
 

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mooring.api.meta import Kind
+from mooring.api.meta import Kind, annotation
+from mooring.controllers.attachdetach.identity import FORCE_AFTER
 from mooring.kube.cluster import Request, Verb
-from mooring.kube.errors import ApiError, ServerError, Unreachable
+from mooring.kube.errors import ApiError, NotFound, ServerError, Unreachable
 from tests.sim.laws import WRITING, Write
 from tests.sim.line import what_of
 from tests.sim.mortal import Mortal
@@ -23,7 +24,7 @@ AGENT = "agent"
 @dataclasses.dataclass(slots=True, eq=False)
 class PlaneWrite(Write):
     """who: the program, without its number. seen: per kind, the newest version that it had been shown when it began; nodes: of Nodes that
-    it had asked for, or written, the version of the answer. first: the version of its first list of Nodes. began_s: when it was begun.
+    it had asked for, or written, the version of the answer. firsts: per kind, the version of its first list. began_s: when it was begun.
     is_lost_before: it was sent before, and whether it was carried out then is not known.
     """
 
@@ -31,7 +32,7 @@ class PlaneWrite(Write):
     request: Request | None = None
     seen: Mapping[str, int] = dataclasses.field(default_factory=dict)
     nodes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    first: int = 0
+    firsts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     began_s: float = 0.0
     is_lost_before: bool = False
 
@@ -50,11 +51,13 @@ class PlaneLine(WritingLine):
         super().__init__(world, mortal)
         self.watched = watched
         self._nodes: dict[str, int] = {}
-        self._first = 0
+        self._firsts: dict[str, int] = {}
         self._unsure: set[str] = set()  # writes whose last answer was an error: they are sent again, whatever stands there
         self._lost: set[str] = set()  # those of them that may have been carried out
 
     async def ask(self, request: Request) -> Any:
+        if request.kind.plural == "storageclasses" and request.verb is Verb.GET:
+            return await self._read_class(request)
         if not request.writes:
             answer = await super().ask(request)
             if request.verb is Verb.GET:
@@ -71,14 +74,23 @@ class PlaneLine(WritingLine):
             request=request,
             seen=self._shown_before_now(),
             nodes=dict(self._nodes),
-            first=self._first,
+            firsts=dict(self._firsts),
             began_s=self._world.clock.now(),
             is_lost_before=what in self._lost,
         )
         laws = self._world.laws
         laws.begins(write)
+        if self._world.loses is not None and write.who.startswith(ATTACHDETACH) and request.kind.plural == "volumeattachments":
+            lost = self._lose(request)
+        else:
+            lost = None
+        if self._world.meddles is not None and write.who == HEALTH and request.kind.plural == "nodes" and not request.subresource:
+            await self._world.meddles(request.name)
+            laws.silence.went(write)  # a refusal of what moves at the same time is told as that
         token = WRITING.set(write)
         try:
+            if lost is not None:
+                await lost
             if self._world.plan.controllers > 1:
                 await self._world.clock.sleep(LATENCY_S)
             answer = await super().ask(request)
@@ -86,6 +98,7 @@ class PlaneLine(WritingLine):
             self._unsure.add(what)
             if isinstance(error, Unreachable | ServerError):
                 self._lost.add(what)
+            laws.failed(write, error)
             raise
         finally:
             WRITING.reset(token)
@@ -96,16 +109,40 @@ class PlaneLine(WritingLine):
         self._read(request, answer)
         return answer
 
+    async def _lose(self, request: Request) -> None:
+        """The process is killed, or gives up, in the moment that it has sent this, which is long on its way. Raises ApiError."""
+        lose, self._world.loses = self._world.loses, None
+        after_s = self._world.server.carry_out_late(self._mortal.who, request)
+        self._tell(f"{what_of(request)}: on its way for {after_s:.3f} s")
+        if self._world.loses_process:
+            self._mortal.kill("with a request on its way")
+        lose(request)
+        await self._mortal.point("after that")
+        raise Unreachable("timed out") if int(after_s * 1000) % 2 else ServerError("timed out", code=504, reason="Timeout")
+
     def _read(self, request: Request, answer: Any) -> None:
         if request.kind.plural == "nodes" and answer is not None:
             version = int(answer.metadata.resource_version)
             self._nodes[answer.metadata.name] = max(version, self._nodes.get(answer.metadata.name, 0))
+
+    async def _read_class(self, request: Request) -> Any:
+        """The laws know what each process was told of its classes."""
+        asked, process = self._world.laws.asked, (self._mortal.who.partition("#")[0], self._mortal.number)
+        try:
+            found = await super().ask(request)
+        except NotFound:
+            asked.class_read(process, request.name, None, self._world.clock.now())
+            raise
+        except ApiError:
+            asked.class_unread(process, request.name, self._world.clock.now())
+            raise
+        asked.class_read(process, request.name, annotation(found, FORCE_AFTER), self._world.clock.now())
+        return found
 
     def _shown_before_now(self) -> Mapping[str, int]:
         """What comes at the very moment of a write may have come after its decision."""
         return {plural: self.shown_before_now(plural) for plural in self._seen}
 
     def _has_seen(self, kind: Kind[Any], version: str) -> None:
-        if kind.plural == "nodes" and not self._first:
-            self._first = int(version)
+        self._firsts.setdefault(kind.plural, int(version))
         super()._has_seen(kind, version)

@@ -6,9 +6,12 @@ import dataclasses
 from typing import Final
 
 from mooring.base.randomness import Random
+from tests.sim.habits import NO_HABITS as NO_SERVER_HABITS
+from tests.sim.habits import ServerHabits, server_habits
 from tests.sim.plan import ApiFaults, DriverFaults, api_faults, driver_faults, perhaps
 from tests.sim.plane.agent_plan import ACTS as AGENT_ACTS
 from tests.sim.plane.agent_plan import AgentPlan, agents_of
+from tests.sim.plane.habit_plan import HabitPlan, habits_of
 from tests.sim.plane.placing_plan import PlacingPlan, placing_of
 from tests.sim.provisioning.plan import SaveFaults
 
@@ -20,6 +23,7 @@ MODES: Final = (RWO, RWO, RWO, RWOP, RWX)
 NO_SAVE_FAULTS: Final = SaveFaults(0.0, 0.0, 0.0)
 NO_AGENTS: Final = AgentPlan()
 NO_PLACING: Final = PlacingPlan()
+NO_HABITS: Final = HabitPlan()
 PODS_MAX: Final = 5
 """At once."""
 
@@ -84,8 +88,8 @@ class Plan:
     controllers, attachers: how many run at once. health: node health runs, else a hand does its work. provisions: provisioner and binder
     run, and claims get their volumes from them, else volumes are made by hand with their claims; publishes, binder_faults, saves: as in the
     plan of claims. force_after_s, forces: options of the attach/detach controller. step_s: the longest pause between two steps of a
-    kubelet. tolerated_s: how long a pod stays on a node that is not ready. agents: of the nodes. placing: by the scheduler. skipped: the
-    acts, by number, that are left out.
+    kubelet. tolerated_s: how long a pod stays on a node that is not ready. agents: of the nodes. placing: by the scheduler. habits: of
+    users and kubelets. server: the API server's. skipped: the acts, by number, that are left out.
     """
 
     seed: int
@@ -124,6 +128,8 @@ class Plan:
     saves: SaveFaults = NO_SAVE_FAULTS
     agents: AgentPlan = NO_AGENTS
     placing: PlacingPlan = NO_PLACING
+    habits: HabitPlan = NO_HABITS
+    server: ServerHabits = NO_SERVER_HABITS
 
 
 def plan_of(seed: int) -> Plan:
@@ -143,6 +149,10 @@ def plan_of(seed: int) -> Plan:
     ):  # two that know nothing of each other attach it twice, and the attacher knows volumes by their PersistentVolume
         volumes = tuple(dataclasses.replace(volume, shared=False, bound_late=False) for volume in volumes)
     agents = agents_of(seed)
+    habits = habits_of(seed, by_hand=controllers == 1 and not provisions and not agents.runs, made=provisions)
+    chaos_s = max(chaos_s, habits.chaos_s)
+    if habits.acts:
+        volumes = tuple(dataclasses.replace(volume, bound_late=False) for volume in volumes)
     return Plan(
         seed=seed,
         volumes=volumes,
@@ -173,9 +183,12 @@ def plan_of(seed: int) -> Plan:
         restart_s=randomness.uniform(0.0, 5.0),
         api=api_faults(randomness),
         driver=driver_faults(randomness, timeout_s),
-        acts=_acts(randomness, NEVER_PROVISIONED if provisions else ()) + (AGENT_ACTS if agents.runs else ()),
+        acts=_acts(randomness, NEVER_PROVISIONED if provisions else ()) + (AGENT_ACTS if agents.runs else ()) + habits.acts,
         agents=agents,
         placing=placing,
+        habits=habits,
+        # Two attachers without a Lease, one of which sees long-gone attachments, publish what nobody can know of: the Lease forbids that.
+        server=NO_SERVER_HABITS if attachers > 1 else dataclasses.replace(server_habits(seed), set_back=False),
         binder_faults=placing.faults,
     )
 

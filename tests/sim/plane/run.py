@@ -20,6 +20,7 @@ from tests.sim.plane.kubelet import Kubelet
 from tests.sim.plane.life import attachdetach, attacher, binder, health, provisioner
 from tests.sim.plane.line import AGENT, ATTACHDETACH, ATTACHER, BINDER, HEALTH, PROVISIONER
 from tests.sim.plane.plan import Plan, plan_of
+from tests.sim.plane.silence import LOOK_S
 from tests.sim.plane.world import PlaneWorld
 from tests.sim.planting import planted_of
 from tests.sim.shrinking import cut
@@ -69,6 +70,7 @@ class _Life(Course[PlaneWorld]):
                 running += [group.create_task(kubelet.renew_for_ever(), name=f"sim/{node}/lease") for node, kubelet in kubelets.items()]
             else:
                 running.append(group.create_task(hands.watch_health(), name="sim/health"))
+            running.append(group.create_task(_listen(world, kubelets), name="sim/silence"))
             await self._chaos(world, acts, hands)
             world.heal()
             await acts.make_peace()
@@ -136,6 +138,13 @@ class _Life(Course[PlaneWorld]):
             world.fail(invariant, f"all was empty, and then: {text}")
         if fingerprint(world) != before:
             world.fail("I10", f"all was empty, and then something was done: {before} became {fingerprint(world)}")
+
+
+async def _listen(world: PlaneWorld, kubelets: Mapping[str, Kubelet]) -> None:
+    """For ever: whoever waits must have been told why."""
+    while True:
+        await world.clock.sleep(LOOK_S)
+        world.laws.silence.look(lambda node: kubelets[node].alive)
 
 
 def _wake(kubelets: Mapping[str, Kubelet], node: str) -> None:

@@ -10,18 +10,21 @@ from typing import Any, Final
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.volume_names import attachment_name
 from tests.sim.plan import DRIVER
+from tests.sim.plane.asked import Asked
 from tests.sim.plane.plan import RWX, Plan
 
 Json = dict[str, Any]
 Pair = tuple[str, str]
 """A volume's handle, and a node."""
 BRIEF_S: Final = 60.0
+SILENT_S: Final = 2.0
+"""After which a Node's next silence begins in another second of the wall."""
 FINISHED: Final = ("Succeeded", "Failed")
 
 
 @dataclasses.dataclass(slots=True)
 class Attachment:
-    """version: of its last change; made: of its creation. maker: the process that made it, "" for a hand."""
+    """version: of its last change; made: of its creation. maker: the process that made it, "" for a hand. error: in its status."""
 
     name: str
     attacher: str
@@ -32,6 +35,8 @@ class Attachment:
     version: int
     made: int
     maker: str
+    uid: str
+    error: str
 
 
 @dataclasses.dataclass(slots=True)
@@ -75,6 +80,7 @@ class Stands:
 
     def __init__(self, plan: Plan, now: Callable[[], float]) -> None:
         self._plan, self._now = plan, now
+        self.asked = Asked()
         self.pods: dict[str, Json] = {}
         self.nodes: dict[str, NodeStand] = {}
         self.attachments: dict[str, Attachment] = {}
@@ -85,6 +91,15 @@ class Stands:
         self._single: dict[str, bool] = {}  # by handle, as its volumes say; the last one to say it
         self._pairs: dict[str, Pair] = {}  # by the name of the attachment
         self._wishes: dict[Pair, Wish] = defaultdict(Wish)
+
+    def pair_of(self, attachment: str) -> Pair:
+        """What an attachment's name stands for."""
+        return self._pairs[attachment]
+
+    def is_silent(self, node: str) -> bool:
+        """True for a Node that has not been ready for a while."""
+        stand = self.nodes.get(node)
+        return stand is not None and stand.is_there and stand.unhealthy_s is not None and self._now() > stand.unhealthy_s + SILENT_S
 
     @staticmethod
     def _put(table: dict[Any, Json], key: object, new: Json | None) -> None:
@@ -114,7 +129,11 @@ class Stands:
         pv = new or old
         assert pv is not None
         self._put(self.volumes, pv["metadata"]["name"], new)
-        handle = pv["spec"]["csi"]["volumeHandle"]
+        handle, uid = pv["spec"]["csi"]["volumeHandle"], pv["metadata"]["uid"]
+        if new is None:
+            self.asked.volume_ends(handle, uid, version)
+        else:
+            self.asked.volume_stands(handle, uid, new["spec"].get("storageClassName", ""), version)
         for node in self._plan.nodes:
             self._pairs[attachment_name(DRIVER, handle, node)] = handle, node
         if new is not None:
@@ -172,7 +191,21 @@ def attachment_of(new: Json, version: int, made: int, maker: str) -> Attachment:
     spec, meta = new["spec"], new["metadata"]
     attached = bool(new.get("status", {}).get("attached"))
     volume = spec["source"].get("persistentVolumeName", "")
-    return Attachment(meta["name"], spec["attacher"], volume, spec["nodeName"], attached, "deletionTimestamp" in meta, version, made, maker)
+    status = new.get("status", {})
+    error = str(status.get("attachError") or status.get("detachError") or "")
+    return Attachment(
+        meta["name"],
+        spec["attacher"],
+        volume,
+        spec["nodeName"],
+        attached,
+        "deletionTimestamp" in meta,
+        version,
+        made,
+        maker,
+        meta["uid"],
+        error,
+    )
 
 
 def node_of(pod: Json) -> str:

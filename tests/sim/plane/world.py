@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mooring.base.clock import LoopClock
+from mooring.kube.cluster import Request
 from tests.sim.plane.agent import AgentSide
 from tests.sim.plane.backend import PlaneBackend
+from tests.sim.plane.claim_laws import ClaimLaws
 from tests.sim.plane.laws import Laws
 from tests.sim.plane.plan import Plan
-from tests.sim.provisioning.laws import Laws as ClaimLaws
 from tests.sim.world import EPOCH_S, SimWorld
 
 
@@ -28,11 +30,18 @@ class PlaneWorld(SimWorld):
     backend: PlaneBackend
     agents: AgentSide | None = None
     laws: Laws  # type: ignore[assignment]
+    loses: Callable[[Request], None] | None = None
+    """The next request about an attachment comes late, when its process has given up; this is called with it at once."""
+    loses_process = False
+    """That process is killed in the same moment."""
+    meddles: Callable[[str], Awaitable[None]] | None = None
+    """Called with the name of a Node while a write of node health to it is on its way there."""
 
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[PlaneBackend, Laws]:  # type: ignore[override]
         self.program_clock = JumpingClock(EPOCH_S)
         backend = PlaneBackend(plan, self.clock, self.randomness["backend"], self.story, group)
         backend.laws = laws = Laws(plan, backend, self.clock.now, self.fail)
+        laws.tell = lambda what: self.story.tell("laws", what)
         self.claims = ClaimSide(self, ClaimLaws(self.truth, backend, self.fail))
         if plan.provisions:
             self.store.on_change(self.claims.laws.changed)
@@ -40,6 +49,13 @@ class PlaneWorld(SimWorld):
             self.agents = AgentSide(self, group)
             self.agents.begin(laws)
         return backend, laws
+
+    def log_line(self, line: str) -> None:
+        self.laws.silence.logged(line)
+
+    def may_come_astray(self, request: Request) -> bool:
+        """A renewal of a node's Lease is about the node of that name, whichever Lease it has by then."""
+        return super().may_come_astray(request) or request.kind.plural == "leases"
 
     def heal(self) -> None:
         super().heal()

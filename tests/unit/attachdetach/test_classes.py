@@ -133,3 +133,18 @@ async def test_what_the_class_said_counts_though_the_volume_s_object_is_gone() -
         assert await world.va(volume, node)
         await world.taint(node)
         await world.wait_no_va(volume, node)
+
+
+@pytest.mark.parametrize("says", ["never", "48h"])
+@in_virtual_time
+async def test_a_class_that_comes_to_allow_force_is_heard_though_nothing_else_happens(says: str) -> None:
+    """Nobody watches classes: one that said never was never asked again."""
+    async with attaching() as world:
+        volume, node = await dead(world, says)
+        await world.settle(100)
+        assert await world.va(volume, node)
+        await world.patch(STORAGE_CLASSES, "sc", {"metadata": {"annotations": {FORCE_AFTER: "90s"}}})
+        await world.settle(130)
+        assert await world.va(volume, node) is None
+        assert 1 == world.forced("timeout")
+        assert len(world.of(READ)) < 6

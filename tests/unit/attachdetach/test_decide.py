@@ -14,7 +14,7 @@ from mooring.controllers.attachdetach.decide import CHECK_FRESH_S, decide_volume
 from mooring.controllers.attachdetach.decide_report import is_current, report_of
 from mooring.controllers.attachdetach.decision import CheckNode, Create, Decision, Delete, LookUpAttachment, LookUpClass, Tell
 from mooring.controllers.attachdetach.facts import NodeFacts, Place, Volume, Wish
-from mooring.controllers.attachdetach.memory import Deletion, NodeRecord, Record
+from mooring.controllers.attachdetach.memory import Deletion, NodeRecord, Record, Told
 from mooring.controllers.attachdetach.options import NEVER, AttachDetachOptions
 from mooring.controllers.attachdetach.release import Rules, is_to_be_reported
 from tests.support.builders import a_node, a_va, typed
@@ -73,7 +73,7 @@ ROWS: dict[str, tuple[Place, list[type]]] = {
     "attached": (place(wishes=(wish(),), attachment=ATTACHED, record=Record(waiting_since=NOW - 1)), [Tell]),
     "attached-before": (place(wishes=(wish(),), attachment=ATTACHED), []),
     "failed": (place(wishes=(wish(),), attachment=FAILED), [Tell]),
-    "failed-and-told": (place(wishes=(wish(),), attachment=FAILED, record=Record(told={"error": ("t boom", 0)})), []),
+    "failed-and-told": (place(wishes=(wish(),), attachment=FAILED, record=Record(told={"error": Told("t boom", 0)})), []),
     "wanted-while-it-ends": (place(wishes=(wish(),), attachment=ENDING), [Tell]),
     "wanted-while-our-delete-is-under-way": (place(wishes=(wish(),), attachment=ATTACHED, deletion=Deletion("", NOW)), [Tell]),
     "wanted-delete-unanswered": (
@@ -156,7 +156,7 @@ WAITS: dict[str, tuple[dict[str, Any], float | None]] = {
     "driver": ({"driver_wait_s": 310.0}, 10.0),
     "class": ({"class_names": ("sc",), "classes": {"sc": (320.0, NOW)}, "driver_wait_s": 310.0}, 20.0),
     "class-says-nothing": ({"class_names": ("sc",), "classes": {"sc": (None, NOW)}, "driver_wait_s": 310.0}, 10.0),
-    "class-never": ({"class_names": ("sc",), "classes": {"sc": (math.inf, NOW)}}, None),
+    "class-never": ({"class_names": ("sc",), "classes": {"sc": (math.inf, NOW)}}, 61.0),
     "switched-off": ({"options": AttachDetachOptions(forces=False), "driver_wait_s": 310.0}, None),
 }
 

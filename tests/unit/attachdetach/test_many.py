@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
@@ -10,7 +11,7 @@ from mooring.controllers.attachdetach.assemble import observe, volume_of
 from mooring.controllers.attachdetach.identity import Identity
 from mooring.controllers.attachdetach.memory import Memory
 from mooring.controllers.attachdetach.orphans import Orphans
-from mooring.controllers.attachdetach.view import ATTACHMENT_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
+from mooring.controllers.attachdetach.view import ATTACHMENT_INDEXES, CLAIM_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
 from mooring.kube.cache.store import Store
 from tests.support.builders import DRIVER, a_node, a_va, typed
 
@@ -19,12 +20,12 @@ SECONDS_MAX = 0.001
 """For one volume, on a machine that has other things to do; where all others are looked at it is a hundred times as much."""
 
 
-def crowded(*, in_use: bool) -> tuple[View, list[str]]:
-    """A hundred such attachments on each node, and the keys of all of them."""
+def crowded(*, in_use: bool, each: int = EACH) -> tuple[View, list[str]]:
+    """So many such attachments on each node, and the keys of all of them."""
     nodes, attachments = Store(), Store(ATTACHMENT_INDEXES)
-    view = View(Store(POD_INDEXES), Store(), Store(VOLUME_INDEXES), nodes, Store(), attachments, Store(), Memory(), Orphans())
+    view = View(Store(POD_INDEXES), Store(CLAIM_INDEXES), Store(VOLUME_INDEXES), nodes, Store(), attachments, Store(), Memory(), Orphans())
     for node in (f"n{number}" for number in range(NODES)):
-        volumes = [Identity(DRIVER, f"{node}-h{number}") for number in range(EACH)]
+        volumes = [Identity(DRIVER, f"{node}-h{number}") for number in range(each)]
         nodes.apply(typed(a_node(node, volumesInUse=[one.unique for one in volumes] if in_use else None)))
         for one in volumes:
             attachments.apply(typed(a_va(one.attachment_to(node), "gone", node)))
@@ -46,3 +47,28 @@ def test_what_one_costs_does_not_grow_with_their_number(in_use: bool) -> None:
     for node in range(NODES):
         assert EACH == len([key for _, key in view.keys_on(f"n{node}") if key is not None])
     assert time.process_time() - begun < SECONDS_MAX * (100 + NODES * EACH / 10)
+
+
+def steps_of(each: int, *, in_use: bool) -> int:
+    """Calls of functions for decisions about ten of them."""
+    view, keys = crowded(in_use=in_use, each=each)
+    count = 0
+
+    def counted(_: object, event: str, __: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(counted)
+    try:
+        for key in keys[:10]:
+            observe(view, volume_of(view, key), 0.0)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("in_use", [True, False], ids=["in-use", "not-in-use"])
+def test_the_steps_of_one_do_not_grow_with_their_number(in_use: bool) -> None:
+    """Counted, so that a noisy machine does not matter."""
+    few, many = (steps_of(each, in_use=in_use) for each in (20, 200))
+    assert many <= few * 1.2

@@ -60,6 +60,18 @@ async def test_pods_that_wait_too_are_not_named() -> None:
 
 
 @in_virtual_time
+async def test_a_pod_that_comes_to_a_node_where_others_have_waited_for_long_hears_it_too() -> None:
+    async with attaching() as world:
+        volume, _, _ = await blocked(world)
+        await world.settle(60)
+        await world.pod("n-two", volume, name="third")
+        await world.settle(1800)
+        text = begins(volume, "Volume is already used by pod(s) first") + "pod first runs on node n-one; this ends only when that pod goes"
+        assert [text] == [told for _, _, told in await world.told("third")]
+        assert 2 == len(await world.told("second")), "it knows"
+
+
+@in_virtual_time
 async def test_a_pod_whose_volume_is_about_to_be_attached_elsewhere_hears_for_whom() -> None:
     """Both pods come at once: there is no attachment when the second one is told."""
     world = AttachDetachWorld()

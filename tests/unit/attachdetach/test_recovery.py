@@ -194,6 +194,31 @@ async def test_a_volume_whose_reservation_does_not_say_for_which_claim_stays_wit
         await world.wait_no_va(volume, node)
 
 
+@pytest.mark.parametrize("field", ["name", "namespace"])
+@in_virtual_time
+async def test_a_volume_whose_claim_ref_lost_a_name_is_attached_for_the_claim_of_its_uid(field: str) -> None:
+    async with attaching() as world:
+        volume = await world.volume()
+        await world.patch(PERSISTENT_VOLUMES, volume.pv, {"spec": {"claimRef": {field: ""}}})
+        node, pod = await world.attached(volume)
+        await world.settle(600)
+        assert [] == world.of(DELETE)
+        await world.delete_pod(pod)
+        await world.wait_no_va(volume, node)
+
+
+@in_virtual_time
+async def test_a_volume_whose_claim_ref_was_removed_stays_where_its_pod_is() -> None:
+    async with attaching() as world:
+        volume = await world.volume()
+        node, pod = await world.attached(volume)
+        await world.patch(PERSISTENT_VOLUMES, volume.pv, {"spec": {"claimRef": None}})
+        await world.settle(600)
+        assert ([], [volume.unique]) == (world.of(DELETE), await world.reported(node))
+        await world.delete_pod(pod)
+        await world.wait_no_va(volume, node)
+
+
 @pytest.mark.parametrize("more", [{"name": "by-hand"}, {"name": "by-hand", "pv": "elsewhere"}], ids=["same-volume", "no-volume"])
 @in_virtual_time
 async def test_attachments_of_other_names_are_left_alone(more: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from mooring.controllers.attachdetach.assemble import volume_of
 from mooring.controllers.attachdetach.identity import identity_of
 from mooring.controllers.attachdetach.memory import Memory
 from mooring.controllers.attachdetach.orphans import Orphans
-from mooring.controllers.attachdetach.view import ATTACHMENT_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
+from mooring.controllers.attachdetach.view import ATTACHMENT_INDEXES, CLAIM_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, ServerError, Unreachable
 from tests.support.attachdetaching import DELETE, PATCH_NODE, POST, AttachDetachWorld, attaching
@@ -146,7 +146,7 @@ def test_an_attachment_whose_volume_came_back_is_no_orphan() -> None:
     assert found is not None
     va = typed(a_va(found.attachment_to("n1"), "pv", "n1"))
     volumes, attachments = Store(VOLUME_INDEXES), Store(ATTACHMENT_INDEXES)
-    view = View(Store(POD_INDEXES), Store(), volumes, Store(), Store(), attachments, Store(), Memory(), Orphans())
+    view = View(Store(POD_INDEXES), Store(CLAIM_INDEXES), volumes, Store(), Store(), attachments, Store(), Memory(), Orphans())
     attachments.apply(va)
     key = f"{ORPHAN}{va.metadata.name}"
     assert key == view.key_of(va)

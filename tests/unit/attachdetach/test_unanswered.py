@@ -147,6 +147,45 @@ async def test_an_attachment_without_a_volume_is_deleted_once_however_late_its_e
         assert 1 == len(world.of(DELETE))
 
 
+async def forced_in_vain(world: AttachDetachWorld, late_s: float) -> tuple[Vol, str, str]:
+    """A detach by force has no answer, and the node is back, with the volume mounted all the time. The attachment's uid."""
+    volume = await world.volume()
+    node, pod = await world.attached(volume)
+    await world.set_in_use(node, volume)
+    uid: str = (await world.wait_va(volume, node))["metadata"]["uid"]
+    await world.set_ready(node, False)
+    world.cluster.refuse(DELETE, error=Unreachable("lost"), late_s=late_s)
+    await world.delete_pod(pod)
+    await world.until(lambda: _sent(world), what="a DELETE")
+    await world.set_ready(node, True)
+    return volume, node, uid
+
+
+@pytest.mark.parametrize("wanted", [False, True], ids=["unwanted", "wanted"])
+@in_virtual_time
+async def test_a_delete_by_force_is_not_sent_again_to_a_node_that_is_back(wanted: bool) -> None:
+    """The first one was never carried out: what is mounted there stays."""
+    async with attaching(force_after_s=30.0) as world:
+        volume, node, uid = await forced_in_vain(world, 0.0)
+        if wanted:
+            pod = await world.pod(node, volume)
+            await never_reported(world, node, 55)
+            assert "volume attachment is being deleted" in await world.wait_told(pod, "FailedAttachVolume")
+            await world.wait_reported(node, volume)
+        await world.settle(600)
+        assert (1, uid) == (len(world.of(DELETE)), (await world.wait_va(volume, node))["metadata"]["uid"])
+
+
+@in_virtual_time
+async def test_a_delete_by_force_that_is_carried_out_late_is_waited_for() -> None:
+    async with attaching(force_after_s=30.0) as world:
+        volume, node, _ = await forced_in_vain(world, 40.0)
+        await world.pod(node, volume)
+        await made_anew(world, volume, node)
+        assert 1 == len(world.of(DELETE))
+        await world.attach(volume, node)
+
+
 @pytest.mark.parametrize("late_s", [5.0, 45.0], ids=["soon", "late"])
 @in_virtual_time
 async def test_a_delete_of_an_earlier_process_that_is_carried_out_late_meets_no_mount(late_s: float) -> None:

@@ -261,6 +261,19 @@ def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
     assert why.Detaching is type(decide_attachment(view, "b").because)
 
 
+@pytest.mark.parametrize(
+    ("drift", "waits"),
+    [({VA: Drift.MISSING}, True), ({VA: Drift.MISSING, "z": Drift.MISSING}, False), ({VA: Drift.MISSING, "a": Drift.MISSING}, True)],
+    ids=["published-there", "nowhere", "nowhere-and-the-lesser-name"],
+)
+def test_of_two_attached_ones_that_which_was_restored_is_not_published_again(drift: dict[str, Drift], waits: bool):
+    """A backup has brought it back, while the volume is attached elsewhere."""
+    name = next((name for name in drift if name != VA), "z")
+    other = an_attached_va(name, node="node2", annotations={NODE_ID_ANNOTATION: "nodeID2"})
+    decision = decided(an_attached_va(), [a_held_pv(modes=RWO)], others=[other], drift=drift)
+    assert (why.HeldElsewhere("node2", name, False) if waits else None) == decision.problem
+
+
 def test_a_machine_that_had_the_node_s_name_before_is_elsewhere():
     """A twin of the attachment that has the volume there still; found by the simulation."""
     former = an_attached_va(annotations={NODE_ID_ANNOTATION: "old"})

@@ -24,9 +24,9 @@ from mooring.controllers.attachdetach.identity import (
     workload_of,
 )
 from mooring.controllers.attachdetach.memory import OPEN_S, NodeRecord, Record
-from mooring.controllers.attachdetach.view import BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
+from mooring.controllers.attachdetach.view import BY_CLAIM, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
 from mooring.controllers.attachdetach.waited import silent_since, waited_before
-from mooring.controllers.binding.names import claim_key, claim_name_of, claims_of, is_finished, owns
+from mooring.controllers.binding.names import claim_name_of, claims_of, is_finished, owns
 
 
 class _Pods:
@@ -135,35 +135,35 @@ def _pods_of(view: View, pvs: tuple[PersistentVolume, ...], driver: str) -> _Pod
     if described is not None and described.spec.attach_required is False:
         return found
     for pv in pvs:
-        for pod in view.pods_that_name(pv):
-            if pod.spec.node_name:
-                _sort(view, found, pod, pv)
+        for claim in view.claims_of_volume(pv):
+            for pod in view.pods.by(BY_CLAIM, str(claim)):
+                if pod.spec.node_name:
+                    _sort(view, found, pod, pv, claim)
     return found
 
 
-def _sort(view: View, found: _Pods, pod: Pod, pv: PersistentVolume) -> None:
+def _sort(view: View, found: _Pods, pod: Pod, pv: PersistentVolume, claim: Key) -> None:
     node = pod.spec.node_name
     if not pod_wants_volumes(pod):
         if is_finished(pod):
             found.finished.setdefault(node, []).append(reference_to(pod, "Pod"))
         return
-    leads = _leads_to(view, pod, pv)
+    leads = _leads_to(view, pod, pv, claim)
     if leads and view.is_managed(node):
         found.wishes.setdefault(node, []).append(_wish(pod, pv))
     elif leads is not False:
         found.doubts.setdefault(node, []).append(reference_to(pod, "Pod"))
 
 
-def _leads_to(view: View, pod: Pod, pv: PersistentVolume) -> bool | None:
-    """Whether the pod's claim is this volume's. None where that can't be told: then nothing is taken from the node.
+def _leads_to(view: View, pod: Pod, pv: PersistentVolume, key: Key) -> bool | None:
+    """Whether the pod's claim of this name is this volume's. None where that can't be told: then nothing is taken from the node.
 
     The latter differs from upstream, which after a restart would detach such a volume from under its pod.
     """
-    assert pv.spec.claim_ref is not None
-    claim = view.claims.get(claim_key(pv.spec.claim_ref))
-    if claim is None or not pv.spec.claim_ref.uid:
+    claim, ref = view.claims.get(key), pv.spec.claim_ref
+    if claim is None or ref is None or not ref.uid:
         return None
-    if claim.metadata.uid != pv.spec.claim_ref.uid:
+    if claim.metadata.uid != ref.uid:
         return False
     if claim.status.phase != BOUND or not claim.spec.volume_name:
         return None

@@ -30,7 +30,7 @@ from mooring.controllers.attachdetach.orphans import Orphans
 from mooring.controllers.attachdetach.reconcile import Reconciler
 from mooring.controllers.attachdetach.reports import Reports
 from mooring.controllers.attachdetach.unresolved import Unresolved
-from mooring.controllers.attachdetach.view import ATTACHMENT_INDEXES, POD_INDEXES, VOLUME_INDEXES, View
+from mooring.controllers.attachdetach.view import ATTACHMENT_INDEXES, CLAIM_INDEXES, POD_INDEXES, VOLUME_INDEXES, View
 from mooring.kube.cache.reader import Reader
 from mooring.kube.cache.store import Store
 
@@ -49,7 +49,7 @@ class AttachDetach(Manager):
     def __init__(self, runtime: Runtime, options: AttachDetachOptions, *, caches: Caches | None = None) -> None:
         caches = caches or Caches(runtime, "attachdetach")
         pods = caches.of(PODS, keeps=keeps_of_pod, indexes=POD_INDEXES)
-        claims = caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=always(CLAIM))
+        claims = caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=always(CLAIM), indexes=CLAIM_INDEXES)
         volumes = caches.of(PERSISTENT_VOLUMES, keeps=always(VOLUME), indexes=VOLUME_INDEXES)
         nodes = caches.of(NODES, keeps=always(NODE))
         drivers = caches.of(CSI_DRIVERS, keeps=always(DRIVER))

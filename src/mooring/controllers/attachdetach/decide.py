@@ -7,7 +7,7 @@ go of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mooring.base.clock import Instant
@@ -27,7 +27,8 @@ from mooring.controllers.attachdetach.decision import (
 from mooring.controllers.attachdetach.facts import Place, Volume, Wish
 from mooring.controllers.attachdetach.memory import error_mark
 from mooring.controllers.attachdetach.multi_attach import blocked_step
-from mooring.controllers.attachdetach.release import Hold, Rules, hold_of, is_to_be_reported, may_be_forced, place_ahead
+from mooring.controllers.attachdetach.options import NEVER
+from mooring.controllers.attachdetach.release import CLASS_FRESH_S, Hold, Rules, hold_of, is_to_be_reported, may_be_forced, place_ahead
 from mooring.controllers.attachdetach.waited import quarters_s
 
 FAILED: Final = "FailedAttachVolume"
@@ -36,6 +37,9 @@ DELETING: Final = "volume attachment is being deleted"
 
 CHECK_FRESH_S: Final = 1.0
 """How long a node's answer about what it has mounted is taken for true; one answer serves all detaches of that moment."""
+
+LOOK_AGAIN_S: Final = CLASS_FRESH_S + 1.0
+"""A StorageClass that nobody watches may say something else by then: what said never may say soon."""
 
 
 def decide_volume(volume: Volume, rules: Rules, now: Instant) -> Decision:
@@ -66,7 +70,7 @@ def _step(volume: Volume, place: Place, first: str, rules: Rules, now: Instant) 
     if place.attachment is None and (place.record.creating or _open_s(place, now) == 0):
         return _look_up(place, now)
     if place.may_be_deleted:
-        return _delete_again(place, now)
+        return _delete_again(volume, place, rules, now)
     if place.is_wanted:
         return _attach(volume, place, first, rules, now)
     return _release(volume, place, rules, now)
@@ -84,8 +88,11 @@ def _look_up(place: Place, now: Instant) -> Step:
     return Step(node, why.CreateUnknown(node), (LookUpAttachment(node),), again=True)
 
 
-def _delete_again(place: Place, now: Instant) -> Step:
+def _delete_again(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
     """Whoever wants the volume by now: a DELETE may be carried out long after its answer was lost. Only another answer tells its end.
+
+    One that was forced is sent again only where force is right still: the node may be back, with the volume mounted all the time. Others
+    need no look at the node: what is not reported is not mounted.
 
     It goes before the telling: an event that finds no room must not keep it from being sent, nor leave it for one that is on its way.
     """
@@ -93,9 +100,20 @@ def _delete_again(place: Place, now: Instant) -> Step:
     assert place.deletion is not None
     node, meta, left_s = place.node.name, place.attachment.metadata, place.record.not_before - now
     actions: tuple[Tell | Delete, ...] = _failure(place, "deleting", meta.uid, DELETING, now) if place.wishes else ()
+    if place.deletion.forced and (place.is_wanted or not hold_of(volume, place, rules, now).forced):
+        return _wait_for_delete(place, actions, now)
     if left_s <= 0 and not place.deletion.on_its_way:
         actions = (Delete(node, meta.name, meta.uid, place.deletion.forced), *actions)
     return Step(node, why.DeleteUnknown(node), actions, wake_s=left_s if left_s > 0 else None)
+
+
+def _wait_for_delete(place: Place, tells: tuple[Tell | Delete, ...], now: Instant) -> Step:
+    """Until it can be carried out no more. The API server says then whether it was."""
+    assert place.deletion is not None
+    node, left_s = place.node.name, max(place.deletion.open_until, place.record.not_before) - now
+    if left_s > 0:
+        return Step(node, why.DeleteOpen(node), tells, wake_s=left_s)
+    return Step(node, why.DeleteOpen(node), (LookUpAttachment(node), *tells), again=True)
 
 
 # -- wanted
@@ -160,17 +178,20 @@ def _wait(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
 
 
 def _failure(place: Place, subject: str, mark: str, text: str, now: Instant) -> tuple[Tell, ...]:
-    """The events of a failed attach, once for each mark, and again after a while."""
-    return () if place.record.has_told(subject, mark, now) else (Tell(place.node.name, subject, mark, failed_notes(place, text)),)
+    """The events of a failed attach: for each mark and pod once, since one may come when others have waited long; again after a while."""
+    untold = tuple(wish for wish in place.wishes if not place.record.has_told(subject, mark, now, wish.ref.uid))
+    if place.record.has_told(subject, mark, now) and not untold:
+        return ()
+    return (Tell(place.node.name, subject, mark, failed_notes(untold, text)),)
 
 
-def failed_notes(place: Place, text: str) -> tuple[Note, ...]:
+def failed_notes(wishes: Iterable[Wish], text: str) -> tuple[Note, ...]:
     """For each pod that waits."""
 
     def note(wish: Wish) -> Note:
         return Note(wish.ref, "Warning", FAILED, f'AttachVolume.Attach failed for volume "{wish.pv_name}" : {text}')
 
-    return tuple(note(wish) for wish in place.wishes)
+    return tuple(note(wish) for wish in wishes)
 
 
 def _backing_off(place: Place, now: Instant) -> Step:
@@ -211,10 +232,11 @@ def _kept(volume: Volume, place: Place, hold: Hold, rules: Rules, now: Instant) 
         if now < place.record.not_before:
             return _backing_off(place, now)
         return Step(node, why.AsksClass(class_name), (LookUpClass(node, class_name),), again=True)
+    again_s = LOOK_AGAIN_S if rules.needs_class(volume) else NEVER
     if may_be_forced(hold):
         _, quarter_s = quarters_s(volume, place, rules, now)
-        return Step(node, why.ForcedLater(node, hold.in_s), wake_s=hold.in_s if quarter_s is None else quarter_s)
-    return Step(node, why.NeverForced(node))
+        return Step(node, why.ForcedLater(node, hold.in_s), wake_s=min(again_s, hold.in_s if quarter_s is None else quarter_s))
+    return Step(node, why.NeverForced(node), wake_s=again_s if again_s < NEVER else None)
 
 
 def _detach_failure(volume: Volume, place: Place, now: Instant) -> tuple[Tell, ...]:

@@ -47,7 +47,7 @@ class EventHandlers:
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
         if changed(change.old, change.new):
-            self._wake(self._view.volumes_of_claim(key_of(change.object)))
+            self._wake(self._view.volumes_of_claim(key_of(change.object)), self._view.volumes_named_by(change.old))
             self._wake_pods(self._view.pods.by(BY_CLAIM, str(key_of(change.object))))
 
     def volume_changed(self, change: Change[PersistentVolume]) -> None:

@@ -29,13 +29,33 @@ def error_mark(attachment: VolumeAttachment) -> str:
 class Deletion:
     """A DELETE of one attachment that was sent and not refused. forced: as of `decision.Delete`. on_its_way: it has no answer yet.
 
-    unanswered: the answer to it was lost: until a later one is answered, it may have been carried out, or be carried out at any time.
+    unanswered: the answer to it was lost: until a later one is answered, it may have been carried out, or yet be, until open_until.
     """
 
     forced: str
     since: Instant
     on_its_way: bool = True
     unanswered: bool = False
+    open_until: Instant = -math.inf
+
+    def looked_up(self, *, is_ending: bool, asked_at: Instant) -> bool:
+        """The API server was asked for the attachment. is_ending: or gone. False where the DELETE was never carried out, nor ever will."""
+        if is_ending:
+            self.unanswered = False
+        return is_ending or asked_at < self.open_until
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Told:
+    """What was told last. heard: when, by the uids of the pods; None for everybody then."""
+
+    mark: str
+    at: Instant
+    heard: Mapping[str, Instant] | None = None
+
+    def heard_at(self, uid: str) -> Instant:
+        """uid: "" for anybody."""
+        return self.at if not uid or self.heard is None else self.heard.get(uid, -math.inf)
 
 
 @dataclasses.dataclass(slots=True)
@@ -46,7 +66,7 @@ class Record:
     waiting_since: a pod waits for the attach. blocked_since: a pod waits for another node to let go.
     creating: a POST of its attachment was sent, and the answer is not known.
     open_posts: of how many it is not known whether they were, or will be, carried out; open_until: none of them is after that.
-    made_uid: of the attachment that this process made. told: subject → what, and when.
+    made_uid: of the attachment that this process made. told: by subject.
     class_names: of the volume's objects, while it had any.
     """
 
@@ -64,7 +84,7 @@ class Record:
     made_uid: str = ""
     failures: int = 0
     not_before: Instant = -math.inf
-    told: dict[str, tuple[str, Instant]] = dataclasses.field(default_factory=dict)
+    told: dict[str, Told] = dataclasses.field(default_factory=dict)
     class_names: tuple[str, ...] = ()
 
     def observe(
@@ -103,7 +123,7 @@ class Record:
             return
         self.seen_uid = uid
         if uid != self.made_uid:
-            self.told["error"] = error_mark(attachment), now
+            self.told["error"] = Told(error_mark(attachment), now)
             self._one_was_carried_out()
 
     def post_lost(self, now: Instant) -> None:
@@ -123,9 +143,17 @@ class Record:
         """What an answered POST has made is not among them."""
         self.open_posts = max(0, self.open_posts - 1)
 
-    def has_told(self, subject: str, mark: str, now: Instant) -> bool:
-        """True when it was told, and not so long ago that nobody can read it any more."""
-        return subject in self.told and self.told[subject][0] == mark and now - self.told[subject][1] < REMIND_S
+    def has_told(self, subject: str, mark: str, now: Instant, uid: str = "") -> bool:
+        """True when it was told, and not so long ago that nobody can read it. uid: of the pod that is to hear it, "" for anybody."""
+        told = self.told.get(subject)
+        return told is not None and told.mark == mark and now - told.heard_at(uid) < REMIND_S
+
+    def tells(self, subject: str, mark: str, uids: Iterable[str], now: Instant) -> None:
+        """These hear it now, beside those who have heard the same."""
+        before = self.told.get(subject)
+        heard = before.heard or {} if before is not None and before.mark == mark else {}
+        kept = {uid: at for uid, at in heard.items() if now - at < REMIND_S}
+        self.told[subject] = Told(mark, now, {**kept, **dict.fromkeys(uids, now)})
 
 
 def _began(since: Instant | None, now: Instant) -> Instant:

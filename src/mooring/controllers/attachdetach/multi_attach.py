@@ -15,7 +15,6 @@ from mooring.base.units import format_duration
 from mooring.controllers.attachdetach import reasons as why
 from mooring.controllers.attachdetach.decision import Note, Step, Tell
 from mooring.controllers.attachdetach.facts import Place, Volume, Wish
-from mooring.controllers.attachdetach.memory import REMIND_S
 from mooring.controllers.attachdetach.release import Rules, hold_of, may_be_forced
 
 EXPLAIN_AFTER_S: Final = 10.0
@@ -44,28 +43,25 @@ def blocked_step(volume: Volume, place: Place, holder: Place, rules: Rules, now:
     subject, mark = (
         ("blocked", f"{holder.node.name} {found.kind}") if explains else ("multi-attach", used_by(volume, place.wishes[0], holder))
     )
-    tells, wake_s = _told(place, subject, mark, now)
-    notes = tuple(
-        Note(wish.ref, "Warning", "FailedAttachVolume", _text(volume, wish, holder, rules, now, explains)) for wish in place.wishes
-    )
+    wishes, wake_s = _untold(place, subject, mark, now)
+    notes = tuple(Note(wish.ref, "Warning", "FailedAttachVolume", _text(volume, wish, holder, rules, now, explains)) for wish in wishes)
     return Step(
         place.node.name,
         why.Blocked(place.node.name, found.text),
-        (Tell(place.node.name, subject, mark, notes),) if tells else (),
+        (Tell(place.node.name, subject, mark, notes),) if notes else (),
         wake_s=wake_s if explains else since + EXPLAIN_AFTER_S - now,
         blocked_by=found.kind,
     )
 
 
-def _told(place: Place, subject: str, mark: str, now: Instant) -> tuple[bool, float | None]:
-    """Whether it is to be told now; and if not now, in how many seconds."""
-    told = place.record.told.get(subject)
-    if told is None:
-        return True, None
-    if told[0] == mark:
-        return now - told[1] >= REMIND_S, None
-    left_s = told[1] + REPEAT_S - now
-    return left_s <= 0, max(0.0, left_s) or None
+def _untold(place: Place, subject: str, mark: str, now: Instant) -> tuple[tuple[Wish, ...], float | None]:
+    """The pods that are to hear it now; and where others are to hear something else later, in how many seconds."""
+    record = place.record
+    told = record.told.get(subject)
+    if told is None or told.mark == mark:
+        return tuple(wish for wish in place.wishes if not record.has_told(subject, mark, now, wish.ref.uid)), None
+    left_s = told.at + REPEAT_S - now
+    return (place.wishes, None) if left_s <= 0 else ((), left_s)
 
 
 def _text(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Instant, explains: bool) -> str:

@@ -70,6 +70,13 @@ class DeleteUnknown:
 
 
 @reason(
+    'a DELETE by force of the attachment to node "{node}" was not answered, and force is not right any more: waits a minute for its end'
+)
+class DeleteOpen:
+    node: str
+
+
+@reason(
     'attached to node "{node}", where an earlier process may have asked to detach it: waits for that during the first minute of this one'
 )
 class MayBeDeleted:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from mooring.api.core import NODES, Node
-from mooring.api.meta import Key
+from mooring.api.meta import Key, is_deleting
 from mooring.api.names import sanitised
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.backoff import BackOff
@@ -23,7 +23,7 @@ from mooring.controllers.attachdetach.assemble import observe, volume_of
 from mooring.controllers.attachdetach.decide import decide_volume, detach_notes, failed_notes
 from mooring.controllers.attachdetach.facts import Place, Volume
 from mooring.controllers.attachdetach.identity import Identity, force_after_of
-from mooring.controllers.attachdetach.memory import REMIND_S, Deletion, Record
+from mooring.controllers.attachdetach.memory import OPEN_S, REMIND_S, Deletion, Record
 from mooring.controllers.attachdetach.metrics import AttachDetachMetrics
 from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.controllers.attachdetach.release import Rules
@@ -146,7 +146,7 @@ class Reconciler:
             record.creating = False
             if isinstance(error, Unreachable | ServerError):
                 record.post_lost(self._runtime.clock.now())
-            self._record(failed_notes(place, str(error)))
+            self._record(failed_notes(place.wishes, str(error)))
             raise
         record.creating = False
         _succeeded(place)
@@ -160,13 +160,19 @@ class Reconciler:
 
     async def _look_up(self, volume: Volume, place: Place, node: str) -> None:
         """One GET that finds nothing does not prove that a POST is not yet to be carried out."""
-        name, asked_at = Identity(volume.driver, volume.handle).attachment_to(node), self._runtime.clock.now()
+        asked_at = self._runtime.clock.now()
+        name = place.attachment.metadata.name if place.attachment else Identity(volume.driver, volume.handle).attachment_to(node)
         try:
             found = await self._cluster.get(VOLUME_ATTACHMENTS, name)
         except NotFound:
             place.record.looked_up("", asked_at)
+            if place.deletion is not None:
+                place.deletion.looked_up(is_ending=True, asked_at=asked_at)
         else:
             place.record.looked_up(found.metadata.uid, asked_at)
+            deletion = self._memory.deletions.get(found.metadata.uid)
+            if deletion is not None and not deletion.looked_up(is_ending=is_deleting(found), asked_at=asked_at):
+                del self._memory.deletions[found.metadata.uid]
             self._attachments.wrote(found)
 
     async def _delete(self, volume: Volume, place: Place, action: d.Delete) -> None:
@@ -193,7 +199,7 @@ class Reconciler:
                 await self._cluster.delete(VOLUME_ATTACHMENTS, action.name, uid=action.uid)
             deletion.unanswered = False
         except (Unreachable, ServerError):
-            deletion.unanswered = True
+            deletion.unanswered, deletion.open_until = True, self._runtime.clock.now() + OPEN_S
             raise
         except ApiError:
             if not deletion.unanswered:
@@ -245,7 +251,7 @@ class Reconciler:
             record.waiting_since = None
             record.told.clear()
         else:
-            record.told[action.subject] = action.mark, now
+            record.tells(action.subject, action.mark, (note.ref.uid for note in action.notes), now)
             if action.subject in ("error", "timeout", "deleting"):
                 self._metrics.failed(volume.driver, "volume_attach", _since(record.waiting_since, now))
             elif action.subject == "detach":

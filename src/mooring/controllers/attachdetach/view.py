@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import Key
+from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, CSINode, VolumeAttachment
 from mooring.api.volume_names import split_unique_name
@@ -26,7 +26,7 @@ BY_CLAIM: Final = "attachdetach/claim"  # pods by the claims they name; volumes 
 BY_NODE: Final = "attachdetach/node"  # pods and attachments
 BY_UNIQUE: Final = "attachdetach/unique"  # volumes by their name in a Node's status
 BY_DRIVER: Final = "attachdetach/driver"  # volumes
-BY_VOLUME: Final = "attachdetach/volume"  # attachments by the PersistentVolume they name
+BY_VOLUME: Final = "attachdetach/volume"  # attachments and claims by the PersistentVolume they name
 
 ORPHAN: Final = "attachment/"
 """Begins the key of an attachment whose volume can't be told any more: the rest is its name."""
@@ -99,8 +99,8 @@ class View:
 
     def _named_by_pods(self, name: str) -> Mapping[str, str]:
         """What the claims of its pods are reserved for."""
-        claims = (str(key) for pod in self.pods.by(BY_NODE, name) for key in claims_of(pod))
-        found = (identity_of(pv) for claim in claims for pv in self.volumes.by(BY_CLAIM, claim))
+        claims = (key for pod in self.pods.by(BY_NODE, name) for key in claims_of(pod))
+        found = (identity_of(pv) for claim in claims for pv in self._objects_of_claim(claim))
         return _by_name(name, (None if one is None else (one.driver, one.handle) for one in found))
 
     def sort(self, attachment: VolumeAttachment) -> None:
@@ -128,13 +128,30 @@ class View:
         yield from (key for one, key in self.keys_on(node) if node and key is not None and self._volume_of(one) is None)
 
     def volumes_of_claim(self, key: Key) -> Iterator[str]:
-        """Those that are reserved for it."""
-        yield from (found.unique for found in map(identity_of, self.volumes.by(BY_CLAIM, str(key))) if found is not None)
+        """Those that are reserved for it, and the one that it names."""
+        yield from (found.unique for found in map(identity_of, self._objects_of_claim(key)) if found is not None)
+
+    def volumes_named_by(self, claim: PersistentVolumeClaim | None) -> Iterator[str]:
+        yield from (found.unique for found in map(identity_of, self._objects_named_by(claim)) if found is not None)
+
+    def _objects_of_claim(self, key: Key) -> Iterator[PersistentVolume]:
+        yield from self.volumes.by(BY_CLAIM, str(key))
+        yield from self._objects_named_by(self.claims.get(key))
+
+    def _objects_named_by(self, claim: PersistentVolumeClaim | None) -> Iterator[PersistentVolume]:
+        pv = None if claim is None else self.volumes.get(Key("", claim.spec.volume_name))
+        yield from () if pv is None else (pv,)
+
+    def claims_of_volume(self, pv: PersistentVolume) -> Iterable[Key]:
+        """The claim that it is reserved for by name, and those that name it, but for the claims of a uid that it is not reserved for."""
+        ref, named = pv.spec.claim_ref, self.claims.by(BY_VOLUME, pv.metadata.name)
+        reserved = () if ref is None else (claim_key(ref),)
+        may_be = (key_of(claim) for claim in named if ref is None or ref.uid in ("", claim.metadata.uid))
+        return dict.fromkeys((*reserved, *may_be))
 
     def pods_that_name(self, pv: PersistentVolume) -> tuple[Pod, ...]:
-        """Those with the claim that it is reserved for, as far as names tell."""
-        ref = pv.spec.claim_ref
-        return () if ref is None else self.pods.by(BY_CLAIM, str(claim_key(ref)))
+        """Those with a claim that may be its own."""
+        return tuple(pod for key in self.claims_of_volume(pv) for pod in self.pods.by(BY_CLAIM, str(key)))
 
     def volumes_on(self, node: str) -> Iterator[str]:
         """Those that are attached to the node or wanted there."""
@@ -175,6 +192,9 @@ def _reserved_for(pv: PersistentVolume) -> tuple[str, ...]:
     return () if pv.spec.claim_ref is None else (str(claim_key(pv.spec.claim_ref)),)
 
 
+CLAIM_INDEXES: Final[Mapping[str, IndexFunction[PersistentVolumeClaim]]] = {
+    BY_VOLUME: lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else (),
+}
 POD_INDEXES: Final[Mapping[str, IndexFunction[Pod]]] = {
     BY_CLAIM: lambda pod: tuple(str(key) for key in claims_of(pod)),
     BY_NODE: lambda pod: (pod.spec.node_name,),

@@ -194,20 +194,33 @@ def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) ->
     the volume may be published, and unknown counts as attached; so does a publish that is to be undone, of an orphaned attachment.
     Two attachments of which neither is attached (left so by another attacher) would wait for each other: the lesser name goes first.
     """
-    if not is_single_node(volume.spec.access_modes) or attachment.status.attached:
+    if not is_single_node(volume.spec.access_modes):
         return None
     name, ours, node_name = attachment.metadata.name, view.may_hold(attachment), attachment.spec.node_name
     here = node_name, view.node_id(node_name)  # another machine may have had the node's name
     for other in view.of_same_volume(attachment):
         if other.metadata.name == name or (other.spec.node_name, view.claimed_id(other)) == here or not view.may_hold(other):
             continue
-        if is_deleting(other) or other.status.attached or not ours or other.metadata.name < name:
+        if _goes_first(view, other, attachment, ours):
             return why.HeldElsewhere(other.spec.node_name, other.metadata.name, is_deleting(other))
+    if attachment.status.attached:
+        return None
     for unconfirmed in view.unconfirmed_about(volume.handle):
         orphaned = unconfirmed.attachment
         if (orphaned.spec.node_name, unconfirmed.order.node_id) != here and not view.is_there(orphaned):
             return why.HeldElsewhere(orphaned.spec.node_name, orphaned.metadata.name, deleting=True)
     return None
+
+
+def _goes_first(view: View, other: VolumeAttachment, attachment: VolumeAttachment, ours: bool) -> bool:
+    """One that is attached, and not published any more, is published again unless another one, which is attached as well, may have it:
+    somebody has restored one of the two.
+    """
+    name, is_attached = attachment.metadata.name, other.status.attached or is_deleting(other)
+    if attachment.status.attached:
+        is_missing = view.memory.drift(other.metadata.name) is Drift.MISSING
+        return is_attached and (not is_missing or other.metadata.name < name)
+    return is_attached or not ours or other.metadata.name < name
 
 
 def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:

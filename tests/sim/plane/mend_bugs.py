@@ -1,0 +1,46 @@
+"""Defects of node health and binder that were once there, planted again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+from unittest import mock
+
+from mooring.control.controller import Controller
+from mooring.controllers.binder.volumes import decide as binding
+from mooring.controllers.nodehealth import writes
+from mooring.controllers.nodehealth.writes import Writes
+from tests.sim.planting import Bug, both
+
+Planted = contextlib.AbstractContextManager[Any]
+
+
+def _refusals_are_moves() -> Planted:
+    """Every refusal of a write of node health counts as an object that has moved, and nobody hears of those."""
+
+    async def has_moved(*_: Any) -> bool:
+        return True
+
+    def quiet(self: Controller[Any], key: Any, why: Any) -> None:
+        self._queue.retry(key)
+
+    return both(mock.patch.object(Writes, "_has_moved", has_moved), mock.patch.object(Controller, "_stayed_stale", quiet))
+
+
+def _taints_go_by_place() -> Planted:
+    """A taint is removed by its place, whatever stands there by then."""
+    removals: Callable[..., Iterator[dict[str, Any]]] = writes._removals
+    return mock.patch.object(writes, "_removals", lambda *args: (step for step in removals(*args) if step["op"] != "test"))
+
+
+def _names_say_whose_a_volume_is() -> Planted:
+    """A claimRef whose names are damaged is no claim's."""
+    return mock.patch.object(binding, "_bound_to", return_value=None)
+
+
+MEND_BUGS: Final[Mapping[str, Bug]] = {
+    "refusals-are-moves": Bug(_refusals_are_moves, {"silent"}, first_seed=198),
+    "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=69),
+    "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=5),
+}
