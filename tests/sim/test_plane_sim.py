@@ -44,7 +44,7 @@ def test_two_attachments_after_a_kill_in_a_post_are_reported_and_published_once(
     """The process is killed, its POST comes late, and the next one has attached the volume elsewhere meanwhile. The laws say the rest."""
     found = 0
     for seed in range(KILLED_FIRST, KILLED_FIRST + KILLED_SEEDS_MAX):
-        if "lose_request" in plan_of(seed).habits.acts:
+        if "lose_request" in plan_of(seed).manners.acts:
             outcome = run_seed(seed)
             assert outcome.broken is None, outcome.report()
             found += any(TWOFOLD in step.what for step in outcome.story.steps)

@@ -37,7 +37,7 @@ class PlaneBackend(VolumeBackend):
         super().__init__(plan, clock, randomness, story, group)  # type: ignore[arg-type]
         self.published = defaultdict(set)
         self.forgotten: set[tuple[str, str]] = set()
-        self._habits, self._own = plan.habits, Random(_OWN + plan.seed)
+        self._habits, self._own = plan.manners, Random(_OWN + plan.seed)
 
     async def call(self, verb: str, handle: str, node_id: str, secrets: dict[str, str]) -> None:
         """Where calls wait for one another, one whose caller gave up is forgotten."""

@@ -49,9 +49,9 @@ class ClaimLaws(Laws):
         bound = (one for one in self._truth.all(PERSISTENT_VOLUME_CLAIMS) if one.spec.volume_name == pv)
         return next((one for one in bound if BIND_COMPLETED in (one.metadata.annotations or {})), None)
 
-    def _volume_changed(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+    def _volume_changed(self, old: dict[str, Any] | None, new: dict[str, Any] | None, *, by_hand: bool) -> None:
         if not HAND.get() or old is None or new is None:
-            super()._volume_changed(old, new)
+            super()._volume_changed(old, new, by_hand=by_hand)
 
 
 def _became(old: dict[str, Any], new: dict[str, Any], phase: str) -> bool:

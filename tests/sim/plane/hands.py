@@ -70,7 +70,7 @@ class Hands(UserHands):
     async def prepare(self) -> None:
         await self.do("create namespace", self._cluster.create(NAMESPACES.whole(), {"metadata": {"name": OTHER}}))
         await self.do("create CSIDriver", self._cluster.create(CSI_DRIVERS.whole(), a_csi_driver(DRIVER, storageCapacity=False)))
-        for name in self.classes if self._world.plan.habits.classes else (CLASS,):
+        for name in self.classes if self._world.plan.manners.classes else (CLASS,):
             await self.make_class(name, "")
 
     # -- volumes

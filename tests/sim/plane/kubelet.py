@@ -45,7 +45,7 @@ class Kubelet:
         self.alive, self.powered = True, True
         self.mounted: dict[str, set[str]] = {}
         self._deaths_count = 0
-        own, habits = Random(world.plan.seed * 64 + 8 + world.plan.nodes.index(name)), world.plan.habits
+        own, habits = Random(world.plan.seed * 64 + 8 + world.plan.nodes.index(name)), world.plan.manners
         self.stamps = own.happens(habits.stamped)
         self._own = own
         self.down_until = 0.0
@@ -165,7 +165,7 @@ class Kubelet:
 
     def _has_unmounted(self, handle: str) -> bool:
         """Where that takes a while, the kubelet looks again when it is over."""
-        longest_s, now = self._world.plan.habits.unmount_s if self._world.faulty else 0.0, self._world.clock.now()
+        longest_s, now = self._world.plan.manners.unmount_s if self._world.faulty else 0.0, self._world.clock.now()
         if not longest_s:
             return True
         if handle not in self._unmounted_at:

@@ -45,7 +45,7 @@ from tests.sim.plane.silence import Silence
 from tests.sim.plane.stands import Attachment, Json, NodeStand, Pair, Stands, Wish, attachment_of
 
 EVENTS_MAX: Final = 30
-"""For one pod in five minutes: client-go lets 25 pass at once, and one more each five minutes."""
+"""Of one type for one object in five minutes: 25 pass at once, and one more each five minutes."""
 EVENTS_S: Final = 300.0
 JUDGED: Final = ("pods", "nodes", "volumeattachments", "persistentvolumes", "persistentvolumeclaims", "events", "storageclasses")
 """Kinds that laws look at."""
@@ -406,5 +406,5 @@ class Laws(Stands):
         self.silence.event_about(about.get("uid", ""))
         if about.get("namespace") != OTHER and OTHER in message:
             self._fail("I12", f"the event of {about.get('name')} shows what is elsewhere: {message}")
-        if self._often(about.get("uid"), "events", EVENTS_S) > EVENTS_MAX * 2 * self._plan.controllers:
+        if self._often((about.get("uid"), event.get("type")), "events", EVENTS_S) > EVENTS_MAX * 2 * self._plan.controllers:
             self._fail("I12", f"{about.get('kind')} {about.get('name')} has too many events; the last one: {message}")

@@ -88,7 +88,7 @@ class Plan:
     controllers, attachers: how many run at once. health: node health runs, else a hand does its work. provisions: provisioner and binder
     run, and claims get their volumes from them, else volumes are made by hand with their claims; publishes, binder_faults, saves: as in the
     plan of claims. force_after_s, forces: options of the attach/detach controller. step_s: the longest pause between two steps of a
-    kubelet. tolerated_s: how long a pod stays on a node that is not ready. agents: of the nodes. placing: by the scheduler. habits: of
+    kubelet. tolerated_s: how long a pod stays on a node that is not ready. agents: of the nodes. placing: by the scheduler. manners: of
     users and kubelets. server: the API server's. skipped: the acts, by number, that are left out.
     """
 
@@ -128,7 +128,7 @@ class Plan:
     saves: SaveFaults = NO_SAVE_FAULTS
     agents: AgentPlan = NO_AGENTS
     placing: PlacingPlan = NO_PLACING
-    habits: HabitPlan = NO_HABITS
+    manners: HabitPlan = NO_HABITS
     server: ServerHabits = NO_SERVER_HABITS
 
 
@@ -186,7 +186,7 @@ def plan_of(seed: int) -> Plan:
         acts=_acts(randomness, NEVER_PROVISIONED if provisions else ()) + (AGENT_ACTS if agents.runs else ()) + habits.acts,
         agents=agents,
         placing=placing,
-        habits=habits,
+        manners=habits,
         # Two attachers without a Lease, one of which sees long-gone attachments, publish what nobody can know of: the Lease forbids that.
         server=NO_SERVER_HABITS if attachers > 1 else dataclasses.replace(server_habits(seed), set_back=False),
         binder_faults=placing.faults,

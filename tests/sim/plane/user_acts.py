@@ -193,7 +193,7 @@ class UserActs:
             await self._hands.set_ready(node, "Unknown")
             for pod in [pod for pod in self._laws.pods.values() if node_of(pod) == node]:
                 await self._delete(pod, grace_s=0)  # type: ignore[attr-defined]
-            if self._world.plan.habits.by_hand:
+            if self._world.plan.manners.by_hand:
                 await self._confuse(self._one_of(sorted(self._hands.kubelets[node].mounted)))
 
     async def _confuse(self, handle: str) -> None:
@@ -246,11 +246,11 @@ class UserActs:
     async def set_right(self) -> None:
         """Classes say nothing, and each claim and its volume agree, or both go and are made anew."""
         self._world.loses = self._world.meddles = None
-        if self._world.plan.habits.classes:
+        if self._world.plan.manners.classes:
             for name in self._hands.classes:
                 await self._hands.delete(STORAGE_CLASSES, name)
                 await self._hands.make_class(name, "")
-        if self._world.plan.habits.acts and not self._world.plan.provisions:
+        if self._world.plan.manners.acts and not self._world.plan.provisions:
             await self._part_odd()
 
     async def _part_odd(self) -> None:

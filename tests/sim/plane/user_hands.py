@@ -67,7 +67,7 @@ class UserHands:
 
     def class_of(self, pv: str) -> str | None:
         """Of a PersistentVolume that is made by hand."""
-        return CLASSES[sum(map(ord, pv)) % len(CLASSES)] if self._world.plan.habits.classes else None
+        return CLASSES[sum(map(ord, pv)) % len(CLASSES)] if self._world.plan.manners.classes else None
 
     async def make_class(self, name: str, word: str) -> None:
         """word: when it lets detaches be forced."""
