@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, Final
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolumeClaim
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
 from mooring.controllers.binding.names import BIND_COMPLETED
@@ -31,7 +31,7 @@ class ClaimLaws(Laws):
             self._is_kept(old, new)
         elif resource.plural == PERSISTENT_VOLUME_CLAIMS.plural and _became(old, new, "Lost"):
             pv = self._truth.volume(new["spec"].get("volumeName", ""))
-            if pv is not None:
+            if pv is not None and _means(pv, new):
                 self._fail("bound-lost", f"claim {new['metadata']['name']} is Lost, and {pv.metadata.name} is there")
 
     def _is_kept(self, old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -52,6 +52,12 @@ class ClaimLaws(Laws):
     def _volume_changed(self, old: dict[str, Any] | None, new: dict[str, Any] | None, *, by_hand: bool) -> None:
         if not HAND.get() or old is None or new is None:
             super()._volume_changed(old, new, by_hand=by_hand)
+
+
+def _means(pv: PersistentVolume, claim: dict[str, Any]) -> bool:
+    """False where a user's edit has taken both away from the volume, the claim's uid and its name: upstream loses such a claim, too."""
+    ref, meta = pv.spec.claim_ref, claim["metadata"]
+    return ref is None or ref.uid == meta["uid"] or (not ref.uid and (ref.namespace, ref.name) == (meta["namespace"], meta["name"]))
 
 
 def _became(old: dict[str, Any], new: dict[str, Any], phase: str) -> bool:

@@ -23,6 +23,7 @@ from tests.sim.plane.stands import Json, node_of
 T = TypeVar("T")
 
 OWN_TAINT: Final = "users.example.com/mine"
+MEDDLES_S: Final = 0.05
 DOWN_S_MAX: Final = 200.0
 """How long a node stays away at the least that was stranded."""
 
@@ -57,6 +58,7 @@ class UserActs:
     _world: Any
     _hands: Any
     _laws: Any
+    _meddled_at = -MEDDLES_S
     _randomness: Random
     _count: int
 
@@ -210,8 +212,15 @@ class UserActs:
 
     async def own_taint(self) -> None:
         """A user's taint comes first in the Node's list, or goes; also while node health is about to write there, from now on."""
-        self._world.meddles = self._change_taint
+        self._world.meddles = self._meddle
         await self._change_taint(self._one_of(self._world.plan.nodes))
+
+    async def _meddle(self, node: str) -> None:
+        """Nobody is always quicker than node health, that it can never write."""
+        now = self._world.clock.now()
+        if now >= self._meddled_at + MEDDLES_S:
+            self._meddled_at = now
+            await self._change_taint(node)
 
     async def _change_taint(self, node: str) -> None:
         found = self._world.truth.get(NODES.whole(), node)
