@@ -66,15 +66,6 @@ def _contexts_are_kept() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(writes, "_status", kept)
 
 
-def _twins_keep_what_they_leave() -> contextlib.AbstractContextManager[Any]:
-    """Of two attachments that leave a machine the first one leaves the volume there to the second."""
-
-    def stays(self: View, attachment: VolumeAttachment, node_id: str) -> bool:
-        return self.other_attachment_on(attachment, node_id) is not None
-
-    return mock.patch.object(View, "stays_in_use", stays)
-
-
 _NOT_WELL: Final = {
     "wanted-unattached",
     "wanted-missing",
@@ -91,5 +82,4 @@ BUGS: Final[Mapping[str, Bug]] = {
     "undos-silence-the-next": Bug(_undos_silence_the_next, {"silent"}, first_seed=900),
     "namesakes-are-strangers": Bug(_namesakes_are_strangers, {"two-nodes", "unpublish-wanted"}, first_seed=40),
     "contexts-kept": Bug(_contexts_are_kept, {"metadata-wrong"}, first_seed=140),
-    "twins-keep-what-they-leave": Bug(_twins_keep_what_they_leave, {"two-nodes"}, first_seed=1260),
 }

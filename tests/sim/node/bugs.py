@@ -313,7 +313,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "running-hides-deletion": Bug(_running_hides_deletion, {"pod-left", "pod-stuck"}, first_seed=69),
     "pods-run-at-once": Bug(_pods_run_at_once, {"running-without"}),
     "pods-leave-at-once": Bug(_pods_leave_at_once, {"pod-dropped"}),
-    "devices-unmarked": Bug(_devices_leave_no_mark, {"pod-dropped", *LEFT}),
+    "devices-unmarked": Bug(_devices_leave_no_mark, {"pod-dropped", *LEFT}, first_seed=720),
     "files-cleared": Bug(_files_are_cleared, {"deleted-in-mount"}),
     "devices-before-pods": Bug(_devices_go_before_pods, {"unstage-published"}),
     "staging-skipped": Bug(_volumes_are_not_staged, {"publish-unstaged", "unrecorded"}),

@@ -169,7 +169,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=40),
     "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}),
     "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=82),
-    "nothing-looked-up": Bug(_nothing_is_looked_up, {"content-left"}, first_seed=2440),
+    "nothing-looked-up": Bug(_nothing_is_looked_up, {"content-left"}, first_seed=100),
     "made-is-ready": Bug(_made_is_ready, {"ready-lies"}),
     "claims-held": Bug(_claims_are_not_released, {"claim-held"}),
     "marks-stay": Bug(_marks_stay, {"deleted-wanted", "content-left"}),
