@@ -22,8 +22,6 @@ PLAN: Final[Any] = without_faults(
     publishes=True,
     binder_faults=True,
     saves=SaveFaults(0.0, 0.0, 0.0),
-    lingers=0.0,
-    tenants=False,
 )
 
 
