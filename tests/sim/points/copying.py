@@ -2,76 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind, finalizers_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
-from mooring.base.randomness import Random
-from mooring.control.events import EventRecorder
-from mooring.control.runtime import Runtime
-from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.names import SNAPSHOT_FINALIZER
-from mooring.controllers.provisioner.options import ProvisionerOptions
-from mooring.csi.capabilities import DriverInfo
-from mooring.csi.in_process import InProcessDriver
-from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import Patch, PatchType
 from tests.sim.checkers import Complaint
-from tests.sim.keeper import Made
-from tests.sim.mortal import Mortal
 from tests.sim.points.claims import PLAN, Claiming
-from tests.sim.points.director import Director
-from tests.sim.points.script import Script, Stage
-from tests.sim.provisioning.acts import Acts
-from tests.sim.provisioning.backend import Endpoint, info_of
-from tests.sim.provisioning.life import ProvisionersLine, binder
-from tests.sim.provisioning.plan import DRIVER, NAMESPACE, PLACE
+from tests.sim.points.script import Script
+from tests.sim.provisioning.plan import DRIVER, NAMESPACE
 from tests.sim.provisioning.world import ClaimWorld
 from tests.sim.snapshots.world import DEFINITIONS
 from tests.sim.standing import WorldGroup
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 
-_RPC: Final = csi.ControllerServiceCapability.RPC
 SNAPSHOT: Final = "s0"
 
 
-class Copier(Endpoint):
-    """A driver that fills its volumes from others, and from snapshots."""
-
-    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
-        response = await super().create_volume(request)
-        if request.HasField("volume_content_source"):
-            response.volume.content_source.CopyFrom(request.volume_content_source)
-        return response
-
-
-def copier_info(plan: Any) -> DriverInfo:
-    info = info_of(plan)
-    able = info.controller | {_RPC.CLONE_VOLUME, _RPC.CREATE_DELETE_SNAPSHOT}
-    return dataclasses.replace(info, controller=frozenset(able))
-
-
-def provisioner(world: Any, mortal: Mortal) -> Made:
-    plan, clock, randomness = world.plan, world.clock, Random(world.plan.seed * 1000 + mortal.number)
-    line = ProvisionersLine(world, mortal)
-    world.laws.shown = lambda process, plural: line.shown_before_now(plural) if process == mortal.number else 0
-    options = ProvisionerOptions(timeout_s=plan.timeout_s, retry_interval_start_s=plan.retry_start_s, retry_interval_max_s=plan.retry_max_s)
-    events = EventRecorder(line, mortal.who, clock=clock, randomness=randomness)
-    driver, intents = InProcessDriver(Copier(world, mortal), clock=clock), Journal(line, PLACE, mortal.who, clock)
-    runtime = Runtime(line, clock, randomness, world.metrics)
-    return Provisioner(runtime, driver, copier_info(plan), options, events, intents=intents), line
-
-
 class Copying(Claiming):
-    """sources: what copies are made of; it is let go once there is none to be made."""
-
-    def __init__(self, world: ClaimWorld, director: Director) -> None:
-        Stage.__init__(self, world, director)
-        self.acts = Acts(world, self.keep("provisioner", provisioner), self.keep("binder", binder))
+    """A snapshot stands beside the claims, and both are copied."""
 
     async def prepare(self) -> None:
         cluster = self.world.cluster

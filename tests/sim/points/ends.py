@@ -20,8 +20,14 @@ Ends = dict[str, str]
 STORAGE: Final = "storage"
 _LEFT_OUT: Final = ("events", "leases", "namespaces", "customresourcedefinitions", "apiservices")
 _META: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
-_MARKS: Final = ("snapshot.storage.kubernetes.io/volumesnapshot-being-deleted",)
-"""Annotations that say nothing any more: of a content that was kept, whoever binds it again takes this one off."""
+_MARKS: Final = (
+    "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted",
+    "mooring.dev/touched-at-version",
+    "mooring.dev/volumes-in-use-over",
+)
+"""Annotations that say nothing any more: of a content that was kept, whoever binds it again takes the first one off; the others name the
+version that was overwritten after an answer had been lost.
+"""
 _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _PROCESS: Final = re.compile(r"\d{13}-\d+-")

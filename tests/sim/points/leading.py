@@ -61,7 +61,7 @@ class Leading(attaching.Attaching):
         self.hands = Hands(world)
         self.actor = Actor(world, self.hands)
         leases, numbers = Leases(world), itertools.count(1)
-        make = behind_lease(leases, "attacher", led(attacher, director))
+        make = behind_lease(leases, "attacher", led(attacher, director), numbers)
         self.keepers = [Keeper(world, "attacher", make, numbers) for _ in range(REPLICAS)]
 
     def fingerprint(self) -> object:

@@ -73,7 +73,7 @@ class Mounting(Stage[NodeWorld]):
 
 
 async def mount(stage: Mounting) -> None:
-    await stage.acts._make_pod(stage.world.plan.volumes, NODE)
+    await stage.acts.make_pod_of(stage.world.plan.volumes, NODE)
 
 
 async def unmount(stage: Mounting) -> None:
@@ -83,12 +83,12 @@ async def unmount(stage: Mounting) -> None:
 
 async def share(stage: Mounting) -> None:
     """A second pod on the node gets the volume, too."""
-    await stage.acts._make_pod(stage.world.plan.volumes, NODE)
+    await stage.acts.make_pod_of(stage.world.plan.volumes, NODE)
 
 
 async def leave(stage: Mounting) -> None:
     """The first of two pods goes."""
-    await stage.acts._delete(next(pod for pod in stage.world.laws.pods.values() if pod["metadata"]["name"] == "pod1"))
+    await stage.acts.delete(next(pod for pod in stage.world.laws.pods.values() if pod["metadata"]["name"] == "pod1"))
 
 
 def _world(group: WorldGroup) -> NodeWorld:

@@ -15,11 +15,14 @@ from tests.sim.points.directing import directed
 from tests.sim.points.director import DIRECTOR, Director
 from tests.sim.points.ends import STORAGE, Ends, Uids, difference, ends_of
 from tests.sim.points.script import Script, Stage
-from tests.sim.points.trial import EARLY, Record, Trial, trials_of
+from tests.sim.points.trial import EARLY, Record, Trial, Way, trials_of
 from tests.sim.story import Broken, Story
 
 SEED: Final = 0
 """Of the order in which the loop runs what is ready, and of uids: the same in every run, so that a point is the same point."""
+
+REFUSED_S: Final = 310.0
+"""A call that was refused for good is made again after five minutes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,10 +87,12 @@ class _Play(Course[Any]):
 
     async def _is_well(self, stage: Stage[Any]) -> bool:
         world = stage.world
-        deadline = world.clock.now() + self._script.calm_s
+        doubted = self._trial is not None and self._trial.way is Way.DOUBT
+        calm_s = max(self._script.calm_s, REFUSED_S) if doubted else self._script.calm_s
+        deadline = world.clock.now() + calm_s
         while found := self._wrong(stage):
             if world.clock.now() > deadline:
-                world.fail(found[0][0], f"not well after {self._script.calm_s:g} s: {'; '.join(text for _, text in found)}")
+                world.fail(found[0][0], f"not well after {calm_s:g} s: {'; '.join(text for _, text in found)}")
                 return False
             await stage.tend()
             with contextlib.suppress(TimeoutError):
