@@ -4,7 +4,8 @@
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
-SEEDS ?= 5000
+SEEDS ?= 2000
+SEEDS_OF_EACH ?= 14300
 MINUTES ?= 30
 KILLS ?= 300
 SECONDS ?= 300
@@ -64,8 +65,16 @@ check: .venv/ready ## Lint, format, types, import contracts, tidiness
 	@hack/check
 
 .PHONY: sim
-sim: .venv/ready ## Many seeds of the simulation: make sim SEEDS=20000
-	@$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
+sim: .venv/ready ## SEEDS (2000) lives of the whole plane, and every point
+	@$(BIN)/python -m tests.sim --part plane --seeds $(SEEDS) $(ARGS)
+	@$(BIN)/python -m tests.sim.points
+
+.PHONY: sim-all
+sim-all: .venv/ready ## Hours: 100,000 lives of all parts, every state and size
+	@$(BIN)/python -m tests.sim --seeds $(SEEDS_OF_EACH) --keep-going $(ARGS)
+	@$(BIN)/python -m tests.sim.points
+	@$(BIN)/python -m tests.sim.states --whole
+	@$(BIN)/python -m tests.sim.sizes --whole
 
 .PHONY: soak
 soak: .venv/ready ## MINUTES (30) of load on mooring apiserver: what grows?

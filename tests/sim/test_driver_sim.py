@@ -1,4 +1,7 @@
-"""The simulation of the reference driver, as far as every run of the tests takes it. More seeds: `make sim SEEDS=20000`."""
+"""The simulation of the reference driver, as far as every run of the tests takes it.
+
+More seeds: `python -m tests.sim --part driver --seeds 20000`.
+"""
 
 from __future__ import annotations
 

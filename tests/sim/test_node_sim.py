@@ -1,4 +1,7 @@
-"""The simulation of the node agents, as far as every run of the tests takes it. More seeds: `make sim SEEDS=20000`."""
+"""The simulation of the node agents, as far as every run of the tests takes it.
+
+More seeds: `python -m tests.sim --part node --seeds 20000`.
+"""
 
 from __future__ import annotations
 

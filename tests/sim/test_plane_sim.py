@@ -1,6 +1,6 @@
 """The simulation of the whole plane, as far as every run of the tests takes it; `.ci/run` takes it to 2,000 seeds.
 
-More: `make sim SEEDS=100000 ARGS="--part plane"`.
+More: `python -m tests.sim --part plane --seeds 20000`.
 """
 
 from __future__ import annotations

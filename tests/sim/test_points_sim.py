@@ -1,4 +1,4 @@
-"""Every point of the scripts; a share of them in each run of the tests. `python -m tests.sim.points` tries all, or one again."""
+"""Every point of the scripts; a share of them in each run of the tests. `make sim` tries all, `python -m tests.sim.points` one again."""
 
 from __future__ import annotations
 
@@ -22,16 +22,6 @@ QUICK = 41
 def test_some_points_of_each_script_come_to_the_same_end(name: str) -> None:
     record = recorded(SCRIPTS[name])
     for trial in itertools.islice(all_trials(SCRIPTS[name], record), QUICK // 2, None, QUICK):
-        outcome = tried(SCRIPTS[name], record, trial)
-        assert outcome.broken is None, outcome.report()
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_every_point_of_a_script_comes_to_the_same_end(name: str) -> None:
-    record = recorded(SCRIPTS[name])
-    for trial in all_trials(SCRIPTS[name], record):
         outcome = tried(SCRIPTS[name], record, trial)
         assert outcome.broken is None, outcome.report()
 

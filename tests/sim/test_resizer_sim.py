@@ -1,4 +1,7 @@
-"""The simulation of the resizer, as far as every run of the tests takes it. More seeds: `make sim SEEDS=20000 ARGS="--part resizer"`."""
+"""The simulation of the resizer, as far as every run of the tests takes it.
+
+More seeds: `python -m tests.sim --part resizer --seeds 20000`.
+"""
 
 from __future__ import annotations
 

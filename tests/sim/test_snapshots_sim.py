@@ -1,6 +1,6 @@
 """The simulation of snapshot controller and snapshotter, as far as every run of the tests takes it.
 
-More seeds: `make sim SEEDS=20000 ARGS="--part snapshots"`.
+More seeds: `python -m tests.sim --part snapshots --seeds 20000`.
 """
 
 from __future__ import annotations
