@@ -37,7 +37,6 @@ class UnreliableArray(UnreliableVolumes):
     def __init__(self, name: str, randomness: Random, *, trouble: float) -> None:
         super().__init__(name, randomness, trouble=trouble)
         self.snapshots: dict[str, Snapshot] = {}
-        self._wanted: dict[str, int] = {}
         self._randomness = randomness
 
     async def get_plugin_capabilities(self, request: csi.GetPluginCapabilitiesRequest) -> csi.GetPluginCapabilitiesResponse:
@@ -56,7 +55,6 @@ class UnreliableArray(UnreliableVolumes):
             self.volumes[handle] = dataclasses.replace(self.volumes[handle], size=max(size, self.volumes[handle].size))
             return csi.ControllerExpandVolumeResponse(capacity_bytes=self.volumes[handle].size)
 
-        self._wanted[self.volumes[handle].name] = size
         return await self._call(EXPAND, self.volumes[handle].name, expand)
 
     async def create_snapshot(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
@@ -99,10 +97,3 @@ class UnreliableArray(UnreliableVolumes):
         if method in (CREATE, DELETE):
             return Code.OK, True, self._randomness.uniform(0.0, 0.05)
         return super()._draw(method, name)
-
-    def _has_happened(self, method: str, name: str) -> bool:
-        if method == CREATE_SNAPSHOT:
-            return any(one.name == name for one in self.snapshots.values())
-        if method == EXPAND:
-            return any(one.name == name and one.size >= self._wanted[name] for one in self.volumes.values())
-        return super()._has_happened(method, name)

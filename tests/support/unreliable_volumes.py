@@ -1,8 +1,8 @@
 """A driver with volumes, zones and a backend that cannot be trusted to answer; what it has is known all the same.
 
 Calls are slow, fail with every code, take effect though they fail, outlast their caller's deadline, or go on after the caller is gone.
-After a final code nothing has happened. A second operation on a volume at work is Aborted. Each volume sees trouble a few times at the
-most, so that every wish comes true at last.
+A final code says that this call did nothing, and no word about one before it: requests are judged before anybody looks their name up. A
+second operation on a volume at work is Aborted. Each volume sees trouble a few times at the most, so that every wish comes true at last.
 """
 
 from __future__ import annotations
@@ -110,8 +110,6 @@ class UnreliableVolumes:
         if name in self._at_work:
             raise DriverError(Code.ABORTED, f"an operation on {name} is pending")
         code, takes_effect, seconds = self._draw(method, name)
-        if code in FINAL and self._has_happened(method, name):
-            code, takes_effect = Code.OK, True  # it must not say that there is nothing
         self._at_work.add(name)
         operation = asyncio.create_task(self._operate(name, seconds, effect if takes_effect else None), name=f"{method}/{name}")
         self._operations.add(operation)
@@ -124,10 +122,6 @@ class UnreliableVolumes:
 
     def _draw(self, method: str, name: str) -> tuple[Code, bool, float]:
         return self._fates.draw(method, name)
-
-    def _has_happened(self, method: str, name: str) -> bool:
-        """What the call is to bring about is there already."""
-        return method == CREATE and any(volume.name == name for volume in self.volumes.values())
 
     async def _operate(self, name: str, seconds: float, effect: Callable[[], T] | None) -> T | None:
         """The backend's part, which nobody can call back."""
