@@ -20,6 +20,7 @@ from tests.sim.mortal import Mortal
 from tests.sim.plane.backend import PlaneEndpoint
 from tests.sim.plane.line import PlaneLine
 from tests.sim.provisioning import life as claims
+from tests.sim.standing import outside
 
 WORKERS: Final = 4
 """Of volumes: in a world this small as good as the 64 of production, and a start is quicker."""
@@ -27,7 +28,7 @@ FOLLOWED: Final = ("pods", "nodes", "persistentvolumeclaims", "persistentvolumes
 
 
 def _runtime(world: Any, line: PlaneLine, mortal: Mortal, factor: int) -> Runtime:
-    return Runtime(line, world.program_clock, Random(world.plan.seed * factor + mortal.number), world.metrics)
+    return Runtime(outside(line), world.program_clock, Random(world.plan.seed * factor + mortal.number), world.metrics)
 
 
 def attachdetach(world: Any, mortal: Mortal) -> Made:

@@ -7,7 +7,7 @@ from typing import Final
 
 from mooring.base.randomness import Random
 from tests.sim.habits import NO_HABITS as NO_SERVER_HABITS
-from tests.sim.habits import ServerHabits, server_habits
+from tests.sim.habits import NO_STOPS, ServerHabits, Stops, server_habits, stops
 from tests.sim.plan import ApiFaults, DriverFaults, api_faults, driver_faults, perhaps
 from tests.sim.plane.agent_plan import ACTS as AGENT_ACTS
 from tests.sim.plane.agent_plan import AgentPlan, agents_of
@@ -89,7 +89,7 @@ class Plan:
     run, and claims get their volumes from them, else volumes are made by hand with their claims; publishes, binder_faults, saves: as in the
     plan of claims. force_after_s, forces: options of the attach/detach controller. step_s: the longest pause between two steps of a
     kubelet. tolerated_s: how long a pod stays on a node that is not ready. agents: of the nodes. placing: by the scheduler. manners: of
-    users and kubelets. server: the API server's. skipped: the acts, by number, that are left out.
+    users and kubelets. server: the API server's. stops: of controllers. skipped: the acts, by number, that are left out.
     """
 
     seed: int
@@ -130,6 +130,7 @@ class Plan:
     placing: PlacingPlan = NO_PLACING
     manners: HabitPlan = NO_HABITS
     server: ServerHabits = NO_SERVER_HABITS
+    stops: Stops = NO_STOPS
 
 
 def plan_of(seed: int) -> Plan:
@@ -189,6 +190,7 @@ def plan_of(seed: int) -> Plan:
         manners=habits,
         # Two attachers without a Lease, one of which sees long-gone attachments, publish what nobody can know of: the Lease forbids that.
         server=NO_SERVER_HABITS if attachers > 1 else dataclasses.replace(server_habits(seed), set_back=False),
+        stops=dataclasses.replace(stops(seed), replicas=1, skew_s=0.0),  # whose clocks differ: `jump_clock`
         binder_faults=placing.faults,
     )
 
