@@ -21,6 +21,7 @@ from mooring.controllers.nodehealth.podgc import decide as podgc
 from mooring.controllers.scheduler import event_handlers
 from mooring.csi.codes import NON_FINAL
 from mooring.kube.cache.informer import Informer
+from tests.sim import bugs_of_habits
 from tests.sim.node import bugs as node_bugs
 from tests.sim.node.bugs import LEFT
 from tests.sim.plane.harm_bugs import HARM_BUGS
@@ -211,5 +212,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "agent-stages-unattached": Bug(node_bugs.BUGS["attachments-unawaited"].plant, {"not-attached", "context-wrong", "I6"}),
     "agent-finds-nothing": Bug(node_bugs.BUGS["nothing-found"].plant, {"pod-dropped", "not-in-use", "I6", *LEFT}, first_seed=125),
     "scheduler-deaf": Bug(_pods_do_not_hear_of_claims, {"I7"}, first_seed=27),
+    "fence-stays-open": Bug(bugs_of_habits.BUGS["fence-stays-open"].plant, {"no-lease"}, first_seed=185),
     "failures-final": Bug(failures_are_final, {"I7", "I8", "I9", "pod-left"}, first_seed=1),
 }

@@ -190,7 +190,7 @@ def plan_of(seed: int) -> Plan:
         manners=habits,
         # Two attachers without a Lease, one of which sees long-gone attachments, publish what nobody can know of: the Lease forbids that.
         server=NO_SERVER_HABITS if attachers > 1 else dataclasses.replace(server_habits(seed), set_back=False),
-        stops=dataclasses.replace(stops(seed), replicas=1, skew_s=0.0),  # whose clocks differ: `jump_clock`
+        stops=dataclasses.replace(stops(seed), skew_s=0.0),  # whose clocks differ: `jump_clock`
         binder_faults=placing.faults,
     )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from tests.sim.checkers import Complaint
 from tests.sim.course import REST_S, Course, Outcome, failures_of, lived
-from tests.sim.keeper import Keeper
+from tests.sim.keeper import Keeper, Made
+from tests.sim.leading import Leases, behind_lease
 from tests.sim.node.disk import NodeLoop
 from tests.sim.node.run import few_workers
 from tests.sim.plane.acts import Acts
@@ -32,6 +34,8 @@ LOOKS_S: Final = (1.0, 5.0)
 QUICK_LOOKS: Final = 20
 UNNOTICED_S: Final = 150.0
 """The longest time that node health needs for all that it does about a node that died last."""
+LED: Final = (ATTACHDETACH, ATTACHER, HEALTH)
+"""Programs that may stand for a Lease, with a second replica."""
 GIVEN_UP_S: Final = 30.0
 """After peace, until nodes that are dead are given up."""
 
@@ -89,7 +93,13 @@ class _Life(Course[PlaneWorld]):
             (BINDER, binder, int(plan.provisions)),
         ]
         agents = [node.keeper for node in kubelets.values() if isinstance(node, AgentNode)]
-        programs = {who: [Keeper(world, f"{who}{'-2' * number}", make) for number in range(count)] for who, make, count in several}
+        replicas = plan.stops.replicas
+        programs = {
+            who: _behind_lease(world, who, make, replicas)
+            if count == 1 and replicas > 1 and who in LED
+            else [Keeper(world, f"{who}{'-2' * number}", make) for number in range(count)]
+            for who, make, count in several
+        }
         return {**programs, AGENT: agents}
 
     async def _chaos(self, world: PlaneWorld, acts: Acts, hands: Hands) -> None:
@@ -138,6 +148,12 @@ class _Life(Course[PlaneWorld]):
             world.fail(invariant, f"all was empty, and then: {text}")
         if fingerprint(world) != before:
             world.fail("I10", f"all was empty, and then something was done: {before} became {fingerprint(world)}")
+
+
+def _behind_lease(world: PlaneWorld, who: str, make: Callable[[Any, Any], Made], replicas: int) -> list[Keeper]:
+    numbers = itertools.count(1)
+    led = behind_lease(Leases(world), who, make, numbers)
+    return [Keeper(world, who, led, numbers) for _ in range(replicas)]
 
 
 async def _listen(world: PlaneWorld, kubelets: Mapping[str, Kubelet]) -> None:
