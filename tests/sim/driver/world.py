@@ -101,7 +101,7 @@ class World:
         incarnation = await self._living()
         assert incarnation.driver is not None
         self.story.tell("user", what)
-        task = asyncio.get_running_loop().create_task(_called(make(incarnation.driver)), name=what, context=_context_of(incarnation))
+        task = asyncio.get_running_loop().create_task(_called(make, incarnation.driver), name=what, context=_context_of(incarnation))
         self._calls.add(task)
         task.add_done_callback(self._ended)
         await asyncio.wait([task, incarnation.dead], return_when=asyncio.FIRST_COMPLETED)
@@ -153,8 +153,9 @@ class World:
         self._folder.cleanup()
 
 
-async def _called(call: Awaitable[Any]) -> Any:
-    return await call
+async def _called(make: Callable[[HostPath], Awaitable[Any]], driver: HostPath) -> Any:
+    """The call begins in the task: one that is cancelled before that never was."""
+    return await make(driver)
 
 
 def _context_of(incarnation: Incarnation) -> contextvars.Context:

@@ -68,7 +68,8 @@ def _nobody_is_reminded() -> contextlib.AbstractContextManager[Any]:
 
     return both(
         mock.patch.object(Record, "has_told", has_told),
-        mock.patch("mooring.controllers.attachdetach.multi_attach.REMIND_S", math.inf),
+        mock.patch("mooring.controllers.attachdetach.memory.REMIND_S", math.inf),
+        mock.patch("mooring.controllers.attachdetach.reconcile.REMIND_S", 1e9),
         mock.patch("mooring.controllers.attachdetach.unresolved.REMIND_S", 1e9),
     )
 
