@@ -105,7 +105,13 @@ class VolumeBackend(Backend):
         return Found(self.handle_of(wish.name, wish.scope))
 
     async def delete(self, handle: str, secrets: Mapping[str, str]) -> None:
-        """Raises DriverError."""
+        """Raises DriverError.
+
+        Who comes with a token of no account is refused: NotFound is the word of an account that was looked into, and a driver that says it
+        for a wrong password, too, would tell of volumes as gone that are there, which nobody can know.
+        """
+        if self.habits.tenants and secrets and secrets.get("token") not in self.tokens:
+            raise DriverError(Code.UNAUTHENTICATED, "wrong token")
         if self.habits.tenants and handle in self.owned and dict(secrets) != {"token": self.owned[handle]}:
             raise DriverError(Code.NOT_FOUND, "no such volume in this account")
         if handle in self._lingering:
