@@ -23,14 +23,17 @@ def fingerprint(world: ClaimWorld) -> tuple[object, ...]:
 
 
 def untold(world: ClaimWorld) -> set[str]:
-    """Volumes of which the driver has never told: it denied them with its first word, or has lost their names."""
+    """Volumes of which the driver has never told: it denied them with its first word, or has lost their names; or nobody knew to ask."""
     owed = world.backend.owed
-    return owed.lied | world.backend.forgotten | {handle for handle, name in world.backend.volumes.items() if name in owed.unreachable}
+    volumes = world.backend.volumes
+    unreachable = {handle for handle, name in volumes.items() if name in owed.unreachable}
+    unread = {handle for handle, name in volumes.items() if name in owed.begun_anew and handle not in owed.acknowledged}
+    return owed.lied | world.backend.forgotten | unreachable | unread
 
 
 def _volumes(world: ClaimWorld) -> Iterator[Complaint]:
     """Backend = cluster, but for what was kept on purpose, what an open intent is about, and what `mooring orphans` alone can know of."""
-    begun = {intent.volume_name for intent in world.laws.intents()} | world.laws.spoilt
+    begun = {intent.volume_name for intent in world.laws.intents()} | set(world.laws.spoilt)
     unknown = {handle for handle, name in world.backend.volumes.items() if name in begun} | untold(world)
     handles = {pv.spec.csi.volume_handle for pv in world.laws.volumes() if pv.spec.csi is not None} | set(world.laws.imported)
     for handle in sorted(set(world.backend.volumes) - handles - world.laws.kept - world.laws.torn - unknown):
@@ -67,6 +70,8 @@ def _objects(world: ClaimWorld) -> Iterator[Complaint]:
         ref, retained = pv.spec.claim_ref, pv.spec.persistent_volume_reclaim_policy == "Retain"
         if (ref is None or not ref.uid) and not is_deleting(pv) and (RESTORED in (pv.metadata.labels or {}) or world.laws.damaged_ever):
             continue  # somebody has made it anybody's
+        if is_deleting(pv) and pv.status.phase == "Available" and world.laws.damaged_ever:
+            continue  # the same, and deleted: a volume goes once it is released, as upstream has it, and this one has nobody to release it
         orphaned = ref is None or ref.uid not in claims
         if orphaned and (not retained or is_deleting(pv)) and not waiting.of_volume(world, pv):
             yield "volume-left", f"{pv.metadata.name} is {pv.status.phase} and still there: {pv.metadata.finalizers}"

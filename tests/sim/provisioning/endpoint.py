@@ -89,7 +89,7 @@ class Endpoint:
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         what, name = f"delete {request.volume_id}", request.volume_id.partition("/")[0]
         await self._begin(what)
-        self._world.laws.delete_begins(self._mortal.number, name, request.volume_id)
+        called = self._world.laws.delete_begins(self._mortal.number, name, request.volume_id)
         try:
             await self._world.backend.delete(request.volume_id, request.secrets)
             await self._mortal.point(f"after {what}")
@@ -97,7 +97,7 @@ class Endpoint:
             self._tell(f"{what}: {error}")
             raise
         finally:
-            self._end(name)
+            self._end(called)
         self._tell(f"{what}: ok")
         return csi.DeleteVolumeResponse()
 

@@ -44,8 +44,8 @@ class Laws:
     """kept: handles of volumes whose object went while it was to be retained. doomed: those whose deletion was begun, rightly.
 
     over: names of volumes that were deleted for their objects, and by whom. imported: handle -> version of the object that was written by
-    hand. spoilt: names of volumes whose intents somebody has spoilt. damaged: of those whose claimRef is being
-    damaged. fail: called with the law's name and what broke it.
+    hand. spoilt: names of volumes whose intents somebody has spoilt, and who held the journal then. damaged: of those whose claimRef is
+    being damaged. fail: called with the law's name and what broke it.
     """
 
     def __init__(self, truth: Truth, backend: VolumeBackend, fail: Callable[[str, str], None]) -> None:
@@ -56,7 +56,7 @@ class Laws:
         self.doomed: set[str] = set()
         self.over: dict[str, int] = {}
         self.imported: dict[str, int] = {}
-        self.spoilt: set[str] = set()
+        self.spoilt: dict[str, str] = {}
         self.damaged: set[str] = set()
         self.damaged_ever = False
         self.later: set[str] = set()
@@ -96,8 +96,15 @@ class Laws:
         if not is_written and name not in self.spoilt:
             self._fail("create-unwritten", f"{name} is created, no intent says so: {text}")
 
-    def delete_begins(self, process: int, name: str, handle: str) -> None:
-        self._begins(process, name)
+    def delete_begins(self, process: int, name: str, handle: str) -> str:
+        """Gives the name under which the call is in flight, for `call_ends`.
+
+        That is the handle where the volume is deleted for an object of another name, since the driver has answered for that with somebody's
+        volume: that a call for the volume's own name is about the same one, only the driver knows.
+        """
+        objects = {pv.metadata.name for pv in self._of(handle)}
+        called = name if not objects or name in objects else handle
+        self._begins(process, called)
         self.doomed.add(handle)
         if self._is_import_shown(process, handle) and not self._of(handle):
             self._fail("deleted-imported", f"{handle} is deleted, it was imported by hand")
@@ -118,6 +125,7 @@ class Laws:
             for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS):
                 if ref is not None and claim.metadata.uid == ref.uid and claim.spec.volume_name == pv_name:
                     self._fail("deleted-wanted", f"{handle} is deleted, {claim.metadata.name} is bound to it")
+        return called
 
     def save_begins(self, process: int, handle: str) -> None:
         """A PersistentVolume is about to be written."""

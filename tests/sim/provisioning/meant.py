@@ -41,22 +41,25 @@ class MeantLaws(Laws):
         if resource.plural == LEASES.plural and change.new is not None:
             for intent in readable(change.new.whole()):
                 self._born_s.setdefault(intent.volume_name, self._clock.now())
-                self.spoilt.discard(intent.volume_name)  # somebody knew it, and has written it again
+                knew = self.spoilt.pop(intent.volume_name, None)
+                if knew is not None and knew != lease_codec.holder_of(change.new.whole()):  # another process has begun it anew
+                    self._backend.owed.begun_anew.add(intent.volume_name)
 
-    def delete_begins(self, process: int, name: str, handle: str) -> None:
-        super().delete_begins(process, name, handle)
+    def delete_begins(self, process: int, name: str, handle: str) -> str:
+        called = super().delete_begins(process, name, handle)
         own = self._of(handle)
         for pv in self._truth.all(PERSISTENT_VOLUMES) if own else ():
             is_shown = int(pv.metadata.resource_version) <= self.shown(process, "persistentvolumes")
             is_done_with = pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
             if is_shown and not is_done_with and pv.spec.csi is not None and pv.spec.csi.volume_handle == handle:
                 self._fail("deleted-named", f"{handle} is deleted, {pv.metadata.name} names it, and is {pv.status.phase}")
+        return called
 
     # -- what others do
 
     def page_is_spoilt(self, lease: dict[str, Any]) -> None:
         """Nobody can read its intents any more, unless a living provisioner knows them."""
-        self.spoilt.update(intent.volume_name for intent in readable(lease))
+        self.spoilt.update(dict.fromkeys((intent.volume_name for intent in readable(lease)), lease_codec.holder_of(lease)))
         with contextlib.suppress(lease_codec.UnreadablePage):
             self.later.difference_update(lease_codec.texts_of(lease))
 

@@ -18,7 +18,8 @@ class Owed:
     """handles_at: gives the handles of a name in a scope. lied: those that the driver denied with its first word, and each one since.
 
     acknowledged: those that it has told. unreachable: names of which a volume may be in an account whose Secret was gone when the claim
-    was, too: then the driver is asked without, by design, and tells of its own account.
+    was, too: then the driver is asked without, by design, and tells of its own account. begun_anew: names that a process has begun without
+    knowing of the calls before, since somebody had spoilt the page that told of them: to it the driver's first word is the first one.
     """
 
     def __init__(self, handles_at: Callable[[str, str], list[str]]) -> None:
@@ -27,6 +28,7 @@ class Owed:
         self.lied: set[str] = set()
         self.acknowledged: set[str] = set()
         self.unreachable: set[str] = set()
+        self.begun_anew: set[str] = set()
 
     def answered(self, name: str, scope: str, handle: str) -> None:
         """OK, with this handle."""
