@@ -50,7 +50,8 @@ class VolumeBackend(Backend):
     """volumes: handle -> name, the truth. Handles begin with the name; a volume made again has another one. flavours: handle -> its own.
 
     scopes, zones: handle -> where it is; the scope is "" where all names are unique. tokens: of Secrets that open an account.
-    owned: handles that were made with a Secret, and its token. forgotten: handles whose names the driver has lost.
+    owned: handles that were made with a Secret, and its token. forgotten: handles whose names the driver has lost. passed_off: handles that
+    it has given out as those of a volume of another name.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -63,6 +64,7 @@ class VolumeBackend(Backend):
         self.habits = KIND
         self.token, self.tokens = "token0", set(SECRETS_OF.values())
         self.forgotten: set[str] = set()
+        self.passed_off: set[str] = set()
         self.owed = Owed(self.handles_at)
         self._draws = Random(self._plan.seed + _STREAM)
         self._lingering: set[str] = set()
@@ -183,7 +185,11 @@ class VolumeBackend(Backend):
         if name in self.volumes.values() or name in self.locks or self._late_count:
             return None
         others = tuple(sorted(handle for handle, other in self.volumes.items() if other != name and handle in self.owed.acknowledged))
-        return Found(_one_of(others, self._draws), self._draws.happens(0.5)) if others else None
+        if not others:
+            return None
+        found = Found(_one_of(others, self._draws), self._draws.happens(0.5))
+        self.passed_off.add(found.handle)
+        return found
 
     def refuses(self, wish: Wish) -> str:
         """Why a request is not served, however often it is made; "" where it is."""

@@ -108,11 +108,13 @@ class Laws:
         self.doomed.add(handle)
         if self._is_import_shown(process, handle) and not self._of(handle):
             self._fail("deleted-imported", f"{handle} is deleted, it was imported by hand")
-        if handle in self.kept:
+        is_passed_off = handle in self._backend.passed_off and not objects  # and so it is taken for what the driver says it is
+        if handle in self.kept and not is_passed_off:
             self._fail("deleted-kept", f"{handle} is deleted, its object was taken away to keep it")
         for pv in self._of(handle):
-            self.over[name] = process
             pv_name, ref = pv.metadata.name, pv.spec.claim_ref
+            if pv_name == name:  # of another claim's object, which has got somebody's volume, nothing follows for the claim of this name
+                self.over[name] = process
             known = int(pv.metadata.resource_version) <= self.shown(process, "persistentvolumes")
             if pv.status.phase != "Released":
                 self._fail("deleted-in-use", f"{handle} is deleted, {pv_name} is {pv.status.phase}")
