@@ -173,6 +173,7 @@ UNAWAITED = {
     "P44-gone-and-not-asked": (attempted(UNCHANGED, FORMER, None, is_open=True), After(Then.RETRY)),
     "P42-gone-and-unknown": (attempted(FINISHED, FORMER, None, is_open=True), After(Then.REST, releases_source=True)),
     "P42-has-another-volume": (attempted(FINISHED, FORMER, BOUND, is_open=True), After(Then.REST, releases_source=True)),
+    "stored-by-hand-and-unknown": (attempted(FINISHED, FORMER, is_open=True, has_object=True), After(Then.REST, releases_source=True)),
     "infeasible-and-unknown": (
         attempted(INFEASIBLE, ORDER, None, is_open=True),
         After(Then.REST, releases_source=True, fingerprint=WANTED),

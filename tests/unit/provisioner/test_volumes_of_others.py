@@ -48,6 +48,20 @@ async def test_a_volume_that_was_imported_while_its_creation_was_open_is_left_to
     assert handle in world.driver.volumes
 
 
+async def test_a_claim_whose_object_was_written_by_hand_without_its_uid_is_not_asked_for_in_a_loop():
+    """The answer was lost, and the backend fails from then on. Until the binder fills the uid in, it is not sure that the object is the
+    claim's; the former call is repeated, and nothing is wanted that could be asked for in its place.
+    """
+    world = await ProvisioningWorld().base()
+    uid = (await world.claim())["metadata"]["uid"]
+    world.driver.script(CREATE, Lose())
+    async with world.provisioning(calls=1):
+        await world.create(a_pv(f"pvc-{uid}", f"vol-pvc-{uid}", claimRef={"namespace": "default", "name": "c"}))
+        world.driver.always(CREATE, lambda _: Fail(Code.RESOURCE_EXHAUSTED, "full") if len(world.driver.made(CREATE)) < 20 else None)
+        await world.settle(60)
+    assert len(world.driver.made(CREATE)) < 5
+
+
 async def test_a_claim_that_waits_is_told_whose_its_volume_is_by_now():
     world = await ProvisioningWorld().base()
     handle = f"vol-pvc-{(await world.claim())['metadata']['uid']}"

@@ -155,6 +155,12 @@ def _already_there(view: View, claim: PersistentVolumeClaim) -> Decision | None:
     return Decision(why.Provisioned(name), has_volume=True) if pv is not None and _may_be_of(pv, claim) else None
 
 
+def has_object(view: View, claim: PersistentVolumeClaim) -> bool:
+    """True when its volume is stored, by whomever: the claim may not be bound to it yet."""
+    found = _already_there(view, claim)
+    return found is not None and found.has_volume
+
+
 def _may_be_of(pv: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     ref, meta = pv.spec.claim_ref, claim.metadata
     return ref is None or (ref.namespace, ref.name, ref.uid or meta.uid) == (meta.namespace, meta.name, meta.uid)

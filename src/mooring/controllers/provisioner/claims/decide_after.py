@@ -151,6 +151,7 @@ class Attempted:
 
     order: of the attempt, None when it did not get that far. claim: as it is now, None when gone. node_tried: "" for none.
     is_open: an earlier call may have made a volume, although this one failed. reschedules: in a row, before this one.
+    has_object: the claim's volume is stored by now, perhaps by hand, and the claim is still to be bound to it.
     """
 
     failure: Failure
@@ -159,12 +160,13 @@ class Attempted:
     node_tried: str = ""
     is_open: bool = False
     reschedules: int = 0
+    has_object: bool = False
 
     @property
     def is_awaited(self) -> bool:
         """True while the claim waits for this volume: it has none, and the order is not about a second one."""
         is_second = self.order is not None and self.order.intent.stored_handle is not None
-        return self.claim is not None and not self.claim.spec.volume_name and not is_second
+        return self.claim is not None and not self.claim.spec.volume_name and not self.has_object and not is_second
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.claim import selected_node
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
+from mooring.controllers.provisioner.claims.decide import has_object
 from mooring.controllers.provisioner.claims.decide_after import (
     RESCHEDULES_MAX,
     After,
@@ -108,7 +109,9 @@ class AttemptResults:
         elif failure.state is State.BACKGROUND and order is not None:
             self._tracker.mark_unknown(order.intent)
         claim = self._view.claim(uid)  # perhaps it has gone meanwhile
-        attempted = Attempted(failure, order, claim, _node_tried(attempt, order), uid in self._tracker, self._records.get(uid).reschedules)
+        stored = claim is not None and has_object(self._view, claim)
+        node_tried, reschedules = _node_tried(attempt, order), self._records.get(uid).reschedules
+        attempted = Attempted(failure, order, claim, node_tried, uid in self._tracker, reschedules, stored)
         after = decide_claim_after_failure(attempted)
         self._events.failed(attempt.ref, told(attempted), infeasible=failure.infeasible)
         if after.releases_source:
