@@ -89,4 +89,5 @@ def _nothing_is_open(world: ClaimWorld) -> Iterator[Complaint]:
     if world.backend.under_way:
         yield "still-working", f"{world.backend.under_way} calls go on"
     for name, operation in world.backend.locks.items():
-        yield "still-working", f"{operation} is at work for {name}"
+        assert operation.task is not None
+        yield "still-working", f"{operation.task.get_name()} is at work for {name}"  # the task's name is this very call's

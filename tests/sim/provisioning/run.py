@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import Counter
 from typing import Final
 from unittest import mock
 
+from mooring.controllers.provisioner.claims.pv_store import DENIED_S_MAX
+from mooring.controllers.provisioner.claims.store_pending import BACK_OFF
 from mooring.controllers.provisioner.intents import pages
 from tests.sim.checkers import Complaint
 from tests.sim.course import CALM_STEP_S, REST_S, Course, Outcome, failures_of, lived
@@ -24,6 +28,9 @@ CALM_S_MAX: Final = 1200.0
 """The longest way to rest: a claim that the driver called infeasible, twice; a secret that is waited for; a key in its back-off."""
 
 WAITING_STEPS: Final = 60
+LAST_TRY_S: Final = 2 * BACK_OFF.cap_s
+"""When an object has been denied for so long that this counts, and the next try comes."""
+STEP_S: Final = waiting.SILENCE_S_MAX / WAITING_STEPS
 
 
 def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -> Outcome:
@@ -91,13 +98,16 @@ class _Life(Course[ClaimWorld]):
             world.fail("restless", f"all was well, and then something was done: {before} became {fingerprint(world)}")
 
     async def _wait(self, world: ClaimWorld, acts: OrphanActs) -> None:
-        before: set[Complaint] = set()
+        """What is wrong for a moment is on its way: for two steps; where a policy forbids objects, until a volume that is of no use for that
+        is deleted, since the claim is given up while everybody waits.
+        """
+        steps_max = 1 + (math.ceil((DENIED_S_MAX + LAST_TRY_S) / STEP_S) if self._plan.saves.forbidden else 0)
+        lasting: Counter[Complaint] = Counter()
         for step in range(WAITING_STEPS * 3 // 2):
-            await world.clock.sleep(waiting.SILENCE_S_MAX / WAITING_STEPS)
+            await world.clock.sleep(STEP_S)
             await acts.tend()
-            found = set(complaints(world))
-            for invariant, text in sorted(found & before):  # what is wrong for a moment is on its way
+            lasting = Counter({complaint: 1 + lasting[complaint] for complaint in set(complaints(world))})
+            for invariant, text in sorted(complaint for complaint, count in lasting.items() if count > steps_max):
                 world.fail(invariant, f"all was well, but for who waits, and then: {text}")
-            before = found
             for invariant, text in waiting.silent(world) if step >= WAITING_STEPS else ():
                 world.fail(invariant, text)
