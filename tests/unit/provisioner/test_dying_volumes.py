@@ -5,6 +5,8 @@ A deletion goes on after its deadline. Until it is over, a driver may answer Cre
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from mooring.api.coordination import LEASES
@@ -56,6 +58,16 @@ async def test_it_is_deleted_before_anything_else_is_asked_for(claim: str):
         await world.settle(400)
         assert (claim == "there") == bool(world.driver.volumes)
         assert {} == world.intents.open()
+
+
+async def test_the_driver_is_given_time_between_the_tries():
+    """CSI asks for a back-off. A driver that says at once that a deletion is at work had five calls of each attempt in one moment."""
+    world = await refused()
+    world.driver.always(DELETE, Fail(Code.ABORTED, "a deletion is at work"))
+    async with world.provisioning():
+        await world.calls(5, DELETE)
+    times = [call.started_s for call in world.driver.made(DELETE)]
+    assert [0.1, 0.2, 0.4, 0.8] == pytest.approx([after - before for before, after in itertools.pairwise(times)])
 
 
 async def test_the_next_process_goes_on_with_the_deletion():

@@ -219,9 +219,13 @@ async def test_an_import_that_a_silent_watch_hides_is_looked_up_before_the_volum
 
 
 class SlowJournal(Faults):
-    """After the second list of PersistentVolumes the next write to a Lease takes a while in which somebody imports the claim's volume."""
+    """After the second list of PersistentVolumes the next write to a Lease takes a while in which somebody imports the claim's volume.
 
-    def __init__(self) -> None:
+    own: under the name that the claim's own object would have.
+    """
+
+    def __init__(self, *, own: bool) -> None:
+        self.own = own
         self.world: ProvisioningWorld | None = None
         self.lists_count = 0
 
@@ -230,22 +234,26 @@ class SlowJournal(Faults):
         if self.lists_count > 1 and kind.plural == "leases" and self.world is not None:
             world, self.world = self.world, None
             uid = (await world.claim())["metadata"]["uid"]
-            await world.create(a_pv("data", f"vol-pvc-{uid}", **KEPT))
+            await world.create(a_pv(f"pvc-{uid}" if self.own else "data", f"vol-pvc-{uid}", **KEPT))
             await asyncio.sleep(1.0)
 
 
-async def test_a_volume_that_is_imported_while_its_deletion_is_being_written_down_is_not_deleted():
+@pytest.mark.parametrize("own", [False, True], ids=["another name", "its own name"])
+async def test_a_volume_that_is_imported_while_its_deletion_is_being_written_down_is_not_deleted(own: bool):
     """Its object was refused for good, and nobody named the volume then."""
-    faults = SlowJournal()
+    faults = SlowJournal(own=own)
     world = ProvisioningWorld(faults=faults)
     world.intents = Journal(world.cluster, PLACE, "one", world.clock)
     world.cluster.refuse(POST_PV, error=Invalid("too odd", reason="Invalid"))
     await world.base()
     faults.world = world
     async with world.provisioning():
-        handle = f"vol-pvc-{(await world.claim())['metadata']['uid']}"
-        await world.failed(OWN_NAMES.format(handle))
-    assert ["data"] == await names_of_volumes(world)
+        name = f"pvc-{(await world.claim())['metadata']['uid']}"
+        named = name if own else "data"
+        await world.failed(f'PersistentVolume "{named}" names the volume "vol-{name}" already')
+        await world.settle(1000)
+        assert [named] == await names_of_volumes(world)
+        assert {} == world.intents.open()
     assert DELETE not in world.told
 
 
@@ -269,6 +277,37 @@ async def test_of_two_claims_that_are_answered_with_one_volume_at_once_one_gets_
     assert 1 == len(await names_of_volumes(world))
     assert any('the volume "vol-x" is being stored for another claim' in text for text in told)
     assert DELETE not in world.told
+
+
+async def test_a_volume_that_is_being_stored_is_not_deleted_for_a_claim_that_was_answered_with_it_too():
+    """It is too small for the other claim, and no object names it yet."""
+    world = ProvisioningWorld(AnsweringDriver(), SlowPost())
+    assert isinstance(world.driver, AnsweringDriver)
+    world.driver.answers = [an_answer(), an_answer(capacity_bytes=1)]
+    await world.make_class()
+    await world.make_claim()
+    await world.make_claim("other")
+    async with world.provisioning():
+        assert "vol-x" == (await world.provisioned())["spec"]["csi"]["volumeHandle"]
+        assert 'the volume "vol-x" is being stored for another claim' == await world.failed(name="other")
+        await world.provisioned("other")
+    assert DELETE not in world.told
+
+
+async def test_a_volume_that_is_being_deleted_is_not_deleted_for_another_claim_that_was_answered_with_it_too():
+    world = ProvisioningWorld(AnsweringDriver())
+    assert isinstance(world.driver, AnsweringDriver)
+    world.driver.answers = [an_answer(capacity_bytes=1), an_answer(capacity_bytes=1)]
+    gate = world.driver.gate(DELETE)
+    await world.make_class()
+    await world.make_claim()
+    await world.make_claim("other")
+    async with world.provisioning():
+        await world.failed('the volume "vol-x" is another claim\'s, and is being deleted', name="other")
+        gate.set()
+        await world.provisioned("other")
+        await world.provisioned()
+    assert 1 == len(world.driver.made(DELETE))
 
 
 async def test_a_volume_whose_claim_is_bound_to_it_is_not_deleted_when_its_object_can_not_be_written_again():

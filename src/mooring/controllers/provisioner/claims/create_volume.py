@@ -22,7 +22,7 @@ from mooring.controllers.provisioner.claims.decide_after import (
     decide_unusable_volume,
     decide_volume_after_pv_refused,
 )
-from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, Save, State
+from mooring.controllers.provisioner.claims.outcomes import CLEANUP_PAUSE_S, CLEANUP_TRIES, Failed, Failure, Save, State
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import Order, is_stored_whole
@@ -233,15 +233,17 @@ class VolumeCreation:
         return after_deletion(order, verdict, await self._delete(order, secrets, volume_id))
 
     async def _delete(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> MooringError | None:
-        """All tries within one timeout. The error of the last one, None when the volume is gone."""
+        """All tries within one timeout, each after a longer pause: CSI asks for that. The last one's error, None when the volume is gone."""
         until = self._clock.now() + self._timeout_s
         problem: MooringError | None = None
-        for _ in range(CLEANUP_TRIES):
+        for number in range(CLEANUP_TRIES):
+            if number:
+                await self._clock.sleep(CLEANUP_PAUSE_S * 2 ** (number - 1))
             left_s = until - self._clock.now()
             if left_s <= 0:
                 break
-            if others := self._view.others_naming(volume_id, order.intent.volume_name):  # by now: a write has preceded this
-                return Conflict(f'PersistentVolume "{others[0]}" names it')
+            if kept := self._pv_store.keeper_of(order.intent, volume_id):  # by now: a write has preceded this
+                return Conflict(kept)
             try:
                 call = Call(left_s, order.intent.migrated)
                 lacks_secret = order.intent.secret is not None and not secrets

@@ -15,6 +15,8 @@ from mooring.controllers.provisioner.claims import wake_topics
 from mooring.csi.codes import Code, DriverError
 
 CLEANUP_TRIES: Final = 5
+CLEANUP_PAUSE_S: Final = 0.1
+"""Before the second one of them; each further pause is twice as long."""
 
 
 class State(enum.Enum):

@@ -10,7 +10,7 @@ import contextlib
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import Key
+from mooring.api.meta import Key, is_deleting
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.runtime import Runtime
@@ -43,7 +43,7 @@ class PvStore:
     async def store(self, volume: PendingVolume) -> tuple[Save, str]:
         """One try. Gives its result, and why it was refused or has to be repeated."""
         if self._storing.setdefault(volume.volume_id, volume.uid) != volume.uid:
-            return Save.TAKEN, f'the volume "{volume.volume_id}" is being stored for another claim'
+            return Save.TAKEN, self._other_claims(volume.order.intent, volume.volume_id)
         saved, error = await self._tried(volume)
         if saved is not Save.LATER:
             del self._storing[volume.volume_id]
@@ -67,8 +67,8 @@ class PvStore:
             await self._fresh.look()
             if other := await self._other_naming(intent, volume.volume_id):
                 return Save.TAKEN, _names_it(other, volume.volume_id)
-            if any(one.dying_handle == volume.volume_id for one in self._view.intents.values() if one.uid != intent.uid):
-                return Save.TAKEN, f'the volume "{volume.volume_id}" is another claim\'s, and is being deleted'
+            if other := self._other_claims(intent, volume.volume_id):
+                return Save.TAKEN, other
             await self._volumes.write(key, self._cluster.create(PERSISTENT_VOLUMES, volume.body))
         except AlreadyExists:
             return await self.owner_of_existing(intent, volume.volume_id)
@@ -116,7 +116,28 @@ class PvStore:
             other = await self._other_naming(intent, volume_id)
         except ApiError as error:
             return Save.LATER, str(error)
-        return (Save.TAKEN, _names_it(other, volume_id)) if other else (Save.REFUSED, refused)
+        if why := _names_it(other, volume_id) if other else self._other_claims(intent, volume_id):
+            return Save.TAKEN, why
+        return Save.REFUSED, refused
+
+    def keeper_of(self, intent: Intent, volume_id: str) -> str:
+        """What keeps the volume from being deleted for this intent, as far as is known here and now; "" for nothing."""
+        name, own = intent.volume_name, self._view.volume(intent.volume_name)
+        names = self._view.others_naming(volume_id, name)
+        if own is not None and not is_deleting(own) and self._view.means(own, volume_id):
+            names = [name]
+        return _names_it(names[0], volume_id) if names else self._other_claims(intent, volume_id)
+
+    def _other_claims(self, intent: Intent, volume_id: str) -> str:
+        """What is done with the volume for another claim, "" for nothing: the driver has answered with one volume for two names.
+
+        That the other one is deleting it as well does not matter to an intent that has begun to do so, too.
+        """
+        if self._storing.get(volume_id, intent.uid) != intent.uid:
+            return f'the volume "{volume_id}" is being stored for another claim'
+        dying = {one.dying_handle: one for one in self._view.intents.values() if one.uid != intent.uid}
+        is_dying_here = intent.uid in self._view.intents and self._view.intents[intent.uid].dying_handle == volume_id
+        return f'the volume "{volume_id}" is another claim\'s, and is being deleted' if volume_id in dying and not is_dying_here else ""
 
     async def _other_naming(self, intent: Intent, volume_id: str) -> str:
         """The PersistentVolume of another name that names this volume, by the API server itself; "" for none. Raises ApiError."""
