@@ -98,8 +98,8 @@ class _Life(Course[ClaimWorld]):
             world.fail("restless", f"all was well, and then something was done: {before} became {fingerprint(world)}")
 
     async def _wait(self, world: ClaimWorld, acts: OrphanActs) -> None:
-        """What is wrong for a moment is on its way: for two steps; where a policy forbids objects, until a volume that is of no use for that
-        is deleted, since the claim is given up while everybody waits.
+        """What is wrong for a moment is on its way: for two steps; where a policy forbids objects, until a volume that is of no use for
+        that is deleted, since the claim is given up while everybody waits.
         """
         steps_max = 1 + (math.ceil((DENIED_S_MAX + LAST_TRY_S) / STEP_S) if self._plan.saves.forbidden else 0)
         lasting: Counter[Complaint] = Counter()

@@ -233,7 +233,7 @@ class VolumeCreation:
         return after_deletion(order, verdict, await self._delete(order, secrets, volume_id))
 
     async def _delete(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> MooringError | None:
-        """All tries within one timeout, each after a longer pause: CSI asks for that. The last one's error, None when the volume is gone."""
+        """All tries within one timeout, each after a longer pause, as CSI asks for. The last error, None when the volume is gone."""
         until = self._clock.now() + self._timeout_s
         problem: MooringError | None = None
         for number in range(CLEANUP_TRIES):
