@@ -74,4 +74,6 @@ def left_on(machine: Machine) -> Iterator[Complaint]:
     yield from (("staged-left", f"{handle} on {machine.name}") for handle in machine.staged)
     yield from (("published-left", f"{machine.short(path)} on {machine.name}") for path in machine.published)
     yield from (("loop-left", f"{machine.short(path)} on {machine.name}") for path in machine.loops)
+    if machine.hung_count:
+        yield "still-working", f"{machine.hung_count} works on the disk of {machine.name} hang"
     yield from (("folder-left", f"{path} on {machine.name}") for path in machine.files())

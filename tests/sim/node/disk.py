@@ -44,7 +44,11 @@ class Disk:
         if answer.cancelled():
             return
         if self._world.faulty and self._randomness.happens(self._faults.hung):
-            await self._world.clock.sleep(self._randomness.uniform(0.0, HUNG_S_MAX))
+            self._machine.hung_count += 1
+            try:
+                await self._world.clock.sleep(self._randomness.uniform(0.0, HUNG_S_MAX))
+            finally:
+                self._machine.hung_count -= 1
         if not self._mortal.alive:
             return
         try:

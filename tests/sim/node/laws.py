@@ -200,7 +200,7 @@ class Laws:
         else:
             paths = [one for one in (*machine.staged.values(), *machine.published) if Path(one).parent == path.parent]
         is_block = volume is not None and volume.block
-        coming = [one for one in self._coming(machine, handle) if is_block or Path(one).parent == path.parent]
+        coming = [one for one in self.coming(machine, handle) if is_block or Path(one).parent == path.parent]
         if paths or coming:
             shown = [machine.short(one) for one in (*paths, *coming)]
             self._fail("record-dropped", f"the record {machine.short(path)} is removed, and {handle} is, or may come, at {shown}")
@@ -237,7 +237,7 @@ class Laws:
     def _is_on(self, machine: Machine, handle: str) -> bool:
         return handle in machine.staged or handle in machine.published.values()
 
-    def _coming(self, machine: Machine, handle: str) -> list[str]:
+    def coming(self, machine: Machine, handle: str) -> list[str]:
         """The paths at which calls at work may still bring the volume."""
         found = (service.gives(handle) for service in self._site.services_of(machine.name))
         return [operation.node_id for operation in found if operation is not None]
@@ -248,7 +248,7 @@ class Laws:
         return {
             unique_name(volume.driver, volume.handle)
             for volume in attached
-            if self._is_on(machine, volume.handle) or self._coming(machine, volume.handle)
+            if self._is_on(machine, volume.handle) or self.coming(machine, volume.handle)
         }
 
     # -- changes
@@ -307,7 +307,7 @@ class Laws:
         if "deletionTimestamp" not in old["metadata"]:
             self._fail("pod-dropped", f"pod {name} is removed, nobody has deleted it")
         handles = (volume.handle for volume in self._plan.volumes)
-        coming = [path for handle in (*handles, *inline_handles(old)) for path in self._coming(machine, handle) if uid in path]
+        coming = [path for handle in (*handles, *inline_handles(old)) for path in self.coming(machine, handle) if uid in path]
         places = [path for path in (*machine.targets_of(uid), *coming) if not machine.is_in_doubt(path)]  # such a volume stays in use
         if left := [machine.short(path) for path in places]:
             self._fail("pod-dropped", f"pod {name} is removed, and this is, or may come, there: {left}")
@@ -338,7 +338,7 @@ class Laws:
     def detaches(self, volume: VolumePlan, node: str) -> None:
         """The attach/detach controller takes the volume off the node, and not by force."""
         machine = self._site.machines[node]
-        if self._is_on(machine, volume.handle) or self._coming(machine, volume.handle):
+        if self._is_on(machine, volume.handle) or self.coming(machine, volume.handle):
             self._fail("detached-in-use", f"{volume.name} is detached from {node}, which has it and does not say so")
 
 

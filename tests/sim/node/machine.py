@@ -33,7 +33,8 @@ class Machine:
     of the files that a loop device is over. sockets: registration sockets, each with the number of its making. told: drivers whose plugin
     was told by the living agent that it is registered. apart: mount points that show no bind mount. spoiled: what can't be read, as it
     was before. mended: what could not be read when the living agent began, or later. registering: drivers that are being registered.
-    neighbours: machines whose mounts are seen here, too. protected: folders that nobody can write in, and until when.
+    neighbours: machines whose mounts are seen here, too. protected: folders that nobody can write in, and until when. hung_count: of works
+    on the disk that hang at the moment: what they come to is still to be taken back.
     """
 
     def __init__(self, name: str, root: Path) -> None:
@@ -51,6 +52,7 @@ class Machine:
         self.registering: set[str] = set()
         self.neighbours: list[Machine] = []
         self.full_until_s = 0.0
+        self.hung_count = 0
         self.protected: dict[str, float] = {}
         self.on_socket: Callable[[Path], None] = lambda socket: None
         self._socket_count = 0

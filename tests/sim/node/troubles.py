@@ -66,6 +66,8 @@ class Troubles:
         before, now = path.read_bytes(), None
         if kind == "unlistable":
             path, before = path.parent.parent, b""
+        elif kind == "gone" and self._is_at_work(machine, path, before):
+            return  # where neither a record nor a mount tells of what is about to come, nobody can know of it
         elif kind == "gone":
             path.unlink()
         elif kind == "unreadable":
@@ -75,6 +77,15 @@ class Troubles:
             path.write_bytes(now)
         self._tell(f"{machine.short(path)} on {machine.name} is {kind}")
         machine.spoiled[path] = Spoiled(kind, before or None, now)
+
+    def _is_at_work(self, machine: Machine, record: Path, content: bytes) -> bool:
+        """True while a call of the driver's may bring what the record tells of."""
+        try:
+            handle = json.loads(content)["volumeHandle"]
+        except ValueError:
+            return False  # it was spoilt before
+        coming = self._world.laws.coming(machine, handle)
+        return any(Path(one).parent == record.parent or machine.layout.block in record.parents for one in coming)
 
     async def mend_records(self) -> None:
         machine = self._a_machine()
