@@ -88,8 +88,9 @@ class InUseReport:
             self._is_unsure = True
             try:
                 await self._write(wanted, was_unsure=was_unsure)
-            except Conflict:  # somebody else has written the Node just now
+            except Conflict:  # somebody else has written the Node, and it may be long until the watch tells
                 self._changed.set()
+                await self._look_again()
                 continue
             except ApiError as error:
                 _log.error("The volumes in use could not be reported, trying again", error=error)
@@ -98,6 +99,14 @@ class InUseReport:
                 continue
             self._reports, self._is_unsure = wanted, False
             self._reported()
+
+    async def _look_again(self) -> None:
+        """The Node as it is now, for the next write: a watch that is silent for a minute would have it refused twenty times a second."""
+        try:
+            await self._nodes.write(Key("", self._node_name), self._cluster.get(NODES, self._node_name))
+        except ApiError as error:
+            _log.error("The Node could not be read, trying again", error=error)
+            await self._clock.sleep(AGAIN_S)
 
     async def _write(self, wanted: Collection[str], *, was_unsure: bool) -> None:
         """Only over the Node that is known: a report that is carried out late would take away what a later one has named."""
