@@ -16,6 +16,8 @@ from mooring.base.errors import MooringError
 
 _PLUGIN_FOLDER: Final = PLUGIN.replace("/", "~")
 NAME_BYTES_MAX: Final = 255
+TARGET: Final = "mount"
+"""In the folder of a pod's volume: where the driver publishes."""
 
 
 class BadName(MooringError):
@@ -67,7 +69,7 @@ class Layout:
 
     def target(self, uid: str, spec_name: str) -> Path:
         """The publish path of a volume with a file system. The driver makes it; its record lies beside it."""
-        return self.pod_volumes(uid) / _folder(escaped(spec_name)) / "mount"
+        return self.pod_volumes(uid) / _folder(escaped(spec_name)) / TARGET
 
     def sub_paths(self, uid: str, spec_name: str) -> Path:
         """Where a kubelet binds parts of the volume for the pod's containers; this agent starts none."""

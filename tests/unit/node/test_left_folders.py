@@ -15,6 +15,7 @@ from mooring.node.volumes.files import LeftOver, VolumeFiles
 from mooring.node.volumes.found import remove_unrecorded
 from mooring.node.volumes.pod_folders import remove_pod_folder
 from tests.support.fake_mounts import FakeMounts
+from tests.support.node_habits import LEAVINGS
 from tests.unit.node.volume_world import VolumesWorld
 
 UNFINISHED = ".vol_data.json.tmp"
@@ -68,6 +69,16 @@ def test_the_folder_of_a_pod_goes_with_a_record_that_was_not_finished(layout: La
     folder = layout.target("uid", "v").parent
     made(folder)
     (folder / UNFINISHED).write_text("{")
+    remove_pod_folder(layout, "uid")
+    assert not layout.pod("uid").exists()
+
+
+@pytest.mark.parametrize("leaves", LEAVINGS)
+def test_what_a_driver_has_left_at_the_target_goes_with_the_folder_of_a_pod(layout: Layout, leaves: str) -> None:
+    """The record was lost, and so the volume was not taken back for the pod."""
+    target = layout.target("uid", "v")
+    made(target.parent)
+    LEAVINGS[leaves](target)
     remove_pod_folder(layout, "uid")
     assert not layout.pod("uid").exists()
 

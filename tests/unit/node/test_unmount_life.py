@@ -9,15 +9,19 @@ import pytest
 
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
-from mooring.csi.codes import Code
+from mooring.apiserver.local import LocalCluster
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ServerError
 from mooring.node import records
+from tests.support.cluster_world import HeldWatch
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.node_habits import LEAVINGS, NodeHabits
+from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import Fail
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.node.volume_world import VolumesWorld
+from tests.unit.node.volume_world import NODE, VolumesWorld
 
 REPORT = "patch nodes/status"
 
@@ -148,6 +152,32 @@ async def test_UNM3_an_unpublish_that_fails_is_tried_again(world: VolumesWorld, 
 
 
 @in_virtual_time
+async def test_pods_whose_driver_takes_one_call_for_a_volume_at_a_time_give_it_back_one_after_the_other(world: VolumesWorld) -> None:
+    """All came again at the same moments, ever more seldom: of twelve pods, the last one after ten minutes."""
+    at_work = False
+
+    async def unpublish(request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
+        nonlocal at_work
+        if at_work:
+            raise DriverError(Code.ABORTED, "an operation is pending")
+        at_work = True
+        await world.clock.sleep(1.0)
+        at_work = False
+        return await given_back(request)
+
+    given_back, world.driver.node_unpublish_volume = world.driver.node_unpublish_volume, unpublish  # type: ignore[method-assign]
+    async with world.agent():
+        volume = await world.volume(modes=("ReadWriteMany",))
+        pods = [await world.running_pod(volume) for _ in range(12)]
+        began_s = world.clock.now()
+        for pod in pods:
+            await world.delete_pod(pod)
+        for pod in pods:
+            await world.gone(PODS, pod["metadata"]["name"])
+        assert world.clock.now() - began_s < 30.0
+
+
+@in_virtual_time
 async def test_UNM4_without_a_record_nothing_is_unstaged(world: VolumesWorld) -> None:
     async with world.agent():
         volume = await world.volume()
@@ -252,6 +282,23 @@ async def test_VM1_a_report_whose_answer_was_lost_is_sent_again(world: VolumesWo
         world.cluster.refuse(REPORT, error=ServerError("lost"), after=True)
         await world.running_pod(volume)
         assert [volume.unique] == await world.in_use()
+
+
+@in_virtual_time
+async def test_VM1_a_report_over_a_node_that_is_old_here_is_written_once_more_and_not_again_and_again(world: VolumesWorld) -> None:
+    """The watch of the Node tells nothing for a minute, and somebody has written the Node."""
+    held = HeldWatch("nodes")
+    world.cluster = RecordingCluster(LocalCluster(world.store, clock=world.clock, randomness=world.randomness, faults=held), world.story)
+    async with world.agent():
+        volume = await world.volume()
+        await world.settle()
+        held.hold()
+        await world.patch(NODES, NODE, {"metadata": {"annotations": {"users.example.com/note": "x"}}})
+        await world.pod(volume)
+        await world.settle(60.0)
+        assert [volume.unique] == await world.in_use()
+        assert world.story.count(REPORT) <= 2
+        held.let_go()
 
 
 @in_virtual_time

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from mooring.api.pods import PODS
+from mooring.apiserver.local import LocalCluster
 from mooring.kube.errors import ServerError
 from mooring.node import records
 from tests.support.builders import a_csi_driver
+from tests.support.cluster_world import HeldWatch
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import NODE_RPC, PUBLISH, UNPUBLISH, UNSTAGE
 from tests.support.node_habits import NodeHabits
+from tests.support.recording import RecordingCluster
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.test_injected_life import inline
 from tests.unit.node.volume_world import Bound, VolumesWorld
@@ -265,3 +268,24 @@ async def test_a_record_that_can_t_be_read_and_is_removed_with_its_mount_frees_t
 
 async def _is_free(world: VolumesWorld) -> bool:
     return [] == await world.in_use()
+
+
+@in_virtual_time
+async def test_the_folder_of_a_pod_whose_record_is_put_right_after_the_pod_was_removed_goes_with_its_volume(world: VolumesWorld) -> None:
+    """And the watch is late: the agent's cache still has the pod that it has removed itself."""
+    held = HeldWatch("pods")
+    world.cluster = RecordingCluster(LocalCluster(world.store, clock=world.clock, randomness=world.randomness, faults=held), world.story)
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+    record = world.target(pod, "vol").parent / records.NAME
+    text = record.read_text()
+    record.write_text(TORN)
+    await world.delete_pod(pod)
+    async with world.agent():
+        held.hold()
+        await world.gone(PODS, pod["metadata"]["name"])
+        record.write_text(text)
+        await world.until_called(UNSTAGE)
+        held.let_go()
+        await world.settle(60.0)
+        assert [] == world.left()

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from mooring.node import records
-from mooring.node.layout import Layout
-from mooring.node.volumes.files import LeftOver, read_mount_table, remove_folder
+from mooring.node.layout import TARGET, Layout
+from mooring.node.volumes.files import LeftOver, read_mount_table, remove_folder, remove_target
 from mooring.node.volumes.found import entries_in, folders_in
 
 _OF_KUBELET: Final = ("containers", "etc-hosts")
@@ -32,8 +32,8 @@ def pod_folders(layout: Layout) -> list[str]:
 def remove_pod_folder(layout: Layout, uid: str) -> None:
     """Removes the folder of a pod that is no more; one that is not there is fine. Blocks.
 
-    Raises OSError, BadRecord and LeftOver for a folder that has something in it, or has something mounted below it: beside what a kubelet
-    is known to leave, nothing is ever removed with what it holds.
+    Raises OSError, BadRecord and LeftOver for a folder that has something in it, or has something mounted below it: beside what kubelets
+    and drivers are known to leave, nothing is ever removed with what it holds.
     """
     folder, own = layout.pod(uid), (layout.pod_volumes(uid), layout.pod_devices(uid))
     if below := read_mount_table(layout.root).below(str(folder)):
@@ -46,6 +46,8 @@ def remove_pod_folder(layout: Layout, uid: str) -> None:
     for volume_folder in folders_in(own[0]):
         if (record := records.read(volume_folder)) is not None:
             raise LeftOver(f"{volume_folder} has the record of a volume: {record}")
+        if not (target := volume_folder / TARGET).is_dir() or target.is_symlink():
+            remove_target(target)  # as where the record was there
         records.remove(volume_folder)  # one that was not finished
     for path in _bottom_up(folder):
         if not stat.S_ISDIR(path.lstat().st_mode):

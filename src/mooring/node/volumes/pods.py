@@ -100,7 +100,7 @@ class NodePods:
 
     async def step_ended(self, uid: str) -> None:
         """Something was done with a volume of the pod, or has failed; with the last volume of a pod that is gone its folder goes, too."""
-        if self._actual.pod(uid) is not None:
+        if self._actual.pod(uid) is not None and uid not in self._deleted:
             self.wake(uid)
         elif not any(self._actual.states_of_pod(uid)):
             self._actual.forget_pod(uid)

@@ -20,11 +20,15 @@ class Stand(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """What went wrong last, how often in a row, and when it may be tried again (monotonic seconds)."""
+    """What went wrong last, how often in a row, and when it may be tried again (monotonic seconds).
+
+    is_pending: the driver was at work on another call for the volume.
+    """
 
     text: str
     count: int
     not_before: float
+    is_pending: bool = False
 
 
 @dataclasses.dataclass(slots=True)
@@ -93,6 +97,15 @@ class VolumeState:
         if growth is None or self.may_not_grow or self.grown == growth.claim_version:
             return False
         return not growth.is_written or self.size_bytes < growth.size_bytes
+
+    def call_has_ended(self, now: float) -> None:
+        """A pod has given the volume back: the others whose calls the driver could not take meanwhile are due at once.
+
+        They would come again all at the same moments, ever more seldom, and one of them alone would get through each time.
+        """
+        for one in self.publications.values():
+            if one.failure is not None and one.failure.is_pending:
+                one.failure = dataclasses.replace(one.failure, not_before=min(now, one.failure.not_before))
 
     def has(self, pod_uid: str) -> bool:
         """True when the volume is published to the pod, and nothing more is to be done with it before the pod starts."""

@@ -41,16 +41,17 @@ class StepFailed(MooringError):
     """A step did not come to its end; str() is for the pod's event.
 
     step: `MountDevice`, `SetUp`, and others of the kubelet's names. reason: of the event. uncertain: it may be going on still.
-    is_told: False for what passes by itself, and is only logged.
+    is_pending: as of a failure. is_told: False for what passes by itself, and is only logged.
     """
 
     is_told = True
 
-    def __init__(self, step: str, text: str, *, reason: str = "FailedMount", uncertain: bool = False) -> None:
+    def __init__(self, step: str, text: str, *, reason: str = "FailedMount", uncertain: bool = False, is_pending: bool = False) -> None:
         super().__init__(text)
         self.step = step
         self.reason = reason
         self.uncertain = uncertain
+        self.is_pending = is_pending
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,10 +82,11 @@ class StepTools:
     def failure(self, before: Failure | None, error: StepFailed) -> Failure:
         """What is remembered of a step that failed: the next try is twice as far away as the last."""
         count = before.count + 1 if before is not None else 1
-        return Failure(str(error), count, self._around.clock.now() + BACK_OFF.jittered_s(count, self._around.randomness))
+        not_before = self._around.clock.now() + BACK_OFF.jittered_s(count, self._around.randomness)
+        return Failure(str(error), count, not_before, error.is_pending)
 
-    def _failed(self, step: str, text: str, *, uncertain: bool = False) -> StepFailed:
-        return StepFailed(step, text, reason=self.reason, uncertain=uncertain)
+    def _failed(self, step: str, text: str, *, uncertain: bool = False, is_pending: bool = False) -> StepFailed:
+        return StepFailed(step, text, reason=self.reason, uncertain=uncertain, is_pending=is_pending)
 
     def _driver(self, volume: Volume, step: str) -> NodeDriver:
         try:
@@ -156,7 +158,7 @@ class StepTools:
             await call
         except DriverError as error:
             if error.code != Code.NOT_FOUND:
-                raise self._failed(step, str(error), uncertain=True) from None
+                raise self._failed(step, str(error), uncertain=True, is_pending=error.code == Code.ABORTED) from None
             await self._undo(volume, step, error, end, *args, pod=pod)
             _log.warning("The driver does not know a volume, and nothing of it is mounted: it counts as taken back", volume=volume.unique)
             return
