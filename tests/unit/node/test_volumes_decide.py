@@ -59,6 +59,18 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
             id="pods-leave-at-the-same-time",
         ),
         pytest.param(
+            state(DONE, volume=ONE_POD),
+            facts("a", may_be_unread=True),
+            Decision(why.Unread(), waits=Waits.OTHER_POD, refused={"a": why.Unread()}),
+            id="a-volume-for-one-pod-is-not-given-while-another-may-have-it-unread",
+        ),
+        pytest.param(
+            state(DONE, volume=ONE_POD, a=UNCERTAIN),
+            facts("a", may_be_unread=True),
+            Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"),
+            id="the-pod-that-has-a-volume-for-one-pod-gets-it-again",
+        ),
+        pytest.param(
             state(DONE, a=UNCERTAIN),
             facts("c", leaving=frozenset("a")),
             Decision(why.Unpublishing("a")),

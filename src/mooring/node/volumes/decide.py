@@ -155,11 +155,10 @@ def _arriving(state: VolumeState, facts: Facts) -> Decision:
     clashing = {uid: why.NamedTwice(state.volume.handle, name, holder) for uid, name in facts.clashing.items() if uid in due}
     if len(clashing) == len(due):
         return dataclasses.replace(_leaving_for_others(state, facts, next(iter(clashing.values()))), refused=clashing)
-    taken = why.TakenByAnotherPod()
-    others = dict.fromkeys(_held_by_others(state, due), taken) if state.volume.is_for_one_pod else {}
+    others = _kept_for_one(state, facts, due) if state.volume.is_for_one_pod else {}
     refused: dict[str, Because] = {**others, **clashing}
     if len(refused) == len(due):
-        return Decision(taken, waits=Waits.OTHER_POD, refused=refused)
+        return Decision(next(iter(refused.values())), waits=Waits.OTHER_POD, refused=refused)
     giving = _giving(state, facts, {uid: name for uid, name in due.items() if uid not in refused})
     after_s = giving.after_s if growing is None else _sooner(giving.after_s, growing.after_s)
     return dataclasses.replace(giving, refused={**giving.refused, **refused}, after_s=after_s)
@@ -232,6 +231,13 @@ def _growing(state: VolumeState, facts: Facts) -> Decision | None:
 
 def _needs(publication: Publication | None) -> bool:
     return publication is None or publication.stand is not Stand.DONE or publication.is_outdated
+
+
+def _kept_for_one(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> dict[str, Because]:
+    """The pods that a volume for one pod is kept from: another has it, or may have it where no record can be read."""
+    unread = [uid for uid in due if (one := state.publications.get(uid)) is None or one.stand is Stand.ABSENT]
+    maybe = dict.fromkeys(unread, why.Unread()) if facts.may_be_unread else {}
+    return {**maybe, **dict.fromkeys(_held_by_others(state, due), why.TakenByAnotherPod())}
 
 
 def _held_by_others(state: VolumeState, due: Mapping[str, str]) -> list[str]:
