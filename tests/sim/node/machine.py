@@ -125,12 +125,26 @@ class Machine:
     # -- what wears out
 
     def mend(self) -> None:
-        """People put the records right that nobody has written or removed since."""
+        """People put the records right that nobody has written or removed since.
+
+        Where a raw device's record is lost, and nothing is staged or published any more (the machine was rebooted, say), they remove the
+        folders that are left, as the agent's log asks: until then it can't know that there is nothing.
+        """
         for path, spoiled in self.spoiled.items():
             if spoiled.before is not None and path.parent.is_dir() and _content(path) == spoiled.now and (spoiled.now or self._holds(path)):
                 path.write_bytes(spoiled.before)
+            elif spoiled.before is not None and self.layout.block in path.parents and not path.exists() and not self._holds(path):
+                self._remove_device_folders(path.parent.parent.name)
         self.mended |= self.spoiled.keys()
         self.spoiled.clear()
+
+    def _remove_device_folders(self, name: str) -> None:
+        """Those of a raw device, as far as they are empty."""
+        layout = self.layout
+        of_all = layout.block_staging(name), layout.block_publish(name, "pod").parent, layout.block_map(name)
+        for folder in (*of_all, layout.block_record_folder(name), layout.block_volume(name)):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def is_in_doubt(self, target: str) -> bool:
         """True where the record can't be read that says what is published here, or could not be when the agent read it."""
