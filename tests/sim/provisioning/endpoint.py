@@ -11,6 +11,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.backend import Found, Wish
 from tests.sim.provisioning.habits import KEY, OTHER_KEY, DriverHabits
+from tests.sim.provisioning.laws import InFlight
 from tests.sim.provisioning.plan import DRIVER, NAMESPACE, SECRETS_OF, Plan
 
 _RPC = csi.ControllerServiceCapability.RPC
@@ -47,7 +48,7 @@ class Endpoint:
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
         what = f"create {request.name}"
         await self._begin(what)
-        self._world.laws.create_begins(self._mortal.number, request)
+        call = self._world.laws.create_begins(self._mortal.number, request)
         backend = self._world.backend
         wish, owed = wish_of(request, backend.habits, request.secrets.get("token", "")), backend.owed
         if "secret" in request.parameters and not request.secrets and not self._has_secrets():
@@ -67,7 +68,7 @@ class Endpoint:
                 owed.ended(wish.name, wish.scope, error)
             else:
                 owed.answered(wish.name, wish.scope, answer.volume.volume_id)
-            self._end(request.name)
+            self._end(call)
         self._tell(f"{what}: {answer.volume.volume_id}{', too small' if found.is_small else ''}")
         return answer
 
@@ -89,7 +90,7 @@ class Endpoint:
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         what, name = f"delete {request.volume_id}", request.volume_id.partition("/")[0]
         await self._begin(what)
-        called = self._world.laws.delete_begins(self._mortal.number, name, request.volume_id)
+        call = self._world.laws.delete_begins(self._mortal.number, name, request.volume_id)
         try:
             await self._world.backend.delete(request.volume_id, request.secrets)
             await self._mortal.point(f"after {what}")
@@ -97,7 +98,7 @@ class Endpoint:
             self._tell(f"{what}: {error}")
             raise
         finally:
-            self._end(called)
+            self._end(call)
         self._tell(f"{what}: ok")
         return csi.DeleteVolumeResponse()
 
@@ -107,9 +108,9 @@ class Endpoint:
         self._world.laws.done(self._mortal.number, what, self._world.clock.now())
         await self._world.clock.sleep(0)
 
-    def _end(self, name: str) -> None:
+    def _end(self, call: InFlight) -> None:
         if self._mortal.alive:
-            self._world.laws.call_ends(self._mortal.number, name)
+            self._world.laws.call_ends(call)
 
     def _tell(self, what: str) -> None:
         self._world.story.tell(self._mortal.who, what)

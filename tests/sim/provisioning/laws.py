@@ -21,6 +21,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
@@ -40,6 +41,22 @@ from tests.sim.provisioning.plan import CLAIMS_MAX, FOREIGN, IMPORTED, PLACE, RE
 from tests.sim.truth import Truth
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class InFlight:
+    """A call at work. name: of its volume, "" where nobody can know it. handle: of a deletion, "" for a creation."""
+
+    process: int
+    name: str
+    handle: str = ""
+
+    def is_about_the_same(self, other: InFlight) -> bool:
+        if self.process != other.process:
+            return False
+        if self.handle and other.handle:
+            return self.handle == other.handle
+        return self.name != "" and self.name == other.name
+
+
 class Laws:
     """kept: handles of volumes whose object went while it was to be retained. doomed: those whose deletion was begun, rightly.
 
@@ -50,7 +67,7 @@ class Laws:
 
     def __init__(self, truth: Truth, backend: VolumeBackend, fail: Callable[[str, str], None]) -> None:
         self._truth, self._backend, self._fail = truth, backend, fail
-        self._in_flight: set[tuple[int, str]] = set()
+        self._in_flight: set[InFlight] = set()
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
         self.kept: set[str] = set()
         self.doomed: set[str] = set()
@@ -83,9 +100,10 @@ class Laws:
 
     # -- calls
 
-    def create_begins(self, process: int, request: csi.CreateVolumeRequest) -> None:
+    def create_begins(self, process: int, request: csi.CreateVolumeRequest) -> InFlight:
+        """Gives what is in flight now, for `call_ends`."""
         name = request.name
-        self._begins(process, name)
+        call = self._begins(InFlight(process, name))
         is_second = any(intent.volume_name == name and intent.stored_handle is not None for intent in self.intents())
         if (
             self.over.get(name, process) != process and not is_second
@@ -95,20 +113,21 @@ class Laws:
         is_written = any(intent.volume_name == name and is_same_request(intent.request, text) for intent in self.intents())
         if not is_written and name not in self.spoilt:
             self._fail("create-unwritten", f"{name} is created, no intent says so: {text}")
+        return call
 
-    def delete_begins(self, process: int, name: str, handle: str) -> str:
-        """Gives the name under which the call is in flight, for `call_ends`.
+    def delete_begins(self, process: int, name: str, handle: str) -> InFlight:
+        """Gives what is in flight now, for `call_ends`.
 
-        That is the handle where the volume is deleted for an object of another name, since the driver has answered for that with somebody's
-        volume: that a call for the volume's own name is about the same one, only the driver knows.
+        Two deletions overlap where they are about one handle: of one name there may be a volume in each account. That a creation of its
+        name is about the same volume, the driver alone knows where it has answered with it for another name.
         """
         objects = {pv.metadata.name for pv in self._of(handle)}
-        called = name if not objects or name in objects else handle
-        self._begins(process, called)
+        is_passed_off = handle in self._backend.passed_off and not objects  # and so it is taken for what the driver says it is
+        is_known = name in objects if objects else not is_passed_off
+        call = self._begins(InFlight(process, name if is_known else "", handle))
         self.doomed.add(handle)
         if self._is_import_shown(process, handle) and not self._of(handle):
             self._fail("deleted-imported", f"{handle} is deleted, it was imported by hand")
-        is_passed_off = handle in self._backend.passed_off and not objects  # and so it is taken for what the driver says it is
         if handle in self.kept and not is_passed_off:
             self._fail("deleted-kept", f"{handle} is deleted, its object was taken away to keep it")
         for pv in self._of(handle):
@@ -127,7 +146,7 @@ class Laws:
             for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS):
                 if ref is not None and claim.metadata.uid == ref.uid and claim.spec.volume_name == pv_name:
                     self._fail("deleted-wanted", f"{handle} is deleted, {claim.metadata.name} is bound to it")
-        return called
+        return call
 
     def save_begins(self, process: int, handle: str) -> None:
         """A PersistentVolume is about to be written."""
@@ -137,14 +156,15 @@ class Laws:
     def _is_import_shown(self, process: int, handle: str) -> bool:
         return handle in self.imported and self.imported[handle] <= self.shown(process, "persistentvolumes")
 
-    def call_ends(self, process: int, name: str) -> None:
-        self._in_flight.discard((process, name))
+    def call_ends(self, call: InFlight) -> None:
+        self._in_flight.discard(call)
 
-    def _begins(self, process: int, name: str) -> None:
+    def _begins(self, call: InFlight) -> InFlight:
         self.counts["calls"] += 1
-        if (process, name) in self._in_flight:
-            self._fail("overlap", f"two calls for {name} are in flight")
-        self._in_flight.add((process, name))
+        if any(call.is_about_the_same(other) for other in self._in_flight):
+            self._fail("overlap", f"two calls for {call.name or call.handle} are in flight")
+        self._in_flight.add(call)
+        return call
 
     def _of(self, handle: str) -> list[PersistentVolume]:
         return [pv for pv in self.volumes() if pv.spec.csi is not None and pv.spec.csi.volume_handle == handle]

@@ -19,7 +19,7 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
 from mooring.base.clock import Clock
 from mooring.controllers.provisioner.intents import lease_codec
-from tests.sim.provisioning.laws import Laws, readable
+from tests.sim.provisioning.laws import InFlight, Laws, readable
 
 
 class MeantLaws(Laws):
@@ -45,15 +45,15 @@ class MeantLaws(Laws):
                 if knew is not None and knew != lease_codec.holder_of(change.new.whole()):  # another process has begun it anew
                     self._backend.owed.begun_anew.add(intent.volume_name)
 
-    def delete_begins(self, process: int, name: str, handle: str) -> str:
-        called = super().delete_begins(process, name, handle)
+    def delete_begins(self, process: int, name: str, handle: str) -> InFlight:
+        call = super().delete_begins(process, name, handle)
         own = self._of(handle)
         for pv in self._truth.all(PERSISTENT_VOLUMES) if own else ():
             is_shown = int(pv.metadata.resource_version) <= self.shown(process, "persistentvolumes")
             is_done_with = pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
             if is_shown and not is_done_with and pv.spec.csi is not None and pv.spec.csi.volume_handle == handle:
                 self._fail("deleted-named", f"{handle} is deleted, {pv.metadata.name} names it, and is {pv.status.phase}")
-        return called
+        return call
 
     # -- what others do
 
