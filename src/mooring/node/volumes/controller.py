@@ -324,7 +324,6 @@ class NodeVolumes:
                 self._actual.announced_no_more(uid, state.volume.unique)
             case Step.UNPUBLISH:
                 await steps.unpublish(state, uid)
-                state.call_has_ended(self._clock.now())
             case Step.UNSTAGE:
                 await steps.unstage(state)
                 state.device_failure = state.context = None

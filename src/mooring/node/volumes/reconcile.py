@@ -110,7 +110,7 @@ class FileSystemSteps(StepTools):
         request = csi.NodeUnpublishVolumeRequest(volume_id=volume.handle, target_path=str(target))
         call = driver.rpc.node_unpublish_volume(request, Call(CALL_S))
         await self._take_back(volume, step, call, self._files.end, target.parent, target.name, pod=uid)
-        del state.publications[uid]
+        state.was_given_back(uid, self._around.clock.now())
 
     async def unstage(self, state: VolumeState) -> None:
         """The device has left this node afterwards. Where neither a record nor a mount is there, it has left already."""

@@ -82,7 +82,7 @@ class BlockSteps(StepTools):
         request = csi.NodeUnpublishVolumeRequest(volume_id=volume.handle, target_path=target)
         call = driver.rpc.node_unpublish_volume(request, Call(CALL_S))
         await self._take_back(volume, step, call, self._files.end_publish, spec_name, uid, pod=uid)
-        del state.publications[uid]
+        state.was_given_back(uid, self._around.clock.now())
 
     async def unstage(self, state: VolumeState) -> None:
         """The device has left this node afterwards."""

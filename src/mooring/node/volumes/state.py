@@ -98,11 +98,12 @@ class VolumeState:
             return False
         return not growth.is_written or self.size_bytes < growth.size_bytes
 
-    def call_has_ended(self, now: float) -> None:
-        """A pod has given the volume back: the others whose calls the driver could not take meanwhile are due at once.
+    def was_given_back(self, pod_uid: str, now: float) -> None:
+        """The pod has it no more: the others whose calls the driver could not take meanwhile are due at once.
 
         They would come again all at the same moments, ever more seldom, and one of them alone would get through each time.
         """
+        del self.publications[pod_uid]
         for one in self.publications.values():
             if one.failure is not None and one.failure.is_pending:
                 one.failure = dataclasses.replace(one.failure, not_before=min(now, one.failure.not_before))
