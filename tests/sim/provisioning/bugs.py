@@ -137,13 +137,17 @@ def _unsettled() -> Iterator[None]:
 
 
 def _whose_is_not_asked() -> contextlib.AbstractContextManager[Any]:
-    """A refused PersistentVolume is not looked for: an earlier try may have been taken."""
+    """A refused PersistentVolume is not looked for: an earlier try may have been taken. Nor is it seen when its volume is about to go."""
     owner_of_existing = PvStore.owner_of_existing
 
     async def refused_is_gone(self: PvStore, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
         return (Save.REFUSED, refused) if refused else await owner_of_existing(self, intent, volume_id)
 
-    return mock.patch.object(PvStore, "owner_of_existing", refused_is_gone)
+    def own_is_unseen(self: PvStore, intent: Any, volume_id: str) -> str:
+        return "".join(self._view.others_naming(volume_id, intent.volume_name)[:1])
+
+    unasked = mock.patch.object(PvStore, "owner_of_existing", refused_is_gone)
+    return both(unasked, mock.patch.object(PvStore, "keeper_of", own_is_unseen))
 
 
 def _namesakes_are_ours() -> contextlib.AbstractContextManager[Any]:
