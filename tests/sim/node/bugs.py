@@ -317,7 +317,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "files-cleared": Bug(_files_are_cleared, {"deleted-in-mount"}),
     "devices-before-pods": Bug(_devices_go_before_pods, {"unstage-published"}),
     "staging-skipped": Bug(_volumes_are_not_staged, {"publish-unstaged", "unrecorded"}),
-    "late-work-unawaited": Bug(_late_work_is_not_awaited, {"record-dropped", "unrecorded", *LEFT}, first_seed=13),
+    "late-work-unawaited": Bug(_late_work_is_not_awaited, {"record-dropped", "unrecorded", *LEFT}, first_seed=225),
     "one-pod-shared": Bug(_volumes_for_one_pod_are_shared, {"two-pods"}),
     "failed-pods-forgotten": Bug(_failed_pods_are_forgotten, {"pod-left", "pod-stuck", "in-use-left", *LEFT}),
     "folders-tried-once": Bug(_folders_are_tried_once, {"folder-left"}, first_seed=74),

@@ -227,7 +227,7 @@ BUGS: Final[Mapping[str, Bug]] = mean_bugs.BUGS | {  # type: ignore[operator]
     "ends-unwritten": Bug(_ends_are_never_written, {"intent-left"}),
     "let-go-too-early": Bug(_objects_go_before_the_end_is_written, {"made-again", "deleted-kept", "dying-stored"}, first_seed=14),
     "whose-unasked": Bug(_whose_is_not_asked, {"deleted-in-use", "deleted-wanted"}, first_seed=10),
-    "namesakes-ours": Bug(_namesakes_are_ours, {"leaked"}, first_seed=16),
+    "namesakes-ours": Bug(_namesakes_are_ours, {"leaked"}, first_seed=155),
     "unconfirmed-publishes-unwritten": Bug(_unconfirmed_publishes_are_not_written, {"leaked"}, first_seed=15),
     "same-intents-unchecked": Bug(_same_intents_are_not_looked_up, {"create-unwritten"}, first_seed=92),
     "imports-unseen": Bug(_imports_are_not_seen, {"shared-volume", "deleted-imported"}),
