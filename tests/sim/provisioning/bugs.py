@@ -231,7 +231,7 @@ BUGS: Final[Mapping[str, Bug]] = mean_bugs.BUGS | {  # type: ignore[operator]
     "unconfirmed-publishes-unwritten": Bug(_unconfirmed_publishes_are_not_written, {"leaked"}, first_seed=15),
     "same-intents-unchecked": Bug(_same_intents_are_not_looked_up, {"create-unwritten"}, first_seed=92),
     "imports-unseen": Bug(_imports_are_not_seen, {"shared-volume", "deleted-imported"}),
-    "dying-asked-for": Bug(_dying_volumes_are_asked_for, {"dying-stored"}),
+    "dying-asked-for": Bug(_dying_volumes_are_asked_for, {"dying-stored"}, first_seed=235),
     "denials-deletions": Bug(_denials_are_deletions, {"leaked"}, first_seed=240),
     "failed-writes-undone": Bug(_failed_writes_changed_nothing, {"create-unwritten"}, first_seed=92),
 }
