@@ -28,6 +28,7 @@ from mooring.controllers.snapshot_controller import decide_content, decide_delet
 from mooring.controllers.snapshot_controller import writes as snapshot_writes
 from mooring.controllers.snapshot_controller.decision import Decision
 from mooring.controllers.snapshot_controller.groups import decide as group_decide
+from mooring.controllers.snapshot_controller.groups import decide_deletion as group_deletion
 from mooring.controllers.snapshot_controller.reasons import ContentDeleting
 from mooring.controllers.snapshotter import decide as snapshotter_decide
 from mooring.controllers.snapshotter.decision import Decision as SnapshotterDecision
@@ -90,7 +91,8 @@ def _contents_forsaken_in_silence() -> contextlib.AbstractContextManager[Any]:
 
 
 def _group_contents_forsaken_in_silence() -> contextlib.AbstractContextManager[Any]:
-    return mock.patch.object(group_decide, "tell_forsaken_of_group", return_value=())
+    rooms = (group_decide, group_deletion)
+    return both(*(mock.patch.object(room, "tell_forsaken_of_group", return_value=()) for room in rooms))
 
 
 def _deletions_wait_in_silence() -> contextlib.AbstractContextManager[Any]:

@@ -105,7 +105,7 @@ async def test_S19_a_mark_that_comes_late_does_not_hit_who_is_bound_by_then():
         judged = contents.store.get(Key("", "import"))
         await hand_over(world, "uid-two")
         with pytest.raises(Stale):
-            await Writes(world.cluster, snapshots, contents, claims).mark_deleted(judged)
+            await Writes(world.cluster, snapshots, contents, claims, world.clock).mark_deleted(judged)
         assert {} == marks(await world.get(VSC, "import"))
 
 

@@ -72,7 +72,7 @@ async def test_S14_a_claim_whose_content_came_meanwhile_is_not_let_go():
     world = await SnapshotWorld().base()
     await world.set_finalizers(PVC, "claim", CLAIM_FINALIZER)
     caches = Caches(world.runtime)
-    writes = Writes(world.cluster, caches.of(VS), caches.of(VSC), caches.of(PVC))
+    writes = Writes(world.cluster, caches.of(VS), caches.of(VSC), caches.of(PVC), world.clock)
     view = a_view(contents=[its_content()], claims=[await world.get(PVC, "claim")])
     await Reconciler(world.runtime, view, writes, world.recorder, {}).carry_out((ReleaseClaim(CLAIM),))
     assert [] == world.written()

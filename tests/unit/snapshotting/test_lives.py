@@ -530,7 +530,7 @@ async def test_S14_a_claim_that_is_needed_by_now_is_not_released():
     await world.set_finalizers(PVC, "claim", CLAIM_FINALIZER)
     caches = Caches(world.runtime)
     claims = caches.of(PVC)
-    writes = Writes(world.cluster, caches.of(VS), caches.of(VSC), claims)
+    writes = Writes(world.cluster, caches.of(VS), caches.of(VSC), claims, world.clock)
     async with world.running(claims.run()):
         await claims.synced()
         await writes.release_claim(Key("default", "claim"), lambda: True)
@@ -568,7 +568,7 @@ async def test_S26_S39_a_finalizer_is_removed_only_from_the_place_where_it_stand
         await contents.synced()
         [judged] = (snapshots if kind is VS else contents).store.values()
         await world.set_finalizers(kind, "kept", ours, "others/stays")
-        writes = Writes(world.cluster, snapshots, contents, claims)
+        writes = Writes(world.cluster, snapshots, contents, claims, world.clock)
         removal = writes.release(judged, (ours,)) if kind is VS else SnapshotterWrites(world.cluster, contents).release(judged)
         with pytest.raises(Stale):
             await removal

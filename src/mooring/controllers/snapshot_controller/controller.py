@@ -118,7 +118,8 @@ class SnapshotController(Manager):
             (PERSISTENT_VOLUME_CLAIMS.plural, claims),
             (PERSISTENT_VOLUMES.plural, volumes),
         )
-        writes = Writes(runtime.cluster, snapshots, contents, claims)
+        writes = Writes(runtime.cluster, snapshots, contents, claims, runtime.clock)
+        self._lost = writes.lost
         self._reconciler = Reconciler(runtime, self._view, writes, self.events, dict(known))
         self._operations = Operations(self._view, runtime.metrics.once(SnapshotMetrics), runtime.clock)
         self._snapshots.watch(snapshots, self._snapshot_changed)
@@ -146,6 +147,7 @@ class SnapshotController(Manager):
             self._made.pop(change.object.metadata.uid, None)
         if change.new is None:
             self._leaving.pop(change.object.metadata.uid, None)
+            self._lost.forget(change.object.metadata.uid)
             self._snapshots.forget(change.key)
             self._reconciler.told.forget(change.object.metadata.uid)
         elif is_news(change):
@@ -192,7 +194,7 @@ class SnapshotController(Manager):
     # -- one snapshot
 
     async def _reconcile_snapshot(self, key: Key) -> Result:
-        decision = decide_snapshot(self._view, key, self._waited_s(key))  # no await between this and its actions
+        decision = decide_snapshot(self._view, key, self._waited_s(key), self._lost_s(key))  # no await between this and its actions
         self._snapshots.explain(key, decision.because)
         try:
             await self._reconciler.carry_out(decision.actions)
@@ -213,6 +215,10 @@ class SnapshotController(Manager):
         if is_deleting(snapshot):
             return now - (self._leaving.setdefault(uid, now) if len(self._leaving) < MADE_MAX else self._leaving.get(uid, now))
         return now - self._made[uid] if uid in self._made else STATUS_DELAY_S
+
+    def _lost_s(self, key: Key) -> float | None:
+        snapshot = self._view.snapshots.get(key)
+        return None if snapshot is None else self._lost.wait_s(snapshot.metadata.uid)
 
     def _remember(self, key: Key, decision: Decision) -> None:
         snapshot = self._view.snapshots.get(key)

@@ -67,15 +67,15 @@ BOTH_OR_NONE: Final = "Exactly one of PersistentVolumeClaimName and VolumeSnapsh
 # -- snapshots
 
 
-def decide_snapshot(view: View, key: Key, waited_s: float = STATUS_DELAY_S) -> Decision:
+def decide_snapshot(view: View, key: Key, waited_s: float = STATUS_DELAY_S, lost_s: float | None = None) -> Decision:
     """The next step for one snapshot. waited_s: since this process made its content, more for a content that it did not make; of a snapshot
-    that is to go, since this process saw that.
+    that is to go, since this process saw that. lost_s: as for `decide_deletion`.
     """
     snapshot = view.snapshots.get(key)
     if snapshot is None:
         return Decision(why.Gone(str(key)))
     if is_deleting(snapshot):
-        return decide_deletion(view, snapshot, waited_s)
+        return decide_deletion(view, snapshot, waited_s, lost_s)
     if is_ready(snapshot):
         return _decide_ready(view, snapshot)
     refused = _refused(view, snapshot)

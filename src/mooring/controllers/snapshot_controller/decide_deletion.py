@@ -26,10 +26,11 @@ WAITS_S: Final = 60.0
 RESTORING = Failure("SnapshotDeletePending", "Snapshot is being used to restore a PVC", saved=False)
 
 
-def decide_deletion(view: View, snapshot: VolumeSnapshot, waited_s: float) -> Decision:
+def decide_deletion(view: View, snapshot: VolumeSnapshot, waited_s: float, lost_s: float | None = None) -> Decision:
     """The policy of the content counts, not that of its class. A content that does not point back is another's.
 
-    waited_s: since this process saw that the snapshot is to go.
+    waited_s: since this process saw that the snapshot is to go. lost_s: how long a write that gives it a content may still be carried out,
+    None where none was lost.
     """
     content = content_of(view, snapshot)
     held = finalizers_of(snapshot)
@@ -44,9 +45,11 @@ def decide_deletion(view: View, snapshot: VolumeSnapshot, waited_s: float) -> De
     kept = {BOUND_FINALIZER} if goes else set()
     leaving = tuple(one for one in (AS_SOURCE_FINALIZER, BOUND_FINALIZER, IN_GROUP_FINALIZER) if one in held and one not in kept)
     actions: tuple[Action, ...] = (*_farewell(content), *((Release(snapshot, leaving),) if leaving else ()))
+    if content is None and lost_s:
+        return Decision(why.WaitingForLostWrite(), after_s=lost_s)
     if content is None:
         # Where it was never seen, or never seen bound, that may have been done a moment ago: then it must not stay behind.
-        name = wanted_content(snapshot) if AS_SOURCE_FINALIZER in held else ""
+        name = wanted_content(snapshot) if AS_SOURCE_FINALIZER in held or lost_s is not None else ""
         look = (LookUp(VOLUME_SNAPSHOT_CONTENTS, Key("", name), strictly=True),) if name and _may_be_bound(view, snapshot, name) else ()
         return Decision(why.Releasing(), (*look, *actions), done="released the snapshot")
     name = content.metadata.name

@@ -116,6 +116,11 @@ class Releasing:
     pass
 
 
+@reason("it is being deleted, and a write that gives it a content was not answered and may still be carried out")
+class WaitingForLostWrite:
+    pass
+
+
 @reason("it is being deleted, and nothing of ours holds it")
 class Released:
     pass

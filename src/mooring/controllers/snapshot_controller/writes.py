@@ -13,8 +13,10 @@ from typing import Any
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
 from mooring.api.meta import Key, finalizers_of, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
+from mooring.base.clock import Clock
 from mooring.control.locks import KeyLocks
 from mooring.control.result import Stale
+from mooring.controllers.snapshot_controller.lost_writes import LostWrites
 from mooring.controllers.snapshot_controller.status import as_json
 from mooring.controllers.snapshotting.names import BEING_DELETED, CLAIM_FINALIZER, CONTENT_FINALIZER, TOUCHED, YES, is_marked
 from mooring.controllers.snapshotting.writes import (
@@ -34,7 +36,7 @@ from mooring.kube.patch import add, add_finalizer, json_patch, merge_patch, set_
 
 
 class Writes:
-    """snapshots, contents, claims: their caches."""
+    """snapshots, contents, claims: their caches. lost: those that were not answered."""
 
     def __init__(
         self,
@@ -42,8 +44,10 @@ class Writes:
         snapshots: Informer[VolumeSnapshot],
         contents: Informer[VolumeSnapshotContent],
         claims: Informer[PersistentVolumeClaim],
+        clock: Clock,
     ) -> None:
         self._cluster = cluster
+        self.lost = LostWrites(clock)
         self._snapshots, self._contents, self._claims = snapshots, contents, claims
         self._holding: KeyLocks[Key] = KeyLocks()
 
@@ -79,7 +83,8 @@ class Writes:
         """One that is there already is looked at anew: Stale."""
         name = body["metadata"]["name"]
         try:
-            await self._contents.write(Key("", name), self._cluster.create(VOLUME_SNAPSHOT_CONTENTS, body))
+            with self.lost.noted(body["spec"]["volumeSnapshotRef"]["uid"]):
+                await self._contents.write(Key("", name), self._cluster.create(VOLUME_SNAPSHOT_CONTENTS, body))
         except AlreadyExists as error:
             self._contents.wrote(await self._cluster.get(VOLUME_SNAPSHOT_CONTENTS, name))
             raise Stale(name) from error
@@ -91,7 +96,8 @@ class Writes:
         unmarked = {"annotations": {BEING_DELETED: None}} if is_marked(content, BEING_DELETED) else {}
         named = {"volumeSnapshotClassName": class_name} if class_name else {}
         spec = {"volumeSnapshotRef": {"uid": uid}, **named}
-        await self._patch_content(content, as_judged(content, {**protected, **unmarked}, spec))
+        with self.lost.noted(uid):
+            await self._patch_content(content, as_judged(content, {**protected, **unmarked}, spec))
 
     async def protect_content(self, content: VolumeSnapshotContent) -> None:
         await self._patch_content(content, add_finalizer(content, CONTENT_FINALIZER))

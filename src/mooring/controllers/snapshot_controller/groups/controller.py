@@ -51,7 +51,7 @@ class GroupSnapshots:
         events: EventRecorder,
         **queues: Any,
     ) -> None:
-        self._view, self._clock = view, runtime.clock
+        self._view, self._clock, self._lost = view, runtime.clock, writes.lost
         self._leaving: dict[str, Instant] = {}
         known: dict[str, Informer[Any]] = {
             GROUP_SNAPSHOTS.plural: caches.groups,
@@ -78,6 +78,7 @@ class GroupSnapshots:
         if change.new is None:
             self.controller.forget(change.key)
             self._leaving.pop(change.object.metadata.uid, None)
+            self._lost.forget(change.object.metadata.uid)
             self._reconciler.told.forget(change.object.metadata.uid)
         elif is_news(change):
             yield change.key
@@ -107,7 +108,7 @@ class GroupSnapshots:
     # -- one group
 
     async def _reconcile(self, key: Key) -> Result:
-        decision = decide_group(self._view, key, self._waited_s(key))  # no await between this and its actions
+        decision = decide_group(self._view, key, self._waited_s(key), self._lost_s(key))  # no await between this and its actions
         self.controller.explain(key, decision.because)
         try:
             await self._reconciler.carry_out(decision.actions)
@@ -123,6 +124,10 @@ class GroupSnapshots:
         """Since this process saw that the group is to go."""
         group, now = self._view.groups.get(key), self._clock.now()
         return 0.0 if group is None or not is_deleting(group) else now - self._leaving.setdefault(group.metadata.uid, now)
+
+    def _lost_s(self, key: Key) -> float | None:
+        group = self._view.groups.get(key)
+        return None if group is None else self._lost.wait_s(group.metadata.uid)
 
     async def _show(self, key: Key, failure: Failure) -> None:
         is_new = await self._reconciler.show(key, failure)

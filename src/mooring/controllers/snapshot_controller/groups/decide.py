@@ -24,24 +24,22 @@ from mooring.api.matching import selects
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.controllers.snapshot_controller.content import CantTell, Source, bound_volume, check_stays
-from mooring.controllers.snapshot_controller.decide_deletion import WAITS_S, waits_text
-from mooring.controllers.snapshot_controller.decision import Failure, HoldClaim, LookUp, Tell
+from mooring.controllers.snapshot_controller.decision import Failure, HoldClaim, Tell
 from mooring.controllers.snapshot_controller.forsaken import tell_forsaken_of_group
 from mooring.controllers.snapshot_controller.groups import reasons as why
-from mooring.controllers.snapshot_controller.groups.decision import Action, Create, Decision, Delete, Write
+from mooring.controllers.snapshot_controller.groups.decide_deletion import decide_deletion, points_back
+from mooring.controllers.snapshot_controller.groups.decision import Action, Create, Decision, Write
 from mooring.controllers.snapshot_controller.groups.objects import group_content, member, member_content, member_key, member_status
 from mooring.controllers.snapshot_controller.view import BY_NAMESPACE, View, wanted_group_content
 from mooring.controllers.snapshotting.names import (
-    DELETE_POLICY,
     GROUP_BEING_DELETED,
     GROUP_CONTENT_FINALIZER,
     GROUP_DEFAULT_CLASS,
     GROUP_FINALIZER,
-    YES,
     is_marked,
     member_content_name,
 )
-from mooring.controllers.snapshotting.writes import addition, annotate_as_judged, as_judged, removal
+from mooring.controllers.snapshotting.writes import addition, annotate_as_judged, as_judged
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add, json_patch, set_fields
 
@@ -57,13 +55,15 @@ STATIC = "is pre-provisioned while expecting a dynamically provisioned one"
 BOTH_OR_NONE = "Exactly one of Selector and VolumeGroupSnapshotContentName should be specified"
 
 
-def decide_group(view: View, key: Key, waited_s: float = 0.0) -> Decision:
-    """The next step for one group snapshot. waited_s: of one that is to go, since this process saw that."""
+def decide_group(view: View, key: Key, waited_s: float = 0.0, lost_s: float | None = None) -> Decision:
+    """The next step for one group snapshot. waited_s: of one that is to go, since this process saw that. lost_s: of such a one, how long a
+    write that gives it a content may still be carried out, None where none was lost.
+    """
     group = view.groups.get(key)
     if group is None:
         return Decision(why.Gone(str(key)), tell_forsaken_of_group(view, key))
     if is_deleting(group):
-        return _decide_deletion(view, group, waited_s)
+        return decide_deletion(view, group, waited_s, lost_s)
     if _is_ready(group):
         return _decide_ready(view, group)
     source = group.spec.source
@@ -94,7 +94,7 @@ def _decide_ready(view: View, group: VolumeGroupSnapshot) -> Decision:
     content = view.group_content(bound or wanted_group_content(group))
     if content is None:
         return _cant(CONTENT_MISSING, MISSING)
-    if not _points_back(content, group):
+    if not points_back(content, group):
         return _cant("GroupSnapshotMisbound", "VolumeGroupSnapshotContent is not bound to the VolumeGroupSnapshot correctly")
     return Decision(why.Ready(), _revival(content))
 
@@ -105,11 +105,6 @@ def _revival(content: VolumeGroupSnapshotContent) -> tuple[Action, ...]:
         return ()
     patch = annotate_as_judged(content, GROUP_BEING_DELETED, None)
     return (Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotBindFailed"),)
-
-
-def _points_back(content: VolumeGroupSnapshotContent, group: VolumeGroupSnapshot) -> bool:
-    ref = content.spec.volume_group_snapshot_ref
-    return Key(ref.namespace, ref.name) == key_of(group) and ref.uid == group.metadata.uid
 
 
 def _cant(event: str, text: str, *, unready: bool = True, also: tuple[str, str] | None = None) -> Decision:
@@ -209,7 +204,8 @@ def _decide_bound(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSn
         return _cant("GroupSnapshotBindFailed", f"VolumeGroupSnapshotContent [{name}] is being deleted")
     class_name = group.spec.volume_group_snapshot_class_name if is_static and not content.spec.volume_group_snapshot_class_name else None
     if unbound or _lacks_finalizer(content) or (class_name and not is_deleting(content)):
-        write = Write(GROUP_SNAPSHOT_CONTENTS, content, _binding(group, content, class_name), "GroupSnapshotBindFailed")
+        patch, uid = _binding(group, content, class_name), group.metadata.uid
+        write = Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotBindFailed", binds=uid)
         return Decision(why.Binding(name), (*protection, write), again=True)
     protection = (*protection, *_revival(content))
     members = _members(view, group, content)
@@ -301,50 +297,3 @@ def _news(group: VolumeGroupSnapshot, old: VolumeGroupSnapshotStatus, new: Volum
 def _json(status: VolumeGroupSnapshotStatus | None) -> dict[str, Any] | None:
     found: dict[str, Any] | None = None if status is None else msgspec.to_builtins(status)
     return found
-
-
-# -- the end
-
-
-def _decide_deletion(view: View, group: VolumeGroupSnapshot, waited_s: float) -> Decision:
-    """Its content is told first, then its snapshots go, and the group when its content is gone or stays by its policy."""
-    if GROUP_FINALIZER not in finalizers_of(group):
-        return Decision(why.Released(), tell_forsaken_of_group(view, key_of(group)))
-    members = view.members_of(group.metadata.uid)
-    for snapshot in members:
-        if view.is_restored_from(key_of(snapshot)):
-            name = snapshot.metadata.name
-            text = f"Snapshot {key_of(snapshot)} belonging to VolumeGroupSnapshot {key_of(group)} is being used to restore a PVC"
-            return Decision(why.BeingRestored(name), failure=Failure("SnapshotDeletePending", text, saved=False))
-    content = _content_of(view, group)
-    goes = content is not None and content.spec.deletion_policy == DELETE_POLICY
-    actions: list[Action] = []
-    if content is not None and not is_marked(content, GROUP_BEING_DELETED):
-        patch = annotate_as_judged(content, GROUP_BEING_DELETED, YES)
-        actions.append(Write(GROUP_SNAPSHOT_CONTENTS, content, patch, "GroupSnapshotContentObjectDeleteError"))
-    if content is not None and goes and not is_deleting(content):
-        text = "Failed to delete group snapshot content API object: "
-        actions.append(Delete(GROUP_SNAPSHOT_CONTENTS, content, "GroupSnapshotContentObjectDeleteError", text))
-    actions += [Delete(VOLUME_SNAPSHOTS, one, "GroupSnapshotDeleteError") for one in members if not is_deleting(one)]
-    if not goes:
-        release = Write(GROUP_SNAPSHOTS, group, json_patch(removal(group, (GROUP_FINALIZER,))), "GroupSnapshotFinalizerError")
-        return Decision(why.Deleting(), (*_search(view, group), *actions, release), done="released the group")
-    assert content is not None
-    if not actions:
-        because = why.WaitingForContent(content.metadata.name)
-        if waited_s < WAITS_S:
-            return Decision(because, after_s=WAITS_S - waited_s)
-        return Decision(because, failure=Failure("SnapshotDeletePending", waits_text(GROUP_SNAPSHOT_CONTENTS, content), saved=False))
-    return Decision(why.Deleting(), tuple(actions), done="deleted its content and its snapshots")
-
-
-def _search(view: View, group: VolumeGroupSnapshot) -> tuple[Action, ...]:
-    """For a content that was never seen: it may have been made a moment ago, and must not stay behind."""
-    name = wanted_group_content(group)
-    return (LookUp(GROUP_SNAPSHOT_CONTENTS, Key("", name), strictly=True),) if view.group_content(name) is None else ()
-
-
-def _content_of(view: View, group: VolumeGroupSnapshot) -> VolumeGroupSnapshotContent | None:
-    """Its content, bound or of the name that it would have; None for one that does not point back."""
-    content = view.group_content(wanted_group_content(group))
-    return content if content is not None and _points_back(content, group) else None

@@ -29,13 +29,14 @@ class Create:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Write:
-    """Patch this very object."""
+    """Patch this very object. binds: the uid of the group to which that gives a content."""
 
     kind: Kind[Any]
     obj: Object
     patch: Patch
     failed: str
     subresource: str = ""
+    binds: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

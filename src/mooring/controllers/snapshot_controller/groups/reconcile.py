@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -69,8 +70,9 @@ class Reconciler:
         match action:
             case Create(kind, body):
                 await self._create(kind, body, cache)
-            case Write(kind, obj, patch, _, subresource):
-                await patch_object(self._cluster, cache, kind, obj, patch, subresource)
+            case Write(kind, obj, patch, _, subresource, binds):
+                with self._writes.lost.noted(binds) if binds else contextlib.nullcontext():
+                    await patch_object(self._cluster, cache, kind, obj, patch, subresource)
             case Delete(kind, obj):
                 meta = obj.metadata
                 with stale_where_moved():
@@ -81,8 +83,10 @@ class Reconciler:
 
     async def _create(self, kind: Kind[Any], body: Mapping[str, Any], cache: Informer[Any]) -> None:
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace", "")
+        ref = body["spec"].get("volumeSnapshotRef") or body["spec"].get("volumeGroupSnapshotRef")
         try:
-            await cache.write(Key(namespace, name), self._cluster.create(kind, body, namespace))
+            with self._writes.lost.noted(ref["uid"]) if ref is not None else contextlib.nullcontext():
+                await cache.write(Key(namespace, name), self._cluster.create(kind, body, namespace))
         except AlreadyExists as error:
             cache.wrote(await self._cluster.get(kind, name, namespace))
             raise Stale(name) from error
