@@ -122,6 +122,11 @@ def test_S44_a_class_of_another_driver():
     assert decided(a_made_content(status={"snapshotHandle": "h", "readyToUse": True}), classes=others).failure is None
 
 
+def test_S44_the_mark_of_a_creation_goes_whatever_has_become_of_the_class():
+    content = a_made_content(status=CUT, annotations={BEING_CREATED: "yes"})
+    assert [Unmark] == steps(decided(content, classes=[a_snapshot_class(driver="other")]))
+
+
 def test_S44_such_a_content_can_be_deleted():
     """Nobody else would; and what became of its creation is found out without the other driver's parameters."""
     others = [a_snapshot_class(driver="other", parameters={"pool": "a"})]

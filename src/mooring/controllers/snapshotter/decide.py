@@ -16,6 +16,7 @@ from mooring.api.snapshot import VolumeSnapshotClass, VolumeSnapshotContent
 from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
 from mooring.base.text import quoted
+from mooring.control.result import Because
 from mooring.controllers.snapshotter import reasons as why
 from mooring.controllers.snapshotter.decision import (
     Action,
@@ -86,9 +87,7 @@ def _decided(view: View, content: VolumeSnapshotContent, now: Instant) -> Decisi
     if is_going(content):
         return _decide_deletion(view, content, now)
     if is_ready(content):
-        if is_marked(content, BEING_CREATED):
-            return Decision(why.Settled(), (Unmark(),))
-        return Decision(why.Ready())
+        return _decide_ready(content, why.Ready())
     if source.snapshot_handle:
         return _decide_check(view, content, source.snapshot_handle)
     if is_group_content(content):
@@ -99,11 +98,18 @@ def _decided(view: View, content: VolumeSnapshotContent, now: Instant) -> Decisi
     return _decide_creation(view, content, now)
 
 
+def _decide_ready(content: VolumeSnapshotContent, because: Because) -> Decision:
+    """The mark of its creation goes, whatever has become of its class meanwhile."""
+    if is_marked(content, BEING_CREATED):
+        return Decision(why.Settled(), (Unmark(),))
+    return Decision(because)
+
+
 def _decide_foreign(view: View, content: VolumeSnapshotContent, found: VolumeSnapshotClass) -> Decision:
     """Differs from csi-snapshotter: a content that nobody will look at hears so, once its snapshot is waited for."""
     because = why.Foreign(found.metadata.name)
     if is_ready(content):
-        return Decision(because)
+        return _decide_ready(content, because)
     text = f"its class {found.metadata.name} is of driver {found.driver}, and the content of driver {view.driver.name}"
     return Decision(because, failure=Failure(CHECK_FAILED, f"{CHECK_TEXT}{text}", retries=False, saved=False))
 
