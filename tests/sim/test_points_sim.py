@@ -9,7 +9,7 @@ import pytest
 from tests.sim.planting import planted_of
 from tests.sim.points.bugs import ALL, KNOWN, found_by
 from tests.sim.points.ends import difference
-from tests.sim.points.run import all_trials, open_trials, play, recorded, tried
+from tests.sim.points.run import all_trials, play, recorded, tried
 from tests.sim.points.table import SCRIPTS
 from tests.sim.points.trial import Way, trial_of, trials_of
 
@@ -24,16 +24,6 @@ def test_some_points_of_each_script_come_to_the_same_end(name: str) -> None:
     for trial in itertools.islice(all_trials(SCRIPTS[name], record), QUICK // 2, None, QUICK):
         outcome = tried(SCRIPTS[name], record, trial)
         assert outcome.broken is None, outcome.report()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [script.name for script in SCRIPTS.values() if script.open_at is not None])
-def test_a_point_that_is_known_to_fail_does_so(name: str) -> None:
-    """Whoever mends what it shows takes `open_at` off its script."""
-    record = recorded(SCRIPTS[name])
-    trials = open_trials(SCRIPTS[name], record)
-    assert trials
-    assert all(tried(SCRIPTS[name], record, trial).broken is not None for trial in trials)
 
 
 @pytest.mark.slow

@@ -163,16 +163,4 @@ def tried(script: Script, record: Outcome, trial: Trial) -> Outcome:
 
 
 def all_trials(script: Script, record: Outcome) -> Iterator[Trial]:
-    """But for those that are known to fail."""
-    return (trial for trial in trials_of(script.name, record.record, stops=script.stops) if not _is_open(script, record, trial))
-
-
-def open_trials(script: Script, record: Outcome) -> list[Trial]:
-    """Those that are known to fail."""
-    return [trial for trial in trials_of(script.name, record.record, stops=script.stops) if _is_open(script, record, trial)]
-
-
-def _is_open(script: Script, record: Outcome, trial: Trial) -> bool:
-    if script.open_at is None or trial.way is not script.open_at[0]:
-        return False
-    return record.record.touches[trial.number - 1].what.startswith(script.open_at[1])
+    return trials_of(script.name, record.record, stops=script.stops)

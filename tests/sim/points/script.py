@@ -15,7 +15,6 @@ from tests.sim.keeper import Keeper, Made
 from tests.sim.mortal import Mortal
 from tests.sim.plan import ApiFaults, DriverFaults
 from tests.sim.points.director import Director, led
-from tests.sim.points.trial import Way
 from tests.sim.standing import WorldGroup
 from tests.sim.world import SimWorld
 
@@ -92,7 +91,7 @@ class Script:
     """acts: in their order; each is given the stage. calm_s: the longest way to rest after an act. stops: its processes can stand still.
 
     rest_s: after which nothing may be on its way any more. early_is_same: the end is the same when the last act comes before the one before
-    it has come to its end. open_at: the way and the write of a point that shows a defect which is known and not mended yet.
+    it has come to its end.
     """
 
     name: str
@@ -105,5 +104,4 @@ class Script:
     stops: bool = False
     rest_s: float = REST_S
     early_is_same: bool = True
-    open_at: tuple[Way, str] | None = None
     close: Callable[[Any], None] = lambda world: None

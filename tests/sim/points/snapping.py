@@ -9,7 +9,6 @@ from typing import Any, Final
 from tests.sim.checkers import Complaint
 from tests.sim.points.director import Director
 from tests.sim.points.script import Script, Stage, without_faults
-from tests.sim.points.trial import Way
 from tests.sim.snapshots.acts import Acts
 from tests.sim.snapshots.checkers import complaints, fingerprint
 from tests.sim.snapshots.life import CONTROLLER, SNAPSHOTTER, controller, snapshotter
@@ -98,18 +97,14 @@ def _grouping(group: WorldGroup) -> SnapshotWorld:
     return SnapshotWorld(dataclasses.replace(PLAN, groups=True), group)
 
 
-LATE_CONTENT: Final = (Way.NEXT_LATE, "create volumesnapshotcontents")
-LATE_GROUP_CONTENT: Final = (Way.NEXT_LATE, "create volumegroupsnapshotcontents")
-"""A content whose POST was given up, and that comes when its snapshot is deleted and gone, stays, and a snapshot is made for it."""
-
 SCRIPTS: Final = (
     Script("snapshot", "a snapshot is made", _world, Snapping, (snapshot,), calm_s=400.0),
     Script("snapshot-listed", "the same, of a driver that lists its snapshots", _listing, Snapping, (snapshot,), calm_s=400.0),
-    Script("drop-snapshot", "it is deleted", _world, Snapping, (snapshot, drop), calm_s=400.0, open_at=LATE_CONTENT),
+    Script("drop-snapshot", "it is deleted", _world, Snapping, (snapshot, drop), calm_s=400.0),
     Script(
         "keep-snapshot", "it is deleted, and its content is kept", _retaining, Snapping, (snapshot, drop), calm_s=400.0, early_is_same=False
     ),
     Script("drop-content", "then its content is deleted, too", _retaining, Snapping, (snapshot, drop, drop_content), calm_s=400.0),
     Script("group", "a group snapshot is made", _grouping, Snapping, (group,), calm_s=400.0),
-    Script("drop-group", "it is deleted", _grouping, Snapping, (group, drop_group), calm_s=400.0, open_at=LATE_GROUP_CONTENT),
+    Script("drop-group", "it is deleted", _grouping, Snapping, (group, drop_group), calm_s=400.0),
 )

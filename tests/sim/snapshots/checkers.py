@@ -59,7 +59,7 @@ def _snapshots(world: SnapshotWorld) -> Iterator[Complaint]:
         status = snapshot.get("status") or {}
         content = world.laws.objects[CONTENTS].get(status.get("boundVolumeSnapshotContentName", ""))
         if is_going(snapshot):
-            if not snapshot["metadata"].get("ownerReferences"):  # a member stays with its group
+            if not _has_group(world, snapshot):
                 yield "left", f"snapshot {name} was deleted and is still there: {snapshot['metadata'].get('finalizers')}"
         elif not status.get("readyToUse"):
             yield "unready", f"{name} is not ready: {status}"
@@ -67,6 +67,14 @@ def _snapshots(world: SnapshotWorld) -> Iterator[Complaint]:
             yield "no-content", f"{name} is ready, and has no content of its own: {status}"
         elif status.get("error") and world.laws.is_single:
             yield "error-left", f"{name} is ready and shows {status['error']}"
+
+
+def _has_group(world: SnapshotWorld, snapshot: Json) -> bool:
+    """True for a member of a group that is there: it stays with that. So does an imported member, as its status says."""
+    groups = world.laws.objects[GROUPS]
+    owners = {owner["uid"] for owner in snapshot["metadata"].get("ownerReferences") or ()}
+    named = (snapshot.get("status") or {}).get("volumeGroupSnapshotName")
+    return named in groups or bool(owners & {group["metadata"]["uid"] for group in groups.values()})
 
 
 def _contents(world: SnapshotWorld) -> Iterator[Complaint]:
@@ -180,12 +188,12 @@ def _silent_contents(world: SnapshotWorld) -> Iterator[Complaint]:
     """Those that are being deleted. A group's waits for its group as long as that is there, which is looked at by itself."""
     for plural in (CONTENTS, GROUP_CONTENTS):
         for name, content in sorted(world.laws.objects[plural].items()):
-            is_told = world.laws.is_told(content, TOLD_S) or (plural == GROUP_CONTENTS and _has_group(world, content))
+            is_told = world.laws.is_told(content, TOLD_S) or (plural == GROUP_CONTENTS and _has_its_group(world, content))
             if is_going(content) and not is_told and not _is_held_by_others(content, None):
                 yield "silent", f"{plural} {name} is being deleted, and nothing says what it waits for: {content['metadata']}"
 
 
-def _has_group(world: SnapshotWorld, content: Json) -> bool:
+def _has_its_group(world: SnapshotWorld, content: Json) -> bool:
     ref = content["spec"]["volumeGroupSnapshotRef"]
     return any(group["metadata"]["uid"] == ref.get("uid") for group in world.laws.objects[GROUPS].values())
 

@@ -33,7 +33,7 @@ class Endings:
             handle = content["spec"]["source"].get("snapshotHandle", "")
             lost = bool(handle) and handle not in self._backend.snapshots
             lost = lost or (not _is_ready(content) and self._is_hopeless_content(content))
-            lost = lost or self._is_in_the_way(content)
+            lost = lost or self._is_in_the_way(content) or (is_going(content) and is_dangling(self._world, content))
             is_left = not is_going(content) or is_dangling(self._world, content)
             if lost and content["spec"]["volumeSnapshotRef"].get("uid") not in alive and is_left:
                 await self._end(content)
@@ -57,7 +57,7 @@ class Endings:
         return any(named in told.get(one["metadata"]["uid"], (0.0, ""))[1] for one in self._all(GROUP_CONTENTS) if is_going(one))
 
     async def _help(self) -> bool:
-        """An administrator looks into the storage for what nobody else can know, and takes the mark off, as the event says. True while he
+        """An administrator looks into the storage for what nobody else can know, and takes the mark off, as he is told. True while he
         looks on.
         """
         is_waiting = False
@@ -65,7 +65,7 @@ class Endings:
             for content in self._all(plural):
                 uid, meta = content["metadata"]["uid"], content["metadata"]
                 is_open = is_going(content) and mark in (meta.get("annotations") or {}) and not handle_in_status(content)
-                if not is_open or WAY_OUT not in self._world.laws.told.get(uid, (0.0, ""))[1] or not self._is_closed(content):
+                if not is_open or not self._is_told(content, WAY_OUT) or not self._is_closed(content):
                     continue
                 if self._looked_at.setdefault(uid, self._world.clock.now()) + HELP_S > self._world.clock.now():
                     is_waiting = True
@@ -74,6 +74,11 @@ class Endings:
                 self._backend.remove_by_hand(ref["uid"])
                 await self._hands.merge(KINDS[plural], content, {"metadata": {"annotations": {mark: None}}})
         return is_waiting
+
+    def _is_told(self, content: Json, text: str) -> bool:
+        """By an event, or in its status: of many events of one object the last ones are not sent."""
+        error = ((content.get("status") or {}).get("error") or {}).get("message") or ""
+        return text in error or text in self._world.laws.told.get(content["metadata"]["uid"], (0.0, ""))[1]
 
     def _is_closed(self, content: Json) -> bool:
         """True where the driver will refuse for ever."""
@@ -172,14 +177,15 @@ class Endings:
 
 def is_dangling(world: SnapshotWorld, content: Json) -> bool:
     """True for a content that points to a snapshot which somebody tore away, or which an older cluster had, or to none though it was made
-    for one: nobody touches it.
+    for one: nobody touches it. Of two controllers one may make it for a snapshot that the other has let go.
     """
     if "volumeHandle" in content["spec"]["source"] and not content["spec"]["volumeSnapshotRef"].get("uid"):
         return True
     uid = content["spec"]["volumeSnapshotRef"].get("uid")
     alive = {snapshot["metadata"]["uid"] for snapshot in world.laws.objects[SNAPSHOTS].values()}
     goes = names.BEING_DELETED in (content["metadata"].get("annotations") or {}) and is_going(content)
-    return bool(uid) and uid not in alive and not goes and (uid in world.laws.torn_snapshots or uid in world.laws.restored)
+    excused = uid in world.laws.torn_snapshots or uid in world.laws.restored or world.plan.controllers > 1
+    return bool(uid) and uid not in alive and not goes and excused
 
 
 def _is_ready(obj: Json) -> bool:

@@ -4,7 +4,8 @@
 |-----------------|--------------------------------------------------------------------------------------------------------|
 | create-unmarked | a snapshot is created, and its content carries neither the mark of a creation nor a handle: a crash     |
 |                 | leaks it                                                                                               |
-| made-again      | a snapshot is made that was made, and deleted, before                                                  |
+| made-again      | a snapshot is made that was made, and deleted, before; but for one whose handle can't be saved: the     |
+|                 | driver is asked for it until it is deleted                                                             |
 | deleted-wanted  | a snapshot is deleted whose VolumeSnapshot nobody has deleted                                          |
 | deleted-strange | a snapshot is deleted that the driver has named as one of another volume                                |
 | deleted-kept    | a snapshot is deleted that the policy of its content keeps, as the snapshotter has been shown           |
@@ -43,6 +44,7 @@ from tests.sim.snapshots.objects import (
     group_handles_of,
     handles_of,
     handles_of_group,
+    is_given_up,
     is_going,
     is_member,
     ref_of,
@@ -62,7 +64,8 @@ class Laws:
     torn_snapshots: uids of snapshots that went by force. restored: uids that contents had before an administrator gave them away, or were
     given from a backup. ended_by_import: names that
     were made anew, rightly: an import of the snapshot had deleted it. unheard: names of objects about which an Event was refused.
-    told: by the uid of an object, the last Warning about it, and when.
+    told: by the uid of an object, the last Warning about it, and when. unsaved: names of contents whose status the API server has refused.
+    again: names of contents that programs have made once more.
     retained: names of contents, and since when their policy keeps their snapshot. now: the virtual time.
     """
 
@@ -79,6 +82,9 @@ class Laws:
         self.told: dict[str, tuple[Instant, str]] = {}
         self.told_texts: set[str] = set()
         self.unheard: set[str] = set()
+        self.unsaved: set[str] = set()
+        self.again: set[str] = set()
+        self._gone: set[str] = set()
         self.retained: dict[str, Instant] = {}
         self.was_retained: set[str] = set()
         self._in_flight: set[tuple[str, str]] = set()
@@ -187,8 +193,20 @@ class Laws:
         return snapshot if points and not is_going(content) else None
 
     def is_made(self, name: str) -> None:
-        if name in self._backend.over and self.is_single and not self.was_torn(name) and name not in self.ended_by_import:
+        is_again = name in self._backend.over and self.is_single and not self.was_torn(name) and name not in self.ended_by_import
+        if is_again and not self._is_asked_for_its_end(uid_of(name)):
             self._fail("made-again", f"{name} is made, it was made and deleted before")
+
+    def _is_asked_for_its_end(self, uid: str) -> bool:
+        """True for one that only its deletion asks for, where nobody could know that it was deleted: its handle can't be saved; or its
+        content was made once more, by a late request, while its snapshot waited for that.
+        """
+        content = next((one for one in self.objects[CONTENTS].values() if ref_of(one).get("uid") == uid), None)
+        if content is None:
+            return False
+        snapshot = self.objects[SNAPSHOTS].get(ref_of(content)["name"])
+        is_late = content["metadata"]["name"] in self.again and snapshot is not None and is_going(snapshot)
+        return is_late or (content["metadata"]["name"] in self.unsaved and is_given_up(content))
 
     def _imports_of(self, handle: str) -> list[Json]:
         return [content for content in self._contents_of(handle) if content["spec"]["source"].get("snapshotHandle") == handle]
@@ -257,6 +275,8 @@ class Laws:
             self._content_gone(old)
             return
         name, status = new["metadata"]["name"], new.get("status") or {}
+        if old is None and name in self._gone and WRITING.get() is not None:
+            self.again.add(name)
         if new["spec"]["deletionPolicy"] == names.DELETE_POLICY:
             self.retained.pop(name, None)
         else:
@@ -286,6 +306,7 @@ class Laws:
 
     def _content_gone(self, old: Json) -> None:
         name, status = old["metadata"]["name"], old.get("status") or {}
+        self._gone.add(name)
         handle = status.get("snapshotHandle")
         self.loose.update(handles_of(old) if name in self.torn else ())
         unbound = not old["spec"]["volumeSnapshotRef"].get("uid")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mooring.api.meta import Kind
 from mooring.kube.cluster import Request, Verb
-from mooring.kube.errors import ApiError, Forbidden, Invalid, ServerError, TooLarge
+from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError, TooLarge
 from tests.sim.laws import WRITING, Write
 from tests.sim.line import Fate, what_of
 from tests.sim.mortal import Mortal
@@ -16,6 +16,8 @@ from tests.sim.provisioning.line import WritingLine
 
 LATENCY_S: Final = 0.05
 """Of each write, where two processes with different views undo each other's work as long as one's watch is late."""
+REFUSALS: Final = (BadRequest, Invalid, TooLarge)
+"""Of what is written itself."""
 OF_CONTENTS: Final = ("volumesnapshotcontents", "volumesnapshotclasses")
 OF_SNAPSHOTS: Final = ("volumesnapshots", "persistentvolumeclaims", "persistentvolumes", *OF_CONTENTS)
 OF_GROUP_CONTENTS: Final = ("volumegroupsnapshotcontents", "volumegroupsnapshotclasses")
@@ -52,6 +54,10 @@ class SnapshotLine(WritingLine):
             if not self._world.laws.is_single:
                 await self._world.clock.sleep(LATENCY_S)
             return await super().ask(request)
+        except REFUSALS:
+            if what_of(request).startswith("patch volumesnapshotcontents/status"):
+                self._world.laws.unsaved.add(request.name)
+            raise
         finally:
             WRITING.reset(token)
 

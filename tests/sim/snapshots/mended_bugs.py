@@ -15,6 +15,7 @@ from mooring.controllers.snapshot_controller import decide_content, decide_delet
 from mooring.controllers.snapshot_controller import reconcile as controller_reconcile
 from mooring.controllers.snapshot_controller import view as controller_view
 from mooring.controllers.snapshot_controller.decision import Decision
+from mooring.controllers.snapshot_controller.lost_writes import LostWrites
 from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
 from mooring.controllers.snapshotter import controller as snapshotter_controller
 from mooring.controllers.snapshotter import decide, writes
@@ -68,6 +69,11 @@ def _retained_contents_keep_nothing() -> contextlib.AbstractContextManager[Any]:
 def _bindings_are_not_looked_up() -> contextlib.AbstractContextManager[Any]:
     """A content that is not seen bound is taken for unbound when its snapshot goes."""
     return mock.patch.object(decide_deletion, "_may_be_bound", lambda view, snapshot, name: view.content(name) is None)
+
+
+def _lost_writes_are_not_waited_for() -> contextlib.AbstractContextManager[Any]:
+    """A snapshot is let go while a write of its content may still be carried out."""
+    return mock.patch.object(LostWrites, "wait_s", return_value=None)
 
 
 def _groups_without_volumes_are_taken() -> contextlib.AbstractContextManager[Any]:
@@ -179,6 +185,7 @@ MENDED: Final[Mapping[str, Bug]] = {
     "groups-without-volumes": Bug(_groups_without_volumes_are_taken, {"members-missing", "left"}),
     "deletions-silent": Bug(_deletions_by_hand_wait_in_silence, {"silent"}),
     "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}, first_seed=40),
+    "lost-writes": Bug(_lost_writes_are_not_waited_for, {"content-left", "left", "claim-held"}, first_seed=1140),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}),
     "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=90),
 }

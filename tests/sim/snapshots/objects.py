@@ -69,6 +69,12 @@ def is_going(obj: Json) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
+def is_given_up(content: Json) -> bool:
+    """True for a content that goes because its snapshot does, and whose handle nobody knows."""
+    marks = {names.BEING_CREATED, names.BEING_DELETED}
+    return is_going(content) and marks <= set(content["metadata"].get("annotations") or {}) and not handles_of(content)
+
+
 def is_member(content: Json) -> bool:
     """True for the content of a snapshot that a group has made."""
     return names.GROUP_HANDLE in (content["metadata"].get("annotations") or {})
