@@ -185,12 +185,23 @@ def _silent_groups(world: SnapshotWorld) -> Iterator[Complaint]:
 
 
 def _silent_contents(world: SnapshotWorld) -> Iterator[Complaint]:
-    """Those that are being deleted. A group's waits for its group as long as that is there, which is looked at by itself."""
+    """Those that are being deleted. A group's waits for its group as long as that is there, which is looked at by itself; and so does a
+    snapshot's for a snapshot that is being deleted, too.
+    """
     for plural in (CONTENTS, GROUP_CONTENTS):
         for name, content in sorted(world.laws.objects[plural].items()):
-            is_told = world.laws.is_told(content, TOLD_S) or (plural == GROUP_CONTENTS and _has_its_group(world, content))
+            waits = _has_its_group(world, content) if plural == GROUP_CONTENTS else _goes_with_snapshot(world, content)
+            is_told = waits or world.laws.is_told(content, TOLD_S)
             if is_going(content) and not is_told and not _is_held_by_others(content, None):
                 yield "silent", f"{plural} {name} is being deleted, and nothing says what it waits for: {content['metadata']}"
+
+
+def _goes_with_snapshot(world: SnapshotWorld, content: Json) -> bool:
+    """True where its snapshot is being deleted and has not said so to its content yet: it may belong to a group."""
+    snapshot = world.laws.objects[SNAPSHOTS].get(content["spec"]["volumeSnapshotRef"]["name"])
+    is_marked = names.BEING_DELETED in (content["metadata"].get("annotations") or {})
+    is_its = snapshot is not None and snapshot["metadata"]["uid"] == content["spec"]["volumeSnapshotRef"].get("uid")
+    return snapshot is not None and is_its and is_going(snapshot) and not is_marked
 
 
 def _has_its_group(world: SnapshotWorld, content: Json) -> bool:

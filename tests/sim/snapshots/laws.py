@@ -47,6 +47,7 @@ from tests.sim.snapshots.objects import (
     is_given_up,
     is_going,
     is_member,
+    members_of,
     ref_of,
     uid_of,
 )
@@ -65,7 +66,7 @@ class Laws:
     given from a backup. ended_by_import: names that
     were made anew, rightly: an import of the snapshot had deleted it. unheard: names of objects about which an Event was refused.
     told: by the uid of an object, the last Warning about it, and when. unsaved: names of contents whose status the API server has refused.
-    again: names of contents that programs have made once more.
+    again: names of contents that were made once more.
     retained: names of contents, and since when their policy keeps their snapshot. now: the virtual time.
     """
 
@@ -214,6 +215,10 @@ class Laws:
     def _contents_of(self, handle: str) -> list[Json]:
         return [content for content in self.objects[CONTENTS].values() if handle in handles_of(content)]
 
+    def _groups_with(self, handle: str) -> list[Json]:
+        """The contents of groups that name this snapshot as one of theirs."""
+        return [content for content in self.objects[GROUP_CONTENTS].values() if handle in members_of(content)]
+
     # -- changes
 
     def changed(self, resource: Resource, change: Change) -> None:
@@ -275,7 +280,7 @@ class Laws:
             self._content_gone(old)
             return
         name, status = new["metadata"]["name"], new.get("status") or {}
-        if old is None and name in self._gone and WRITING.get() is not None:
+        if old is None and name in self._gone:
             self.again.add(name)
         if new["spec"]["deletionPolicy"] == names.DELETE_POLICY:
             self.retained.pop(name, None)
@@ -311,7 +316,7 @@ class Laws:
         self.loose.update(handles_of(old) if name in self.torn else ())
         unbound = not old["spec"]["volumeSnapshotRef"].get("uid")
         is_wanted_gone = old["spec"]["deletionPolicy"] == names.DELETE_POLICY and "deletionTimestamp" in old["metadata"]
-        others = bool(self._contents_of(handle)) if handle else False
+        others = bool(handle) and bool(self._contents_of(handle) or self._groups_with(handle))
         if is_member(old):
             pass  # the policy of its group decides
         elif name in self.retained or (name in self.torn and not is_wanted_gone):

@@ -38,6 +38,12 @@ def handles_of_group(content: Json) -> set[str]:
     return {one["snapshotHandle"] for one in (content.get("status") or {}).get("volumeSnapshotInfoList") or ()}
 
 
+def members_of(content: Json) -> set[str]:
+    """The same, also of those that were there before, as a group content names them."""
+    imported = content["spec"]["source"].get("groupSnapshotHandles") or {}
+    return handles_of_group(content) | set(imported.get("volumeSnapshotHandles") or ())
+
+
 def foreign(obj: Json) -> tuple[Any, ...]:
     """What no program may change: finalizers and annotations of others, and the source."""
     meta = obj["metadata"]

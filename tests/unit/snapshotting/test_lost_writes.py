@@ -7,11 +7,11 @@ import pytest
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
 from mooring.controllers.snapshot_controller.lost_writes import LATE_S
-from mooring.controllers.snapshotting.names import BEING_DELETED, GROUP_BEING_DELETED
+from mooring.controllers.snapshotting.names import BEING_DELETED, CLAIM_FINALIZER, GROUP_BEING_DELETED
 from mooring.kube.errors import ApiError, ServerError, Unreachable
-from tests.support.builders import a_group_snapshot, a_new_content, a_new_snapshot
+from tests.support.builders import a_group_snapshot, a_new_content, a_new_snapshot, a_snapshot_class
 from tests.support.cluster_world import LateWatch
-from tests.support.snapshotting import CREATE_VSC, PATCH_VSC, VS, VSC, SnapshotWorld
+from tests.support.snapshotting import CREATE_VSC, PATCH_VSC, PVC, VS, VSC, SnapshotWorld
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.snapshotting.test_groups import ON, a_world
 from tests.unit.snapshotting.test_imported_groups import an_import
@@ -74,6 +74,34 @@ async def test_a_content_that_is_made_twice_goes_twice():
         await world.delete(VS, "snap")
         await world.gone(VS, "snap")
         await nothing_left(world, VS, VSC)
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["single", "group"])
+async def test_a_content_that_a_former_process_makes_late_goes_too(group: bool):
+    """Nothing tells the next process that a request was on its way."""
+    world = await a_world("a")
+    await world.set_finalizers(PVC, "a", CLAIM_FINALIZER)  # so that no write to it wakes the group
+    await world.create(a_snapshot_class())
+    kind, name, short = (VGS, "group", CREATE_VGSC) if group else (VS, "snap", CREATE_VSC)
+    world.cluster.refuse(short, error=Unreachable("timed out"), late_s=20.0)
+    async with world.controlling(**ON, **SLOW):
+        await world.create(a_group_snapshot() if group else a_new_snapshot(claim="a"))
+        await world.settle(1.0)
+    await world.delete(kind, name)
+    async with world.both(**ON, **SLOW):
+        await world.gone(kind, name)
+        await nothing_left(world, VGS, VGSC, VS, VSC)
+
+
+async def test_a_snapshot_whose_content_was_seen_is_let_go_at_once_by_the_next_process():
+    world = await SnapshotWorld().base()
+    async with world.both():
+        await world.snap()
+        await world.ready()
+    await world.tear_away(VSC, (await world.get(VS, "snap"))["status"]["boundVolumeSnapshotContentName"])
+    await world.delete(VS, "snap")
+    async with world.both():
+        await world.gone(VS, "snap", wait_s=5.0)
 
 
 async def test_an_import_that_is_bound_late_goes_with_its_snapshot():

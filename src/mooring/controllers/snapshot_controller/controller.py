@@ -40,12 +40,13 @@ from mooring.controllers.snapshot_controller.groups.controller import GroupSnaps
 from mooring.controllers.snapshot_controller.metrics import SnapshotMetrics
 from mooring.controllers.snapshot_controller.operations import Operations
 from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
+from mooring.controllers.snapshot_controller.questions import may_get_content
 from mooring.controllers.snapshot_controller.reconcile import Failed, Reconciler
 from mooring.controllers.snapshot_controller.view import View
 from mooring.controllers.snapshot_controller.writes import Writes
 from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, is_marked
 from mooring.controllers.snapshotting.wakes import is_news
-from mooring.kube.cache.informer import Change, Informer
+from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import ApiError
 
@@ -152,6 +153,8 @@ class SnapshotController(Manager):
             self._reconciler.told.forget(change.object.metadata.uid)
         elif is_news(change):
             yield change.key
+        if change.new is not None and change.old is None and change.cause is Cause.RELIST and may_get_content(change.new):
+            self._lost.inherit(change.new.metadata.uid)
 
     def _content_changed(self, change: Change[VolumeSnapshotContent]) -> Iterator[Key]:
         """The snapshot that it points to, and those that name it, or would."""

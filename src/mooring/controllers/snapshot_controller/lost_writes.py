@@ -1,7 +1,8 @@
 """Writes that give a content to a snapshot, or to a group, and that nobody has answered: each may still be carried out.
 
 A content that comes, or is bound, after its snapshot has gone stays behind for ever, and a driver makes its snapshot. So a snapshot that is
-to go waits until the API server has surely given such a write up.
+to go waits until the API server has surely given such a write up. What a former process has lost nobody knows: what is there when this one
+begins, and has no content yet, may have lost one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ class LostWrites:
                 del self._until[next(iter(self._until))]
             self._until[uid] = self._clock.now() + LATE_S
             raise
+
+    def inherit(self, uid: str) -> None:
+        """A former process may have sent such a write."""
+        if len(self._until) < LOST_MAX:
+            self._until[uid] = self._clock.now() + LATE_S
 
     def wait_s(self, uid: str) -> float | None:
         """How long until none can come any more; None where none was lost."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mooring.api.meta import Key
+from mooring.api.meta import Key, finalizers_of
 from mooring.api.snapshot import VolumeSnapshot
 from mooring.controllers.snapshot_controller.view import View
-from mooring.controllers.snapshotting.names import GROUP_SNAPSHOT_KIND
+from mooring.controllers.snapshotting.names import AS_SOURCE_FINALIZER, GROUP_SNAPSHOT_KIND
 
 
 def was_made(snapshot: VolumeSnapshot) -> bool:
@@ -14,6 +14,11 @@ def was_made(snapshot: VolumeSnapshot) -> bool:
 
 def names_content(snapshot: VolumeSnapshot) -> bool:
     return snapshot.status is not None and bool(snapshot.status.bound_volume_snapshot_content_name)
+
+
+def may_get_content(snapshot: VolumeSnapshot) -> bool:
+    """True for one that a content may have been made for, or bound to, by a write that does not show yet."""
+    return AS_SOURCE_FINALIZER in finalizers_of(snapshot) and not names_content(snapshot)
 
 
 def has_busy_group(view: View, snapshot: VolumeSnapshot) -> bool:

@@ -13,7 +13,7 @@ from mooring.api.group_snapshot import (
     VolumeGroupSnapshotClass,
     VolumeGroupSnapshotContent,
 )
-from mooring.api.meta import Key, is_deleting, key_of
+from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
 from mooring.base.clock import Instant
 from mooring.base.log import logger
@@ -30,9 +30,9 @@ from mooring.controllers.snapshot_controller.groups.reconcile import Failed, Rec
 from mooring.controllers.snapshot_controller.metrics import SnapshotMetrics
 from mooring.controllers.snapshot_controller.view import BY_GROUP_CONTENT, BY_NAMESPACE, View
 from mooring.controllers.snapshot_controller.writes import Writes
-from mooring.controllers.snapshotting.names import GROUP_SNAPSHOT_KIND
+from mooring.controllers.snapshotting.names import GROUP_FINALIZER, GROUP_SNAPSHOT_KIND
 from mooring.controllers.snapshotting.wakes import is_news
-from mooring.kube.cache.informer import Change, Informer
+from mooring.kube.cache.informer import Cause, Change, Informer
 
 log = logger(__name__)
 
@@ -82,6 +82,8 @@ class GroupSnapshots:
             self._reconciler.told.forget(change.object.metadata.uid)
         elif is_news(change):
             yield change.key
+        if change.new is not None and change.old is None and change.cause is Cause.RELIST and _may_get_content(change.new):
+            self._lost.inherit(change.new.metadata.uid)
 
     def _content_changed(self, change: Change[VolumeGroupSnapshotContent]) -> Iterator[Key]:
         if not is_news(change, lambda content: content.status):
@@ -134,6 +136,12 @@ class GroupSnapshots:
         group = self._view.groups.get(key)
         if is_new and group is not None:
             self._operations.failed(group)
+
+
+def _may_get_content(group: VolumeGroupSnapshot) -> bool:
+    """True for one that a content may have been made for, or bound to, by a write that does not show yet."""
+    bound = group.status.bound_volume_group_snapshot_content_name if group.status else None
+    return GROUP_FINALIZER in finalizers_of(group) and not bound
 
 
 def _groups_of(change: Change[VolumeSnapshot]) -> Iterable[Key]:
