@@ -8,7 +8,7 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.controllers.snapshotting import names
 from tests.sim.snapshots.hands import KINDS, Hands
-from tests.sim.snapshots.objects import CLAIMS, CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json, is_going
+from tests.sim.snapshots.objects import CLAIMS, CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of_group, is_going
 from tests.sim.snapshots.plan import GROUPED, MISSING_CLASS, OTHER_CLASS
 from tests.sim.snapshots.world import SnapshotWorld
 
@@ -109,7 +109,9 @@ class Endings:
             await self._hands.merge(VOLUME_SNAPSHOT_CONTENTS, content, {"metadata": {"finalizers": None}})
 
     def _is_hopeless_group(self, group: Json) -> bool:
-        """No volume is left for it, or the driver does not say what is of which, or its content is gone or another's."""
+        """No volume is left for it, or the driver does not say what is of which, or has forgotten its name, or its content is gone or
+        another's.
+        """
         if (group.get("status") or {}).get("readyToUse"):
             return False
         named = group["spec"]["source"].get("volumeGroupSnapshotContentName")
@@ -126,7 +128,7 @@ class Endings:
                 or not self._has_all(content)
             )
         gone = not set(content["spec"]["source"]["volumeHandles"]) <= self._backend.volumes
-        return gone or self._is_mute() or is_going(content)
+        return gone or self._is_mute() or is_going(content) or bool(handles_of_group(content) & self._backend.forgotten)
 
     def _is_mute(self) -> bool:
         """True for a driver that does not say which snapshot of a group is of which volume."""

@@ -200,13 +200,13 @@ class Laws:
 
     def _is_asked_for_its_end(self, uid: str) -> bool:
         """True for one that only its deletion asks for, where nobody could know that it was deleted: its handle can't be saved; or its
-        content was made once more, by a late request, while its snapshot waited for that.
+        content was made once more, by a late request, while its snapshot waited for that, and its policy may keep it.
         """
         content = next((one for one in self.objects[CONTENTS].values() if ref_of(one).get("uid") == uid), None)
         if content is None:
             return False
         snapshot = self.objects[SNAPSHOTS].get(ref_of(content)["name"])
-        is_late = content["metadata"]["name"] in self.again and snapshot is not None and is_going(snapshot)
+        is_late = content["metadata"]["name"] in self.again and (snapshot is None or is_going(snapshot))
         return is_late or (content["metadata"]["name"] in self.unsaved and is_given_up(content))
 
     def _imports_of(self, handle: str) -> list[Json]:
