@@ -40,6 +40,7 @@ async def test_a_content_that_is_made_late_goes_with_its_snapshot(error: ApiErro
         await world.delete(VS, "snap")
         await world.settle(10.0)
         assert ["snap"] == [one["metadata"]["name"] for one in await world.list(VS)]
+        assert (await world.told("snap", "SnapshotDeletePending")).startswith("waits for up to a minute")
         await world.gone(VS, "snap")
         await nothing_left(world, VS, VSC)
 
@@ -125,6 +126,7 @@ async def test_a_content_of_a_group_that_is_made_late_goes_with_it(error: ApiErr
         await world.create(a_group_snapshot())
         await world.settle(1.0)
         await world.delete(VGS, "group")
+        assert (await world.told("group", "SnapshotDeletePending")).startswith("waits for up to a minute")
         await world.gone(VGS, "group")
         await nothing_left(world, VGS, VGSC, VS, VSC)
 

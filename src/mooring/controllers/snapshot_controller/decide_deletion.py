@@ -25,6 +25,12 @@ WAITS_S: Final = 60.0
 
 RESTORING = Failure("SnapshotDeletePending", "Snapshot is being used to restore a PVC", saved=False)
 
+MAY_BE_MADE = Failure(
+    "SnapshotDeletePending",
+    "waits for up to a minute: a write that gives it a content was not answered, and may still be carried out",
+    saved=False,
+)
+
 
 def decide_deletion(view: View, snapshot: VolumeSnapshot, waited_s: float, lost_s: float | None = None) -> Decision:
     """The policy of the content counts, not that of its class. A content that does not point back is another's.
@@ -46,7 +52,7 @@ def decide_deletion(view: View, snapshot: VolumeSnapshot, waited_s: float, lost_
     leaving = tuple(one for one in (AS_SOURCE_FINALIZER, BOUND_FINALIZER, IN_GROUP_FINALIZER) if one in held and one not in kept)
     actions: tuple[Action, ...] = (*_farewell(content), *((Release(snapshot, leaving),) if leaving else ()))
     if content is None and lost_s:
-        return Decision(why.WaitingForLostWrite(), after_s=lost_s)
+        return Decision(why.WaitingForLostWrite(), failure=MAY_BE_MADE, after_s=lost_s)
     if content is None:
         # Where it was never seen, or never seen bound, that may have been done a moment ago: then it must not stay behind.
         name = wanted_content(snapshot) if AS_SOURCE_FINALIZER in held or lost_s is not None else ""

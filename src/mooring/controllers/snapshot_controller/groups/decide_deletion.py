@@ -5,7 +5,7 @@ from __future__ import annotations
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS, VolumeGroupSnapshot, VolumeGroupSnapshotContent
 from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOTS
-from mooring.controllers.snapshot_controller.decide_deletion import WAITS_S, waits_text
+from mooring.controllers.snapshot_controller.decide_deletion import MAY_BE_MADE, WAITS_S, waits_text
 from mooring.controllers.snapshot_controller.decision import Failure, LookUp
 from mooring.controllers.snapshot_controller.forsaken import tell_forsaken_of_group
 from mooring.controllers.snapshot_controller.groups import reasons as why
@@ -40,7 +40,7 @@ def decide_deletion(view: View, group: VolumeGroupSnapshot, waited_s: float, los
         actions.append(Delete(GROUP_SNAPSHOT_CONTENTS, content, "GroupSnapshotContentObjectDeleteError", text))
     actions += [Delete(VOLUME_SNAPSHOTS, one, "GroupSnapshotDeleteError") for one in members if not is_deleting(one)]
     if content is None and lost_s:
-        return Decision(why.WaitingForLostWrite(), tuple(actions), after_s=lost_s)
+        return Decision(why.WaitingForLostWrite(), tuple(actions), MAY_BE_MADE, after_s=lost_s)
     if not goes:
         release = Write(GROUP_SNAPSHOTS, group, json_patch(removal(group, (GROUP_FINALIZER,))), "GroupSnapshotFinalizerError")
         return Decision(why.Deleting(), (*_search(view, group), *actions, release), done="released the group")
