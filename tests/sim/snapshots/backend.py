@@ -114,6 +114,11 @@ class SnapshotBackend(Backend):
     def is_ready(self, handle: str) -> bool:
         return handle in self.snapshots and self.snapshots[handle].ready_at <= self._clock.now()
 
+    @property
+    def private_handles(self) -> set[str]:
+        """The handles of those that only who asks with the Secret sees."""
+        return {snap.handle for snap in self.snapshots.values() if snap.private}
+
     def staying(self) -> set[str]:
         """The handles of those that no call is about to delete."""
         return set(self.snapshots) - {operation.node_id for operation in self.locks.values() if operation.verb == DELETE}

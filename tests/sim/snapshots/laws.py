@@ -46,6 +46,7 @@ from tests.sim.snapshots.objects import (
     handles_of_group,
     is_given_up,
     is_going,
+    is_imported_without_secret,
     is_member,
     members_of,
     ref_of,
@@ -320,7 +321,8 @@ class Laws:
         if is_member(old):
             pass  # the policy of its group decides
         elif name in self.retained or (name in self.torn and not is_wanted_gone):
-            self.kept.update(handles_of(old) & self._backend.staying())  # a deletion that has begun is not taken back
+            self.kept.update(handles_of(old) & self._backend.staying())
+            self.loose.update(handles_of(old) - self._backend.staying())  # a deletion that has begun is not taken back, and may still fail
         elif unbound:  # nothing holds such a one: its snapshot may go or stay
             (self.loose if is_wanted_gone else self.kept).update(handles_of(old) & self._backend.staying())
         elif (
@@ -329,6 +331,8 @@ class Laws:
             pass
         elif handle in self._backend.astray or any(f"Snapshot {handle} is deleted without" in text for text in self.told_texts):
             pass  # its deletion was asked for as another tenant, and whoever can know that has been told
+        elif handle in self._backend.private_handles and is_imported_without_secret(old):
+            self.loose.add(handle)  # who imported it did not say with which Secret it was made
         elif handle in self._backend.snapshots and not status.get("volumeGroupSnapshotHandle") and name not in self.was_retained:
             self._fail("left-behind", f"{name} is gone, and its snapshot {handle} is still there")
         self.retained.pop(name, None)

@@ -81,6 +81,10 @@ def is_given_up(content: Json) -> bool:
     return is_going(content) and marks <= set(content["metadata"].get("annotations") or {}) and not handles_of(content)
 
 
+def is_imported_without_secret(content: Json) -> bool:
+    return "snapshotHandle" in content["spec"]["source"] and names.SECRET_NAME not in (content["metadata"].get("annotations") or {})
+
+
 def is_member(content: Json) -> bool:
     """True for the content of a snapshot that a group has made."""
     return names.GROUP_HANDLE in (content["metadata"].get("annotations") or {})
