@@ -14,7 +14,6 @@ from mooring.api.meta import key_of
 from mooring.controllers.snapshot_controller import controller, decide_claim
 from mooring.controllers.snapshot_controller import reconcile as controller_reconcile
 from mooring.controllers.snapshot_controller import writes as controller_writes
-from mooring.controllers.snapshot_controller.groups import reconcile as controller_groups
 from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
 from mooring.controllers.snapshotter import decide, decide_after, reconcile, view
 from mooring.controllers.snapshotter import writes as snapshotter_writes
@@ -102,11 +101,6 @@ def _answers_wake_nobody() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(controller, "is_news", lambda change, also=None: change.cause is not Cause.OWN_WRITE)
 
 
-def _nothing_is_looked_up() -> contextlib.AbstractContextManager[Any]:
-    """A content that the cache lacks is taken for none, though the process before may have made it a moment ago."""
-    return both(*(mock.patch.object(room, "look_up", mock.AsyncMock()) for room in (controller_reconcile, controller_groups)))
-
-
 def _made_is_ready() -> contextlib.AbstractContextManager[Any]:
     """A snapshot that is made counts as ready, though the driver is still cutting it."""
     learnt = decide_after._learnt
@@ -169,7 +163,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=40),
     "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}),
     "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=82),
-    "nothing-looked-up": Bug(_nothing_is_looked_up, {"content-left"}, first_seed=100),
     "made-is-ready": Bug(_made_is_ready, {"ready-lies"}),
     "claims-held": Bug(_claims_are_not_released, {"claim-held"}),
     "marks-stay": Bug(_marks_stay, {"deleted-wanted", "content-left"}),
