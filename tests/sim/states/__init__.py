@@ -12,9 +12,13 @@ reason that names the obstacle stands in an Event that is still there, in a stat
 | nodes      | attach/detach controller, attacher                 | two pods, claim, node, two attachments                                |
 | health     | node health                                        | node, its taints, its Lease, a pod; a second node is well             |
 | claims     | binder, scheduler, provisioner                     | claim, volume, class, pod, source, backend                            |
+| ephemeral  | the same, and ephemeral volumes                    | pod with volumes that bring claims, a claim of that name, class       |
+| capacity   | provisioner that publishes capacity                | class, node, two CSIStorageCapacities, a volume that comes or goes    |
 | resizer    | resizer                                            | claim's status, size, class of attributes, volume, pod, backend       |
 | snapshots  | snapshot controller, snapshotter                   | snapshot, content, class, claim, a second content, backend            |
 | groups     | the same, for groups                               | group, content, class, claims, members, backend                       |
+| workloads  | Deployments, ReplicaSets, StatefulSets, a node     | how one works, its size, what its user changes, a restart             |
+| jobs       | Jobs, a node                                       | what is asked, how pods end, what a user does, a restart              |
 
 | file       | meaning                                                                                                            |
 |------------|--------------------------------------------------------------------------------------------------------------------|
@@ -23,6 +27,8 @@ reason that names the obstacle stands in an Event that is still there, in a stat
 | `run.py`   | one state from its start to its verdict                                                                            |
 | `rooms/`   | one module for each room: its axes, its objects, its laws, and what is asked at rest                               |
 | `bugs.py`  | parts of the controllers replaced by worse ones, which the states must find                                        |
+
+In the last two rooms the world begins with the one object, and its user changes it two minutes later: what is enumerated is what is asked.
 
 `python -m tests.sim.states` takes the quick share of all rooms, `--whole` every state of their products (that is what `make sim-all` does);
 `--room attacher --state pv=deleting,va=new` is one state with its story. An id names the values that are not the ordinary ones.

@@ -17,11 +17,14 @@ from mooring.controllers.attachdetach.memory import Record
 from mooring.controllers.attacher import decide as attacher_decide
 from mooring.controllers.attacher import view as attacher_view
 from mooring.controllers.attacher.controller import Attacher
+from mooring.controllers.binder.ephemeral.controller import EphemeralVolumes
 from mooring.controllers.binder.protection import controller as protection
 from mooring.controllers.binder.volumes.reasons import VolumeMissing
 from mooring.controllers.nodehealth.podgc import controller as podgc
 from mooring.controllers.nodehealth.podgc.decide import Decision as GcDecision
 from mooring.controllers.nodehealth.podgc.reasons import Kept
+from mooring.controllers.provisioner.capacity import view as capacity_view
+from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
 from mooring.controllers.resizer.modification import decide as modification
 from mooring.controllers.snapshot_controller import decide as snapshot_decide
 from mooring.controllers.snapshot_controller import decide_content, decide_deletion
@@ -35,6 +38,8 @@ from mooring.controllers.snapshotter.decision import Decision as SnapshotterDeci
 from mooring.controllers.snapshotter.groups import reconcile as group_reconcile
 from mooring.controllers.snapshotter.reasons import Foreign
 from mooring.controllers.snapshotting.writes import annotate
+from mooring.controllers.workloads.jobs import reconcile as jobs
+from mooring.controllers.workloads.statefulsets import decide as stateful_sets
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add, json_patch, test
 from tests.sim.bugs import BUGS as ATTACHERS
@@ -173,6 +178,56 @@ def _single_nodes_are_shared() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(attacher_decide, "_held_elsewhere", return_value=None)
 
 
+def _claims_are_not_made_anew() -> contextlib.AbstractContextManager[Any]:
+    """A pod whose ephemeral volume has lost its claim is not looked at."""
+    return mock.patch.object(EphemeralVolumes, "_claim_gone", return_value=())
+
+
+def _room_is_asked_for_once() -> contextlib.AbstractContextManager[Any]:
+    """Volumes that come and go make no difference to the capacity that is published."""
+    return mock.patch.object(CapacityPublisher, "_items_at", return_value=())
+
+
+def _vanished_places_stay() -> contextlib.AbstractContextManager[Any]:
+    """The capacity of a place without nodes is kept up to date."""
+    wanted = capacity_view.View.wanted
+
+    def everywhere(self: Any, item: Any) -> Any:
+        return wanted(dataclasses.replace(self, has_segment=lambda segment: True), item)
+
+    return mock.patch.object(capacity_view.View, "wanted", everywhere)
+
+
+def _partitions_count_from_zero() -> contextlib.AbstractContextManager[Any]:
+    """A lost pod below the partition comes back with the new template, where the first number is another one than 0."""
+    chosen = stateful_sets._template_for
+    return mock.patch.object(
+        stateful_sets, "_template_for", lambda view, ordinal: chosen(view, ordinal + view.stateful_set.spec.ordinals.start)
+    )
+
+
+def _jobs_fail_early() -> contextlib.AbstractContextManager[Any]:
+    """One pod less may fail than the user allows."""
+    decide = jobs.decide
+
+    def sooner(job: Any, *args: Any) -> Any:
+        return decide(structs.replace(job, spec=structs.replace(job.spec, backoff_limit=job.spec.backoff_limit - 1)), *args)
+
+    return mock.patch.object(jobs, "decide", sooner)
+
+
+def _failures_count_twice() -> contextlib.AbstractContextManager[Any]:
+    """A pod that is marked as failed is marked once more before it is let go."""
+    count = jobs.count
+
+    def twice(job: Any, pods: Any, going: Any) -> Any:
+        tally = count(job, pods, going)
+        uncounted = structs.replace(tally.uncounted, failed=(tally.uncounted.failed or ()) * 2 or None)
+        return dataclasses.replace(tally, uncounted=uncounted)
+
+    return mock.patch.object(jobs, "count", twice)
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "attach-errors-unshown": Bug("attacher", _attach_errors_are_not_shown, {"silence"}),
     "single-nodes-shared": Bug("attacher", _single_nodes_are_shared, {"two-nodes"}),
@@ -198,5 +253,11 @@ BUGS: Final[Mapping[str, Bug]] = {
     "marks-stay": Bug("snapshots", SNAPSHOTS["marks-stay"].plant, {"mark-left"}),
     "group-contents-forsaken": Bug("groups", _group_contents_forsaken_in_silence, {"silence"}),
     "marks-hold-nothing": Bug("groups", _marks_hold_nothing, {"leaked"}),
+    "claims-not-made-anew": Bug("ephemeral", _claims_are_not_made_anew, {"claim-missing"}),
+    "room-asked-once": Bug("capacity", _room_is_asked_for_once, {"stale-capacity"}),
+    "vanished-places-stay": Bug("capacity", _vanished_places_stay, {"published"}),
+    "partitions-from-zero": Bug("workloads", _partitions_count_from_zero, {"other-pods"}),
+    "jobs-fail-early": Bug("jobs", _jobs_fail_early, {"failed-early"}),
+    "failures-count-twice": Bug("jobs", _failures_count_twice, {"miscounted", "beyond-limit", "failed-early"}),
     "classes-of-others": Bug("resizer", _classes_of_others_are_taken, {"foreign-parameters"}),
 }

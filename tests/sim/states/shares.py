@@ -7,25 +7,40 @@ from typing import Final
 
 from tests.sim.states.bugs import BUGS
 from tests.sim.states.rooms.attacher import AttacherRoom
+from tests.sim.states.rooms.capacity import CapacityRoom
 from tests.sim.states.rooms.claims import ClaimsRoom
+from tests.sim.states.rooms.ephemeral import EphemeralRoom
 from tests.sim.states.rooms.groups import GroupsRoom
 from tests.sim.states.rooms.health import HealthRoom
+from tests.sim.states.rooms.jobs import JobsRoom
 from tests.sim.states.rooms.nodes import NodesRoom
 from tests.sim.states.rooms.resizer import ResizerRoom
 from tests.sim.states.rooms.snapshots import SnapshotsRoom
+from tests.sim.states.rooms.workloads import WorkloadsRoom
 from tests.sim.states.run import Outcome, Room, run_state
 from tests.sim.states.space import State
 
-ROOMS: Final[Mapping[str, Room]] = {
-    room.name: room for room in (AttacherRoom(), NodesRoom(), HealthRoom(), ClaimsRoom(), ResizerRoom(), SnapshotsRoom(), GroupsRoom())
-}
-QUICK: Final = {"attacher": 2, "nodes": 2, "health": 2, "claims": 2, "resizer": 2, "snapshots": 2, "groups": 2}
-"""Of each room, of how many axes the quick share has each choice of values: pairs."""
+_ALL: Final = (
+    AttacherRoom(),
+    NodesRoom(),
+    HealthRoom(),
+    ClaimsRoom(),
+    EphemeralRoom(),
+    CapacityRoom(),
+    ResizerRoom(),
+    SnapshotsRoom(),
+    GroupsRoom(),
+    WorkloadsRoom(),
+    JobsRoom(),
+)
+ROOMS: Final[Mapping[str, Room]] = {room.name: room for room in _ALL}
+PAIRS: Final = 2
+"""Of so many axes the quick share of a room has each choice of values."""
 
 
 def quick(room: str, strength: int | None = None) -> Iterator[State]:
-    """The share that every run of the tests takes. strength: in place of the room's own."""
-    return ROOMS[room].space.covering(strength or QUICK[room])
+    """The share that every run of the tests takes. strength: of how many axes it has each choice of values, in place of pairs."""
+    return ROOMS[room].space.covering(strength or PAIRS)
 
 
 def run_one(room: str, state: State, bug: str | None = None) -> Outcome:
