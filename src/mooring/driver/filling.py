@@ -16,7 +16,7 @@ from typing import Final
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
 from mooring.driver.journal import Journal
-from mooring.driver.state import Snapshot, Volume
+from mooring.driver.state import Snapshot, State, Volume
 from mooring.driver.statefile import StateFolder
 from mooring.mounts.system import ToolFailed
 
@@ -41,6 +41,8 @@ class Filling:
         self._folder = folder
         self._still = still
         self._running: dict[str, asyncio.Future[None]] = {}
+        self._ends: dict[str, bool] = {}  # of copies of which the disk may not know that they have ended: whether they have succeeded
+        journal.keep(self._with_ends)
         self._threads = ThreadPoolExecutor(COPIES_MAX, thread_name_prefix="driver/copy")
         self._stop = threading.Event()
 
@@ -97,16 +99,28 @@ class Filling:
     def _ended(self, record_id: str, copy: asyncio.Future[None]) -> None:
         """In the loop, before all waiters. May reach the disk with the next change: until then a restart removes the copy."""
         del self._running[record_id]
-        state = self._journal.state
         if copy.cancelled() or isinstance(copy.exception(), _Stopped):
             return
-        if copy.exception() is None:
-            self._journal.put(state.filled(record_id))
-            return
-        _log.error("A copy failed", id=record_id, error=copy.exception())
+        if copy.exception() is not None:
+            _log.error("A copy failed", id=record_id, error=copy.exception())
+        unsaved = {record.id for record in self._journal.saved.filling()}
+        self._ends = {one: is_whole for one, is_whole in self._ends.items() if one in unsaved}
+        self._ends[record_id] = copy.exception() is None
+        self._journal.put(self._with_end(self._journal.state, record_id))
+
+    def _with_ends(self, state: State) -> State:
+        """A copy that has ended is not begun again: where the end was undone with a write that failed, it stands in the state once more."""
+        for record in tuple(state.filling()):
+            if record.id in self._ends:
+                state = self._with_end(state, record.id)
+        return state
+
+    def _with_end(self, state: State, record_id: str) -> State:
+        if self._ends[record_id]:
+            return state.filled(record_id)
         state = state.without(record_id)
         is_left = os.path.lexists(self._folder.data(record_id))  # what could not be removed either goes at the next start
-        self._journal.put(state if is_left else state.forgotten(record_id))
+        return state if is_left else state.forgotten(record_id)
 
 
 def _raise_failure(copy: asyncio.Future[None]) -> None:

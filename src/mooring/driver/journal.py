@@ -34,6 +34,16 @@ class Journal:
         self._write = write
         self._writing = asyncio.Lock()
         self._batch = _Batch()
+        self._facts: Callable[[State], State] = lambda found: found
+
+    def keep(self, facts: Callable[[State], State]) -> None:
+        """facts: puts into a state what has happened on the disk all the same, whatever was undone."""
+        self._facts = facts
+
+    @property
+    def saved(self) -> State:
+        """What the disk has."""
+        return self._on_disk
 
     @property
     def state(self) -> State:
@@ -81,7 +91,8 @@ class Journal:
         batch.error = self._batch.error = failure
         self._batch.waiting = False
         self._batch = _Batch()
-        self._state = self._on_disk
+        self._state = self._facts(self._on_disk)
+        self._batch.waiting = self._state != self._on_disk
 
 
 async def _ended(work: asyncio.Future[None]) -> asyncio.CancelledError | None:

@@ -353,6 +353,26 @@ async def test_a_copy_whose_caller_gives_up_begins_once_its_record_is_saved(tmp_
         await copies.reach()
 
 
+async def test_a_copy_has_ended_also_where_the_disk_refuses_to_hear_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its record would be of a copy that is under way, which nobody makes: it could be neither used nor deleted before the next start."""
+    encoded = statefile.encoded
+
+    def torn(state: Any) -> bytes:
+        if not any(state.filling()):
+            raise OSError(errno.EIO, "Input/output error")
+        return encoded(state)
+
+    with a_driver(tmp_path) as driver:
+        source = await a_volume_with_data(driver)
+        with monkeypatch.context() as patch:
+            patch.setattr(statefile, "encoded", torn)
+            await refused(driver.create_snapshot(a_snapshot_of(source)), Code.INTERNAL, "Input/output error")
+        [found] = (await driver.list_snapshots(csi.ListSnapshotsRequest())).entries
+        assert found.snapshot.ready_to_use
+        await driver.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=found.snapshot.snapshot_id))
+        assert [] == os.listdir(tmp_path / "snapshots")
+
+
 async def test_what_a_failed_copy_leaves_is_removed_at_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_source: str, target: str, _check: object) -> None:
         (Path(target) / "half").write_text("half")
