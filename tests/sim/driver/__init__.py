@@ -2,7 +2,9 @@
 
 Users take volumes through their lives, several at once: made, attached, staged and published on one node or two, written, copied twice at
 the same time, restored, and deleted again. The driver is killed before any change of the disk, of mounts and of devices, and starts anew on
-what is left; disks fill up; devices can't be read; others mount in a volume's folder, and damage what is on a device.
+what is left; disks fill up, and writes of the driver's state fail; devices can't be read; others mount in a volume's folder, and damage
+what is on a device. Beside them somebody takes a group and deletes it while a volume is restored from it, pods bring volumes, and one only
+looks.
 
 | file         | meaning                                                                                             |
 |--------------|-----------------------------------------------------------------------------------------------------|
@@ -11,6 +13,7 @@ what is left; disks fill up; devices can't be read; others mount in a volume's f
 | `disk.py`    | every change of the disk as a step at which the driver can die, or the disk can be full             |
 | `threads.py` | the driver's threads, one at a time: a copy stops before each part, so that others come in between   |
 | `users.py`   | what users ask for, and what they must find                                                         |
+| `odd_users.py` | those of groups, of volumes that pods bring, and who only look                                    |
 | `run.py`     | one life                                                                                            |
 | `bugs.py`    | defects that were mended, planted again                                                             |
 
@@ -25,6 +28,11 @@ The laws stand where what they judge is played:
 | refused           | a call fails that has to succeed: with an unknown parameter, on a full disk, at peace   |
 | lost              | a volume that was answered is gone, or what was written in it                          |
 | left              | something is left when all is deleted                                                  |
+| unsynced          | a state takes the place of the former one before the disk has it                       |
+| unrecorded        | something is mounted on a node that the state on the disk does not tell of             |
+| early-ready       | a snapshot is called ready while its data is being copied                              |
+| deleted-under-copy | something is removed from what is being copied                                        |
+| group-lost        | a volume is published, and its target is not its group's, for what is made later too    |
 
 `python -m tests.sim --part driver --seeds 1000`.
 """

@@ -10,12 +10,18 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
+import msgspec
+
 from mooring.base.folders import sync_folder
 from mooring.csi.codes import Code, DriverError
-from mooring.driver import creating, statefile, volumes
+from mooring.driver import creating, guard, kept_file, statefile, volumes
+from mooring.driver.core import Core
+from mooring.driver.filling import Filling
 from mooring.driver.kept_file import KeptFile
 from mooring.driver.node import images, mounting
+from mooring.driver.node import targets as node_targets
 from mooring.driver.node.figures import Figures
+from mooring.driver.node.part import NodePart
 from mooring.driver.node.way import Way
 from mooring.mounts import devices, filesystems, loops, targets
 from mooring.mounts.mountinfo import MountTable
@@ -114,6 +120,55 @@ def _unknown_parameters_are_refused() -> Planted:
     return both(mock.patch.object(volumes, "tell_ignored", tell), mock.patch.object(creating, "tell_ignored", tell))
 
 
+def _ends_are_undone() -> Planted:
+    """A write that fails takes back that a copy has ended: it is called under way for ever."""
+    return mock.patch.object(Filling, "_with_ends", lambda self, state: state)
+
+
+def _state_is_not_synced() -> Planted:
+    """The new state takes its place before the disk has it."""
+
+    def write(self: KeptFile, content: bytes) -> None:
+        with kept_file._opened(self._twin) as twin:
+            kept_file._overwrite(twin, kept_file._padded(content, os.fstat(twin).st_size))
+        kept_file._exchange(self._twin, self._path)
+        self._keep(kept_file._room(content))
+
+    return mock.patch.object(KeptFile, "write", write)
+
+
+def _uses_are_not_kept() -> Planted:
+    """A volume is mounted, and no record says so."""
+    return mock.patch.object(NodePart, "put_use", return_value=None)
+
+
+def _ready_at_once() -> Planted:
+    """A snapshot is called ready before its data is there."""
+    described = Core.described_snapshot
+    return mock.patch.object(
+        Core, "described_snapshot", lambda self, snapshot: described(self, msgspec.structs.replace(snapshot, is_filling=False))
+    )
+
+
+def _sources_go() -> Planted:
+    """What is being copied can be deleted."""
+    return mock.patch.object(Core, "check_unread", return_value=None)
+
+
+def _exact_sizes_are_refused() -> Planted:
+    def fault(request: Any, advertised: Any) -> str | None:
+        size = getattr(request, "capacity_range", None)
+        return "no such size" if size is not None and 0 < size.limit_bytes == size.required_bytes else request_fault(request, advertised)
+
+    request_fault = guard.request_fault
+    return mock.patch.object(guard, "request_fault", fault)
+
+
+def _groups_are_forgotten() -> Planted:
+    """What is made later in a volume is not its group's."""
+    return mock.patch.object(node_targets, "give_to_group", lambda path, group: os.chown(path, -1, group))
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "copies-thaw": Bug(_copies_thaw_each_other, {"torn"}),
     "copies-unfrozen": Bug(_copies_do_not_freeze, {"torn"}),
@@ -122,5 +177,12 @@ BUGS: Final[Mapping[str, Bug]] = {
     "no-room-kept": Bug(_no_room_is_kept, {"refused"}),
     "first-steps-are-all": Bug(_first_steps_are_all, {"readonly-written"}),
     "devices-have-one-path": Bug(_devices_have_one_path, {"refused"}),
+    "ends-undone": Bug(_ends_are_undone, {"refused"}, 230),
+    "state-unsynced": Bug(_state_is_not_synced, {"unsynced"}),
+    "uses-unkept": Bug(_uses_are_not_kept, {"unrecorded"}),
+    "ready-at-once": Bug(_ready_at_once, {"early-ready"}),
+    "sources-go": Bug(_sources_go, {"deleted-under-copy"}),
+    "exact-sizes-refused": Bug(_exact_sizes_are_refused, {"refused"}),
+    "groups-forgotten": Bug(_groups_are_forgotten, {"group-lost"}),
     "parameters-refused": Bug(_unknown_parameters_are_refused, {"refused"}),
 }

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 from unittest import mock
 
+from mooring.base.randomness import Random
 from mooring.driver import blocking, kept_file
 from mooring.driver.filling import Filling
 from mooring.driver.node import way
@@ -31,12 +32,15 @@ class Killed(BaseException):
 
 
 class Disk:
-    """is_full: nothing that needs room succeeds."""
+    """is_full: nothing that needs room succeeds. A write of the state may fail for another reason, as the plan says."""
 
     def __init__(self, world: Any, blocks: Path) -> None:
         self._world = world
         self.kernel = Kernel(blocks, self.step, world.fail, _outside)
         self.is_full = False
+        self._randomness = Random(world.plan.seed * 16 + 4)
+        self._unsynced: set[int] = set()
+        """Inodes of files with something in them that the disk may not have."""
         self._real = {name: getattr(os, name) for name in _PLAIN + _NEEDING_ROOM + ("open", "close", "stat", "fstat", "pwrite", "rename")}
 
     def step(self, what: str) -> None:
@@ -65,9 +69,9 @@ class Disk:
         patches += [mock.patch.object(os, name, getattr(self, f"_{name}")) for name in ("open", "close", "stat", "fstat", "pwrite")]
         patches += [
             mock.patch.object(os, "posix_fallocate", self._fallocate),
-            mock.patch.object(os, "fsync", return_value=None),
+            mock.patch.object(os, "fsync", self._fsync),
             mock.patch.object(kept_file, "_exchange", self._exchange),
-            mock.patch.object(system, "run", kernel.run),
+            mock.patch.object(system, "run", self._run),
             mock.patch.object(system, "missing_tools", return_value=()),
             mock.patch.object(system, "_BLOCK", kernel.blocks),
             mock.patch.object(loops, "_BLOCK", kernel.blocks),
@@ -92,6 +96,7 @@ class Disk:
             if INCARNATION.get() is not None:
                 whole = self._whole(path, options.get("dir_fd"))
                 self.step(f"{name} {whole}")
+                self._world.check_removal(whole)
                 if any(whole.startswith(f"{point}/") for point in self.kernel.foreign):
                     self._world.fail("deleted-in-mount", f"{self._world.short(whole)} is removed, and others have mounted something there")
             return real(path, *args, **options)
@@ -141,12 +146,17 @@ class Disk:
 
     def _fstat(self, descriptor: int) -> Any:
         if (point := self.kernel.descriptors.get(descriptor)) is not None:
-            return SimpleNamespace(st_dev=f"/dev/{self.kernel.device_at(point)}")
+            folder = self._real["fstat"](descriptor)
+            return SimpleNamespace(st_dev=f"/dev/{self.kernel.device_at(point)}", st_mode=folder.st_mode, st_gid=folder.st_gid)
         return self._real["fstat"](descriptor)
 
     def _pwrite(self, descriptor: int, text: Any, place: int) -> int:
         if INCARNATION.get() is not None:
             self.step("pwrite")
+            self._unsynced.add(self._real["fstat"](descriptor).st_ino)
+            if self._world.faulty and self._randomness.happens(self._world.plan.odd.broken):
+                self._world.story.tell(INCARNATION.get().who, "the write fails")
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
             if place + len(text) > self._real["fstat"](descriptor).st_size:
                 self._needs_room()
         return self._real["pwrite"](descriptor, text, place)  # type: ignore[no-any-return]
@@ -156,8 +166,21 @@ class Disk:
         self.step("fallocate")
         os.ftruncate(descriptor, start + count)
 
+    def _fsync(self, descriptor: int) -> None:
+        self._unsynced.discard(self._real["fstat"](descriptor).st_ino)
+
+    def _run(self, *command: str, **options: Any) -> str:
+        """A tool, run by the driver. What it mounts at a path of a node stands in its state before."""
+        target = command[-1]
+        is_new = command[0] == "mount" and not any("remount" in word for word in command)
+        if is_new and target.startswith(f"{self._world.root}/nodes/") and target not in self._world.kept():
+            self._world.fail("unrecorded", f"{self._world.short(target)} is mounted, and the state on the disk does not say so")
+        return self.kernel.run(*command, **options)
+
     def _exchange(self, new: Path, old: Path) -> None:
         self.step(f"exchange {old}")
+        if os.stat(new).st_ino in self._unsynced:
+            self._world.fail("unsynced", f"{self._world.short(new)} takes the place of the state before the disk has it")
         if not old.exists():
             self._real["rename"](new, old)
             return

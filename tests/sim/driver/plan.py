@@ -11,6 +11,24 @@ from tests.sim.plan import perhaps
 KINDS: Final = ("image", "image", "block", "folder")
 
 
+_ODD_SEED: Final = 1 << 40
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Odd:
+    """groups: somebody takes a group of two volumes, and deletes it while one is restored from it. inline: pods bring volumes. looks:
+    snapshots are listed all the time. gid: volumes are given to a group. exact: of a wish for a volume of one size and no other. broken:
+    that a write of the state fails, for no lack of room.
+    """
+
+    groups: bool = False
+    inline: bool = False
+    looks: bool = False
+    gid: bool = False
+    exact: float = 0.0
+    broken: float = 0.0
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """images: file systems in place of folders. nodes: how many of one machine. users: how many at once. crash: probability at each change.
@@ -31,6 +49,7 @@ class Plan:
     meddled: float
     readonly: float
     unknown: float
+    odd: Odd = Odd()
     acts: tuple[str, ...] = ()
 
 
@@ -49,4 +68,18 @@ def plan_of(seed: int) -> Plan:
         meddled=perhaps(randomness, 0.4, 0.3, 1.0),
         readonly=perhaps(randomness, 0.5, 0.3, 1.0),
         unknown=perhaps(randomness, 0.4, 0.3, 1.0),
+        odd=_odd_of(seed),
+    )
+
+
+def _odd_of(seed: int) -> Odd:
+    """From a source of its own."""
+    randomness = Random(seed + _ODD_SEED)
+    return Odd(
+        groups=randomness.happens(0.3),
+        inline=randomness.happens(0.3),
+        looks=randomness.happens(0.3),
+        gid=randomness.happens(0.3),
+        exact=perhaps(randomness, 0.3, 0.3, 1.0),
+        broken=perhaps(randomness, 0.3, 0.01, 0.1),
     )

@@ -7,6 +7,7 @@ import asyncio
 from mooring.base.randomness import Random
 from tests.sim.course import Course, Outcome, failures_of, lived
 from tests.sim.driver.bugs import BUGS
+from tests.sim.driver.odd_users import GroupUser, InlineUser, Onlooker
 from tests.sim.driver.plan import Plan, plan_of
 from tests.sim.driver.threads import ThreadLoop
 from tests.sim.driver.users import User
@@ -47,8 +48,14 @@ class _Life(Course[World]):  # type: ignore[type-var]
     async def live(self, world: World) -> None:
         with world.disk.played():
             async with asyncio.TaskGroup() as group:
-                for number in range(self._plan.users):
-                    group.create_task(User(world, number).live(), name=f"sim/user/{number}")
+                users: list[User] = [User(world, number) for number in range(self._plan.users)]
+                users += [GroupUser(world, 0)] if self._plan.odd.groups else []
+                users += [InlineUser(world, 0)] if self._plan.odd.inline else []
+                living = [group.create_task(one.live(), name=f"sim/user/{number}") for number, one in enumerate(users)]
+                looking = group.create_task(Onlooker(world).live(), name="sim/onlooker") if self._plan.odd.looks else None
+                await asyncio.wait(living)
+                if looking is not None:
+                    looking.cancel()
             world.faulty = False
             self.lives_count, self.rested_s = world.started_count, world.clock.now()
             await world.clock.sleep(1.0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
+from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.mounts.mountinfo import Mount
@@ -15,17 +17,19 @@ from tests.sim.driver.plan import KINDS
 from tests.sim.driver.world import World
 
 SIZE: Final = 2 << 20
+GID: Final = 4321
 TRIES_MAX: Final = 60
 LATER: Final = (Code.UNAVAILABLE, Code.ABORTED, Code.INTERNAL, Code.RESOURCE_EXHAUSTED, Code.FAILED_PRECONDITION)
 _Mode = csi.VolumeCapability.AccessMode
 
 
 class User:
-    """One volume, and what is made of it."""
+    """One volume, and what is made of it. randomness: None for the world's."""
 
-    def __init__(self, world: World, number: int) -> None:
-        self._world, self._kernel, self._randomness = world, world.kernel, world.randomness
-        self._name = f"pvc-{number}"
+    def __init__(self, world: World, number: int, *, prefix: str = "pvc", randomness: Random | None = None) -> None:
+        self._world, self._kernel, self._randomness = world, world.kernel, randomness or world.randomness
+        self._odd = Random(world.plan.seed * 16 + 3 + number)
+        self._name = f"{prefix}-{number}"
         kind = KINDS[self._randomness.below(len(KINDS))]
         self._is_block = kind == "block"
         self._is_image = not self._is_block and world.plan.images
@@ -68,6 +72,8 @@ class User:
         request = csi.CreateVolumeRequest(
             name=name, capacity_range={"required_bytes": SIZE}, volume_capabilities=[self._capability], parameters=parameters
         )
+        if self._odd.happens(self._world.plan.odd.exact):
+            request.capacity_range.limit_bytes = SIZE
         if source is not None:
             request.volume_content_source.CopyFrom(source)
         answer = await self._ask(f"create {name}", lambda driver: driver.create_volume(request))
@@ -89,10 +95,20 @@ class User:
             volume_capability=self._capability,
             readonly=readonly,
         )
+        if self._world.plan.odd.gid and not self._is_block:
+            published.volume_capability.mount.volume_mount_group = str(GID)
         await self._ask(f"publish {volume} {node}", lambda driver: driver.node(node).node_publish_volume(published))
         mount = next((one for one in reversed(self._kernel.mounts) if one.point == str(target)), None)
         if readonly and not self._is_block and (mount is None or "ro" not in mount.options.split(",")):
             self._world.fail("readonly-written", f"{volume} is published to be read at {node}: {mount}")
+        if published.volume_capability.mount.volume_mount_group and not readonly:
+            self._check_group(target)
+
+    def _check_group(self, target: Path) -> None:
+        """The target is the group's, and so is what is made in it later."""
+        status = target.stat()
+        if status.st_gid != GID or not status.st_mode & stat.S_ISGID:
+            self._world.fail("group-lost", f"{self._world.short(target)} is of group {status.st_gid}, with mode {status.st_mode:o}")
 
     async def _taken_back(self, volume: str, node: str) -> None:
         staging, target = self._paths(volume, node)

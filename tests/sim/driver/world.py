@@ -18,6 +18,7 @@ from mooring.csi.codes import Code, DriverError
 from mooring.driver.hostpath import HostPath
 from mooring.driver.node.way import MOUNT, Way
 from mooring.driver.rules import Rules
+from mooring.driver.statefile import STATE_NAME
 from tests.sim.driver.disk import INCARNATION, Disk, Killed
 from tests.sim.driver.plan import Plan
 from tests.sim.node.world import MEMORY
@@ -114,6 +115,21 @@ class World:
             raise error
         return task.result()
 
+    def kept(self) -> str:
+        """The state on the disk."""
+        return (self.root / "state" / STATE_NAME).read_text()
+
+    def filling(self) -> dict[str, str]:
+        """What is being copied now, and from what."""
+        driver = None if self._incarnation is None else self._incarnation.driver
+        return {} if driver is None else {record.id: record.source_id for record in driver._core.state.filling()}
+
+    def check_removal(self, path: str) -> None:
+        """What is being copied keeps all that is in it."""
+        for record_id, source_id in self.filling().items():
+            if f"{path}/".startswith(f"{self.data(source_id)}/"):
+                self.fail("deleted-under-copy", f"{self.short(path)} is removed, and {record_id} is being copied from there")
+
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._calls.discard(task)
         if not task.cancelled():
@@ -145,7 +161,7 @@ class World:
 
     def _made(self) -> HostPath:
         folder = self.root / "state"
-        way, rules = Way(folder, MOUNT), Rules(images=self.plan.images)
+        way, rules = Way(folder, MOUNT), Rules(images=self.plan.images, mount_group=self.plan.odd.gid)
         return HostPath(folder, node_ids=self.nodes, randomness=self.randomness, rules=rules, way=way, clock=self.clock)
 
     def close(self) -> None:
