@@ -25,11 +25,14 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final
 
+from prometheus_client import CollectorRegistry
+
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
 from mooring.base.randomness import Random
 from mooring.control.lease.elector import LeaderElector
 from mooring.control.lease.record import Candidate, LeaseTimes, record_of
+from mooring.control.lease.reporter import LeaseMetrics
 from tests.sim.keeper import Made
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.line import WritingLine
@@ -105,14 +108,26 @@ class Candidacy:
         candidate = Candidate(lock, NAMESPACE, mortal.who, TIMES, {})
         line = LeaseLine(world, mortal)
         randomness = Random(world.plan.seed * 7000 + mortal.number)
-        self._elector = LeaderElector(outside(line), candidate, clock=mortal.clock, randomness=randomness)
+        self._metrics = LeaseMetrics(CollectorRegistry())
+        self._elector = LeaderElector(outside(line), candidate, clock=mortal.clock, randomness=randomness, metrics=self._metrics)
         mortal.sends = lambda what: leases.check(lock, mortal.who, what)
         mortal.killed = self._ends_at_once
 
     async def run(self) -> None:
         """Until it was drained. Raises WorkOutlivesLease, with which a process ends."""
         self._task = asyncio.current_task()
-        await self._elector.run(self._term)
+        try:
+            await self._elector.run(self._term)
+        finally:
+            if self._mortal.alive:
+                self._check_told()
+
+    def _check_told(self) -> None:
+        """Monitoring sees who leads by this number alone; two that show 1 look as two leaders."""
+        told = bool(self._metrics.master_status._value.get())
+        if told != self._elector.is_leader:
+            does = "leads" if self._elector.is_leader else "leads no more"
+            self._world.fail("leads-told-wrong", f"{self._mortal.who} {does}, and shows {int(told)}")
 
     async def drain(self, timeout_s: float) -> bool:
         """The work of the term ends, and with it the candidacy; a standby ends at once."""
@@ -144,6 +159,7 @@ class Candidacy:
         _AT_WORK.set(True)
         term = Term(self._mortal, next(self._numbers))
         self._world.story.tell(self._mortal.who, f"leads, as {term.who}")
+        self._check_told()
         self._made = made = self._make(self._world, term)
         try:
             await made[0].run()

@@ -89,6 +89,7 @@ def failures(trials: Sequence[Trial], bug: str | None) -> list[tuple[Trial, str]
 
 
 KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "attacher/ends-are-untold": ("lead-attach",),
     "attacher/publish-before-finalizer": ("attach",),
     "attacher/timeout-is-success": ("detach",),
     "attacher/no-back-off": ("attach",),

@@ -13,6 +13,7 @@ from unittest import mock
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
+from mooring.control.lease.reporter import LeadershipReporter
 from mooring.controllers.attachdetach import memory as attachdetach_memory
 from mooring.controllers.attachdetach import reconcile as attachdetach_reconcile
 from mooring.controllers.attacher.event_handlers import EventHandlers as AttacherEvents
@@ -126,11 +127,23 @@ def _claims_grow_by_name() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(resizer_writes.Writes, "current", current)
 
 
+def _ends_are_untold() -> contextlib.AbstractContextManager[Any]:
+    """Memory: who has told that it leads never tells that it leads no more."""
+    real = LeadershipReporter.leads
+
+    def leads(self: LeadershipReporter, leads: bool, lease: Any) -> None:
+        if leads:
+            real(self, leads, lease)
+
+    return mock.patch.object(LeadershipReporter, "leads", leads)
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "provisioner/sources-are-strangers": Bug(_sources_are_strangers, {"source-held"}),
     "node/doubts-end-with-the-process": Bug(_doubts_end_with_the_process, set()),
     "plane/lost-posts-failed": Bug(_lost_posts_failed, set()),
     "plane/lost-deletes-failed": Bug(_lost_deletes_failed, set()),
+    "attacher/ends-are-untold": Bug(_ends_are_untold, {"leads-told-wrong"}),
     "attacher/ends-wake-nobody": Bug(_ends_wake_nobody, {"published-unwanted", "volume-left"}),
     "attacher/places-free-nobody": Bug(_places_free_nobody, set()),
     "provisioner/namesakes-are-others": Bug(_namesakes_are_others, {"intent-left", "leaked"}),

@@ -13,6 +13,7 @@ from unittest import mock
 from msgspec import structs
 
 from mooring.control.event_correlation import Correlator
+from mooring.controllers.attachdetach import assemble
 from mooring.controllers.attachdetach.memory import Record
 from mooring.controllers.attacher import decide as attacher_decide
 from mooring.controllers.attacher import view as attacher_view
@@ -32,10 +33,14 @@ from mooring.controllers.snapshot_controller import writes as snapshot_writes
 from mooring.controllers.snapshot_controller.decision import Decision
 from mooring.controllers.snapshot_controller.groups import decide as group_decide
 from mooring.controllers.snapshot_controller.groups import decide_deletion as group_deletion
+from mooring.controllers.snapshot_controller.groups import objects as group_objects
 from mooring.controllers.snapshot_controller.reasons import ContentDeleting
 from mooring.controllers.snapshotter import decide as snapshotter_decide
 from mooring.controllers.snapshotter.decision import Decision as SnapshotterDecision
+from mooring.controllers.snapshotter.groups import decide as snapshotter_groups
 from mooring.controllers.snapshotter.groups import reconcile as group_reconcile
+from mooring.controllers.snapshotter.groups.decision import Unmark
+from mooring.controllers.snapshotter.groups.requests import GroupHandles
 from mooring.controllers.snapshotter.reasons import Foreign
 from mooring.controllers.snapshotting.writes import annotate
 from mooring.controllers.workloads.jobs import reconcile as jobs
@@ -228,6 +233,36 @@ def _failures_count_twice() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(jobs, "count", twice)
 
 
+def _nodes_unheard_of_have_nothing() -> contextlib.AbstractContextManager[Any]:
+    """A Node that was gone before this process began had nothing mounted."""
+
+    def is_mounted(unique: str, node: Any, record: Any) -> bool:
+        return unique in ((record.last_in_use if node is None else node.status.volumes_in_use) or ())
+
+    return mock.patch.object(assemble, "_is_mounted", is_mounted)
+
+
+def _members_are_free() -> contextlib.AbstractContextManager[Any]:
+    """One snapshot of a group can be deleted alone."""
+    return mock.patch.object(group_objects, "IN_GROUP_FINALIZER", group_objects.AS_SOURCE_FINALIZER)
+
+
+def _groups_go_without_secret() -> contextlib.AbstractContextManager[Any]:
+    real = GroupHandles.delete_request
+    return mock.patch.object(GroupHandles, "delete_request", lambda self, secrets: real(self, {}))
+
+
+def _groups_are_made_again() -> contextlib.AbstractContextManager[Any]:
+    """A content keeps the mark of its creation when its group is deleted."""
+    decide = snapshotter_groups._decide_deletion
+
+    def marked(*args: Any) -> Any:
+        decision = decide(*args)
+        return dataclasses.replace(decision, actions=tuple(one for one in decision.actions if not isinstance(one, Unmark)))
+
+    return mock.patch.object(snapshotter_groups, "_decide_deletion", marked)
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "attach-errors-unshown": Bug("attacher", _attach_errors_are_not_shown, {"silence"}),
     "single-nodes-shared": Bug("attacher", _single_nodes_are_shared, {"two-nodes"}),
@@ -237,6 +272,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "handles-told-apart": Bug("attacher", _handles_are_told_apart_by_volume, {"two-nodes"}),
     "no-back-off": Bug("attacher", no_back_off, {"hot-loop", "runs-hot"}),
     "nobody-reminded": Bug("nodes", _nobody_is_reminded, {"silence"}),
+    "unheard-nodes-empty": Bug("nodes", _nodes_unheard_of_have_nothing, {"deleted-unheard"}),
     "orphaned-pods-stay": Bug("health", _orphaned_pods_stay, {"pod-left"}),
     "missing-volumes-untold": Bug("claims", _missing_volumes_are_not_told, {"silence"}),
     "finished-holders-told-once": Bug("claims", _finished_holders_are_told_once, {"claim-left"}),
@@ -252,6 +288,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "policies-unread": Bug("snapshots", SNAPSHOTS["policies-unread"].plant, {"deleted-kept"}),
     "marks-stay": Bug("snapshots", SNAPSHOTS["marks-stay"].plant, {"mark-left"}),
     "group-contents-forsaken": Bug("groups", _group_contents_forsaken_in_silence, {"silence"}),
+    "members-free": Bug("groups", _members_are_free, {"member-free"}),
+    "groups-without-secret": Bug("groups", _groups_go_without_secret, {"secret-left-out"}),
+    "groups-made-again": Bug("groups", _groups_are_made_again, {"made-again"}),
     "marks-hold-nothing": Bug("groups", _marks_hold_nothing, {"leaked"}),
     "claims-not-made-anew": Bug("ephemeral", _claims_are_not_made_anew, {"claim-missing"}),
     "room-asked-once": Bug("capacity", _room_is_asked_for_once, {"stale-capacity"}),

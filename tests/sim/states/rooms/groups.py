@@ -14,12 +14,14 @@ from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.snapshotting import names
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
+from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.states.run import Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld
 from tests.support.builders import (
     APP,
     DRIVER,
+    NS,
     Json,
     a_bound_claim,
     a_claim,
@@ -27,6 +29,7 @@ from tests.support.builders import (
     a_group_content,
     a_group_snapshot,
     a_pv,
+    a_secret,
     a_snapshot,
     a_snapshot_class,
 )
@@ -60,6 +63,7 @@ _DONE: Final = {"volumeGroupSnapshotHandle": HANDLE, "readyToUse": True, "creati
 _CONTENT_HELD: Final = {"finalizers": [names.GROUP_CONTENT_FINALIZER]}
 _BEGUN: Final = {"annotations": {names.GROUP_BEING_CREATED: names.YES}}
 _MARKED: Final = {"annotations": {names.GROUP_BEING_DELETED: names.YES}}
+_SECRET: Final = {names.GROUP_SECRET_NAME: "secret", names.GROUP_SECRET_NAMESPACE: NS}
 _CONTENTS: Final[dict[str, Json | None]] = {
     "absent": None,
     "new": _CONTENT_HELD,
@@ -76,8 +80,11 @@ _CONTENTS: Final[dict[str, Json | None]] = {
     "deleting-begun": {**_CONTENT_HELD, **_GONE, "annotations": {**_BEGUN["annotations"], **_MARKED["annotations"]}},
     "deleting-marked": {**_CONTENT_HELD, **_MARKED, **_GONE, "status": _DONE},
     "deleting-free": {"finalizers": [FOREIGN], **_MARKED, **_GONE, "status": _DONE},
+    "deleting-kept": {"finalizers": [*_CONTENT_HELD["finalizers"], FOREIGN], **_GONE, "status": _DONE,
+                      "annotations": {**_BEGUN["annotations"], **_MARKED["annotations"]}},
+    "deleting-secret": {**_CONTENT_HELD, **_GONE, "status": _DONE, "annotations": {**_MARKED["annotations"], **_SECRET}},
     "foreign": {**_CONTENT_HELD, "driver": OTHER, "status": _DONE},
-}
+}  # fmt: skip
 _CLASS: Final[dict[str, Json | None]] = {"there": {}, "absent": None, "other-driver": {"driver": OTHER}, "retain": {"policy": "Retain"}}
 _CLAIMS: Final = ("both", "none", "one-pending", "one-foreign", "lost")
 _MEMBERS: Final = ("none", "one", "torn", "strange")
@@ -99,7 +106,7 @@ class GroupsRoom:
     )
 
     def bodies(self, state: State) -> list[Json]:
-        made = [a_snapshot_class(), *_claims(state["claims"]), *_members(state["members"])]
+        made = [a_snapshot_class(), a_secret("secret", {"key": "c2VjcmV0"}), *_claims(state["claims"]), *_members(state["members"])]
         if (fields := _CLASS[state["class"]]) is not None:
             made.append(a_group_class(**fields))
         if (fields := _GROUP[state["group"]]) is not None:
@@ -118,7 +125,7 @@ class GroupsRoom:
         return made
 
     def driver(self, state: State) -> ScriptedDriver:
-        driver = SnapshotDriver(controller=(RPC.LIST_SNAPSHOTS,), groups=True)
+        driver = _Groups(controller=(RPC.LIST_SNAPSHOTS,), groups=True)
         if state["backend"] == "made":
             for info in _INFOS:
                 driver.add(str(info["snapshotHandle"]), str(info["volumeHandle"]), group_snapshot_id=HANDLE)
@@ -127,7 +134,8 @@ class GroupsRoom:
 
     def parts(self, world: StateWorld, state: State) -> list[Coroutine[Any, Any, None]]:
         driver = world.driver
-        assert isinstance(driver, SnapshotDriver)
+        assert isinstance(driver, _Groups)
+        driver.world = world
         services = frozenset({SERVICE.CONTROLLER_SERVICE, SERVICE.GROUP_CONTROLLER_SERVICE})
         info = DriverInfo(DRIVER, "1", services, frozenset(), frozenset(driver.controller))
         port = InProcessDriver(driver, clock=world.clock)
@@ -150,12 +158,41 @@ class GroupsRoom:
             meta, told = snapshot["metadata"], world.told(snapshot["metadata"]["name"])
             ready = (snapshot.get("status") or {}).get("readyToUse")
             is_awaited = any(world.told(group["metadata"]["name"]) for group in world.all(GROUP_SNAPSHOTS))  # the group says why
+            of_group = any(owner["uid"] == "uid-group" for owner in meta.get("ownerReferences") or ())
+            if state["members"] == "none" and of_group and names.IN_GROUP_FINALIZER not in meta.get("finalizers", ()):
+                yield "member-free", f"{meta['name']} is a group's, and can be deleted alone: {meta.get('finalizers')}"
             if "deletionTimestamp" not in meta and not ready and not told and not is_awaited:
                 yield "silence", f"{meta['name']} is not ready, nobody says why: {snapshot.get('status')}"
         for content in world.all(VOLUME_SNAPSHOT_CONTENTS):
             meta = content["metadata"]
             if "deletionTimestamp" in meta and names.CONTENT_FINALIZER in meta.get("finalizers", ()) and not world.told(meta["name"]):
                 yield "silence", f"{meta['name']} is being deleted, held, nobody says why"
+
+
+class _Groups(SnapshotDriver):
+    """Looks at the Secret that a group is deleted with, and who makes one of which the deletion was answered."""
+
+    world: StateWorld | None = None
+    is_deleted = False
+
+    async def create_volume_group_snapshot(self, request: csi.CreateVolumeGroupSnapshotRequest) -> csi.CreateVolumeGroupSnapshotResponse:
+        assert self.world is not None
+        content = self.world.find(GROUP_SNAPSHOT_CONTENTS, CONTENT)
+        group = self.world.find(GROUP_SNAPSHOTS, "group")
+        is_wanted = group is not None and "deletionTimestamp" not in group["metadata"]  # by a group that lives beside a content that goes
+        if self.is_deleted and not is_wanted and content is not None and "deletionTimestamp" in content["metadata"]:
+            self.world.fail("made-again", f"{request.name} is made for a content that is being deleted, and its group was deleted already")
+        return await super().create_volume_group_snapshot(request)
+
+    async def delete_volume_group_snapshot(self, request: csi.DeleteVolumeGroupSnapshotRequest) -> csi.DeleteVolumeGroupSnapshotResponse:
+        assert self.world is not None
+        for content in self.world.all(GROUP_SNAPSHOT_CONTENTS):
+            of_it = (content.get("status") or {}).get("volumeGroupSnapshotHandle") == request.group_snapshot_id
+            if of_it and _SECRET.items() <= content["metadata"].get("annotations", {}).items() and not request.secrets:
+                self.world.fail("secret-left-out", f"{request.group_snapshot_id} is deleted without the Secret that its content notes")
+        answer = await super().delete_volume_group_snapshot(request)
+        self.is_deleted = self.is_deleted or request.group_snapshot_id == HANDLE
+        return answer
 
 
 def _claims(value: str) -> list[Json]:

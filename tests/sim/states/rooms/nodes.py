@@ -10,6 +10,8 @@ from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.table import Change
 from mooring.controllers.attachdetach.controller import AttachDetach
 from mooring.controllers.attachdetach.identity import MANAGED
 from mooring.controllers.attachdetach.options import AttachDetachOptions
@@ -39,6 +41,8 @@ from tests.support.builders import (
 from tests.support.scripted_driver import RPC, ScriptedDriver
 
 FOREIGN: Final = "example.com/other"
+HEARD_S: Final = 300.0
+"""Less than the time after which a detach is forced."""
 _AT: Final = "2026-01-01T00:00:00Z"
 _MANAGED: Final = {MANAGED: "true"}
 UNIQUE: Final = unique_name(DRIVER, "h1")
@@ -119,6 +123,8 @@ class NodesRoom:
         service = frozenset({csi.PluginCapability.Service.CONTROLLER_SERVICE})
         info = DriverInfo(DRIVER, "1", service, frozenset(), frozenset({RPC.PUBLISH_UNPUBLISH_VOLUME}))
         port = InProcessDriver(world.driver, clock=world.clock)
+        if state["node"] == "absent" and state["va"] == "attached":
+            world.laws.append(lambda resource, change: _not_unheard(world, resource, change))
         return [
             AttachDetach(world.runtime, AttachDetachOptions(workers=1)).run(),
             Attacher(world.runtime, port, info, AttacherOptions(worker_threads=1)).run(),
@@ -141,6 +147,15 @@ class NodesRoom:
                 yield "silence", f"{name} waits for its volume on {pod['spec']['nodeName']}, nobody says why"
         for va in attachments:
             yield from _attachment(world, va, nodes, wanted, state)
+
+
+def _not_unheard(world: StateWorld, resource: Resource, change: Change) -> None:
+    """Nobody knows what a node has mounted whose Node was gone before: it keeps its volume as long as a silent one."""
+    if resource.plural != "volumeattachments" or change.key.name != VA1 or change.old is None:
+        return
+    is_deleted = change.new is None or "deletionTimestamp" in change.new.whole()["metadata"]
+    if is_deleted and world.clock.now() < HEARD_S:
+        world.fail("deleted-unheard", f"{VA1} is deleted, and nobody has heard of the mounts of n1")
 
 
 def _attachment(world: StateWorld, va: Json, nodes: dict[str, Json], wanted: set[str], state: State) -> Iterator[Complaint]:
