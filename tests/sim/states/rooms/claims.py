@@ -6,11 +6,13 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
 from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.snapshot import VOLUME_SNAPSHOTS
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding import names, options
 from mooring.controllers.binding.options import BinderOptions
 from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.options import ProvisionerOptions
+from mooring.controllers.provisioner.names import SNAPSHOT_FINALIZER
+from mooring.controllers.provisioner.options import ProvisionerOptions, Rules
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import Code
 from mooring.csi.in_process import InProcessDriver
@@ -18,7 +20,22 @@ from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.states.run import Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld
-from tests.support.builders import DRIVER, NS, RWO, WFFC, Json, a_claim, a_class, a_csi_driver, a_csi_node, a_pod, a_ready_node, a_volume
+from tests.support.builders import (
+    DRIVER,
+    NS,
+    RWO,
+    WFFC,
+    Json,
+    a_claim,
+    a_class,
+    a_content,
+    a_csi_driver,
+    a_csi_node,
+    a_pod,
+    a_ready_node,
+    a_snapshot,
+    a_volume,
+)
 from tests.support.scripted_driver import RPC, Fail, ScriptedDriver
 from tests.support.volume_driver import VolumeDriver
 
@@ -77,11 +94,16 @@ _CLASS: Final[dict[str, Json | None]] = {
     "secret-lost": {"parameters": {f"{_SECRET}-name": "lost", f"{_SECRET}-namespace": NS}},
 }  # fmt: skip
 _POD: Final = ("none", "waits", "runs", "ended")
+_SNAPSHOT: Final = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot"}
 _SOURCE: Final[dict[str, Json | None]] = {
     "none": None,
     "clone": {"kind": "PersistentVolumeClaim", "name": "lost"},
-    "snapshot": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "lost"},
+    "snapshot": {**_SNAPSHOT, "name": "lost"},
+    "former-content": {**_SNAPSHOT, "name": "snap"},
+    "held-snapshot": {**_SNAPSHOT, "name": "snap"},
+    "elsewhere": {**_SNAPSHOT, "name": "snap", "namespace": "other"},
 }
+"""The snapshot's content is that of a former one; it is held, and not ready; only another namespace has one of its name."""
 _BACKEND: Final = ("none", "made", "refuses")
 
 
@@ -104,7 +126,9 @@ class ClaimsRoom:
         if (fields := _CLASS[state["class"]]) is not None:
             made.append(a_class("sc", **fields))
         if (fields := _CLAIM[state["claim"]]) is not None:
-            made.append(a_claim("claim", **{"uid": "uid-claim", "dataSource": _SOURCE[state["source"]], **fields}))
+            source = {"dataSourceRef" if state["source"] == "elsewhere" else "dataSource": _SOURCE[state["source"]]}
+            made.append(a_claim("claim", **{"uid": "uid-claim", **source, **fields}))
+        made += _snapshots(state["source"])
         if (fields := _PV[state["pv"]]) is not None:
             made.append(a_volume("pv", **{"handle": "vol-pv", **fields}))
         node, phase = {"waits": (None, "Pending"), "runs": ("n1", "Running"), "ended": ("n1", "Succeeded")}.get(state["pod"], (None, ""))
@@ -126,7 +150,8 @@ class ClaimsRoom:
         driver.world = world
         info = DriverInfo(DRIVER, "1", frozenset(driver.plugin), frozenset(), frozenset(driver.controller))
         port = InProcessDriver(driver, clock=world.clock)
-        provisioner = Provisioner(world.runtime, port, info, ProvisionerOptions(worker_threads=1), world.recorder(DRIVER))
+        given = ProvisionerOptions(Rules(cross_namespace_data_source=state["source"] == "elsewhere"), worker_threads=1)
+        provisioner = Provisioner(world.runtime, port, info, given, world.recorder(DRIVER))
         parts = frozenset(options.PARTS) - {options.EPHEMERAL}
         return [make_binder(world.runtime, BinderOptions(parts=parts, workers=1)).run(), provisioner.run()]
 
@@ -139,6 +164,10 @@ class ClaimsRoom:
             yield from _claim(world, claim, volumes, state)
         for name, pv in volumes.items():
             yield from _volume(world, name, pv)
+        if state["source"] == "held-snapshot" and claim is not None and _waits(claim) and state["class"] not in ("absent", "other"):
+            snapshot = world.find(VOLUME_SNAPSHOTS, "snap")
+            if snapshot is None or SNAPSHOT_FINALIZER not in snapshot["metadata"].get("finalizers", ()):
+                yield "source-freed", "a claim waits to be made from the snapshot, which nothing holds any more"
         handles = [pv["spec"]["csi"]["volumeHandle"] for pv in volumes.values()]
         if len(set(handles)) < len(handles):
             yield "shared-volume", f"two PersistentVolumes have one volume: {handles}"
@@ -157,6 +186,12 @@ class _Maker(VolumeDriver):
         if refuses:
             self.always("CreateVolume", Fail(Code.INVALID_ARGUMENT, "not like this"))
 
+    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+        if request.volume_content_source.HasField("snapshot"):
+            assert self.world is not None
+            self.world.fail("strange-source", f"{request.name} is made from {request.volume_content_source}, which its claim does not mean")
+        return await super().create_volume(request)
+
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         assert self.world is not None
         for pv in self.world.all(PERSISTENT_VOLUMES):
@@ -172,6 +207,25 @@ class _Maker(VolumeDriver):
             if pv["spec"]["persistentVolumeReclaimPolicy"] == "Retain":
                 self.world.fail("deleted-kept", f"{request.volume_id} is deleted, its policy is to keep it")
         return await super().delete_volume(request)
+
+
+def _snapshots(source: str) -> list[Json]:
+    """None of them can be what the claim is made from."""
+    ready = {"readyToUse": True, "restoreSize": "1Gi"}
+    ref = {"namespace": NS, "name": "snap", "uid": "uid-snap"}
+    match source:
+        case "former-content":
+            return [a_snapshot("snap", uid="uid-snap", content="content", status=ready), a_content("content", {**ref, "uid": "uid-former"})]
+        case "held-snapshot":
+            return [a_snapshot("snap", uid="uid-snap", claim="origin", finalizers=[SNAPSHOT_FINALIZER])]
+        case "elsewhere":
+            return [a_snapshot("snap", uid="uid-snap", content="content", status=ready), a_content("content", ref)]
+    return []
+
+
+def _waits(claim: Json) -> bool:
+    status = claim.get("status", {}).get("phase")
+    return "deletionTimestamp" not in claim["metadata"] and status == "Pending" and not claim["spec"].get("volumeName")
 
 
 def _claim(world: StateWorld, claim: Json, volumes: dict[str, Json], state: State) -> Iterator[Complaint]:

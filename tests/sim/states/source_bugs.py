@@ -1,0 +1,43 @@
+"""Worse parts of what a volume is made from: by name the room, the bug, and the laws that may find it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+from unittest import mock
+
+from msgspec import structs
+
+from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
+from mooring.controllers.provisioner.claims.view import Looked, Wanted
+from mooring.controllers.provisioner.source_protection.view import View
+
+Planted = contextlib.AbstractContextManager[Any]
+
+
+def _contents_are_known_by_name() -> Planted:
+    """The content of a former snapshot of that name counts as this one's."""
+    get = Looked.get
+
+    def taken(self: Looked, wanted: Wanted) -> Any:
+        found = get(self, wanted)
+        if not isinstance(found, VolumeSnapshotContent):
+            return found
+        uid = next(one.metadata.uid for one in self.found.values() if isinstance(one, VolumeSnapshot))
+        ref = structs.replace(found.spec.volume_snapshot_ref, uid=uid)
+        return structs.replace(found, spec=structs.replace(found.spec, volume_snapshot_ref=ref))
+
+    return mock.patch.object(Looked, "get", taken)
+
+
+def _waiting_claims_hold_nothing() -> Planted:
+    """A finalizer that another process left is taken off, though a claim waits that is to be made from the snapshot later."""
+    return mock.patch.object(View, "users", View.present_users)
+
+
+BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str]]]] = {
+    "former-contents-taken": ("claims", _contents_are_known_by_name, {"strange-source"}),
+    "waiting-claims-hold-nothing": ("claims", _waiting_claims_hold_nothing, {"source-freed"}),
+}
