@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.pods import PODS
 from mooring.api.storage import CSI_DRIVERS
+from mooring.base.randomness import Random
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from mooring.node.csinode.allocatable import PERIOD_S_MIN
@@ -22,6 +23,10 @@ from tests.support.builders import CONTAINER, a_claim, a_csi_driver, a_pod, a_pv
 T = TypeVar("T")
 AWAY_S_MAX: Final = 5.0
 
+_SECONDS_SEED: Final = 1 << 41
+SECOND_INLINE: Final = 0.2
+"""Of a life, that a pod with an inline volume has two."""
+
 
 class Acts:
     """agents: the keepers, by node. remade: claims that were made anew, by their name."""
@@ -29,6 +34,7 @@ class Acts:
     def __init__(self, world: NodeWorld, agents: dict[str, Keeper]) -> None:
         self._world, self._agents, self._site = world, agents, world.backend
         self._randomness, self._cluster = world.randomness["actor"], world.cluster
+        self._brings_two = Random(_SECONDS_SEED + world.plan.seed).happens(SECOND_INLINE)
         self._count = 0
         self._unbound: list[VolumePlan] = []
         self.remade: dict[str, Json] = {}
@@ -159,6 +165,8 @@ class Acts:
         inline = []
         if (takers := [driver for driver in self._world.plan.drivers if driver.inline]) and self._randomness.happens(0.4):
             inline, mounted = [{"name": "scratch", "csi": {"driver": self._one_of(takers).name}}], [*mounted, "scratch"]
+            if self._brings_two:
+                inline, mounted = [*inline, {**inline[0], "name": "more"}], [*mounted, "more"]
         mounts = [{"name": name, "mountPath": f"/{name}"} for name in mounted]
         container = {**CONTAINER, "volumeMounts": mounts, "volumeDevices": devices}
         names = [*(volume.name for volume in volumes), *lost]

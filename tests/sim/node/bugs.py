@@ -16,8 +16,10 @@ from mooring.base.backoff import BackOff
 from mooring.control.result import Result
 from mooring.kube.cluster import Patch, PatchType
 from mooring.node import records
+from mooring.node.layout import inline_volume_id
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import controller, decide, found, step_tools
+from mooring.node.volumes import volume as volume_module
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.block_files import BlockFiles
@@ -282,6 +284,11 @@ def _no_back_off() -> Planted:
     return mock.patch.object(step_tools, "BACK_OFF", BackOff(0.0001, 0.0001, jitter=0.0))
 
 
+def _inline_volumes_share_an_id() -> Planted:
+    """Two volumes that one pod brings are one for their driver."""
+    return mock.patch.object(volume_module, "inline_volume_id", lambda uid, _name: inline_volume_id(uid, ""))
+
+
 def _secrets_are_told() -> Planted:
     """The text of a failure shows what was sent."""
     original = FileSystemSteps.stage
@@ -298,6 +305,7 @@ def _secrets_are_told() -> Planted:
 
 BUGS: Final[Mapping[str, Bug]] = {
     **MENDED,
+    "inline-ids-shared": Bug(_inline_volumes_share_an_id, {"overlap", "pod-left", "record-dropped", "left"}),
     "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}, first_seed=8),
     "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}, first_seed=39),
     "only-pods-reported": Bug(_only_pods_use_volumes, {"not-in-use", "detached-in-use"}),
