@@ -278,7 +278,7 @@ MENDED: Final[Mapping[str, Bug]] = {
     "hosts-shared": Bug(_hosts_are_shared, {"in-use-left", "pod-left", "pod-stuck", "held-up", *LEFT}),
     "full-nodes-reject-all": Bug(_full_nodes_reject_all, {"pod-rejected"}, first_seed=160),
     "pods-are-names": Bug(_pods_are_names, {"pod-dropped", "late-astray"}),
-    "running-for-names": Bug(_running_is_for_names, {"running-without"}),
+    "running-for-names": Bug(_running_is_for_names, {"running-without"}, first_seed=230),
     "gone-pods-want": Bug(_gone_pods_want, {"pod-left", "pod-stuck", "in-use-left", *LEFT}),
     "tokens-shared": Bug(_tokens_are_shared, {"token-astray"}),
     "reports-count-at-once": Bug(_reports_count_at_once, {"not-in-use"}),

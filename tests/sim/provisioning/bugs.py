@@ -221,7 +221,7 @@ BUGS: Final[Mapping[str, Bug]] = mean_bugs.BUGS | {  # type: ignore[operator]
     "judgements-rule-out": Bug(_judgements_rule_out, {"leaked"}),
     "intents-end-early": Bug(_intents_end_early, {"leaked"}),
     "names-random": Bug(_names_are_random, {"two-volumes", "leaked"}),
-    "attachments-unseen": Bug(_attachments_are_not_seen, {"deleted-attached"}, first_seed=55),
+    "attachments-unseen": Bug(_attachments_are_not_seen, {"deleted-attached"}, first_seed=160),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
     "failures-final": Bug(failures_are_final, {"claim-pending", "volume-left", "claim-left", "intent-left", "leaked"}),
     "ends-unwritten": Bug(_ends_are_never_written, {"intent-left"}),

@@ -141,7 +141,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "odd-answers-deleted": Bug(_odd_answers_are_deleted, {"deleted-in-use", "deleted-wanted", "shared-volume", "deleted-kept"}),
     "places-by-key": Bug(_places_are_compared_by_key, {"claim-pending", "intent-left"}, first_seed=35),
     "orphans-claims-unseen": Bug(_claims_and_pods_mean_nothing, {"orphan-meant"}, first_seed=44),
-    "success-settles-all": Bug(_success_settles_all_requests, {"leaked"}, first_seed=58),
+    "success-settles-all": Bug(_success_settles_all_requests, {"leaked"}, first_seed=40),
     "later-dropped": Bug(_later_intents_are_dropped, {"later-lost"}, first_seed=18),
     "policies-pass": Bug(_policies_pass, {"intent-left"}, first_seed=12),
     "snapshots-held": Bug(_all_that_wait_hold_a_snapshot, {"snapshot-held"}, first_seed=125),
