@@ -70,7 +70,8 @@ def lasting_refusals(*, writes: bool) -> list[Callable[[], ApiError]]:
 class Server:
     """late_count: writes that were given up and are still on their way. late_names: of the objects that such writes were ever made for.
 
-    on_set_back: called when the server was set back, with the version that it has now.
+    on_set_back: called when the server was set back, with the version that it has now. on_late: called when a write was carried out late,
+    with its process and its object's name.
     """
 
     def __init__(self, world: SimWorld) -> None:
@@ -81,6 +82,7 @@ class Server:
         self.late_names: set[str] = set()
         self.set_back_count = 0
         self.on_set_back: list[Callable[[int], None]] = []
+        self.on_late: list[Callable[[str, str], None]] = []
         self._refused: dict[Right, tuple[Callable[[], ApiError], float]] = {}
         self._backup: int | None = None
         self._away_until = 0.0
@@ -147,6 +149,8 @@ class Server:
             did = False
         what = f"{request.verb} {request.place}"
         self._world.story.tell("API server", f"{who}'s late {what}: {'done' if did else 'refused'}")
+        for told in self.on_late if did else ():
+            told(who, request.name)
         if did and before[0] and before[0] != uid and not self._world.may_come_astray(request):
             self._world.fail("late-astray", f"{what} of {who}, given up, changed the next of that name: {request.body}")
 

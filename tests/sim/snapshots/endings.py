@@ -179,7 +179,8 @@ class Endings:
 
 def is_dangling(world: SnapshotWorld, content: Json) -> bool:
     """True for a content that points to a snapshot which somebody tore away, or which an older cluster had, or to none though it was made
-    for one: nobody touches it. Of two controllers one may make it for a snapshot that the other has let go.
+    for one: nobody touches it. Of two controllers one may make it for a snapshot that the other has let go; a process that begins lets a
+    snapshot go at once that is to go by then, and a former one's write may still come.
     """
     if "volumeHandle" in content["spec"]["source"] and not content["spec"]["volumeSnapshotRef"].get("uid"):
         return True
@@ -187,6 +188,7 @@ def is_dangling(world: SnapshotWorld, content: Json) -> bool:
     alive = {snapshot["metadata"]["uid"] for snapshot in world.laws.objects[SNAPSHOTS].values()}
     goes = names.BEING_DELETED in (content["metadata"].get("annotations") or {}) and is_going(content)
     excused = uid in world.laws.torn_snapshots or uid in world.laws.restored or world.plan.controllers > 1
+    excused = excused or content["metadata"]["name"] in world.laws.left
     return bool(uid) and uid not in alive and not goes and excused
 
 

@@ -67,7 +67,7 @@ class Laws:
     given from a backup. ended_by_import: names that
     were made anew, rightly: an import of the snapshot had deleted it. unheard: names of objects about which an Event was refused.
     told: by the uid of an object, the last Warning about it, and when. unsaved: names of contents whose status the API server has refused.
-    again: names of contents that were made once more.
+    again: names of contents that were made once more. left: names of contents that were written late, when their process was dead.
     retained: names of contents, and since when their policy keeps their snapshot. now: the virtual time.
     """
 
@@ -86,12 +86,17 @@ class Laws:
         self.unheard: set[str] = set()
         self.unsaved: set[str] = set()
         self.again: set[str] = set()
+        self.left: set[str] = set()
         self._gone: set[str] = set()
         self.retained: dict[str, Instant] = {}
         self.was_retained: set[str] = set()
         self._in_flight: set[tuple[str, str]] = set()
         self._recent: dict[tuple[str, str], deque[float]] = defaultdict(deque)
         self.counts: Counter[str] = Counter()
+
+    def written_late(self, who: str, name: str) -> None:
+        if not self.lines[who].mortal.alive:
+            self.left.add(name)
 
     @property
     def torn_uids(self) -> set[str]:

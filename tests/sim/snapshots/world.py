@@ -24,6 +24,10 @@ class SnapshotWorld(SimWorld):
     backend: SnapshotBackend
     laws: Laws  # type: ignore[assignment]
 
+    def __init__(self, plan: Plan, group: asyncio.TaskGroup) -> None:
+        super().__init__(plan, group)  # type: ignore[arg-type]
+        self.server.on_late.append(self.laws.written_late)
+
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[SnapshotBackend, Laws]:  # type: ignore[override]
         self.randomness["odd"] = Random(plan.seed * 1_000_003 + 37)
         self.meddle_with: Callable[[str], Awaitable[None]]

@@ -88,10 +88,23 @@ async def test_a_content_that_a_former_process_makes_late_goes_too(group: bool):
     async with world.controlling(**ON, **SLOW):
         await world.create(a_group_snapshot() if group else a_new_snapshot(claim="a"))
         await world.settle(1.0)
-    await world.delete(kind, name)
+    world.cluster.refuse(short)
     async with world.both(**ON, **SLOW):
+        await world.settle(1.0)
+        await world.delete(kind, name)
         await world.gone(kind, name)
         await nothing_left(world, VGS, VGSC, VS, VSC)
+
+
+async def test_a_snapshot_that_is_to_go_already_is_let_go_at_once_by_the_next_process():
+    world = await SnapshotWorld().base()
+    world.cluster.refuse(CREATE_VSC)
+    async with world.controlling(**SLOW):
+        await world.snap()
+        await world.settle(1.0)
+    await world.delete(VS, "snap")
+    async with world.both():
+        await world.gone(VS, "snap", wait_s=5.0)
 
 
 async def test_a_snapshot_whose_content_was_seen_is_let_go_at_once_by_the_next_process():

@@ -2,7 +2,8 @@
 
 A content that comes, or is bound, after its snapshot has gone stays behind for ever, and a driver makes its snapshot. So a snapshot that is
 to go waits until the API server has surely given such a write up. What a former process has lost nobody knows: what is there when this one
-begins, and has no content yet, may have lost one.
+begins, and has no content yet, may have lost one. Only what is to go already then is not held up: it goes at once, as with upstream's
+controller, and a write that the former process lost in its last minute may leave a content behind.
 """
 
 from __future__ import annotations

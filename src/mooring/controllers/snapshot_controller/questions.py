@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mooring.api.meta import Key, finalizers_of
+from mooring.api.meta import Key, finalizers_of, is_deleting
 from mooring.api.snapshot import VolumeSnapshot
 from mooring.controllers.snapshot_controller.view import View
 from mooring.controllers.snapshotting.names import AS_SOURCE_FINALIZER, GROUP_SNAPSHOT_KIND
@@ -17,8 +17,8 @@ def names_content(snapshot: VolumeSnapshot) -> bool:
 
 
 def may_get_content(snapshot: VolumeSnapshot) -> bool:
-    """True for one that a content may have been made for, or bound to, by a write that does not show yet."""
-    return AS_SOURCE_FINALIZER in finalizers_of(snapshot) and not names_content(snapshot)
+    """True for one that lives, and that a content may have been made for, or bound to, by a write that does not show yet."""
+    return AS_SOURCE_FINALIZER in finalizers_of(snapshot) and not names_content(snapshot) and not is_deleting(snapshot)
 
 
 def has_busy_group(view: View, snapshot: VolumeSnapshot) -> bool:

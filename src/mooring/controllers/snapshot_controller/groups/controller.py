@@ -139,9 +139,9 @@ class GroupSnapshots:
 
 
 def _may_get_content(group: VolumeGroupSnapshot) -> bool:
-    """True for one that a content may have been made for, or bound to, by a write that does not show yet."""
+    """True for one that lives, and that a content may have been made for, or bound to, by a write that does not show yet."""
     bound = group.status.bound_volume_group_snapshot_content_name if group.status else None
-    return GROUP_FINALIZER in finalizers_of(group) and not bound
+    return GROUP_FINALIZER in finalizers_of(group) and not bound and not is_deleting(group)
 
 
 def _groups_of(change: Change[VolumeSnapshot]) -> Iterable[Key]:
