@@ -114,7 +114,7 @@ def _deletions_wait_in_silence() -> contextlib.AbstractContextManager[Any]:
 def _foreign_classes_are_not_told() -> contextlib.AbstractContextManager[Any]:
     """A content whose class is another driver's is looked at by nobody, and nobody says so."""
 
-    def decide(view: Any, content: Any, found: Any) -> SnapshotterDecision:
+    def decide(view: Any, content: Any, found: Any, now: float) -> SnapshotterDecision:
         return SnapshotterDecision(Foreign(found.metadata.name))
 
     return mock.patch.object(snapshotter_decide, "_decide_foreign", decide)

@@ -24,7 +24,7 @@ from mooring.controllers.snapshotter.decision import (
     Unmark,
     Way,
 )
-from mooring.controllers.snapshotter.memory import SECRET_GRACE_S, SETTLE_S, Memory
+from mooring.controllers.snapshotter.memory import FOREIGN_S, SECRET_GRACE_S, SETTLE_S, Memory
 from mooring.controllers.snapshotter.requests import CreateOrder, snapshot_name
 from mooring.controllers.snapshotting.names import (
     BEING_CREATED,
@@ -116,9 +116,15 @@ def test_a_content_of_no_snapshot_is_told_without_a_call(more):
 
 
 def test_S44_a_class_of_another_driver():
-    others = [a_snapshot_class(driver="other")]
-    decision = decided(a_made_content(), classes=others)
+    others, memory = [a_snapshot_class(driver="other")], Memory()
+    first = decided(a_made_content(), classes=others, memory=memory)
+    assert (why.Foreign("snapclass"), None, FOREIGN_S) == (first.because, first.failure, first.after_s)
+    memory.note_class("content-uid", 0.0, is_foreign=True)
+    memory.note_class("content-uid", 5.0, is_foreign=True)
+    decision = decided(a_made_content(), classes=others, memory=memory, now=FOREIGN_S)
     assert (why.Foreign("snapclass"), True) == (decision.because, "its class snapclass is of driver other" in error_of(decision)[1])
+    memory.note_class("content-uid", FOREIGN_S, is_foreign=False)
+    assert decided(a_made_content(), classes=others, memory=memory, now=FOREIGN_S + 1.0).failure is None
     assert decided(a_made_content(status={"snapshotHandle": "h", "readyToUse": True}), classes=others).failure is None
 
 

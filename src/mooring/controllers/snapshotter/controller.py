@@ -113,6 +113,7 @@ class Snapshotter(Manager):
     async def _reconcile(self, name: str) -> Result:
         decision = decide_content(self._view, name, self._clock.now())  # no await between this and its actions
         self._contents.explain(name, decision.because)
+        self._memory.note_class(decision.uid, self._clock.now(), is_foreign=decision.is_foreign)
         try:
             after = await self._reconciler.carry_out(name, decision)
         except Failed as failure:

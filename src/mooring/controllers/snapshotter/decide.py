@@ -81,7 +81,7 @@ def decide_content(view: View, name: str, now: Instant) -> Decision:
 def _decided(view: View, content: VolumeSnapshotContent, now: Instant) -> Decision:
     found, source = view.class_of(content), content.spec.source
     if found is not None and found.driver != view.driver.name and not is_given_up(content) and not is_going(content):
-        return _decide_foreign(view, content, found)
+        return _decide_foreign(view, content, found, now)
     if bool(source.volume_handle) == bool(source.snapshot_handle):
         return Decision(why.BadSource())
     if is_going(content):
@@ -105,13 +105,15 @@ def _decide_ready(content: VolumeSnapshotContent, because: Because) -> Decision:
     return Decision(because)
 
 
-def _decide_foreign(view: View, content: VolumeSnapshotContent, found: VolumeSnapshotClass) -> Decision:
-    """Differs from csi-snapshotter: a content that nobody will look at hears so, once its snapshot is waited for."""
+def _decide_foreign(view: View, content: VolumeSnapshotContent, found: VolumeSnapshotClass, now: Instant) -> Decision:
+    """Differs from csi-snapshotter: a content that nobody will look at hears so after a while."""
     because = why.Foreign(found.metadata.name)
     if is_ready(content):
         return _decide_ready(content, because)
+    if left_s := view.memory.foreign_left_s(content.metadata.uid, now):
+        return Decision(because, after_s=left_s, is_foreign=True)
     text = f"its class {found.metadata.name} is of driver {found.driver}, and the content of driver {view.driver.name}"
-    return Decision(because, failure=Failure(CHECK_FAILED, f"{CHECK_TEXT}{text}", retries=False, saved=False))
+    return Decision(because, failure=Failure(CHECK_FAILED, f"{CHECK_TEXT}{text}", retries=False, saved=False), is_foreign=True)
 
 
 # -- creation

@@ -126,7 +126,7 @@ class Unsaved(Failed):
 class Decision:
     """actions: in order. failure: told after them. uid: of the content that was decided on. done: one line for the log.
 
-    after_s: until the next look, None for the next change.
+    after_s: until the next look, None for the next change. is_foreign: its class is another driver's.
     """
 
     because: Because
@@ -135,3 +135,4 @@ class Decision:
     uid: str = ""
     done: str = ""
     after_s: float | None = None
+    is_foreign: bool = False

@@ -13,6 +13,9 @@ RECORDS_MAX: Final = 50_000
 SECRET_GRACE_S: Final = 120.0
 """How long a deletion waits for a Secret that is gone; then it is tried without."""
 
+FOREIGN_S: Final = 60.0
+"""How long a content with another driver's class is passed over in silence, as csi-snapshotter does for ever."""
+
 SETTLE_S: Final = 300.0
 """How long a driver has to refuse a creation until its list is believed: it need not list at once what an earlier request has made."""
 
@@ -22,7 +25,7 @@ class Record:
     """unready_at: since when the driver has said nothing new of a snapshot that is not ready. unlisted: no question
     tells of it, so that CreateSnapshot has to. secret_gone_at: since when its Secret is missing. mark_lost: the mark of a creation may be
     off, whatever the cache shows: nobody has answered the write that removes it. deleted_at: since when its snapshot
-    is deleted in the driver.
+    is deleted in the driver. foreign_at: since when its class is another driver's.
 
     Of a creation whose handle nobody knows: nothing_made: no request under the mark can have made anything, for none was sent, or each was
     refused for sure. parameters: of the last request. refused_at: since when the driver refuses for sure what may have been carried out
@@ -34,6 +37,7 @@ class Record:
     secret_gone_at: Instant | None = None
     mark_lost: bool = False
     deleted_at: Instant | None = None
+    foreign_at: Instant | None = None
     nothing_made: bool = False
     parameters: Mapping[str, str] | None = None
     refused_at: Instant | None = None
@@ -69,6 +73,17 @@ class Memory:
             self.change(uid, unready_at=now)
             return 0.0
         return now - since
+
+    def note_class(self, uid: str, now: Instant, *, is_foreign: bool) -> None:
+        """is_foreign: it is another driver's."""
+        since = self.of(uid).foreign_at
+        if is_foreign != (since is not None):
+            self.change(uid, foreign_at=now if is_foreign else None)
+
+    def foreign_left_s(self, uid: str, now: Instant) -> float:
+        """How long its class being another driver's is not worth a word yet."""
+        since = self.of(uid).foreign_at
+        return FOREIGN_S if since is None else max(0.0, since + FOREIGN_S - now)
 
     def secret_is_gone(self, uid: str, now: Instant) -> bool:
         """True when its Secret has been missing for so long that a deletion goes on without."""
