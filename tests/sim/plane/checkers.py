@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mooring.api.core import NODES
+from mooring.api.core import NODES, PERSISTENT_VOLUMES
+from mooring.api.meta import is_deleting
 from mooring.api.volume_names import attachment_name, unique_name
 from tests.sim.checkers import Complaint
 from tests.sim.plan import DRIVER, FINALIZER
@@ -27,9 +28,16 @@ def complaints(world: PlaneWorld, hands: Hands) -> list[Complaint]:
 def leftovers(world: PlaneWorld, hands: Hands) -> list[Complaint]:
     """Everything left in a world whose pods are all deleted."""
     pods = [("pod-left", f"pod {pod['metadata']['name']} was deleted and is still there") for pod in world.laws.pods.values()]
-    volumes = [("leaked", f"{handle} is still in the driver") for handle in world.backend.volumes]
+    volumes = [("leaked", f"{handle} is still in the driver") for handle in world.backend.volumes if not _is_anybodys(world, handle)]
     nodes = agent_checkers.leftovers(world.agents) if world.agents is not None else ()
     return [*pods, *volumes, *nodes, *complaints(world, hands)]
+
+
+def _is_anybodys(world: PlaneWorld, handle: str) -> bool:
+    """True for a volume that a hand has taken from its claim: it waits for a claim that may have it."""
+    volumes = [pv for pv in world.truth.all(PERSISTENT_VOLUMES) if pv.spec.csi and pv.spec.csi.volume_handle == handle]
+    refs = [pv.spec.claim_ref for pv in volumes if not is_deleting(pv)]
+    return world.plan.provisions and world.claims.laws.damaged_ever and any(ref is None or not ref.uid for ref in refs)
 
 
 def fingerprint(world: PlaneWorld) -> tuple[object, ...]:

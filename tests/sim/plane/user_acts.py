@@ -105,6 +105,7 @@ class UserActs:
         """Somebody edits a claimRef, and leaves fields empty."""
         if bound := [pv for pv in self._laws.volumes.values() if pv["spec"].get("claimRef")]:
             name = self._one_of(bound)["metadata"]["name"]
+            self._world.claims.laws.damaged_ever = True
             await self._hands.merge(PERSISTENT_VOLUMES, name, {"spec": {"claimRef": self._one_of(BLANKS)}})
 
     async def restore_backup(self) -> None:
