@@ -10,7 +10,7 @@ import pytest
 from mooring.api.classes import CLASS_BETA
 from mooring.api.meta import Key
 from mooring.controllers.binder.volumes import reasons as why
-from mooring.controllers.binder.volumes.decide import NOTHING_ABSENT, decide_claim
+from mooring.controllers.binder.volumes.decide import MISSING_S, NOTHING_ABSENT, decide_claim
 from mooring.controllers.binder.volumes.decision import (
     Absent,
     Ask,
@@ -196,6 +196,7 @@ def test_B21_a_node_is_chosen() -> None:
 def test_B14_named_volume_missing() -> None:
     decision = decided(a_claim(volume="pv"))
     assert (UNCHANGED, ("Normal", "FailedBinding", 'volume "pv" does not exist')) == (decision.actions, told(decision))
+    assert MISSING_S == decision.patience_s, "a volume may come soon after its claim"
     assert bound_to("pv") == decided(a_claim(volume="pv"), a_volume(phase="Pending")).actions
 
 

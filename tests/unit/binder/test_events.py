@@ -12,6 +12,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.control import events
 from mooring.control.events import EventRecorder
+from mooring.controllers.binder.volumes.decide import MISSING_S
 from mooring.controllers.binding import options
 from mooring.controllers.binding.announcer import Announcer
 from mooring.controllers.binding.reasons import EventText
@@ -54,3 +55,15 @@ async def test_every_object_of_a_crowd_is_told_of(body: Callable[[str], Json], m
         await asyncio.sleep(60)
     found = (await ours.users.list(EVENTS)).items
     assert 12 == len({event.involved_object.uid for event in found})
+
+
+@in_virtual_time
+async def test_B14_a_volume_that_stays_missing_is_told_after_a_minute() -> None:
+    ours = BinderWorld(parts=frozenset({options.BINDER}))
+    world = Tenant(ours.users)
+    await world.create(a_claim("claim", sc="", volume="missing"))
+    async with ours.binding():
+        await asyncio.sleep(MISSING_S - 5.0)
+        assert () == (await ours.users.list(EVENTS)).items
+        await asyncio.sleep(10.0)
+        assert ['volume "missing" does not exist'] == [event.message for event in (await ours.users.list(EVENTS)).items]

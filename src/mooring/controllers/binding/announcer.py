@@ -25,11 +25,24 @@ _NEVER: Final[Instant] = float("-inf")
 
 
 class Announcer:
-    """Remembers the last event of each object."""
+    """Remembers the last event of each object, and since when one is about to be told."""
 
     def __init__(self, recorder: EventRecorder, clock: Clock) -> None:
         self._recorder, self._clock = recorder, clock
         self._last: OrderedDict[str, tuple[EventText, Instant]] = OrderedDict()
+        self._since: OrderedDict[str, tuple[EventText, Instant]] = OrderedDict()
+
+    def waits_s(self, uid: str, event: EventText, patience_s: float) -> float:
+        """Seconds until the event is to be told, whose reason has to last for so long; 0 from then on."""
+        now = self._clock.now()
+        if not patience_s:
+            return 0.0
+        before = self._since.get(uid)
+        if before is None or before[0] != event:
+            before = self._since[uid] = event, now
+            if len(self._since) > REMEMBERED_MAX:
+                self._since.popitem(last=False)
+        return max(0.0, before[1] + patience_s - now)
 
     def tell(self, ref: ObjectReference, event: EventText) -> bool:
         """Sends the event, unless the last one was the same and recent. Returns False when it was dropped: then it is owed."""
@@ -51,3 +64,4 @@ class Announcer:
     def forget(self, uid: str) -> None:
         """The object has no reason for an event any more."""
         self._last.pop(uid, None)
+        self._since.pop(uid, None)

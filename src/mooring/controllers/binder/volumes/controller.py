@@ -161,6 +161,8 @@ class VolumeBinding:
         if event is None:
             self._announcer.forget(claim.metadata.uid)
         elif not decision.quiet or self._announcer.owes(claim.metadata.uid):
+            if left_s := self._announcer.waits_s(claim.metadata.uid, event, decision.patience_s):
+                return left_s
             sent = self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event)
             return REMIND_S if sent else CROWDED_S
         return None

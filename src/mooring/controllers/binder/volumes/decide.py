@@ -9,6 +9,7 @@ A claim that names another volume counts at once: its volumeName never changes.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Final
 
@@ -42,6 +43,8 @@ from mooring.controllers.binding.view import BY_VOLUME, View
 # -- claims
 
 NOTHING_ABSENT: Final = Absent()
+MISSING_S: Final = 60.0
+"""How long a volume that a claim names may be missing without a word: kube-controller-manager never says one."""
 
 
 def decide_claim(view: View, key: Key, absent: Absent = NOTHING_ABSENT) -> Decision:
@@ -94,7 +97,7 @@ def _ask(claim: PersistentVolumeClaim, provisioner: str) -> Decision:
 def _decide_named(view: View, claim: PersistentVolumeClaim) -> Decision:
     pv = view.volumes.get(claim.spec.volume_name)
     if pv is None:
-        return _pending(claim, why.VolumeMissing(claim.spec.volume_name))
+        return dataclasses.replace(_pending(claim, why.VolumeMissing(claim.spec.volume_name)), patience_s=MISSING_S)
     if pv.spec.claim_ref is None:
         unsuited = why_unsuited(pv, claim)
         if unsuited:

@@ -111,8 +111,8 @@ class Operation:
 class Decision:
     """actions: in order. again: after them there is more to decide at once. failed: the key comes again after its back-off.
 
-    quiet: users got the event when the state began. tells_claim: an event for the claim that a volume is reserved for. begins, ends: an
-    operation, once the actions are done.
+    quiet: users got the event when the state began. patience_s: how long it has to last before they do. tells_claim: an event for the claim
+    that a volume is reserved for. begins, ends: an operation, once the actions are done.
     """
 
     because: Because
@@ -120,6 +120,7 @@ class Decision:
     again: bool = False
     failed: bool = False
     quiet: bool = False
+    patience_s: float = 0.0
     tells_claim: EventText | None = None
     begins: Operation | None = None
     ends: Operation | None = None
