@@ -16,7 +16,7 @@ reason that names the obstacle stands in an Event that is still there, in a stat
 | capacity   | provisioner that publishes capacity                | class, node, two CSIStorageCapacities, a volume that comes or goes    |
 | resizer    | resizer                                            | claim's status, size, class of attributes, volume, pod, backend       |
 | snapshots  | snapshot controller, snapshotter                   | snapshot, content, class, claim, a second content, backend            |
-| groups     | the same, for groups                               | group, content, class, claims, members, backend                       |
+| groups     | the same, for groups                               | group, content, class, claims, members, backend, a member that goes   |
 | workloads  | Deployments, ReplicaSets, StatefulSets, a node     | how one works, its size, what its user changes, a restart             |
 | jobs       | Jobs, a node                                       | what is asked, how pods end, what a user does, a restart              |
 

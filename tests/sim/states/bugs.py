@@ -51,7 +51,7 @@ from tests.sim.bugs import BUGS as ATTACHERS
 from tests.sim.planting import both, no_back_off
 from tests.sim.provisioning.bugs import BUGS as PROVISIONERS
 from tests.sim.snapshots.bugs import BUGS as SNAPSHOTS
-from tests.sim.states import source_bugs
+from tests.sim.states import source_bugs, waking_bugs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ def _groups_are_made_again() -> contextlib.AbstractContextManager[Any]:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
-    **{name: Bug(*one) for name, one in source_bugs.BUGS.items()},
+    **{name: Bug(*one) for name, one in (*source_bugs.BUGS.items(), *waking_bugs.BUGS.items())},
     "attach-errors-unshown": Bug("attacher", _attach_errors_are_not_shown, {"silence"}),
     "single-nodes-shared": Bug("attacher", _single_nodes_are_shared, {"two-nodes"}),
     "release-before-unpublish": Bug("attacher", ATTACHERS["release-before-unpublish"].plant, {"finalizer-dropped"}),

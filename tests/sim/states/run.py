@@ -21,6 +21,9 @@ from tests.support.virtual_loop import Deadlock
 REST_S: Final = 3600.0
 """The bound: by then a state has come to rest. The longest wait of a program is 360 s, the longest back-off 300 s, after a sum of 500 s."""
 HOUR_S: Final = 3600.0
+RESYNC_S: Final = REST_S + HOUR_S / 2
+"""Of the controllers that leave nothing to a resync: when it comes, all has been done long before."""
+SOON_S: Final = 5.0
 SLOW_MAX: Final = 70
 """How often one thing may be tried again in an hour: the shortest back-off at its longest is a minute."""
 RETRIES_MAX: Final = 40
@@ -82,7 +85,11 @@ def run_state(room: Room, state: State, bug: str | None = None) -> Outcome:
         log.configure(verbosity=0, stream=world[0].log, wall_s=lambda: 0.0)
         async with asyncio.TaskGroup() as group:
             world[0].parts += [group.create_task(part, name=f"part/{number}") for number, part in enumerate(room.parts(world[0], state))]
-            await asyncio.sleep(REST_S + HOUR_S)
+            await asyncio.sleep(RESYNC_S - SOON_S)
+            before = world[0].objects()
+            await asyncio.sleep(2 * SOON_S)
+            found.extend(_late(before, world[0].objects()))
+            await asyncio.sleep(REST_S + HOUR_S - RESYNC_S - SOON_S)
             found.extend(_complaints(room, world[0], state))
             for task in world[0].parts:
                 task.cancel()
@@ -115,6 +122,13 @@ def _about(request: Any) -> str:
 def _complaints(room: Room, world: StateWorld, state: State) -> list[Complaint]:
     unexpected = [("unexpected-error", line) for line in world.log.lines if "unexpected" in line or "Traceback" in line]
     return [*world.broken, *unexpected, *_restless(room, world), *room.complaints(world, state)]
+
+
+def _late(before: dict[str, str], after: dict[str, str]) -> Iterator[Complaint]:
+    """A resync finds nothing to do: whoever waited for something has heard when it came."""
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            yield "late", f"{name}: with the resync {before.get(name)} became {after.get(name)}"
 
 
 def _restless(room: Room, world: StateWorld) -> Iterator[Complaint]:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from mooring.api.coordination import LEASES
 from mooring.api.core import EVENTS
 from mooring.api.meta import Key, Kind
 from mooring.apiserver.bootstrap import new_store
@@ -113,6 +114,15 @@ class StateWorld:
 
     def find(self, kind: Kind[Any], name: str) -> Json | None:
         return next((one for one in self.all(kind) if one["metadata"]["name"] == name), None)
+
+    def objects(self) -> dict[str, str]:
+        """Each object by kind and name, as it is apart from its version, and from what is told of it; without Leases, which are renewed."""
+        found: dict[str, str] = {}
+        for kind in (kind for kind in KINDS.values() if kind not in (EVENTS, LEASES)):
+            for one in self.all(kind):
+                meta = {key: value for key, value in one["metadata"].items() if key not in ("resourceVersion", "managedFields") and value}
+                found[f"{kind.plural} {meta['name']}"] = json.dumps([meta, one.get("spec")], sort_keys=True)
+        return found
 
     def told(self, name: str) -> list[str]:
         """Everything that was told about the object of this name: events, its own status, lines of the log."""

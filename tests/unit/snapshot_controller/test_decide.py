@@ -259,6 +259,8 @@ def test_S17_a_ready_snapshot_without_content_is_never_made_again():
     lost = decided(with_status(a_snap(**HELD), READY))
     assert ("SnapshotContentMissing", MISSING) == refusal(lost)
     assert [LookUp] == steps(lost)
+    torn = decided(with_status(a_snap(), READY))
+    assert [LookUp, Protect] == steps(torn), "the write of its error is no news, so nobody would look at it again"
     still = decided(with_status(a_snap(**HELD), {**READY, "readyToUse": False, "error": ERROR}))
     assert (refusal(lost), [LookUp]) == (refusal(still), steps(still))
 

@@ -116,7 +116,7 @@ def _decide_ready(view: View, snapshot: VolumeSnapshot) -> Decision:
     name = snapshot.status.bound_volume_snapshot_content_name
     content = view.content(name)
     if content is None:
-        return _missing(name or "")
+        return _missing(name or "", _protection(snapshot, ""))
     if not _is_of(content, snapshot):
         if is_member(snapshot):
             return Decision(why.ContentMisbound(content.metadata.name), failure=Failure("SnapshotMisbound", MISBOUND))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from mooring.controllers.snapshotting import names
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from tests.sim.states.run import Complaint
+from tests.sim.states.run import RESYNC_S, Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld
 from tests.support.builders import (
@@ -28,11 +29,13 @@ from tests.support.builders import (
     a_group_class,
     a_group_content,
     a_group_snapshot,
+    a_new_content,
     a_pv,
     a_secret,
     a_snapshot,
     a_snapshot_class,
 )
+from tests.support.cluster_world import ClusterUser
 from tests.support.scripted_driver import RPC, ScriptedDriver
 from tests.support.snapshot_driver import SERVICE, SnapshotDriver
 
@@ -41,6 +44,7 @@ OTHER: Final = "other.csi.test"
 CONTENT: Final = "groupsnapcontent-uid-group"
 HANDLE: Final = "g-groupsnapshot-uid-group"
 _AT: Final = "2026-01-01T00:00:00Z"
+_IMPORT: Final = "import-member"
 _GONE: Final = {"deletionTimestamp": _AT}
 _HELD: Final = {"finalizers": [names.GROUP_FINALIZER]}
 _READY: Final = {"boundVolumeGroupSnapshotContentName": CONTENT, "readyToUse": True, "creationTime": _AT}
@@ -87,12 +91,16 @@ _CONTENTS: Final[dict[str, Json | None]] = {
 }  # fmt: skip
 _CLASS: Final[dict[str, Json | None]] = {"there": {}, "absent": None, "other-driver": {"driver": OTHER}, "retain": {"policy": "Retain"}}
 _CLAIMS: Final = ("both", "none", "one-pending", "one-foreign", "lost")
-_MEMBERS: Final = ("none", "one", "torn", "strange")
+_MEMBERS: Final = ("none", "one", "torn", "strange", "restored", "imported")
+_LATER: Final = ("nothing", "member-gone")
+_LATER_S: Final = 120.0
 _BACKEND: Final = ("none", "made")
 
 
 class GroupsRoom:
-    """group is of the claims with the label app=web. members: what of its snapshots is there already."""
+    """group is of the claims with the label app=web. members: what of its snapshots is there already; a claim is being filled from the
+    restored one, and an administrator has imported the imported one, by itself. later: somebody takes that away, with force.
+    """
 
     name = "groups"
     rounds = ("ListSnapshots", "GetVolumeGroupSnapshot")
@@ -103,6 +111,7 @@ class GroupsRoom:
         Axis("claims", _CLAIMS),
         Axis("members", _MEMBERS),
         Axis("backend", _BACKEND),
+        Axis("later", _LATER),
     )
 
     def bodies(self, state: State) -> list[Json]:
@@ -139,8 +148,10 @@ class GroupsRoom:
         services = frozenset({SERVICE.CONTROLLER_SERVICE, SERVICE.GROUP_CONTROLLER_SERVICE})
         info = DriverInfo(DRIVER, "1", services, frozenset(), frozenset(driver.controller))
         port = InProcessDriver(driver, clock=world.clock)
-        controller = SnapshotController(world.runtime, SnapshotControllerOptions(worker_threads=1, groups=True))
-        return [controller.run(), Snapshotter(world.runtime, port, info, SnapshotterOptions(worker_threads=1, groups=True)).run()]
+        controller = SnapshotController(world.runtime, SnapshotControllerOptions(worker_threads=1, groups=True, resync_s=RESYNC_S))
+        options = SnapshotterOptions(worker_threads=1, groups=True, resync_s=RESYNC_S)
+        parts = [controller.run(), Snapshotter(world.runtime, port, info, options).run()]
+        return [*parts, _member_goes(world)] if state["later"] == "member-gone" else parts
 
     def complaints(self, world: StateWorld, state: State) -> Iterator[Complaint]:
         driver = world.driver
@@ -212,13 +223,31 @@ def _claims(value: str) -> list[Json]:
 def _members(value: str) -> list[Json]:
     if value == "none":
         return []
+    if value == "imported":
+        info = _INFOS[0]
+        return [a_new_content(_IMPORT, handle=str(info["snapshotHandle"]), ref_uid=None, policy="Retain", status={"readyToUse": True})]
     name = names.member_name("uid-group", "vol-a")
     owner = {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "name": "group", "uid": "uid-group"}
     held = [] if value == "torn" else [names.IN_GROUP_FINALIZER]
     owners = [{**owner, "uid": "uid-other"}] if value == "strange" else [owner]
     content = names.member_content_name(name)
     member = a_snapshot(name, content=content, finalizers=held or None, ownerReferences=owners)
-    return [{**member, "status": {"boundVolumeSnapshotContentName": content, "volumeGroupSnapshotName": "group"}}]
+    source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name}
+    restoring = [a_claim("restored", dataSource=source)] if value == "restored" else []
+    return [{**member, "status": {"boundVolumeSnapshotContentName": content, "volumeGroupSnapshotName": "group"}}, *restoring]
+
+
+async def _member_goes(world: StateWorld) -> None:
+    """By force, finalizers and all."""
+    await asyncio.sleep(_LATER_S)
+    user = ClusterUser(world.users)
+    for kind, name in ((VOLUME_SNAPSHOTS, names.member_name("uid-group", "vol-a")), (VOLUME_SNAPSHOT_CONTENTS, _IMPORT)):
+        if (found := world.find(kind, name)) is not None:
+            if found["metadata"].get("finalizers"):
+                await user.patch(kind, name, {"metadata": {"finalizers": None}})
+            if world.find(kind, name) is not None and "deletionTimestamp" not in found["metadata"]:
+                await user.delete(kind, name)
+    await asyncio.Event().wait()
 
 
 def _group(world: StateWorld, group: Json) -> Iterator[Complaint]:

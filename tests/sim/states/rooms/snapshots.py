@@ -15,7 +15,7 @@ from mooring.controllers.snapshotting import names
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from tests.sim.states.run import Complaint
+from tests.sim.states.run import RESYNC_S, Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld
 from tests.support.builders import (
@@ -143,8 +143,8 @@ class SnapshotsRoom:
         service = frozenset({csi.PluginCapability.Service.CONTROLLER_SERVICE})
         info = DriverInfo(DRIVER, "1", service, frozenset(), frozenset(driver.controller))
         port = InProcessDriver(driver, clock=world.clock)
-        controller = SnapshotController(world.runtime, SnapshotControllerOptions(worker_threads=1))
-        return [controller.run(), Snapshotter(world.runtime, port, info, SnapshotterOptions(worker_threads=1)).run()]
+        controller = SnapshotController(world.runtime, SnapshotControllerOptions(worker_threads=1, resync_s=RESYNC_S))
+        return [controller.run(), Snapshotter(world.runtime, port, info, SnapshotterOptions(worker_threads=1, resync_s=RESYNC_S)).run()]
 
     def complaints(self, world: StateWorld, state: State) -> Iterator[Complaint]:
         driver = world.driver
