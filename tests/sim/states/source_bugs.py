@@ -13,6 +13,7 @@ from msgspec import structs
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
 from mooring.controllers.provisioner.claims.view import Looked, Wanted
 from mooring.controllers.provisioner.source_protection.view import View
+from mooring.controllers.snapshot_controller import content
 
 Planted = contextlib.AbstractContextManager[Any]
 
@@ -37,7 +38,20 @@ def _waiting_claims_hold_nothing() -> Planted:
     return mock.patch.object(View, "users", View.present_users)
 
 
+def _claims_are_known_by_name() -> Planted:
+    """A claim's volume is the one that names it, whether it is bound to this claim or to a former one of the name."""
+    bound_volume = content.bound_volume
+
+    def named(view: Any, claim: Any) -> Any:
+        ref = view.volume(claim.spec.volume_name)
+        uid = ref.spec.claim_ref.uid if ref is not None and ref.spec.claim_ref is not None else claim.metadata.uid
+        return bound_volume(view, structs.replace(claim, metadata=structs.replace(claim.metadata, uid=uid)))
+
+    return mock.patch.object(content, "bound_volume", named)
+
+
 BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str]]]] = {
     "former-contents-taken": ("claims", _contents_are_known_by_name, {"strange-source"}),
     "waiting-claims-hold-nothing": ("claims", _waiting_claims_hold_nothing, {"source-freed"}),
+    "claims-known-by-name": ("snapshots", _claims_are_known_by_name, {"strange-source"}),
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.table import Change
 from mooring.controllers.snapshot_controller.controller import SnapshotController
 from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
 from mooring.controllers.snapshotter.controller import Snapshotter
@@ -96,7 +99,7 @@ _CLASS: Final[dict[str, Json | None]] = {
     "secret-lost": {"parameters": {"csi.storage.k8s.io/snapshotter-secret-name": "lost",
                                    "csi.storage.k8s.io/snapshotter-secret-namespace": NS}},
 }  # fmt: skip
-_CLAIMS: Final = ("bound", "absent", "pending", "held", "deleting", "lost", "other-driver")
+_CLAIMS: Final = ("bound", "absent", "pending", "held", "deleting", "lost", "other-driver", "former")
 _TWIN: Final = ("none", "unbound", "bound", "retained")
 _BACKEND: Final = ("none", "made", "strange")
 
@@ -140,6 +143,8 @@ class SnapshotsRoom:
 
     def parts(self, world: StateWorld, state: State) -> list[Coroutine[Any, Any, None]]:
         driver = world.driver = _Judged(world, world.driver)
+        if state["claim"] == "former":
+            world.laws.append(functools.partial(_is_of_a_stranger, world))
         service = frozenset({csi.PluginCapability.Service.CONTROLLER_SERVICE})
         info = DriverInfo(DRIVER, "1", service, frozenset(), frozenset(driver.controller))
         port = InProcessDriver(driver, clock=world.clock)
@@ -211,7 +216,16 @@ class _Judged(SnapshotDriver):
         return await super().delete_snapshot(request)
 
 
+def _is_of_a_stranger(world: StateWorld, resource: Resource, change: Change) -> None:
+    """A content is made for a claim, of a volume that is bound to another one."""
+    if resource.plural != VOLUME_SNAPSHOT_CONTENTS.plural or change.old is not None or change.new is None:
+        return
+    if change.new.whole()["spec"]["source"].get("volumeHandle"):
+        world.fail("strange-source", f"{change.key.name} is of a volume that is bound to a former claim")
+
+
 def _claim(value: str) -> list[Json]:
+    """former: the volume is bound to another claim, which had this name before."""
     held = {"finalizers": [names.CLAIM_FINALIZER]}
     match value:
         case "absent":
@@ -225,8 +239,9 @@ def _claim(value: str) -> list[Json]:
     claim = a_bound_claim("claim", "pv", **{key: text for key, text in gone.items() if key != "deletionTimestamp"})
     if "deletionTimestamp" in gone:
         claim["metadata"]["deletionTimestamp"] = _AT
+    owner = {**claim, "metadata": {**claim["metadata"], "uid": "uid-former"}} if value == "former" else claim
     source = {"csi": {"driver": OTHER if value == "other-driver" else DRIVER, "volumeHandle": "vol"}}
-    return [claim, a_pv("pv", source=source, claim=claim)]
+    return [claim, a_pv("pv", source=source, claim=owner)]
 
 
 def _twin(value: str) -> list[Json]:
