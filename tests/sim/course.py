@@ -19,6 +19,8 @@ W = TypeVar("W", bound=SimWorld)
 
 CALM_STEP_S: Final = 0.5
 REST_S: Final = 30.0
+TOLD_S: Final = 70.0
+"""Until everybody who waits has heard why: some words come after a minute."""
 TURNS_MAX: Final = 5000
 """Turns of the loop in a virtual second."""
 STORY_STEPS: Final = 60

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tests.sim.checkers import Complaint
-from tests.sim.course import REST_S, Course, Outcome, failures_of, lived
+from tests.sim.course import REST_S, TOLD_S, Course, Outcome, failures_of, lived
 from tests.sim.keeper import Keeper, Made
 from tests.sim.leading import Leases, behind_lease
 from tests.sim.node.disk import NodeLoop
@@ -141,7 +141,7 @@ class _Life(Course[PlaneWorld]):
 
     async def _rest(self, world: PlaneWorld, hands: Hands) -> None:
         """A world that is empty stays as it is. Events may still be on their way, so they get a while first."""
-        await world.clock.sleep(UNNOTICED_S if self._plan.health else REST_S)
+        await world.clock.sleep(UNNOTICED_S if self._plan.health else TOLD_S)
         before = fingerprint(world)
         await world.clock.sleep(REST_S)
         for invariant, text in leftovers(world, hands):

@@ -12,7 +12,7 @@ from mooring.controllers.provisioner.claims.pv_store import DENIED_S_MAX
 from mooring.controllers.provisioner.claims.store_pending import BACK_OFF
 from mooring.controllers.provisioner.intents import pages
 from tests.sim.checkers import Complaint
-from tests.sim.course import CALM_STEP_S, REST_S, Course, Outcome, failures_of, lived
+from tests.sim.course import CALM_STEP_S, REST_S, TOLD_S, Course, Outcome, failures_of, lived
 from tests.sim.keeper import Keeper
 from tests.sim.planting import planted_of
 from tests.sim.provisioning import waiting
@@ -89,7 +89,7 @@ class _Life(Course[ClaimWorld]):
         if waiting.all_of(world):
             await self._wait(world, acts)
             return
-        await world.clock.sleep(REST_S)
+        await world.clock.sleep(TOLD_S)
         before = fingerprint(world)
         await world.clock.sleep(REST_S)
         for invariant, text in complaints(world):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tests.sim.checkers import Complaint
-from tests.sim.course import REST_S, Course, Outcome, failures_of, lived
+from tests.sim.course import REST_S, TOLD_S, Course, Outcome, failures_of, lived
 from tests.sim.keeper import Keeper
 from tests.sim.planting import planted_of
 from tests.sim.shrinking import cut
@@ -103,7 +103,7 @@ class _Life(Course[SnapshotWorld]):
 
     async def _rest(self, world: SnapshotWorld, wrong: Callable[[], list[Complaint]]) -> None:
         """Such a world stays as it is. Events may still be on their way, so they get a while first."""
-        await world.clock.sleep(REST_S)
+        await world.clock.sleep(TOLD_S)
         before = fingerprint(world)
         await world.clock.sleep(REST_S)
         for invariant, text in wrong():
