@@ -18,7 +18,7 @@ from tests.support.seeds import chunks
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 200
 CHUNK = 20
-BUG_SEEDS_MAX = 400
+BUG_LIVES_MAX = 400
 
 
 @pytest.mark.slow
@@ -33,7 +33,7 @@ def test_no_invariant_is_broken(first):
 @pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name):
-    assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
+    assert_found(run_seed, BUGS, name, BUG_LIVES_MAX)
 
 
 def test_a_failure_shows_the_end_of_its_story_and_how_to_see_it_again():

@@ -17,7 +17,7 @@ from tests.support.seeds import chunks
 
 SEEDS = 100
 CHUNK = 20
-BUG_SEEDS_MAX = 60
+BUG_LIVES_MAX = 60
 
 
 @pytest.mark.slow
@@ -32,7 +32,7 @@ def test_no_invariant_is_broken(first: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
+    assert_found(run_seed, BUGS, name, BUG_LIVES_MAX)
 
 
 def test_the_same_seed_lives_the_same_life() -> None:

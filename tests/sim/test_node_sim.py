@@ -18,7 +18,7 @@ from tests.support.seeds import chunks
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 60
 CHUNK = 10
-BUG_SEEDS_MAX = 100
+BUG_LIVES_MAX = 100
 
 
 @pytest.mark.slow
@@ -33,7 +33,7 @@ def test_no_invariant_is_broken(first: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
+    assert_found(run_seed, BUGS, name, BUG_LIVES_MAX)
 
 
 def test_a_life_leaves_nothing_on_the_disk_of_whoever_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from tests.support.seeds import chunks
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 150
 CHUNK = 15
-BUG_SEEDS_MAX = 2000
+BUG_LIVES_MAX = 100
 KILLED_FIRST, KILLED_SEEDS_MAX = 0, 600
 
 
@@ -35,7 +35,7 @@ def test_no_invariant_is_broken(first: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
+    assert_found(run_seed, BUGS, name, BUG_LIVES_MAX)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from tests.support.seeds import chunks
 pytestmark = pytest.mark.slow
 SEEDS = 100
 CHUNK = 20
-BUG_SEEDS_MAX = 2000
+BUG_LIVES_MAX = 400
 FAILED_BEFORE = (4, 173, 198, 293, 307, 877, 1201)
 """A size overtook the one that the process before had asked for when it died; a node's part, shown by an answer, was not noticed."""
 
@@ -37,7 +37,7 @@ def test_what_failed_before_does_not_fail_again(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
+    assert_found(run_seed, BUGS, name, BUG_LIVES_MAX)
 
 
 def test_a_seed_lives_the_same_life_again() -> None:

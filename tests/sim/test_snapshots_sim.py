@@ -15,7 +15,7 @@ from tests.support.seeds import chunks
 pytestmark = pytest.mark.slow
 SEEDS = 60
 CHUNK = 10
-BUG_SEEDS_MAX = 2000
+BUG_LIVES_MAX = 200
 FAILED_BEFORE = (142, 195, 312, 468, 873, 322, 583)
 """A deletion that the answer to a write showed was not noticed; a content deleted by hand was tried without back-off;
 a held content was made again after its deletion; a snapshot was made while the mark of its creation was gone, and the cache showed it;
@@ -39,7 +39,7 @@ def test_what_failed_before_does_not_fail_again(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    assert_found(run_seed, BUGS, name, BUG_SEEDS_MAX)
+    assert_found(run_seed, BUGS, name, BUG_LIVES_MAX)
 
 
 def test_a_seed_lives_the_same_life_again() -> None:

@@ -185,14 +185,14 @@ def _deletions_without_secret_are_silent() -> contextlib.AbstractContextManager[
 
 
 MENDED: Final[Mapping[str, Bug]] = {
-    "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}, first_seed=460),
-    "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}),
-    "groups-without-volumes": Bug(_groups_without_volumes_are_taken, {"members-missing", "left"}, first_seed=300),
-    "deletions-silent": Bug(_deletions_by_hand_wait_in_silence, {"silent"}),
-    "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}, first_seed=40),
-    "lost-writes": Bug(_lost_writes_are_not_waited_for, {"content-left", "left", "claim-held"}, first_seed=1140),
+    "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}, first_seed=1651),
+    "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}, first_seed=12),
+    "groups-without-volumes": Bug(_groups_without_volumes_are_taken, {"members-missing", "left"}, first_seed=308),
+    "deletions-silent": Bug(_deletions_by_hand_wait_in_silence, {"silent"}, first_seed=16),
+    "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}, first_seed=49),
+    "lost-writes": Bug(_lost_writes_are_not_waited_for, {"content-left", "left", "claim-held"}, first_seed=1153),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}),
-    "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=90),
+    "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=99),
 }
 
 UNSEEN: Final[Mapping[str, Bug]] = {
