@@ -40,7 +40,7 @@ def _names_say_whose_a_volume_is() -> Planted:
 
 
 MEND_BUGS: Final[Mapping[str, Bug]] = {
-    "refusals-are-moves": Bug(_refusals_are_moves, {"silent"}, first_seed=198),
-    "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=400),
-    "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=5),
+    "refusals-are-moves": Bug(_refusals_are_moves, {"silent"}, first_seed=220),
+    "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=410),
+    "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=2163),
 }

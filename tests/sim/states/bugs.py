@@ -1,4 +1,4 @@
-"""Worse parts, each of which some state of the quick share must show. room: the one in which it is looked for."""
+"""Worse parts, each of which some state of the quick share must show."""
 
 from __future__ import annotations
 
@@ -56,11 +56,12 @@ from tests.sim.states import source_bugs, waking_bugs
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bug:
-    """found_by: the laws that may find it. room: where."""
+    """room: where it is sought. found_by: the laws that may find it. first_state: the id at which a search of the quick share starts."""
 
     room: str
     plant: Callable[[], contextlib.AbstractContextManager[Any]]
     found_by: AbstractSet[str]
+    first_state: str = ""
 
 
 def _attach_errors_are_not_shown() -> contextlib.AbstractContextManager[Any]:
@@ -274,17 +275,27 @@ BUGS: Final[Mapping[str, Bug]] = {
     "handles-told-apart": Bug("attacher", _handles_are_told_apart_by_volume, {"two-nodes"}),
     "no-back-off": Bug("attacher", no_back_off, {"hot-loop", "runs-hot"}),
     "nobody-reminded": Bug("nodes", _nobody_is_reminded, {"silence"}),
-    "unheard-nodes-empty": Bug("nodes", _nodes_unheard_of_have_nothing, {"deleted-unheard"}),
+    "unheard-nodes-empty": Bug(
+        "nodes",
+        _nodes_unheard_of_have_nothing,
+        {"deleted-unheard"},
+        "pod=runs,va=attached,node=absent,claim=former,va2=attached",
+    ),
     "orphaned-pods-stay": Bug("health", _orphaned_pods_stay, {"pod-left"}),
     "missing-volumes-untold": Bug("claims", _missing_volumes_are_not_told, {"silence"}),
     "finished-holders-told-once": Bug("claims", _finished_holders_are_told_once, {"claim-left"}),
     "warnings-starved": Bug("claims", _normal_events_starve_warnings, {"warning-lost", "no-rest"}),
-    "imports-unseen": Bug("claims", PROVISIONERS["imports-unseen"].plant, {"shared-volume"}),
-    "empty-uids-tested": Bug("snapshots", _empty_uids_are_tested, {"silence"}),
+    "imports-unseen": Bug("claims", PROVISIONERS["imports-unseen"].plant, {"shared-volume"}, "claim=unknown-phase,pv=imported,pod=ended"),
+    "empty-uids-tested": Bug("snapshots", _empty_uids_are_tested, {"silence"}, "snap=imports,content=blank,claim=absent,backend=made"),
     "classes-uncompared": Bug("snapshots", _classes_are_not_compared, {"silence"}),
     "strangers-taken": Bug("snapshots", SNAPSHOTS["strangers-taken"].plant, {"deleted-strange", "strange-taken"}),
     "contents-forsaken": Bug("snapshots", _contents_forsaken_in_silence, {"silence"}),
-    "deletions-wait": Bug("snapshots", _deletions_wait_in_silence, {"silence"}),
+    "deletions-wait": Bug(
+        "snapshots",
+        _deletions_wait_in_silence,
+        {"silence"},
+        "snap=deleting-ready,content=deleting-free,class=retain,claim=held,twin=retained,backend=made",
+    ),
     "foreign-classes-untold": Bug("snapshots", _foreign_classes_are_not_told, {"silence"}),
     "creations-unmarked": Bug("snapshots", SNAPSHOTS["creations-unmarked"].plant, {"create-unmarked"}),
     "policies-unread": Bug("snapshots", SNAPSHOTS["policies-unread"].plant, {"deleted-kept"}),
@@ -293,11 +304,21 @@ BUGS: Final[Mapping[str, Bug]] = {
     "members-free": Bug("groups", _members_are_free, {"member-free"}),
     "groups-without-secret": Bug("groups", _groups_go_without_secret, {"secret-left-out"}),
     "groups-made-again": Bug("groups", _groups_are_made_again, {"made-again"}),
-    "marks-hold-nothing": Bug("groups", _marks_hold_nothing, {"leaked"}),
+    "marks-hold-nothing": Bug(
+        "groups",
+        _marks_hold_nothing,
+        {"leaked"},
+        "group=deleting,content=free,class=retain,claims=lost,members=strange",
+    ),
     "claims-not-made-anew": Bug("ephemeral", _claims_are_not_made_anew, {"claim-missing"}),
     "room-asked-once": Bug("capacity", _room_is_asked_for_once, {"stale-capacity"}),
     "vanished-places-stay": Bug("capacity", _vanished_places_stay, {"published"}),
-    "partitions-from-zero": Bug("workloads", _partitions_count_from_zero, {"other-pods"}),
+    "partitions-from-zero": Bug(
+        "workloads",
+        _partitions_count_from_zero,
+        {"other-pods"},
+        "way=partition-from-two,replicas=1,change=template-and-first-lost,restart=at-once",
+    ),
     "jobs-fail-early": Bug("jobs", _jobs_fail_early, {"failed-early"}),
     "failures-count-twice": Bug("jobs", _failures_count_twice, {"miscounted", "beyond-limit", "failed-early"}),
     "classes-of-others": Bug("resizer", _classes_of_others_are_taken, {"foreign-parameters"}),

@@ -1,4 +1,4 @@
-"""Worse parts of what a volume is made from: by name the room, the bug, and the laws that may find it."""
+"""Worse parts of what a volume is made from: by name the fields of `bugs.Bug`."""
 
 from __future__ import annotations
 
@@ -50,8 +50,18 @@ def _claims_are_known_by_name() -> Planted:
     return mock.patch.object(content, "bound_volume", named)
 
 
-BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str]]]] = {
-    "former-contents-taken": ("claims", _contents_are_known_by_name, {"strange-source"}),
-    "waiting-claims-hold-nothing": ("claims", _waiting_claims_hold_nothing, {"source-freed"}),
-    "claims-known-by-name": ("snapshots", _claims_are_known_by_name, {"strange-source"}),
+BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str], str]]] = {
+    "former-contents-taken": (
+        "claims",
+        _contents_are_known_by_name,
+        {"strange-source"},
+        "claim=placed,pv=torn,class=delayed,source=former-content,backend=refuses",
+    ),
+    "waiting-claims-hold-nothing": ("claims", _waiting_claims_hold_nothing, {"source-freed"}, ""),
+    "claims-known-by-name": (
+        "snapshots",
+        _claims_are_known_by_name,
+        {"strange-source"},
+        "snap=named,class=secret-lost,claim=former,twin=retained,backend=made",
+    ),
 }
