@@ -14,7 +14,19 @@ from mooring.controllers.provisioner.names import SELECTED_NODE
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from tests.sim.keeper import Keeper
-from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, FOREIGN, IMPORTED, NAMESPACE, NODES, SECRET, SECRETS_OF, ClassPlan, is_foreign
+from tests.sim.provisioning.plan import (
+    CLAIMS_MAX,
+    DRIVER,
+    FOREIGN,
+    IMPORTED,
+    NAMESPACE,
+    NODES,
+    SECRET,
+    SECRETS_OF,
+    ClassPlan,
+    is_foreign,
+    is_static,
+)
 from tests.sim.provisioning.world import ClaimWorld
 from tests.support.builders import a_va
 
@@ -95,7 +107,8 @@ class Acts:
     async def drop_volume(self) -> None:
         """One that is in use, or no more; who deletes one before its claim is bound to it, leaves that stuck, as in Kubernetes."""
         unbound = {claim.metadata.uid for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS) if not claim.spec.volume_name}
-        if volumes := [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if pv.spec.claim_ref and pv.spec.claim_ref.uid not in unbound]:
+        claimed = [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if pv.spec.claim_ref and not is_static(pv)]
+        if volumes := [pv for pv in claimed if pv.spec.claim_ref and pv.spec.claim_ref.uid not in unbound]:
             await self._delete(PERSISTENT_VOLUMES, self._one_of(volumes).metadata.name)
 
     async def keep_volume(self) -> None:
@@ -122,7 +135,7 @@ class Acts:
 
     async def free_name(self) -> bool:
         """True when there was one to be deleted."""
-        if foreign := [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if is_foreign(pv) and not is_deleting(pv)]:
+        if foreign := [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if is_foreign(pv) and not is_static(pv) and not is_deleting(pv)]:
             await self._delete(PERSISTENT_VOLUMES, self._one_of(foreign).metadata.name)
         return bool(foreign)
 

@@ -9,7 +9,7 @@ from mooring.api.meta import is_deleting
 from mooring.api.snapshot import VOLUME_SNAPSHOTS
 from tests.sim.checkers import Complaint
 from tests.sim.provisioning import waiting
-from tests.sim.provisioning.plan import RESTORED
+from tests.sim.provisioning.plan import RESTORED, STATIC
 from tests.sim.provisioning.world import ClaimWorld
 
 
@@ -53,6 +53,8 @@ def _claims(world: ClaimWorld) -> Iterator[Complaint]:
         if is_deleting(claim):
             yield "claim-left", f"{name} was deleted and is still there"
             continue
+        if claim.spec.storage_class_name == STATIC:
+            continue  # they have laws of their own
         volume = volumes.get(claim.spec.volume_name)
         if claim.status.phase == "Lost" and volume is None:
             continue  # somebody has taken its retained volume's object away

@@ -10,6 +10,7 @@ from unittest import mock
 
 from mooring.control.event_correlation import Correlator
 from mooring.controllers.binder.volumes import decide as binding
+from mooring.controllers.binding.available_volumes import AvailableVolumes
 from mooring.controllers.provisioner.claims import decide, pv_store, response_checks
 from mooring.controllers.provisioner.claims.outcomes import Save
 from mooring.controllers.provisioner.claims.pv_store import PvStore
@@ -132,6 +133,17 @@ def _obstacles_are_told_too_late() -> _Plant:
     return mock.patch.object(deletion_controller.VolumeDeletion, "__init__", made)
 
 
+def _changes_of_volumes_are_not_indexed() -> _Plant:
+    """A volume that comes to be free, or is no longer, by a change of its object, is not seen so."""
+    move = AvailableVolumes.move
+
+    def moved(self: AvailableVolumes, old: Any, new: Any) -> None:
+        if old is None or new is None:
+            move(self, old, new)
+
+    return mock.patch.object(AvailableVolumes, "move", moved)
+
+
 def _damaged_references_release() -> _Plant:
     """A volume whose claimRef names no claim is released, whatever claim is bound to it."""
     return mock.patch.object(binding, "_bound_to", return_value=None)
@@ -152,4 +164,5 @@ BUGS: Final[Mapping[str, Bug]] = {
     "warnings-crowded-out": Bug(_warnings_share_their_room, {"silent"}),
     "obstacles-late": Bug(_obstacles_are_told_too_late, {"silent"}, first_seed=11),
     "damaged-references": Bug(_damaged_references_release, {"deleted-wanted", "claim-pending", "bound-twice"}, first_seed=35),
+    "volume-changes-unindexed": Bug(_changes_of_volumes_are_not_indexed, {"volume-unused"}),
 }

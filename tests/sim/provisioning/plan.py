@@ -27,6 +27,8 @@ IMPORTED: Final = "imported"
 """The label of PersistentVolumes that were written by hand for a volume of ours."""
 RESTORED: Final = "restored"
 """The label of PersistentVolumes that somebody has written in place of the provisioner."""
+STATIC: Final = "static"
+"""A class without a provisioner, and a label of its volumes, which are foreign, too."""
 CLAIMS_MAX: Final = 6
 """At once, all of one secret."""
 
@@ -76,10 +78,12 @@ _DRIVERS: Final = (
 )
 """Drivers whose habits come to something with certain acts."""
 _OF_NODES: Final = ("drop_csi_node",) * 2 + ("drop_node",) * 2 + ("restore_nodes",) * 4 + ("choose_again",) * 4
+_STATIC: Final = ("make_static_claim",) * 4 + ("drop_static_claim",) * 3 + ("free_static_volume",) * 3
 _ALWAYS: Final = ("make_claim", "drop_claim", "restore_class", "restore_secret", "detach", "free_name")
 _ODD_SEED: Final = 1_000_000
 _MEAN_SEED: Final = 3_000_000
 _SERVER_SEED: Final = 4_000_000
+_STATIC_SEED: Final = 5_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -141,6 +145,11 @@ def is_foreign(pv: PersistentVolume) -> bool:
     return FOREIGN in (pv.metadata.labels or {})
 
 
+def is_static(pv: PersistentVolume) -> bool:
+    """True for one that an administrator made for claims of the class without a provisioner."""
+    return STATIC in (pv.metadata.labels or {})
+
+
 def is_imported(pv: PersistentVolume) -> bool:
     """True for one of a volume of ours that was written by hand."""
     return IMPORTED in (pv.metadata.labels or {})
@@ -175,7 +184,8 @@ def plan_of(seed: int) -> Plan:
     )
     if randomness.happens(0.2):
         return _of_changed_minds(plan, randomness)
-    return _of_mean_world(_of_odd_storage(plan, Random(seed + _ODD_SEED)), Random(seed + _MEAN_SEED))
+    plan = _of_mean_world(_of_odd_storage(plan, Random(seed + _ODD_SEED)), Random(seed + _MEAN_SEED))
+    return _of_administrators(plan, Random(seed + _STATIC_SEED))
 
 
 def _of_odd_storage(plan: Plan, randomness: Random) -> Plan:
@@ -214,6 +224,11 @@ def _of_mean_world(plan: Plan, randomness: Random) -> Plan:
         if randomness.happens(0.12):
             plan = dataclasses.replace(plan, acts=plan.acts + group)
     return plan
+
+
+def _of_administrators(plan: Plan, randomness: Random) -> Plan:
+    """Volumes that are made, and given back, by hand; from a source of its own, too."""
+    return dataclasses.replace(plan, acts=plan.acts + _STATIC) if randomness.happens(0.12) else plan
 
 
 def _themed(plan: Plan, randomness: Random) -> Plan:

@@ -19,8 +19,9 @@ from tests.sim.provisioning import waiting
 from tests.sim.provisioning.bugs import BUGS
 from tests.sim.provisioning.checkers import complaints, fingerprint, untold
 from tests.sim.provisioning.life import binder, provisioner
-from tests.sim.provisioning.orphans import OrphanActs, report_of, unreported
+from tests.sim.provisioning.orphans import report_of, unreported
 from tests.sim.provisioning.plan import Plan, plan_of
+from tests.sim.provisioning.static import StaticActs, unused
 from tests.sim.provisioning.world import ClaimWorld
 from tests.sim.shrinking import cut
 
@@ -51,7 +52,7 @@ class _Life(Course[ClaimWorld]):
 
     async def live(self, world: ClaimWorld) -> None:
         keepers = Keeper(world, "provisioner", provisioner), Keeper(world, "binder", binder)
-        acts = OrphanActs(world, *keepers)
+        acts = StaticActs(world, *keepers)
         await acts.prepare()
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(keeper.run(), name="sim/keeper") for keeper in keepers]
@@ -67,9 +68,9 @@ class _Life(Course[ClaimWorld]):
             for task in running:
                 task.cancel()
 
-    async def _calm(self, world: ClaimWorld, acts: OrphanActs, keepers: tuple[Keeper, ...]) -> None:
+    async def _calm(self, world: ClaimWorld, acts: StaticActs, keepers: tuple[Keeper, ...]) -> None:
         deadline = world.clock.now() + CALM_S_MAX
-        while found := [*complaints(world), *(("unsettled", what) for keeper in keepers for what in keeper.unsettled())]:
+        while found := [*complaints(world), *unused(world), *(("unsettled", what) for keeper in keepers for what in keeper.unsettled())]:
             if world.clock.now() > deadline:
                 world.fail(found[0][0], f"not well {CALM_S_MAX:g} s after the last fault: {'; '.join(text for _, text in found)}")
                 return
@@ -78,7 +79,7 @@ class _Life(Course[ClaimWorld]):
         self.rested_s = world.clock.now()
         world.story.tell("world", "all is well")
 
-    async def _rest(self, world: ClaimWorld, acts: OrphanActs) -> None:
+    async def _rest(self, world: ClaimWorld, acts: StaticActs) -> None:
         """A world that is well stays as it is. Events may still be on their way, so they get a while first.
 
         Where somebody waits for ever, there is no rest, but an hour in which he has to be told why.
@@ -92,12 +93,12 @@ class _Life(Course[ClaimWorld]):
         await world.clock.sleep(TOLD_S)
         before = fingerprint(world)
         await world.clock.sleep(REST_S)
-        for invariant, text in complaints(world):
+        for invariant, text in (*complaints(world), *unused(world)):
             world.fail(invariant, f"all was well, and then: {text}")
         if fingerprint(world) != before:
             world.fail("restless", f"all was well, and then something was done: {before} became {fingerprint(world)}")
 
-    async def _wait(self, world: ClaimWorld, acts: OrphanActs) -> None:
+    async def _wait(self, world: ClaimWorld, acts: StaticActs) -> None:
         """What is wrong for a moment is on its way: for two steps; where a policy forbids objects, until a volume that is of no use for
         that is deleted, since the claim is given up while everybody waits.
         """
@@ -106,7 +107,7 @@ class _Life(Course[ClaimWorld]):
         for step in range(WAITING_STEPS * 3 // 2):
             await world.clock.sleep(STEP_S)
             await acts.tend()
-            lasting = Counter({complaint: 1 + lasting[complaint] for complaint in set(complaints(world))})
+            lasting = Counter({complaint: 1 + lasting[complaint] for complaint in {*complaints(world), *unused(world)}})
             for invariant, text in sorted(complaint for complaint, count in lasting.items() if count > steps_max):
                 world.fail(invariant, f"all was well, but for who waits, and then: {text}")
             for invariant, text in waiting.silent(world) if step >= WAITING_STEPS else ():

@@ -14,7 +14,7 @@ from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.volumes import retains
 from tests.sim.provisioning.endpoint import wish_of
 from tests.sim.provisioning.line import is_forbidden
-from tests.sim.provisioning.plan import NAMESPACE, SECRETS_OF, is_imported
+from tests.sim.provisioning.plan import NAMESPACE, SECRETS_OF, STATIC, is_imported
 from tests.sim.provisioning.users import MISSING, TOO_LARGE
 from tests.sim.provisioning.world import ClaimWorld
 
@@ -23,6 +23,8 @@ SILENCE_S_MAX = 3600.0
 
 def of_claim(world: ClaimWorld, claim: PersistentVolumeClaim) -> str:
     """The obstacle of a claim without a volume, "" where it should have one."""
+    if claim.spec.storage_class_name == STATIC:
+        return ""  # there is a volume for each
     if world.backend.curse_of(f"pvc-{claim.metadata.uid}") is not None:
         return "the driver's answer stays"
     if is_forbidden(world.plan, f"pvc-{claim.metadata.uid}"):
