@@ -97,7 +97,7 @@ class VolumeBackend(Backend):
             return await self._cursed(wish, *curse)
         if self.faulty and self._draws.happens(self.habits.judges):
             raise DriverError(_one_of(JUDGEMENTS, self._draws), "not such a request")
-        if self.faulty and wish.zone and wish.zone == self.habits.full:
+        if self._is_full(wish):
             raise DriverError(Code.RESOURCE_EXHAUSTED, f"no room in {wish.zone}")
         if self.faulty and self._draws.happens(self.habits.odd) and (other := self._another(wish.name)) is not None:
             return other
@@ -105,6 +105,12 @@ class VolumeBackend(Backend):
             self._goes_on(CREATE, wish.name, lambda: self._make_late(wish))
         await self.call(CREATE, wish.name, "@".join((wish.flavour, wish.scope, wish.zone, wish.token)), {})
         return Found(self.handle_of(wish.name, wish.scope))
+
+    def _is_full(self, wish: Wish) -> bool:
+        """A zone that is outgrown still tells of what it has."""
+        if self.habits.outgrown and self.handle_of(wish.name, wish.scope):
+            return False
+        return (self.faulty or self.habits.outgrown) and bool(wish.zone) and wish.zone == self.habits.full
 
     async def delete(self, handle: str, secrets: Mapping[str, str]) -> None:
         """Raises DriverError.
@@ -195,6 +201,8 @@ class VolumeBackend(Backend):
         """Why a request is not served, however often it is made; "" where it is."""
         if (curse := self.curse_of(wish.name)) is not None:
             return f"its answer stays {curse[0]}"
+        if self.habits.outgrown and self._is_full(wish):
+            return f"{wish.zone} never has room again"  # which says nothing of an earlier call, where names are unique in a zone alone
         there = self.handle_of(wish.name, wish.scope)
         return f"{there} has flavour {self.flavours[there]}" if there and self.flavours[there] != wish.flavour else ""
 

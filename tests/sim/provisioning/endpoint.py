@@ -32,7 +32,10 @@ def info_of(plan: Plan) -> DriverInfo:
 def wish_of(request: csi.CreateVolumeRequest, habits: DriverHabits, token: str) -> Wish:
     """token: of the Secret, "" for none."""
     preferred = request.accessibility_requirements.preferred
-    zone = preferred[0].segments.get(KEY, "") if preferred else ""
+    zones = [one.segments.get(KEY, "") for one in preferred]
+    zone = zones[0] if zones else ""
+    if habits.outgrown:
+        zone = next((one for one in zones if one != habits.full), zone)
     owner = token if "secret" in request.parameters else ""
     account = owner if habits.tenants else ""
     scope = f"{account}:{zone if habits.zonal else ''}".strip(":")

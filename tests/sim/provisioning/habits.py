@@ -35,7 +35,8 @@ class DriverHabits:
     volume. stubborn: of names, each with one answer for ever. lasting: such answers do not end with the other faults.
     tenants: each Secret is an account, where names are unique, and strangers see NotFound. zoned: nodes have zones, and so have volumes.
     zonal: names are unique in a zone alone. other_key: places are told under the driver's other key. full: a zone that has no room, ""
-    for none. reuses: a volume that is made again has the handle of the former one.
+    for none. outgrown: the full zone never has room again, and the first nodes of the other one come late. reuses: a volume that is made
+    again has the handle of the former one.
     """
 
     lingers: float = 0.0
@@ -51,6 +52,7 @@ class DriverHabits:
     zonal: bool = False
     other_key: bool = False
     full: str = ""
+    outgrown: bool = False
     reuses: bool = False
 
 

@@ -14,6 +14,7 @@ from mooring.controllers.binding.available_volumes import AvailableVolumes
 from mooring.controllers.provisioner.claims import decide, pv_store, response_checks
 from mooring.controllers.provisioner.claims.outcomes import Save
 from mooring.controllers.provisioner.claims.pv_store import PvStore
+from mooring.controllers.provisioner.claims.view import ClusterTopology
 from mooring.controllers.provisioner.claims.view import View as ClaimView
 from mooring.controllers.provisioner.deletion import controller as deletion_controller
 from mooring.controllers.provisioner.deletion import view as deletion
@@ -133,6 +134,16 @@ def _obstacles_are_told_too_late() -> _Plant:
     return mock.patch.object(deletion_controller.VolumeDeletion, "__init__", made)
 
 
+def _new_places_are_not_seen() -> _Plant:
+    """The places of all nodes are worked out once."""
+
+    def invalidate(self: ClusterTopology) -> None:
+        self._keys = None
+        self._allowed.clear()
+
+    return mock.patch.object(ClusterTopology, "invalidate", invalidate)
+
+
 def _changes_of_volumes_are_not_indexed() -> _Plant:
     """A volume that comes to be free, or is no longer, by a change of its object, is not seen so."""
     move = AvailableVolumes.move
@@ -165,4 +176,5 @@ BUGS: Final[Mapping[str, Bug]] = {
     "obstacles-late": Bug(_obstacles_are_told_too_late, {"silent"}, first_seed=11),
     "damaged-references": Bug(_damaged_references_release, {"deleted-wanted", "claim-pending", "bound-twice"}, first_seed=35),
     "volume-changes-unindexed": Bug(_changes_of_volumes_are_not_indexed, {"volume-unused"}),
+    "new-places-unseen": Bug(_new_places_are_not_seen, {"claim-pending", "intent-left"}),
 }

@@ -10,7 +10,7 @@ from mooring.base.randomness import Random
 from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, JournalLocation
 from tests.sim.habits import NO_HABITS, ServerHabits, server_habits
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
-from tests.sim.provisioning.habits import KIND, DriverHabits, habits_of
+from tests.sim.provisioning.habits import KIND, ZONES, DriverHabits, habits_of
 
 DRIVER: Final = "csi.example.com"
 NODES: Final = ("node0", "node1")
@@ -84,6 +84,7 @@ _ODD_SEED: Final = 1_000_000
 _MEAN_SEED: Final = 3_000_000
 _SERVER_SEED: Final = 4_000_000
 _STATIC_SEED: Final = 5_000_000
+_OUTGROWN_SEED: Final = 6_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -185,7 +186,10 @@ def plan_of(seed: int) -> Plan:
     if randomness.happens(0.2):
         return _of_changed_minds(plan, randomness)
     plan = _of_mean_world(_of_odd_storage(plan, Random(seed + _ODD_SEED)), Random(seed + _MEAN_SEED))
-    return _of_administrators(plan, Random(seed + _STATIC_SEED))
+    plan = _of_administrators(plan, Random(seed + _STATIC_SEED))
+    if plan.habits.zoned and Random(seed + _OUTGROWN_SEED).happens(0.25):
+        plan = dataclasses.replace(plan, habits=dataclasses.replace(plan.habits, full=plan.habits.full or ZONES[0], outgrown=True))
+    return plan
 
 
 def _of_odd_storage(plan: Plan, randomness: Random) -> Plan:

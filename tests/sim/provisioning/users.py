@@ -25,6 +25,7 @@ TOO_LARGE: Final = "8Ei"
 MISSING: Final = "missing"
 """A class that nobody makes."""
 LONG: Final = "c" * 240
+_PLACES: Final = tuple(zip(NODES, ZONES, strict=True))
 SNAPSHOTS_MAX: Final = 3
 
 
@@ -32,8 +33,9 @@ class UserActs(Acts):
     async def prepare(self) -> None:
         await super().prepare()
         await self._create_secret(OTHER_SECRET)
-        if self._world.plan.habits.zoned:
-            await self.restore_nodes()
+        habits = self._world.plan.habits
+        if habits.zoned:
+            await self._restore_nodes(*(place for place in _PLACES if place[1] == habits.full or not habits.outgrown))
         if "make_snapshot" in self._world.plan.acts:
             await self._make_kinds()
 
@@ -82,7 +84,10 @@ class UserActs(Acts):
     # -- nodes
 
     async def restore_nodes(self) -> None:
-        for name, zone in zip(NODES, ZONES, strict=True):
+        await self._restore_nodes(*_PLACES)
+
+    async def _restore_nodes(self, *places: tuple[str, str]) -> None:
+        for name, zone in places:
             body = a_node(name, labels={KEY: zone, OTHER_KEY: zone})
             await self._do(f"create node {name}", self._cluster.create(NODE_OBJECTS.whole(), body))
             body = a_csi_node(name, {DRIVER: f"id-{name}"}, keys=(KEY,))
