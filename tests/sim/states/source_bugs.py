@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -10,10 +11,14 @@ from unittest import mock
 
 from msgspec import structs
 
+from mooring.api.core import PersistentVolumeClaim
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
+from mooring.controllers.provisioner.claims import prepare, view
+from mooring.controllers.provisioner.claims.claim import Source, source_of
 from mooring.controllers.provisioner.claims.view import Looked, Wanted
 from mooring.controllers.provisioner.source_protection.view import View
 from mooring.controllers.snapshot_controller import content
+from tests.sim.planting import both
 
 Planted = contextlib.AbstractContextManager[Any]
 
@@ -50,6 +55,16 @@ def _claims_are_known_by_name() -> Planted:
     return mock.patch.object(content, "bound_volume", named)
 
 
+def _namespaces_of_sources_are_not_read() -> Planted:
+    """A source in another namespace is looked for in the claim's own."""
+
+    def taken(claim: PersistentVolumeClaim) -> Source | None:
+        source = source_of(claim)
+        return None if source is None else dataclasses.replace(source, namespace=claim.metadata.namespace)
+
+    return both(mock.patch.object(view, "source_of", taken), mock.patch.object(prepare, "source_of", taken))
+
+
 BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str], str]]] = {
     "former-contents-taken": (
         "claims",
@@ -64,4 +79,5 @@ BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str], str
         {"strange-source"},
         "snap=named,class=secret-lost,claim=former,twin=retained,backend=made",
     ),
+    "source-namespaces-unread": ("claims", _namespaces_of_sources_are_not_read, {"strange-source"}, ""),
 }

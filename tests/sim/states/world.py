@@ -259,6 +259,9 @@ def _settled_once(text: str) -> Json:
         made["metadata"].pop(field, None)
         if meta.get(field) is not None:
             made["metadata"][field] = meta[field]
+    ref = body.get("spec", {}).get("dataSourceRef") or {}
+    if "namespace" in ref:
+        made["spec"]["dataSourceRef"] = dict(ref)  # a server with the gate CrossNamespaceVolumeDataSource has kept it, ours takes it out
     if body.get("status") is not None:
         made["status"] = body["status"]
     return {"apiVersion": body["apiVersion"], **made, "kind": body["kind"]}

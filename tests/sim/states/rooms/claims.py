@@ -103,7 +103,8 @@ _SOURCE: Final[dict[str, Json | None]] = {
     "held-snapshot": {**_SNAPSHOT, "name": "snap"},
     "elsewhere": {**_SNAPSHOT, "name": "snap", "namespace": "other"},
 }
-"""The snapshot's content is that of a former one; it is held, and not ready; only another namespace has one of its name."""
+"""The snapshot's content is that of a former one; it is held, and not ready; the one that is meant is in another namespace,
+which grants nothing, and the claim's own has one of the same name."""
 _BACKEND: Final = ("none", "made", "refuses")
 
 
