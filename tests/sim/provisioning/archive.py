@@ -57,7 +57,9 @@ class ArchiveActs(UserActs):
         if claims:
             claim = self._one_of(claims)
             await self._tear(claim.spec.volume_name)
+            self._world.laws.tearing = True
             await self._merge(PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, {"metadata": {"finalizers": None}}, NAMESPACE)
+            self._world.laws.tearing = False
             await self._delete(PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, NAMESPACE)
 
     async def damage_ref(self) -> None:

@@ -23,6 +23,7 @@ from mooring.controllers.provisioner.intents.lease_store import LeaseStore
 from mooring.controllers.provisioner.intents.pages import JournalEntries
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.source_protection import decide as source_decide
+from mooring.controllers.provisioner.source_protection.controller import SourceProtection
 from mooring.why import references
 from tests.sim.planting import Bug, both
 
@@ -134,6 +135,18 @@ def _obstacles_are_told_too_late() -> _Plant:
     return mock.patch.object(deletion_controller.VolumeDeletion, "__init__", made)
 
 
+def _one_clone_frees_the_source() -> _Plant:
+    """Of two claims that clone one source, the first that is done gives it free for both."""
+
+    def abandon(self: SourceProtection, uid: str) -> None:
+        origin = self._source_of.pop(uid, None)
+        if origin is not None:
+            self._users.pop(origin, None)
+            self.controller.add(origin)
+
+    return mock.patch.object(SourceProtection, "abandon", abandon)
+
+
 def _new_places_are_not_seen() -> _Plant:
     """The places of all nodes are worked out once."""
 
@@ -176,5 +189,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "obstacles-late": Bug(_obstacles_are_told_too_late, {"silent"}, first_seed=11),
     "damaged-references": Bug(_damaged_references_release, {"deleted-wanted", "claim-pending", "bound-twice"}, first_seed=35),
     "volume-changes-unindexed": Bug(_changes_of_volumes_are_not_indexed, {"volume-unused"}),
+    "one-clone-frees-all": Bug(_one_clone_frees_the_source, {"source-freed"}, first_seed=290),
     "new-places-unseen": Bug(_new_places_are_not_seen, {"claim-pending", "intent-left"}),
 }

@@ -5,6 +5,7 @@
 | deleted-named | a volume is deleted for its released object, and another object that is kept, or in use, names it, and was shown |
 | orphan-meant  | `mooring orphans` deletes what a PersistentVolume, a claim, an intent or a pod means                             |
 | later-lost    | an intent of a later version is no longer written down                                                           |
+| source-freed  | the claim that a volume is, or may be, cloned from at this moment is no longer held                              |
 """
 
 from __future__ import annotations
@@ -19,23 +20,30 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
 from mooring.base.clock import Clock
 from mooring.controllers.provisioner.intents import lease_codec
+from mooring.controllers.provisioner.names import CLONE_FINALIZER
 from tests.sim.provisioning.laws import InFlight, Laws, readable
 
 
 class MeantLaws(Laws):
     """later: uids of intents that a later version has written.
 
-    torn: handles of volumes whose object somebody has taken away by force. pods_of: names of the PersistentVolumes that a pod uses.
+    torn: handles of volumes whose object somebody has taken away by force. tearing: while somebody does so with a claim. pods_of: names of
+    the PersistentVolumes that a pod uses.
     """
 
     def __init__(self, clock: Clock, *args: Any) -> None:
         super().__init__(*args)
         self._clock = clock
+        self.tearing = False
         self.pods_of: dict[str, set[str]] = {}
         self._born_s: dict[str, float] = {}  # by uid; intents by their volume's name
 
     def changed(self, resource: Resource, change: Change) -> None:
         super().changed(resource, change)
+        if resource.plural == PERSISTENT_VOLUME_CLAIMS.plural and change.old is not None and not self.tearing:
+            old, new = change.old.whole()["metadata"], {} if change.new is None else change.new.whole()["metadata"]
+            if CLONE_FINALIZER in old.get("finalizers", ()) and CLONE_FINALIZER not in new.get("finalizers", ()):
+                self._source_freed(old["name"])
         if change.new is not None and change.old is None:
             self._born_s[change.new.uid] = self._clock.now()
         if resource.plural == LEASES.plural and change.new is not None:
@@ -44,6 +52,15 @@ class MeantLaws(Laws):
                 knew = self.spoilt.pop(intent.volume_name, None)
                 if knew is not None and knew != lease_codec.holder_of(change.new.whole()):  # another process has begun it anew
                     self._backend.owed.begun_anew.add(intent.volume_name)
+
+    def _source_freed(self, name: str) -> None:
+        """Of an end that is not written down yet the calls have told; whoever can't read an intent knows of no source."""
+        for intent in self.intents():
+            if intent.source is None or not intent.source.is_claim or intent.source.name != name or intent.volume_name in self.spoilt:
+                continue
+            is_asked = any(call.name == intent.volume_name and not call.handle for call in self._in_flight)
+            if is_asked or (self._backend.owed.is_unsure(intent.volume_name) and self._truth.volume(intent.volume_name) is None):
+                self._fail("source-freed", f"{name} is no longer held, {intent.volume_name} may be being cloned from it")
 
     def delete_begins(self, process: int, name: str, handle: str) -> InFlight:
         call = super().delete_begins(process, name, handle)

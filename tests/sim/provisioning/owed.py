@@ -25,6 +25,7 @@ class Owed:
     def __init__(self, handles_at: Callable[[str, str], list[str]]) -> None:
         self._handles_at = handles_at
         self._unsure: set[tuple[str, str]] = set()
+        self._last_unsure: set[str] = set()
         self.lied: set[str] = set()
         self.acknowledged: set[str] = set()
         self.unreachable: set[str] = set()
@@ -33,12 +34,18 @@ class Owed:
     def answered(self, name: str, scope: str, handle: str) -> None:
         """OK, with this handle."""
         self._unsure.discard((name, scope))
+        self._last_unsure.discard(name)
         self.acknowledged.add(handle)
         self.lied.discard(handle)
+
+    def is_unsure(self, name: str) -> bool:
+        """True where the end of the last call for the name is not known: one that is may have ruled out all before."""
+        return name in self._last_unsure
 
     def ended(self, name: str, scope: str, error: BaseException | None) -> None:
         """Not with OK. error: None when nobody heard."""
         is_final = isinstance(error, DriverError) and error.code not in _UNSURE
+        (self._last_unsure.discard if is_final else self._last_unsure.add)(name)
         if is_final and (name, scope) not in self._unsure:
             self.lied.update(handle for handle in self._handles_at(name, scope) if handle not in self.acknowledged)
         elif not is_final:

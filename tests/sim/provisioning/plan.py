@@ -79,12 +79,14 @@ _DRIVERS: Final = (
 """Drivers whose habits come to something with certain acts."""
 _OF_NODES: Final = ("drop_csi_node",) * 2 + ("drop_node",) * 2 + ("restore_nodes",) * 4 + ("choose_again",) * 4
 _STATIC: Final = ("make_static_claim",) * 4 + ("drop_static_claim",) * 3 + ("free_static_volume",) * 3
+_COPIES: Final = ("make_claim",) * 3 + ("make_two_clones",) * 6 + ("drop_clone_and_source",) * 6 + ("restore_class", "restore_secret")
 _ALWAYS: Final = ("make_claim", "drop_claim", "restore_class", "restore_secret", "detach", "free_name")
 _ODD_SEED: Final = 1_000_000
 _MEAN_SEED: Final = 3_000_000
 _SERVER_SEED: Final = 4_000_000
 _STATIC_SEED: Final = 5_000_000
 _OUTGROWN_SEED: Final = 6_000_000
+_COPIES_SEED: Final = 7_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -187,6 +189,12 @@ def plan_of(seed: int) -> Plan:
         return _of_changed_minds(plan, randomness)
     plan = _of_mean_world(_of_odd_storage(plan, Random(seed + _ODD_SEED)), Random(seed + _MEAN_SEED))
     plan = _of_administrators(plan, Random(seed + _STATIC_SEED))
+    if Random(seed + _COPIES_SEED).happens(0.08):
+        slow = DriverFaults(failed=0.4, lost=0.5, hung=0.0, latency_s=0.5)
+        classes = tuple(dataclasses.replace(one, waits=False) for one in plan.classes)
+        plan = dataclasses.replace(
+            plan, habits=KIND, classes=classes, driver=slow, chaos_s=30.0, pause_s=0.3, worker_threads=4, acts=_COPIES
+        )
     if plan.habits.zoned and Random(seed + _OUTGROWN_SEED).happens(0.25):
         plan = dataclasses.replace(plan, habits=dataclasses.replace(plan.habits, full=plan.habits.full or ZONES[0], outgrown=True))
     return plan
