@@ -38,6 +38,7 @@ class NodeHabits:
     from. hangs: the calls that it never answers, by the simulation's words. hangs_at_first: only for the first path that it is called
     with; each path has a lock of its own. stubborn: None for a driver that is not. tokens: it wants a token of each pod. stats: it tells
     how full its volumes are. counts: how many volumes fit on a node, and that is asked again and again; 0 for a driver that does not tell.
+    is_upgraded: other versions of it, with other capabilities, are rolled out while it is in use.
     """
 
     mounts_apart: bool = False
@@ -51,6 +52,7 @@ class NodeHabits:
     tokens: bool = False
     stats: bool = False
     counts: int = 0
+    is_upgraded: bool = False
 
 
 PLAIN: Final = NodeHabits()

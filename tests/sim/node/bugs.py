@@ -35,6 +35,7 @@ from mooring.node.volumes.step_tools import StepFailed
 from mooring.node.volumes.threads import Threads
 from mooring.node.volumes.volume import Volume
 from tests.sim.node.mended import LEFT, MENDED
+from tests.sim.node.outgrown import OUTGROWN
 from tests.sim.planting import Bug
 
 Planted = contextlib.AbstractContextManager[Any]
@@ -305,6 +306,7 @@ def _secrets_are_told() -> Planted:
 
 BUGS: Final[Mapping[str, Bug]] = {
     **MENDED,
+    **OUTGROWN,
     "inline-ids-shared": Bug(_inline_volumes_share_an_id, {"overlap", "pod-left", "record-dropped", "left"}),
     "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}, first_seed=8),
     "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}, first_seed=39),

@@ -28,7 +28,7 @@ GIVING: Final = (STAGE, PUBLISH)
 class NodeService(Backend):
     """restarts: how often it was restarted. back: set while it runs. other_id: what it says of itself for a while, None for the truth.
 
-    forgotten: paths of which it knows nothing any more. held: volumes and paths of calls that hang.
+    forgotten: paths of which it knows nothing any more. held: volumes and paths of calls that hang. stages, stats: what it is able to.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class NodeService(Backend):
         super().__init__(plan, clock, world.randomness["backend"], story, group)  # type: ignore[arg-type]
         self._world, self._machine, self._nodes_plan, self.own = world, machine, plan, own
         self.restarts = 0
+        self.stages, self.stats = own.stages, own.habits.stats
         self.lost = asyncio.Event()
         self.other_id: str | None = None
         self.forgotten: set[str] = set()
@@ -47,6 +48,15 @@ class NodeService(Backend):
     @property
     def node_id(self) -> str:
         return f"{self.own.name} on {self._machine.name}"
+
+    def check_able(self, verb: str, request: Any) -> None:
+        """Raises DriverError for a call that it does not have, and for a volume that is not staged where it stages."""
+        if verb in (STAGE, UNSTAGE) and not self.stages:
+            raise DriverError(Code.UNIMPLEMENTED, "no such call")
+        if verb != PUBLISH or not self.stages or not self._is_own(request.volume_id):
+            return
+        if self._machine.staged.get(request.volume_id) != request.staging_target_path:
+            raise DriverError(Code.FAILED_PRECONDITION, f"{request.volume_id} is not staged at {request.staging_target_path!r}")
 
     async def on_volume(self, verb: str, handle: str, path: str) -> None:
         """Raises DriverError."""
@@ -104,6 +114,15 @@ class NodeService(Backend):
         self.lost = asyncio.Event()
 
     @property
+    def has_staged(self) -> bool:
+        return any(self._is_own(handle) for handle in self._machine.staged)
+
+    def become(self, *, stages: bool, stats: bool) -> None:
+        """Another version of it, from the next start on."""
+        self.stages, self.stats = stages, stats
+        self._story.tell(self._machine.name, f"{self.own.name} is upgraded: stages {stages}, tells of usage {stats}")
+
+    @property
     def away_s(self) -> float:
         """How long it is away yet."""
         return max(0.0, self._down_until - self._clock.now())
@@ -141,8 +160,11 @@ class NodeService(Backend):
 
     def _has(self, handle: str) -> bool:
         """True for a volume with a file system that is one of this driver's; others have one of its own name each."""
+        return self._is_own(handle) and not self._is_block(handle)
+
+    def _is_own(self, handle: str) -> bool:
         volume = self._nodes_plan.volume_of(handle)
-        return volume is not None and volume.driver == self.own.name and not volume.block
+        return volume is not None and volume.driver == self.own.name
 
     def _publish(self, handle: str, path: str) -> DriverError | None:
         self.forgotten.discard(path)

@@ -44,8 +44,8 @@ class Endpoint:
 
     async def node_get_capabilities(self, request: csi.NodeGetCapabilitiesRequest) -> csi.NodeGetCapabilitiesResponse:
         await self._asked("get capabilities")
-        own = self._service.own
-        able = [*([_RPC.STAGE_UNSTAGE_VOLUME] if own.stages else []), *([_RPC.GET_VOLUME_STATS] if own.habits.stats else [])]
+        stages, stats = self._service.stages, self._service.stats
+        able = [*([_RPC.STAGE_UNSTAGE_VOLUME] if stages else []), *([_RPC.GET_VOLUME_STATS] if stats else [])]
         return csi.NodeGetCapabilitiesResponse(capabilities=[{"rpc": {"type": one}} for one in able])
 
     async def node_stage_volume(self, request: csi.NodeStageVolumeRequest) -> csi.NodeStageVolumeResponse:
@@ -79,6 +79,7 @@ class Endpoint:
         outcome = "gave up waiting"
         try:
             await self._world.clock.sleep(0)  # no call ends without the others having had their turn
+            self._service.check_able(verb, request)
             self._check_secret(verb, handle, request)
             laws.token_of(verb, path, request, wanted=self._service.own.habits.tokens)
             await self._service.on_volume(verb, handle, path)

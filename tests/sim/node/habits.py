@@ -15,6 +15,9 @@ from mooring.csi.codes import Code
 from tests.support.node_habits import LEAVINGS, NodeHabits, Stubborn
 
 _OWN: Final = 1 << 41
+_UPGRADES_SEED: Final = 1 << 43
+UPGRADED: Final = 0.15
+"""Of drivers."""
 
 TROUBLES: Final = {
     "spoil_record": 6,
@@ -73,7 +76,8 @@ def habits_of(seed: int, drivers_count: int) -> tuple[Habits, tuple[NodeHabits, 
     randomness = Random(_OWN + seed)
     if randomness.happens(0.12):
         return _hanging(randomness, drivers_count)
-    drivers = tuple(_driver(randomness) for _ in range(drivers_count))
+    upgrades = Random(_UPGRADES_SEED + seed)
+    drivers = tuple(dataclasses.replace(_driver(randomness), is_upgraded=upgrades.happens(UPGRADED)) for _ in range(drivers_count))
     troubles = [name for name in TROUBLES if randomness.happens(0.35)] if randomness.happens(0.6) else []
     if "spoil_record" in troubles:
         troubles.append("mend_records")

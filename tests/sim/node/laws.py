@@ -135,9 +135,11 @@ class Laws:
 
     def _publishes(self, machine: Machine, handle: str, path: str, request: csi.NodePublishVolumeRequest, what: str) -> None:
         volume = self._plan.volume_of(handle)
-        if volume is None or not self._driver_of(volume).stages:
+        if volume is None:
             return
-        if machine.staged.get(handle) != request.staging_target_path:
+        driver = self._driver_of(volume)  # one that is upgraded refuses it itself: who calls may not know yet
+        is_able = driver.stages and not driver.habits.is_upgraded
+        if is_able and machine.staged.get(handle) != request.staging_target_path:
             staged = machine.short(machine.staged.get(handle))
             self._fail("publish-unstaged", f"{what} from {machine.short(request.staging_target_path)}, it is staged at {staged}")
         others = [target for target, other in machine.published.items() if other == handle and target != path]

@@ -22,6 +22,7 @@ from tests.sim.node.disk import NodeLoop
 from tests.sim.node.life import agent_on
 from tests.sim.node.plan import Plan, plan_of
 from tests.sim.node.troubles import Troubles
+from tests.sim.node.upgrades import Upgrades
 from tests.sim.node.watchman import Watchman
 from tests.sim.node.world import NodeWorld
 from tests.sim.planting import planted_of
@@ -77,6 +78,7 @@ class _Life(Course[NodeWorld]):
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(keeper.run(), name=f"sim/keeper/{name}") for name, keeper in keepers.items()]
             running.append(group.create_task(controller.run(), name="sim/controller"))
+            running.append(group.create_task(Upgrades(world).run(), name="sim/upgrades"))
             if self._plan.habits.calm:
                 running.append(group.create_task(watchman.run(), name="sim/watchman"))
             while world.clock.now() < self._plan.chaos_s:

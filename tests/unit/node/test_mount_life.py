@@ -73,6 +73,25 @@ async def test_MNT2_a_driver_that_does_not_stage_is_not_asked_to(world: VolumesW
 
 
 @in_virtual_time
+async def test_MNT2_a_driver_that_comes_to_stage_stages_what_other_pods_have(world: VolumesWorld) -> None:
+    world.driver.able = ()
+    async with world.agent():
+        volume = await world.volume()
+        first = await world.running_pod(volume)
+        world.driver.able = (NODE_RPC.STAGE_UNSTAGE_VOLUME,)
+        await world.register()
+        second = await world.running_pod(volume)
+        await world.until_calls(PUBLISH, STAGE, PUBLISH)
+        assert str(world.staging(volume)) == world.request(STAGE).staging_target_path == world.request(PUBLISH).staging_target_path
+        for pod in (first, second):
+            await world.delete_pod(pod)
+            await world.gone(PODS, pod["metadata"]["name"])
+        await world.until_called(UNSTAGE)
+        await world.settle()
+        assert ([], []) == (world.left(), await world.in_use())
+
+
+@in_virtual_time
 async def test_MNT3_without_attachments_none_is_read(world: VolumesWorld) -> None:
     await world.no_attach()
     async with world.agent():

@@ -72,6 +72,8 @@ class FileSystemSteps(StepTools):
         driver, able = await self._able(volume, step)
         staging = self._layout.staging(volume.driver, volume.handle) if requests.STAGES in able and not volume.is_inline else None
         policy = self._policy(volume, step)
+        if staging is not None and not state.may_be_staged:  # the driver has come to stage volumes since
+            await self.stage(state, use)
         injected = await self._injection(volume, use, step)
         secrets = await self._secret(volume.publish_secret, step)
         target = self._layout.target(use.uid, volume.spec_name)

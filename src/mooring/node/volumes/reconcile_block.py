@@ -48,6 +48,8 @@ class BlockSteps(StepTools):
         """The pod's device file, and the link to it, are there afterwards. volume: as the pod's own PersistentVolume has it."""
         step = "MapPodDevice"
         driver, able = await self._able(volume, step)
+        if requests.STAGES in able and not state.may_be_staged:  # the driver has come to stage volumes since
+            await self.stage(state, use)
         injected = await self._injection(volume, use, step)
         secrets = await self._secret(volume.publish_secret, step)
         target, staging = self._layout.block_publish(volume.spec_name, use.uid), self._layout.block_staging(volume.spec_name)

@@ -1,0 +1,54 @@
+"""Defects of the node agent, planted, that only show where drivers come back changed: the simulation must find each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from unittest import mock
+
+from mooring.node.plugins.drivers import NodeDriver
+from mooring.node.volumes.reconcile import FileSystemSteps
+from mooring.node.volumes.reconcile_block import BlockSteps
+from mooring.node.volumes.requests import PodUse
+from mooring.node.volumes.state import VolumeState
+from mooring.node.volumes.volume import Volume
+from tests.sim.planting import Bug, both
+
+Planted = contextlib.AbstractContextManager[Any]
+
+
+def _capabilities_are_kept() -> Planted:
+    """A driver that comes back is treated as if it had the capabilities that it had before."""
+
+    async def mind(self: NodeDriver, returned: Callable[[], None]) -> None:
+        while True:
+            await self.client.lost()
+            await self.client.reconnected()
+            returned()
+
+    return mock.patch.object(NodeDriver, "mind", mind)
+
+
+def _ready_devices_stay_unstaged() -> Planted:
+    """A volume that was ready without staging counts as staged once its driver has come to stage."""
+
+    def trusting(steps: Any) -> Planted:
+        publish = steps.publish
+
+        async def trusted(self: Any, state: VolumeState, volume: Volume, use: PodUse) -> None:
+            before, state.may_be_staged = state.may_be_staged, True
+            try:
+                await publish(self, state, volume, use)
+            finally:
+                state.may_be_staged = before
+
+        return mock.patch.object(steps, "publish", trusted)
+
+    return both(trusting(FileSystemSteps), trusting(BlockSteps))
+
+
+OUTGROWN: Final[Mapping[str, Bug]] = {
+    "capabilities-kept": Bug(_capabilities_are_kept, {"pod-stuck", "running-without"}),
+    "ready-unstaged": Bug(_ready_devices_stay_unstaged, {"pod-stuck", "running-without"}, first_seed=100),
+}
