@@ -17,11 +17,12 @@ agent runs, registration included; in place of sockets, threads, mount(8) and lo
 | `troubles.py`   | what wears out, and what users do by mistake: beside the acts, drawn on their own                            |
 | `upgrades.py`   | other versions of a driver are rolled out, with other capabilities                                          |
 | `laws.py`       | what must hold at every step                                                                                |
+| `told.py`       | what users of pods must hear, and what they must not                                                        |
 | `checkers.py`   | what must be true once the faults have ended, and once all pods are gone                                    |
 | `watchman.py`   | who is held up by a driver that hangs, though he has nothing to do with it                                  |
 | `bugs.py`       | parts of the agent replaced by worse ones, which the simulation must find                                   |
 | `mended.py`     | defects that were mended, planted again: among the bugs                                                     |
-| `outgrown.py`   | bugs that show where drivers come back changed: among the bugs, too                                         |
+| `outgrown.py`   | more of them: in what is known of upgraded drivers, and in what users are told                              |
 
 In what drivers differ is defined in `tests/support/node_habits.py`, for the drivers of the unit tests, too. A habit more is a field there,
 a line in `driver.py` that does it, and a draw in `habits.py`; a trouble more, a method of `troubles.py` with a weight. Not modelled: the

@@ -76,6 +76,7 @@ class Endpoint:
         laws, number = self._world.laws, self._mortal.number
         laws.done(number, f"{what} {self._machine.name}", self._world.clock.now())
         laws.call_begins(self._machine, number, verb, handle, path, request)
+        laws.told.begins(self._mortal.who, what)
         outcome = "gave up waiting"
         try:
             await self._world.clock.sleep(0)  # no call ends without the others having had their turn
@@ -87,10 +88,13 @@ class Endpoint:
             outcome = "ok"
         except DriverError as error:
             outcome = str(error)
+            if verb == PUBLISH:
+                laws.told.refused(path, str(error), what, lambda: self._mortal.alive)
             raise
         finally:
             if self._mortal.alive:
                 self._tell(f"{what}: {outcome}")
+            laws.told.ends(self._mortal.who, what)
             laws.call_ends(self._machine, number, verb, handle, path)
 
     def _check_secret(self, verb: str, handle: str, request: Any) -> None:

@@ -23,6 +23,8 @@
 | told-wrong        | users are told that a driver has taken a volume back, and it was asked for the contrary                  |
 | held-up           | somebody waits for a driver that has nothing to do with him                                              |
 | overlap           | one agent has two calls in flight for one volume, that do not both take it from pods                     |
+| untold            | a pod that waits has no event that says why: `told.py`                                                   |
+| told-astray       | an event says that a driver does not answer, and it was not asked: `told.py`                             |
 | hot-loop          | one thing is done too often                                                                              |
 """
 
@@ -46,6 +48,7 @@ from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.node.driver import GIVING, PUBLISH, UNPUBLISH, UNSTAGE
 from tests.sim.node.machine import Machine
 from tests.sim.node.plan import RWOP, SECRET_MARK, DriverPlan, Plan, VolumePlan
+from tests.sim.node.told import Told
 from tests.sim.truth import Truth
 
 FINISHED: Final = ("Succeeded", "Failed")
@@ -79,11 +82,13 @@ class Laws:
         self.bare: set[str] = set()
         self.stats_at: dict[tuple[str, str], float] = {}
         self._now = now
+        self.told = Told(self.pods, fail, now)
         self.counts: Counter[str] = Counter()
         self.on_change: Callable[[], None] = lambda: None
         self.is_late: Callable[[str], bool] = lambda name: False
 
     def done(self, process: int, what: str, at_s: float) -> None:
+        self.told.look()
         recent = self._recent[process, what]
         recent.append(at_s)
         while recent[0] < at_s - 1.0:

@@ -1,17 +1,21 @@
-"""Defects of the node agent, planted, that only show where drivers come back changed: the simulation must find each."""
+"""More bugs to plant in the node agent: in what it knows of drivers that come back changed, and in what it tells users of steps."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 from unittest import mock
 
 from mooring.node.plugins.drivers import NodeDriver
+from mooring.node.volumes.announcements import Announcements
+from mooring.node.volumes.decide import Decision
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import VolumeState
+from mooring.node.volumes.step_watch import StepWatch
 from mooring.node.volumes.volume import Volume
 from tests.sim.planting import Bug, both
 
@@ -48,7 +52,28 @@ def _ready_devices_stay_unstaged() -> Planted:
     return both(trusting(FileSystemSteps), trusting(BlockSteps))
 
 
+def _failures_are_not_told() -> Planted:
+    """Pods whose step failed hear nothing."""
+    return mock.patch.object(Announcements, "failed", return_value=None)
+
+
+def _slowness_is_told_after_failures() -> Planted:
+    """Users hear that a driver does not answer when its step has failed long ago."""
+    around = StepWatch.around
+
+    @contextlib.asynccontextmanager
+    async def leaving(self: StepWatch, state: VolumeState, decision: Decision) -> AsyncIterator[None]:
+        telling = asyncio.create_task(self._tell_when_slow(state, decision))
+        async with around(self, state, decision):
+            yield
+        telling.cancel()
+
+    return mock.patch.object(StepWatch, "around", leaving)
+
+
 OUTGROWN: Final[Mapping[str, Bug]] = {
     "capabilities-kept": Bug(_capabilities_are_kept, {"pod-stuck", "running-without"}),
+    "failures-untold": Bug(_failures_are_not_told, {"untold"}, first_seed=50),
+    "slowness-told-late": Bug(_slowness_is_told_after_failures, {"told-astray"}),
     "ready-unstaged": Bug(_ready_devices_stay_unstaged, {"pod-stuck", "running-without"}, first_seed=100),
 }

@@ -11,6 +11,7 @@ from tests.sim.node.driver import NodeService
 from tests.sim.node.laws import Laws
 from tests.sim.node.machine import Machine
 from tests.sim.node.plan import SECRET_MARK, Plan
+from tests.sim.node.told import is_at_once
 from tests.sim.world import SimWorld
 
 MEMORY: Final = Path("/dev/shm")
@@ -69,6 +70,7 @@ class NodeWorld(SimWorld):
             for own in plan.drivers:
                 site.services[name, own.name] = NodeService(self, machine, own, plan, self.clock, self.story, group)
         laws = Laws(self.truth, site, plan, self.fail, self.clock.now)
+        laws.told.is_at_once = is_at_once(plan)
         laws.is_late = lambda name: name in self.server.late_names
         return site, laws
 
