@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -36,7 +37,7 @@ from mooring.node.volumes.threads import Threads
 from mooring.node.volumes.volume import Volume
 from tests.sim.node.mended import LEFT, MENDED
 from tests.sim.node.outgrown import OUTGROWN
-from tests.sim.planting import Bug
+from tests.sim.planting import Bug, both
 
 Planted = contextlib.AbstractContextManager[Any]
 
@@ -183,14 +184,21 @@ def _pods_run_at_once() -> Planted:
 
 def _pods_leave_at_once() -> Planted:
     """A deleted pod's object goes while its volumes are still taken away."""
-    leave = NodePods._leave
+    leave, states_of_pod = NodePods._leave, ActualState.states_of_pod
+    leaving: ContextVar[bool] = ContextVar("leaving", default=False)
 
     async def hasty(self: NodePods, pod: Any) -> Any:
-        with mock.patch.object(ActualState, "states_of_pod", return_value=()):
+        token = leaving.set(True)
+        try:
             self._desired.gone(pod.metadata.uid)
             return await leave(self, pod)
+        finally:
+            leaving.reset(token)
 
-    return mock.patch.object(NodePods, "_leave", hasty)
+    def states(self: ActualState, uid: str) -> Any:
+        return () if leaving.get() else states_of_pod(self, uid)
+
+    return both(mock.patch.object(NodePods, "_leave", hasty), mock.patch.object(ActualState, "states_of_pod", states))
 
 
 def _devices_leave_no_mark() -> Planted:
