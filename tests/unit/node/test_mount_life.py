@@ -6,8 +6,10 @@ import pytest
 
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.csi.codes import Code
 from tests.support.builders import a_secret, an_attached_va
 from tests.support.node_driver import NODE_RPC, PUBLISH, STAGE, UNPUBLISH, UNSTAGE, NodeDriver
+from tests.support.scripted_driver import Fail
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import METADATA, NODE, VolumesWorld
 
@@ -87,6 +89,27 @@ async def test_MNT2_a_driver_that_comes_to_stage_stages_what_other_pods_have(wor
             await world.delete_pod(pod)
             await world.gone(PODS, pod["metadata"]["name"])
         await world.until_called(UNSTAGE)
+        await world.settle()
+        assert ([], []) == (world.left(), await world.in_use())
+
+
+@in_virtual_time
+async def test_MNT2_a_stage_that_failed_beside_a_pod_that_has_the_volume_unstaged_is_tried_again(world: VolumesWorld) -> None:
+    """It may have been done: nothing is removed, neither the record nor what the first pod has, and it is taken back in the end."""
+    world.driver.able = ()
+    async with world.agent():
+        volume = await world.volume()
+        first = await world.running_pod(volume)
+        world.driver.able = (NODE_RPC.STAGE_UNSTAGE_VOLUME,)
+        await world.register()
+        world.driver.script(STAGE, Fail(Code.UNAVAILABLE), Fail(Code.INTERNAL))
+        second = await world.running_pod(volume)
+        await world.until_calls(PUBLISH, STAGE, STAGE, STAGE, PUBLISH)
+        for pod in (second, first):
+            assert world.record(world.staging(volume).parent) is not None
+            await world.delete_pod(pod)
+            await world.gone(PODS, pod["metadata"]["name"])
+        await world.until_calls(PUBLISH, STAGE, STAGE, STAGE, PUBLISH, UNPUBLISH, UNPUBLISH, UNSTAGE)
         await world.settle()
         assert ([], []) == (world.left(), await world.in_use())
 
