@@ -72,8 +72,8 @@ def _slowness_is_told_after_failures() -> Planted:
 
 
 OUTGROWN: Final[Mapping[str, Bug]] = {
-    "capabilities-kept": Bug(_capabilities_are_kept, {"pod-stuck", "running-without"}),
-    "failures-untold": Bug(_failures_are_not_told, {"untold"}, first_seed=50),
-    "slowness-told-late": Bug(_slowness_is_told_after_failures, {"told-astray"}, first_seed=100),
-    "ready-unstaged": Bug(_ready_devices_stay_unstaged, {"pod-stuck", "running-without"}, first_seed=100),
+    "capabilities-kept": Bug(_capabilities_are_kept, {"pod-stuck", "running-without"}, first_seed=48),
+    "failures-untold": Bug(_failures_are_not_told, {"untold"}, first_seed=73),
+    "slowness-told-late": Bug(_slowness_is_told_after_failures, {"told-astray"}, first_seed=140),
+    "ready-unstaged": Bug(_ready_devices_stay_unstaged, {"pod-stuck", "running-without"}, first_seed=138),
 }
