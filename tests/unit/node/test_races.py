@@ -10,6 +10,7 @@ import pytest
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import Unreachable
 from mooring.node.volumes.step_tasks import StepTasks
 from tests.support.builders import Json, an_attached_va
@@ -48,6 +49,21 @@ async def test_a_pod_that_has_taken_the_name_is_not_said_to_run(world: VolumesWo
         assert "Running" != (await world.get(PODS, "same"))["status"]["phase"]
         publish.set()
         await world.shown(PODS, "same", lambda pod: pod["status"]["phase"] == "Running")
+
+
+@in_virtual_time
+async def test_a_pod_that_has_ended_is_not_said_to_run(world: VolumesWorld) -> None:
+    """Somebody else has said so, and the agent does not know it yet."""
+    async with world.agent():
+        running = world.cluster.hold("patch pods/status")
+        pod = await world.pod(await world.volume())
+        await soon(running.begun.wait())
+        ended = Patch(PatchType.MERGE, {"status": {"phase": "Failed", "reason": "Evicted"}})
+        await world.users.patch(PODS, pod["metadata"]["name"], ended, "default", subresource="status")
+        running.go.set()
+        await world.until_called(UNSTAGE)
+        await world.settle(5.0)
+        assert "Failed" == (await world.get(PODS, pod["metadata"]["name"]))["status"]["phase"]
 
 
 @in_virtual_time

@@ -216,7 +216,9 @@ class NodePods:
         )
 
     async def _set_running(self, pod: Pod) -> None:
-        patch = strategic_patch({"status": {"phase": "Running", "conditions": _CONDITIONS}}, of=pod)
+        """Of a pod that has changed since, nothing is said: it may have ended."""
+        status = {"phase": "Running", "conditions": _CONDITIONS}
+        patch = strategic_patch({"metadata": {"resourceVersion": pod.metadata.resource_version}, "status": status}, of=pod)
         key = key_of(pod)
         answer = await self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status")
         if answer.metadata.deletion_timestamp is None:  # else the cache would take it for gone, and the pod has its grace period
