@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Coroutine, Iterator
-from typing import Any, Final
+from typing import Any
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
@@ -18,90 +18,13 @@ from mooring.controllers.snapshotting import names
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
+from tests.sim.states.rooms.snapshot_values import BACKENDS, CLAIMS, CLASSES, CONTENT, FOREIGN, HANDLE, SNAPS, TWINS, VSCS, claims, twins
 from tests.sim.states.run import RESYNC_S, Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld
-from tests.support.builders import (
-    DRIVER,
-    NS,
-    Json,
-    a_bound_claim,
-    a_claim,
-    a_new_content,
-    a_new_snapshot,
-    a_pv,
-    a_snapshot,
-    a_snapshot_class,
-)
+from tests.support.builders import DRIVER, Json, a_new_content, a_new_snapshot, a_snapshot_class
 from tests.support.scripted_driver import RPC, ScriptedDriver
 from tests.support.snapshot_driver import SnapshotDriver
-
-FOREIGN: Final = "example.com/other"
-OTHER: Final = "other.csi.test"
-CONTENT: Final = "snapcontent-uid-snap"
-HANDLE: Final = "h-snapshot-uid-snap"
-_AT: Final = "2026-01-01T00:00:00Z"
-_HELD: Final = (names.AS_SOURCE_FINALIZER, names.BOUND_FINALIZER)
-_READY: Final = {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": True, "creationTime": _AT, "restoreSize": "1Gi"}
-_GONE: Final = {"deletionTimestamp": _AT}
-_SNAP: Final[dict[str, Json | None]] = {
-    "new": {},
-    "absent": None,
-    "blank": {"status": {"boundVolumeSnapshotContentName": "", "readyToUse": False}},
-    "held": {"finalizers": _HELD},
-    "named": {"finalizers": _HELD, "status": {"boundVolumeSnapshotContentName": CONTENT, "readyToUse": False}},
-    "made": {"finalizers": _HELD, "status": {**_READY, "readyToUse": False}},
-    "ready": {"finalizers": _HELD, "status": _READY},
-    "failed": {"finalizers": _HELD, "status": {"readyToUse": False, "error": {"message": "no", "time": _AT}}},
-    "torn": {"status": _READY},
-    "deleting": {"finalizers": _HELD, **_GONE},
-    "deleting-ready": {"finalizers": _HELD, "status": _READY, **_GONE},
-    "deleting-free": {"finalizers": (FOREIGN,), "status": _READY, **_GONE},
-    "imports": {"content": CONTENT},
-    "imported": {"content": CONTENT, "finalizers": _HELD, "status": _READY},
-}
-_CREATED: Final = {names.BEING_CREATED: names.YES}
-_DELETED: Final = {names.BEING_DELETED: names.YES}
-_CONTENT_HELD: Final = (names.CONTENT_FINALIZER,)
-_MADE: Final = {"snapshotHandle": HANDLE, "creationTime": 1_700_000_000 * 10**9, "readyToUse": False, "restoreSize": 1 << 30}
-_DONE: Final = {**_MADE, "readyToUse": True}
-_VSC: Final[dict[str, Json | None]] = {
-    "absent": None,
-    "new": {"finalizers": _CONTENT_HELD},
-    "free": {},
-    "begun": {"finalizers": _CONTENT_HELD, "annotations": _CREATED},
-    "failed": {
-        "finalizers": _CONTENT_HELD,
-        "annotations": _CREATED,
-        "status": {"readyToUse": False, "error": {"message": "no", "time": _AT}},
-    },
-    "made": {"finalizers": _CONTENT_HELD, "annotations": _CREATED, "status": _MADE},
-    "ready": {"finalizers": _CONTENT_HELD, "status": _DONE},
-    "retained": {"finalizers": _CONTENT_HELD, "status": _DONE, "policy": "Retain"},
-    "torn": {"status": _DONE},
-    "former": {"finalizers": _CONTENT_HELD, "status": _DONE, "ref_uid": "uid-former"},
-    "unbound": {"handle": HANDLE, "ref_uid": None},
-    "blank": {"handle": HANDLE, "ref_uid": None, "volumeSnapshotClassName": "", "uid_blank": True, "status": {"snapshotHandle": ""}},
-    "import": {"handle": HANDLE, "finalizers": _CONTENT_HELD, "status": _DONE},
-    "marked": {"finalizers": _CONTENT_HELD, "status": _DONE, "annotations": _DELETED},
-    "deleting": {"finalizers": _CONTENT_HELD, "status": _DONE, **_GONE},
-    "deleting-begun": {"finalizers": _CONTENT_HELD, "annotations": _CREATED | _DELETED, **_GONE},
-    "deleting-marked": {"finalizers": _CONTENT_HELD, "status": _DONE, "annotations": _DELETED, **_GONE},
-    "deleting-retained": {"finalizers": _CONTENT_HELD, "status": _DONE, "annotations": _DELETED, "policy": "Retain", **_GONE},
-    "deleting-free": {"finalizers": (FOREIGN,), "status": _DONE, "annotations": _DELETED, **_GONE},
-    "foreign": {"finalizers": _CONTENT_HELD, "driver": OTHER, "status": _DONE},
-}
-_CLASS: Final[dict[str, Json | None]] = {
-    "there": {},
-    "absent": None,
-    "other-driver": {"driver": OTHER},
-    "retain": {"policy": "Retain"},
-    "secret-lost": {"parameters": {"csi.storage.k8s.io/snapshotter-secret-name": "lost",
-                                   "csi.storage.k8s.io/snapshotter-secret-namespace": NS}},
-}  # fmt: skip
-_CLAIMS: Final = ("bound", "absent", "pending", "held", "deleting", "lost", "other-driver", "former")
-_TWIN: Final = ("none", "unbound", "bound", "retained")
-_BACKEND: Final = ("none", "made", "strange")
 
 
 class SnapshotsRoom:
@@ -110,30 +33,30 @@ class SnapshotsRoom:
     name = "snapshots"
     rounds = ("ListSnapshots",)
     space = Space(
-        Axis("snap", tuple(_SNAP)),
-        Axis("content", tuple(_VSC)),
-        Axis("class", tuple(_CLASS)),
-        Axis("claim", _CLAIMS),
-        Axis("twin", _TWIN),
-        Axis("backend", _BACKEND),
+        Axis("snap", tuple(SNAPS)),
+        Axis("content", tuple(VSCS)),
+        Axis("class", tuple(CLASSES)),
+        Axis("claim", CLAIMS),
+        Axis("twin", TWINS),
+        Axis("backend", BACKENDS),
     )
 
     def bodies(self, state: State) -> list[Json]:
-        made = [*_claim(state["claim"])]
-        if (fields := _CLASS[state["class"]]) is not None:
+        made = [*claims(state["claim"])]
+        if (fields := CLASSES[state["class"]]) is not None:
             made.append(a_snapshot_class(**fields))
-        if (fields := _SNAP[state["snap"]]) is not None:
+        if (fields := SNAPS[state["snap"]]) is not None:
             status, more = fields.get("status"), {key: value for key, value in fields.items() if key != "status"}
             body = a_new_snapshot("snap", **{key: list(value) if isinstance(value, tuple) else value for key, value in more.items()})
             made.append({**body, **({"status": status} if status else {})})
-        if (fields := _VSC[state["content"]]) is not None:
+        if (fields := VSCS[state["content"]]) is not None:
             more = dict(fields)
             blank = more.pop("uid_blank", False)
             body = a_new_content(CONTENT, **{"volumeSnapshotClassName": "snapclass", **more})
             if blank:
                 body["spec"]["volumeSnapshotRef"]["uid"] = ""
             made.append(body)
-        return made + _twin(state["twin"])
+        return made + twins(state["twin"])
 
     def driver(self, state: State) -> ScriptedDriver:
         driver = SnapshotDriver(controller=(RPC.LIST_SNAPSHOTS,))
@@ -222,41 +145,6 @@ def _is_of_a_stranger(world: StateWorld, resource: Resource, change: Change) -> 
         return
     if change.new.whole()["spec"]["source"].get("volumeHandle"):
         world.fail("strange-source", f"{change.key.name} is of a volume that is bound to a former claim")
-
-
-def _claim(value: str) -> list[Json]:
-    """former: the volume is bound to another claim, which had this name before."""
-    held = {"finalizers": [names.CLAIM_FINALIZER]}
-    match value:
-        case "absent":
-            return []
-        case "pending":
-            return [a_claim("claim")]
-        case "lost":
-            return [a_bound_claim("claim", "pv")]
-    more = held if value in ("held", "deleting") else {}
-    gone = {**more, "deletionTimestamp": _AT} if value == "deleting" else more
-    claim = a_bound_claim("claim", "pv", **{key: text for key, text in gone.items() if key != "deletionTimestamp"})
-    if "deletionTimestamp" in gone:
-        claim["metadata"]["deletionTimestamp"] = _AT
-    owner = {**claim, "metadata": {**claim["metadata"], "uid": "uid-former"}} if value == "former" else claim
-    source = {"csi": {"driver": OTHER if value == "other-driver" else DRIVER, "volumeHandle": "vol"}}
-    return [claim, a_pv("pv", source=source, claim=owner)]
-
-
-def _twin(value: str) -> list[Json]:
-    if value == "none":
-        return []
-    fields: Json = {"handle": HANDLE, "snapshot": "snap2", "volumeSnapshotClassName": "snapclass"}
-    if value == "unbound":
-        return [a_new_content("content2", **fields, ref_uid=None)]
-    held = {**fields, "ref_uid": "uid-snap2", "finalizers": _CONTENT_HELD, "status": _DONE}
-    status = {**_READY, "boundVolumeSnapshotContentName": "content2"}
-    snapshot = a_snapshot("snap2", status=status, finalizers=list(_HELD))
-    snapshot["spec"] = {"source": {"volumeSnapshotContentName": "content2"}}
-    if value == "bound":
-        return [a_new_content("content2", **held), snapshot]
-    return [a_new_content("content2", **held, policy="Retain")]
 
 
 def _handles(content: Json) -> set[str]:
