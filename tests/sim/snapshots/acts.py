@@ -27,10 +27,10 @@ _CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 class Acts:
     def __init__(self, world: SnapshotWorld, keepers: Mapping[str, Sequence[Keeper]]) -> None:
         self._world, self._controllers, self._snapshotters = world, *keepers.values()
-        self._randomness, self._backend, self._objects = world.randomness["actor"], world.backend, world.laws.objects
+        self._randomness, self._backend, self._objects = world.randomness["actor"], world.backend, world.laws.tables.objects
         self._hands, self._count = Hands(world), 0
         self._odd, self.endings = OddActs(world, self._hands), Endings(world, self._hands)
-        world.meddle_with = self._odd.meddle
+        world.meddle_with, world.cross = self._odd.meddle, self._odd.cross
         self._handed: set[str] = set()
 
     async def prepare(self) -> None:

@@ -43,21 +43,23 @@ def remains(world: SnapshotWorld) -> list[Complaint]:
 
 def _left(world: SnapshotWorld, *plurals: str) -> Iterator[Complaint]:
     for plural in plurals:
-        for name, found in sorted(world.laws.objects[plural].items()):
+        for name, found in sorted(world.laws.tables.objects[plural].items()):
             yield "left", f"{plural} {name} was deleted, and is still there: {found['metadata']}"
 
 
 def fingerprint(world: SnapshotWorld) -> tuple[object, ...]:
     """Changes with every write to what is looked at here, and with every call."""
     counts = world.laws.counts
-    versions = tuple(world.truth.newest(plural) for plural in world.laws.objects)  # without Events: what waits is told again now and then
+    versions = tuple(
+        world.truth.newest(plural) for plural in world.laws.tables.objects
+    )  # without Events: what waits is told again now and then
     return versions, tuple(sorted(world.backend.snapshots)), counts["calls"], counts["questions"]
 
 
 def _snapshots(world: SnapshotWorld) -> Iterator[Complaint]:
-    for name, snapshot in sorted(world.laws.objects[SNAPSHOTS].items()):
+    for name, snapshot in sorted(world.laws.tables.objects[SNAPSHOTS].items()):
         status = snapshot.get("status") or {}
-        content = world.laws.objects[CONTENTS].get(status.get("boundVolumeSnapshotContentName", ""))
+        content = world.laws.tables.objects[CONTENTS].get(status.get("boundVolumeSnapshotContentName", ""))
         if is_going(snapshot):
             if not _has_group(world, snapshot):
                 yield "left", f"snapshot {name} was deleted and is still there: {snapshot['metadata'].get('finalizers')}"
@@ -71,15 +73,15 @@ def _snapshots(world: SnapshotWorld) -> Iterator[Complaint]:
 
 def _has_group(world: SnapshotWorld, snapshot: Json) -> bool:
     """True for a member of a group that is there: it stays with that. So does an imported member, as its status says."""
-    groups = world.laws.objects[GROUPS]
+    groups = world.laws.tables.objects[GROUPS]
     owners = {owner["uid"] for owner in snapshot["metadata"].get("ownerReferences") or ()}
     named = (snapshot.get("status") or {}).get("volumeGroupSnapshotName")
     return named in groups or bool(owners & {group["metadata"]["uid"] for group in groups.values()})
 
 
 def _contents(world: SnapshotWorld) -> Iterator[Complaint]:
-    alive = {snapshot["metadata"]["uid"] for snapshot in world.laws.objects[SNAPSHOTS].values()}
-    for name, content in sorted(world.laws.objects[CONTENTS].items()):
+    alive = world.laws.tables.alive()
+    for name, content in sorted(world.laws.tables.objects[CONTENTS].items()):
         uid = content["spec"]["volumeSnapshotRef"].get("uid")
         marked = names.BEING_CREATED in (content["metadata"].get("annotations") or {})
         if marked and uid in alive and (content.get("status") or {}).get("readyToUse"):
@@ -91,7 +93,7 @@ def _contents(world: SnapshotWorld) -> Iterator[Complaint]:
 
 
 def _groups(world: SnapshotWorld) -> Iterator[Complaint]:
-    for name, group in sorted(world.laws.objects[GROUPS].items()):
+    for name, group in sorted(world.laws.tables.objects[GROUPS].items()):
         if is_going(group):
             yield "left", f"group {name} was deleted and is still there: {group['metadata'].get('finalizers')}"
         elif not (group.get("status") or {}).get("readyToUse"):
@@ -101,7 +103,7 @@ def _groups(world: SnapshotWorld) -> Iterator[Complaint]:
 
 
 def _volumes_of(world: SnapshotWorld, group: Json) -> int:
-    content = world.laws.objects[GROUP_CONTENTS].get(_content_name(group))
+    content = world.laws.tables.objects[GROUP_CONTENTS].get(_content_name(group))
     if content is None:
         return 0
     source = content["spec"]["source"]
@@ -109,15 +111,15 @@ def _volumes_of(world: SnapshotWorld, group: Json) -> int:
 
 
 def _members(world: SnapshotWorld, group: Json) -> list[Json]:
-    uid, snapshots = group["metadata"]["uid"], world.laws.objects[SNAPSHOTS].values()
+    uid, snapshots = group["metadata"]["uid"], world.laws.tables.objects[SNAPSHOTS].values()
     made = [one for one in snapshots if "volumeSnapshotContentName" not in one["spec"]["source"]]  # an import of a member is no further one
     return [one for one in made if uid in {owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()}]
 
 
 def _storage(world: SnapshotWorld) -> Iterator[Complaint]:
     backend = world.backend
-    named = {handle for content in world.laws.objects[CONTENTS].values() for handle in handles_of(content)}
-    named |= {handle for content in world.laws.objects[GROUP_CONTENTS].values() for handle in handles_of_group(content)}
+    named = {handle for content in world.laws.tables.objects[CONTENTS].values() for handle in handles_of(content)}
+    named |= {handle for content in world.laws.tables.objects[GROUP_CONTENTS].values() for handle in handles_of_group(content)}
     for handle in sorted(set(backend.snapshots) - named - world.laws.kept - world.laws.loose - backend.imported):
         if world.laws.is_single and not _is_excused(world, handle):
             yield "leaked", f"{handle} is in the storage, no content names it"
@@ -132,9 +134,9 @@ def _is_excused(world: SnapshotWorld, handle: str) -> bool:
     backend, laws = world.backend, world.laws
     if laws.was_torn(_asked_as(handle)):
         return True
-    is_doubled = backend.plan_forgets and (handle in backend.forgotten or any(handle in text for text in laws.told_texts))
+    is_doubled = backend.plan_forgets and (handle in backend.forgotten or any(handle in text for text in laws.telling.texts))
     telling = (f"Snapshot {handle} is deleted without", f"Snapshot {handle} is not deleted: the driver")
-    is_hidden = handle in backend.astray or any(text.startswith(telling) for text in laws.told_texts)
+    is_hidden = handle in backend.astray or any(text.startswith(telling) for text in laws.telling.texts)
     return is_doubled or is_hidden
 
 
@@ -146,10 +148,10 @@ def _asked_as(handle: str) -> str:
 def _claims(world: SnapshotWorld) -> Iterator[Complaint]:
     needed = {
         snapshot["spec"]["source"].get("persistentVolumeClaimName")
-        for snapshot in world.laws.objects[SNAPSHOTS].values()
+        for snapshot in world.laws.tables.objects[SNAPSHOTS].values()
         if not (snapshot.get("status") or {}).get("readyToUse") and not is_going(snapshot)
     }
-    for name, claim in sorted(world.laws.objects[CLAIMS].items()):
+    for name, claim in sorted(world.laws.tables.objects[CLAIMS].items()):
         if names.CLAIM_FINALIZER in (claim["metadata"].get("finalizers") or ()) and name not in needed:
             yield "claim-held", f"no snapshot needs {name}, and it is still held"
 
@@ -163,11 +165,11 @@ def silent(world: SnapshotWorld) -> list[Complaint]:
 
 
 def _silent_snapshots(world: SnapshotWorld) -> Iterator[Complaint]:
-    objects, laws = world.laws.objects, world.laws
-    told = {owner for group in objects[GROUPS].values() if laws.is_told(group, TOLD_S) for owner in (group["metadata"]["uid"],)}
+    objects, laws = world.laws.tables.objects, world.laws
+    told = {owner for group in objects[GROUPS].values() if laws.telling.is_told(group, TOLD_S) for owner in (group["metadata"]["uid"],)}
     for name, snapshot in sorted(objects[SNAPSHOTS].items()):
         content = _content_of(world, snapshot)
-        is_told = laws.is_told(snapshot, TOLD_S) or (content is not None and laws.is_told(content, TOLD_S))
+        is_told = laws.telling.is_told(snapshot, TOLD_S) or (content is not None and laws.telling.is_told(content, TOLD_S))
         is_told = is_told or bool(told & {owner["uid"] for owner in snapshot["metadata"].get("ownerReferences") or ()})
         is_done = bool((snapshot.get("status") or {}).get("readyToUse"))
         if is_told or _is_held_by_others(snapshot, content) or (is_done and not is_going(snapshot)):
@@ -176,9 +178,9 @@ def _silent_snapshots(world: SnapshotWorld) -> Iterator[Complaint]:
 
 
 def _silent_groups(world: SnapshotWorld) -> Iterator[Complaint]:
-    for name, group in sorted(world.laws.objects[GROUPS].items()):
-        content = world.laws.objects[GROUP_CONTENTS].get(_content_name(group))
-        is_told = world.laws.is_told(group, TOLD_S) or (content is not None and world.laws.is_told(content, TOLD_S))
+    for name, group in sorted(world.laws.tables.objects[GROUPS].items()):
+        content = world.laws.tables.objects[GROUP_CONTENTS].get(_content_name(group))
+        is_told = world.laws.telling.is_told(group, TOLD_S) or (content is not None and world.laws.telling.is_told(content, TOLD_S))
         is_done = bool((group.get("status") or {}).get("readyToUse"))
         if not is_told and not _is_held_by_others(group, content) and (is_going(group) or not is_done):
             yield "silent", f"group {name} waits, and nothing says for what: {group.get('status')}"
@@ -189,16 +191,16 @@ def _silent_contents(world: SnapshotWorld) -> Iterator[Complaint]:
     snapshot's for a snapshot that is being deleted, too.
     """
     for plural in (CONTENTS, GROUP_CONTENTS):
-        for name, content in sorted(world.laws.objects[plural].items()):
+        for name, content in sorted(world.laws.tables.objects[plural].items()):
             waits = _has_its_group(world, content) if plural == GROUP_CONTENTS else _goes_with_snapshot(world, content)
-            is_told = waits or world.laws.is_told(content, TOLD_S)
+            is_told = waits or world.laws.telling.is_told(content, TOLD_S)
             if is_going(content) and not is_told and not _is_held_by_others(content, None):
                 yield "silent", f"{plural} {name} is being deleted, and nothing says what it waits for: {content['metadata']}"
 
 
 def _goes_with_snapshot(world: SnapshotWorld, content: Json) -> bool:
     """True where its snapshot is being deleted and has not said so to its content yet: it may belong to a group."""
-    snapshot = world.laws.objects[SNAPSHOTS].get(content["spec"]["volumeSnapshotRef"]["name"])
+    snapshot = world.laws.tables.objects[SNAPSHOTS].get(content["spec"]["volumeSnapshotRef"]["name"])
     is_marked = names.BEING_DELETED in (content["metadata"].get("annotations") or {})
     is_its = snapshot is not None and snapshot["metadata"]["uid"] == content["spec"]["volumeSnapshotRef"].get("uid")
     return snapshot is not None and is_its and is_going(snapshot) and not is_marked
@@ -206,12 +208,12 @@ def _goes_with_snapshot(world: SnapshotWorld, content: Json) -> bool:
 
 def _has_its_group(world: SnapshotWorld, content: Json) -> bool:
     ref = content["spec"]["volumeGroupSnapshotRef"]
-    return any(group["metadata"]["uid"] == ref.get("uid") for group in world.laws.objects[GROUPS].values())
+    return any(group["metadata"]["uid"] == ref.get("uid") for group in world.laws.tables.objects[GROUPS].values())
 
 
 def _content_of(world: SnapshotWorld, snapshot: Json) -> Json | None:
     named = snapshot["spec"]["source"].get("volumeSnapshotContentName") or f"snapcontent-{snapshot['metadata']['uid']}"
-    return world.laws.objects[CONTENTS].get((snapshot.get("status") or {}).get("boundVolumeSnapshotContentName") or named)
+    return world.laws.tables.objects[CONTENTS].get((snapshot.get("status") or {}).get("boundVolumeSnapshotContentName") or named)
 
 
 def _content_name(group: Json) -> str:

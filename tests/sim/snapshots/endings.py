@@ -19,7 +19,7 @@ WAY_OUT: Final = "where the storage has none"
 
 class Endings:
     def __init__(self, world: SnapshotWorld, hands: Hands) -> None:
-        self._world, self._hands, self._backend, self._objects = world, hands, world.backend, world.laws.objects
+        self._world, self._hands, self._backend, self._objects = world, hands, world.backend, world.laws.tables.objects
         self._looked_at: dict[str, float] = {}
 
     async def give_up(self) -> bool:
@@ -53,8 +53,7 @@ class Endings:
     def _is_in_the_way(self, content: Json) -> bool:
         """True for one that a group which is being deleted waits for, as its event says."""
         named = f"VolumeSnapshotContent [{content['metadata']['name']}] stands for a snapshot of it"
-        told = self._world.laws.told
-        return any(named in told.get(one["metadata"]["uid"], (0.0, ""))[1] for one in self._all(GROUP_CONTENTS) if is_going(one))
+        return any(named in self._world.laws.telling.last(one) for one in self._all(GROUP_CONTENTS) if is_going(one))
 
     async def _help(self) -> bool:
         """An administrator looks into the storage for what nobody else can know, and takes the mark off, as he is told. True while he
@@ -78,7 +77,7 @@ class Endings:
     def _is_told(self, content: Json, text: str) -> bool:
         """By an event, or in its status: of many events of one object the last ones are not sent."""
         error = ((content.get("status") or {}).get("error") or {}).get("message") or ""
-        return text in error or text in self._world.laws.told.get(content["metadata"]["uid"], (0.0, ""))[1]
+        return text in error or text in self._world.laws.telling.last(content)
 
     def _is_closed(self, content: Json) -> bool:
         """True where the driver will refuse for ever."""
@@ -185,7 +184,7 @@ def is_dangling(world: SnapshotWorld, content: Json) -> bool:
     if "volumeHandle" in content["spec"]["source"] and not content["spec"]["volumeSnapshotRef"].get("uid"):
         return True
     uid = content["spec"]["volumeSnapshotRef"].get("uid")
-    alive = {snapshot["metadata"]["uid"] for snapshot in world.laws.objects[SNAPSHOTS].values()}
+    alive = world.laws.tables.alive()
     goes = names.BEING_DELETED in (content["metadata"].get("annotations") or {}) and is_going(content)
     excused = uid in world.laws.torn_snapshots or uid in world.laws.restored or world.plan.controllers > 1
     excused = excused or content["metadata"]["name"] in world.laws.left

@@ -15,6 +15,7 @@ Drawn from a stream of its own, so that the older choices of a plan stay what th
 | nameless  | the snapshots of a group come without the volumes that they are of                                                    |
 | borrows   | a driver that lies answers with a snapshot that another content has                                                    |
 | meddling  | others move their finalizers on an object while a write of a program to it is on its way there                          |
+| crossing  | its owner deletes a snapshot, or an import that nobody is bound to, while a write of a program is on its way to it      |
 | denied    | the API server refuses writes of one kind, with one error, until it is mended: a right, a policy, a webhook            |
 | obstacle_s | how long what stands in the way for good is there after all other faults have ended: nobody who waits may be silent  |
 | acts      | what users and administrators do beside the acts of the plan, and how often                                           |
@@ -97,7 +98,7 @@ class Denial:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Habits:
-    """late, meddling, act_share: probabilities. Words as in the table above."""
+    """late, meddling, crossing, act_share: probabilities. Words as in the table above."""
 
     quirks: tuple[Quirk, ...]
     forgets: bool
@@ -110,6 +111,7 @@ class Habits:
     nameless: bool
     borrows: bool
     meddling: float
+    crossing: float
     denied: Denial | None
     obstacle_s: float
     long_names: bool
@@ -133,6 +135,7 @@ def habits_of(seed: int, *, groups: bool, retry_max_s: float) -> Habits:
         nameless=randomness.happens(0.15),
         borrows=randomness.happens(0.5),
         meddling=perhaps(randomness, 0.25, 0.1, 0.6),
+        crossing=perhaps(Random(seed * 1_000_003 + 41), 0.2, 0.05, 0.4),
         denied=(denied := _denial(randomness, groups=groups)),
         obstacle_s=_obstacle_s(randomness, lasts=denied is not None or any(not quirk.once for quirk in quirks), retry_max_s=retry_max_s),
         long_names=randomness.happens(0.1),

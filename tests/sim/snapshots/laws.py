@@ -36,7 +36,6 @@ from tests.sim.snapshots.objects import (
     CLAIMS,
     CONTENTS,
     GROUP_CONTENTS,
-    GROUPS,
     SNAPSHOTS,
     Json,
     being_made,
@@ -48,32 +47,32 @@ from tests.sim.snapshots.objects import (
     is_going,
     is_imported_without_secret,
     is_member,
-    members_of,
     ref_of,
     uid_of,
 )
-from tests.sim.snapshots.plan import Plan
+from tests.sim.snapshots.plan import CONTROLLER, Plan
+from tests.sim.snapshots.tables import Tables
+from tests.sim.snapshots.telling import Telling
 
 KEPT_S: Final = 10.0
 """How long after a change of its policy a deletion that was decided before may still be on its way: a Secret and a call, both slow."""
 
 
 class Laws:
-    """By plural, the objects as they are stored, by name. lines: by the name of the process, what it has been shown.
+    """tables: the objects as they are stored. telling: who has been told what. lines: by the name of the process, what it has been shown.
 
     kept: handles of snapshots whose content went while its policy kept them, or by force. torn: names of contents that went by force.
     loose: handles that these had named, or unbound ones: another content may have left its snapshot to them.
     torn_snapshots: uids of snapshots that went by force. restored: uids that contents had before an administrator gave them away, or were
     given from a backup. ended_by_import: names that
-    were made anew, rightly: an import of the snapshot had deleted it. unheard: names of objects about which an Event was refused.
-    told: by the uid of an object, the last Warning about it, and when. unsaved: names of contents whose status the API server has refused.
+    were made anew, rightly: an import of the snapshot had deleted it. unsaved: names of contents whose status the API server has refused.
     again: names of contents that were made once more. left: names of contents that were written late, when their process was dead.
     retained: names of contents, and since when their policy keeps their snapshot. now: the virtual time.
     """
 
     def __init__(self, plan: Plan, backend: SnapshotBackend, now: Callable[[], Instant], fail: Callable[[str, str], None]) -> None:
         self._plan, self._backend, self._now, self._fail = plan, backend, now, fail
-        self.objects: dict[str, dict[str, Json]] = {plural: {} for plural in (SNAPSHOTS, CONTENTS, CLAIMS, GROUPS, GROUP_CONTENTS)}
+        self.tables, self.telling = Tables(), Telling(now, plan.habits.obstacle_s)
         self.lines: dict[str, Any] = {}
         self.kept: set[str] = set()
         self.torn: set[str] = set()
@@ -81,9 +80,6 @@ class Laws:
         self.torn_snapshots: set[str] = set()
         self.restored: set[str] = set()
         self.ended_by_import: set[str] = set()
-        self.told: dict[str, tuple[Instant, str]] = {}
-        self.told_texts: set[str] = set()
-        self.unheard: set[str] = set()
         self.unsaved: set[str] = set()
         self.again: set[str] = set()
         self.left: set[str] = set()
@@ -138,7 +134,7 @@ class Laws:
 
     def _check_marked(self, name: str, plural: str, mark: str, ref: str, handle: str) -> None:
         """name: ends in the uid of the snapshot that it is for."""
-        for content in self.objects[plural].values():
+        for content in self.tables.objects[plural].values():
             uid = content["spec"][ref].get("uid", "")
             if uid and name.endswith(uid):
                 marked = mark in (content["metadata"].get("annotations") or {})
@@ -156,21 +152,21 @@ class Laws:
         return uid in self.restored or uid in self.torn_uids
 
     def _check_deletion(self, who: str, handle: str) -> None:
-        if handle in self._backend.strange and not any(is_going(one) for one in self._imports_of(handle)):
+        if handle in self._backend.strange and not any(is_going(one) for one in self.tables.imports_of(handle)):
             self._fail("deleted-strange", f"{handle} is deleted, it is of another volume")
-        for content in self._contents_of(handle):
+        for content in self.tables.contents_of(handle):
             self._check_kept(who, handle, CONTENTS, content)
             if content["spec"]["source"].get("snapshotHandle") == handle:
                 self.ended_by_import.add(handle.rpartition("/")[0])
 
     def _check_group_deletion(self, who: str, group: str) -> None:
-        for content in self.objects[GROUP_CONTENTS].values():
+        for content in self.tables.objects[GROUP_CONTENTS].values():
             if group in group_handles_of(content):
                 self._check_kept(who, group, GROUP_CONTENTS, content)
                 if content["spec"]["deletionPolicy"] == names.DELETE_POLICY and is_going(content):
                     self.kept.difference_update(self._backend.handles_of_group(group))
         for handle in self._backend.handles_of_group(group):
-            for content in self._contents_of(handle):
+            for content in self.tables.contents_of(handle):
                 if not is_member(content) and (content.get("status") or {}).get("volumeGroupSnapshotHandle") != group:
                     self._check_kept(who, handle, CONTENTS, content)
 
@@ -178,7 +174,7 @@ class Laws:
         """handle is about to be deleted, and the content names it."""
         name = content["metadata"]["name"]
         known = int(content["metadata"]["resourceVersion"]) <= self.lines[who].shown_before_now(plural)
-        snapshot = self._pointing_to(plural, content)
+        snapshot = self.tables.pointing_to(plural, content)
         if known and snapshot is not None:
             self._fail("deleted-wanted", f"{handle} is deleted, {snapshot['metadata']['name']} is there, and bound to {name}")
         if content["spec"]["deletionPolicy"] == names.DELETE_POLICY and is_going(content):
@@ -186,18 +182,6 @@ class Laws:
         since = self.retained.get(name)
         if known and since is not None and since + KEPT_S < self._now():
             self._fail("deleted-kept", f"{handle} is deleted, the policy of {name} is to keep it")
-
-    def _pointing_to(self, plural: str, content: Json) -> Json | None:
-        """The living snapshot, or group, of this content: bound to it, or about to be where nobody deletes the content."""
-        ref = ref_of(content)
-        snapshot = self.objects[SNAPSHOTS if plural == CONTENTS else GROUPS].get(ref["name"])
-        if snapshot is None or is_going(snapshot):
-            return None
-        if ref.get("uid"):
-            return snapshot if ref["uid"] == snapshot["metadata"]["uid"] else None
-        named = {"volumeSnapshotContentName", "volumeGroupSnapshotContentName"} & set(snapshot["spec"]["source"])
-        points = any(snapshot["spec"]["source"][key] == content["metadata"]["name"] for key in named)
-        return snapshot if points and not is_going(content) else None
 
     def is_made(self, name: str) -> None:
         is_again = name in self._backend.over and self.is_single and not self.was_torn(name) and name not in self.ended_by_import
@@ -208,39 +192,24 @@ class Laws:
         """True for one that only its deletion asks for, where nobody could know that it was deleted: its handle can't be saved; or its
         content was made once more, by a late request, while its snapshot waited for that, and its policy may keep it.
         """
-        content = next((one for one in self.objects[CONTENTS].values() if ref_of(one).get("uid") == uid), None)
+        content = next((one for one in self.tables.objects[CONTENTS].values() if ref_of(one).get("uid") == uid), None)
         if content is None:
             return False
-        snapshot = self.objects[SNAPSHOTS].get(ref_of(content)["name"])
+        snapshot = self.tables.objects[SNAPSHOTS].get(ref_of(content)["name"])
         is_late = content["metadata"]["name"] in self.again and (snapshot is None or is_going(snapshot))
         return is_late or (content["metadata"]["name"] in self.unsaved and is_given_up(content))
-
-    def _imports_of(self, handle: str) -> list[Json]:
-        return [content for content in self._contents_of(handle) if content["spec"]["source"].get("snapshotHandle") == handle]
-
-    def _contents_of(self, handle: str) -> list[Json]:
-        return [content for content in self.objects[CONTENTS].values() if handle in handles_of(content)]
-
-    def _groups_with(self, handle: str) -> list[Json]:
-        """The contents of groups that name this snapshot as one of theirs."""
-        return [content for content in self.objects[GROUP_CONTENTS].values() if handle in members_of(content)]
 
     # -- changes
 
     def changed(self, resource: Resource, change: Change) -> None:
         """The store has changed. Told of every change, at once."""
         if resource.plural == "events" and change.new is not None:
-            self._is_told(change.new.whole())
-        table = self.objects.get(resource.plural)
-        if table is None:
+            self.telling.note(change.new.whole())
+        if resource.plural not in self.tables.objects:
             return
         old = None if change.old is None else change.old.whole()
         new = None if change.new is None else change.new.whole()
-        if new is None:
-            assert old is not None
-            table.pop(old["metadata"]["name"], None)
-        else:
-            table[new["metadata"]["name"]] = new
+        self.tables.put(resource.plural, old, new)
         if WRITING.get() is not None and old is not None and new is not None:
             self._check_foreign(resource.plural, old, new)
         if resource.plural == CONTENTS:
@@ -252,29 +221,22 @@ class Laws:
         elif resource.plural == CLAIMS and old is not None:
             self._claim_changed(old, new)
 
-    def _is_told(self, event: Json) -> None:
-        if event["type"] == "Warning":
-            self.told[event["involvedObject"]["uid"]] = self._now(), event["message"]
-            self.told_texts.add(event["message"])
-
-    def is_told(self, obj: Json, within_s: float) -> bool:
-        """True where its status, or a Warning of that time, says what it waits for; or the API server has refused one, as is told again
-        within the hour.
-        """
-        if obj["metadata"]["name"] in self.unheard and self._plan.habits.obstacle_s < within_s:
-            return True
-        error = ((obj.get("status") or {}).get("error") or {}).get("message")
-        at_s, _ = self.told.get(obj["metadata"]["uid"], (float("-inf"), ""))
-        return bool(error) or at_s + within_s >= self._now()
-
     def _claim_changed(self, old: Json, new: Json | None) -> None:
         held = [names.CLAIM_FINALIZER in (one["metadata"].get("finalizers") or ()) for one in (old, new) if one is not None]
-        if WRITING.get() is None or not held[0] or held[-1] or not self.is_single:
+        write = WRITING.get()
+        if write is None or not held[0] or held[-1] or not self.is_single:
             return
-        for content in (*self.objects[CONTENTS].values(), *self.objects[GROUP_CONTENTS].values()):
-            name = content["metadata"]["name"]
-            if name not in self.torn and f"h-{old['spec'].get('volumeName')}" in being_made(content):
-                self._fail("claim-let-go", f"{old['metadata']['name']} is let go, and {name} may be in the making")
+        for plural in (CONTENTS, GROUP_CONTENTS):
+            for name, content in self.tables.objects[plural].items():
+                is_of_it = f"h-{old['spec'].get('volumeName')}" in being_made(content)
+                if name not in self.torn and is_of_it and not self._is_back_unseen(write.process, plural, content):
+                    self._fail("claim-let-go", f"{old['metadata']['name']} is let go, and {name} may be in the making")
+
+    def _is_back_unseen(self, controller: int, plural: str, content: Json) -> bool:
+        """True for one that came back from a backup, as it was before, and of which this process has not been shown anything yet."""
+        is_back = ref_of(content).get("uid") in self.restored
+        line = self.lines[f"{CONTROLLER}#{controller}"]
+        return is_back and int(content["metadata"]["resourceVersion"]) > line.shown_before_now(plural)
 
     def _check_foreign(self, plural: str, old: Json, new: Json) -> None:
         if foreign(old) != foreign(new):
@@ -322,7 +284,9 @@ class Laws:
         self.loose.update(handles_of(old) if name in self.torn else ())
         unbound = not old["spec"]["volumeSnapshotRef"].get("uid")
         is_wanted_gone = old["spec"]["deletionPolicy"] == names.DELETE_POLICY and "deletionTimestamp" in old["metadata"]
-        others = bool(handle) and bool(self._contents_of(handle) or self._groups_with(handle))
+        others = bool(handle) and bool(self.tables.contents_of(handle) or self.tables.groups_with(handle))
+        if is_wanted_gone and not is_member(old):  # whatever others have kept before: a deletion that was decided by then may still come
+            self.kept.difference_update(handles_of(old))
         if is_member(old):
             pass  # the policy of its group decides
         elif name in self.retained or (name in self.torn and not is_wanted_gone):
@@ -334,7 +298,7 @@ class Laws:
             others or handle in self.kept | self.loose or name in self.torn or not self.is_single
         ):  # one that was to go, and was torn away then, may go or stay
             pass
-        elif handle in self._backend.astray or any(f"Snapshot {handle} is deleted without" in text for text in self.told_texts):
+        elif handle in self._backend.astray or any(f"Snapshot {handle} is deleted without" in text for text in self.telling.texts):
             pass  # its deletion was asked for as another tenant, and whoever can know that has been told
         elif handle in self._backend.private_handles and is_imported_without_secret(old):
             self.loose.add(handle)  # who imported it did not say with which Secret it was made
@@ -347,7 +311,7 @@ class Laws:
         bound = [said.get("boundVolumeSnapshotContentName") for said in (before, status)]
         if bound[0] and bound[0] != bound[1]:
             self._fail("bound-twice", f"{name} was bound to {bound[0]}, now to {bound[1]}")
-        content = self.objects[CONTENTS].get(bound[1] or "")
+        content = self.tables.objects[CONTENTS].get(bound[1] or "")
         if status.get("readyToUse") and not before.get("readyToUse") and content is not None and self.is_single:
             handle = (content.get("status") or {}).get("snapshotHandle")
             if handle and not self._is_ready(handle, content):

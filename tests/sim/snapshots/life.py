@@ -18,8 +18,6 @@ from tests.sim.snapshots.endpoint import Endpoint
 from tests.sim.snapshots.line import OF_CONTENTS, OF_GROUP_CONTENTS, OF_GROUPS, OF_SNAPSHOTS, SnapshotLine
 from tests.sim.standing import outside
 
-CONTROLLER, SNAPSHOTTER = "snapshot-controller", "snapshotter"
-
 
 def controller(world: Any, mortal: Mortal) -> Made:
     plan = world.plan

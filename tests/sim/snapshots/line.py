@@ -42,7 +42,7 @@ class SnapshotLine(WritingLine):
         super().__init__(world, mortal)
         self.watched = watched
         world.laws.lines[mortal.who] = self
-        self._odd = world.randomness["odd"]
+        self._odd, self._crossing = world.randomness["odd"], world.randomness["crossing"]
 
     async def ask(self, request: Request) -> Any:
         if not request.writes:
@@ -67,13 +67,19 @@ class SnapshotLine(WritingLine):
             self._deny(what)
         except ApiError:
             if request is not None and request.kind.plural == "events":
-                self._world.laws.unheard.add(request.name.rpartition(".")[0])
+                self._world.laws.telling.unheard.add(request.name.rpartition(".")[0])
             raise
         if request is not None and request.writes and self._world.faulty and self._odd.happens(self._world.plan.habits.meddling):
             token = WRITING.set(None)
             try:
                 meddle: Callable[[str], Awaitable[None]] = self._world.meddle_with
                 await meddle(what)
+            finally:
+                WRITING.reset(token)
+        if request is not None and request.writes and self._world.faulty and self._crossing.happens(self._world.plan.habits.crossing):
+            token = WRITING.set(None)
+            try:
+                await self._world.cross(what)
             finally:
                 WRITING.reset(token)
         return fate

@@ -26,7 +26,7 @@ LONG: Final = 253
 
 class OddActs:
     def __init__(self, world: SnapshotWorld, hands: Hands) -> None:
-        self._world, self._hands, self._backend, self._objects = world, hands, world.backend, world.laws.objects
+        self._world, self._hands, self._backend, self._objects = world, hands, world.backend, world.laws.tables.objects
         self._habits, self._randomness, self._count = world.plan.habits, Random(world.plan.seed * 1_000_003 + 31), 0
         self._backup: list[tuple[Kind[Any], Json]] = []
         self.has_group_kinds = world.plan.groups
@@ -222,6 +222,20 @@ class OddActs:
             await self._hands.hold(KINDS[plural], found, [one for one in held if one != first])
         elif "deletionTimestamp" not in found["metadata"]:
             await self._hands.hold(KINDS[plural], found, [first, *(one for one in held if one != HOLDS[1]), HOLDS[1]])
+
+    async def cross(self, what: str) -> None:
+        """Its owner deletes a snapshot, or an import that nobody is bound to, just when a write is on its way to it. what: the write, as
+        laws name it.
+        """
+        plural, _, name = what.partition(" ")[2].partition(" ")
+        plural = plural.partition("/")[0]
+        found = self._objects[plural].get(name) if plural in (SNAPSHOTS, CONTENTS) else None
+        if found is None or "deletionTimestamp" in found["metadata"]:
+            return
+        if plural == SNAPSHOTS and not found["metadata"].get("ownerReferences"):
+            await self._hands.remove(VOLUME_SNAPSHOTS, found)
+        elif plural == CONTENTS and not found["spec"]["volumeSnapshotRef"].get("uid"):
+            await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, found)
 
     # -- the truth
 

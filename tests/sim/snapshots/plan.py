@@ -11,6 +11,8 @@ from tests.sim.habits import ServerHabits, Stops, server_habits, stops
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
 from tests.sim.snapshots.habits import Habits, habits_of
 
+CONTROLLER: Final = "snapshot-controller"
+SNAPSHOTTER: Final = "snapshotter"
 DRIVER: Final = "csi.example.com"
 NAMESPACE: Final = "default"
 SECRET: Final = "storage-secret"

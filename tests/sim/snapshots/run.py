@@ -14,8 +14,8 @@ from tests.sim.shrinking import cut
 from tests.sim.snapshots.acts import Acts
 from tests.sim.snapshots.bugs import BUGS
 from tests.sim.snapshots.checkers import complaints, fingerprint, leftovers, remains, silent
-from tests.sim.snapshots.life import CONTROLLER, SNAPSHOTTER, controller, snapshotter
-from tests.sim.snapshots.plan import Plan, plan_of
+from tests.sim.snapshots.life import controller, snapshotter
+from tests.sim.snapshots.plan import CONTROLLER, SNAPSHOTTER, Plan, plan_of
 from tests.sim.snapshots.world import SnapshotWorld
 
 CALM_S_MAX: Final = 1000.0

@@ -18,7 +18,7 @@ DEFINITIONS: Final[Kind[Any]] = Kind("apiextensions.k8s.io", "v1", "CustomResour
 
 
 class SnapshotWorld(SimWorld):
-    """meddle_with: called with a write of a program, as laws name it, while it is on its way, now and then."""
+    """meddle_with: called with a write of a program, as laws name it, while it is on its way, now and then; so is cross."""
 
     plan: Plan  # type: ignore[assignment]
     backend: SnapshotBackend
@@ -30,7 +30,9 @@ class SnapshotWorld(SimWorld):
 
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[SnapshotBackend, Laws]:  # type: ignore[override]
         self.randomness["odd"] = Random(plan.seed * 1_000_003 + 37)
+        self.randomness["crossing"] = Random(plan.seed * 1_000_003 + 43)
         self.meddle_with: Callable[[str], Awaitable[None]]
+        self.cross: Callable[[str], Awaitable[None]]
         backend = SnapshotBackend(plan, self.clock, self.randomness["backend"], self.story, group)
         backend.laws = laws = Laws(plan, backend, self.clock.now, self.fail)
         return backend, laws
