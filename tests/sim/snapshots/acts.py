@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
-from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOTS
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.group_snapshot import GROUP_SNAPSHOTS
 from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.controllers.snapshotting import names
 from tests.sim.keeper import Keeper
 from tests.sim.snapshots.endings import Endings
-from tests.sim.snapshots.hands import HOLDS, KINDS, Hands
-from tests.sim.snapshots.objects import CLAIMS, CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of
+from tests.sim.snapshots.hands import HOLDS, KINDS
+from tests.sim.snapshots.objects import CLAIMS, CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of, is_going
 from tests.sim.snapshots.odd_acts import OddActs
-from tests.sim.snapshots.plan import CLAIMS_MAX, DRIVER, GROUPED, MISSING_CLASS, NAMESPACE, SECRET, SNAPSHOTS_MAX, ClassPlan
+from tests.sim.snapshots.plan import DRIVER, GROUPED, MISSING_CLASS, NAMESPACE, SNAPSHOTS_MAX
+from tests.sim.snapshots.surroundings import Surroundings
 from tests.sim.snapshots.world import SnapshotWorld
 
 T = TypeVar("T")
@@ -24,11 +24,10 @@ _PREFIX = "csi.storage.k8s.io"
 _CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 
 
-class Acts:
+class Acts(Surroundings):
     def __init__(self, world: SnapshotWorld, keepers: Mapping[str, Sequence[Keeper]]) -> None:
-        self._world, self._controllers, self._snapshotters = world, *keepers.values()
-        self._randomness, self._backend, self._objects = world.randomness["actor"], world.backend, world.laws.tables.objects
-        self._hands, self._count = Hands(world), 0
+        super().__init__(world)
+        self._controllers, self._snapshotters = keepers.values()
         self._odd, self.endings = OddActs(world, self._hands), Endings(world, self._hands)
         world.meddle_with, world.cross = self._odd.meddle, self._odd.cross
         self._handed: set[str] = set()
@@ -58,7 +57,7 @@ class Acts:
                 self._backend.volumes.discard(f"h-{claim['spec'].get('volumeName', '')}")
         for snapshot in self._all(SNAPSHOTS):
             owners = {owner["uid"] for owner in snapshot["metadata"].get("ownerReferences") or ()}
-            if owners and not owners & {group["metadata"]["uid"] for group in self._all(GROUPS)} and not _is_going(snapshot):
+            if owners and not owners & {group["metadata"]["uid"] for group in self._all(GROUPS)} and not is_going(snapshot):
                 await self._hands.remove(VOLUME_SNAPSHOTS, snapshot)
 
     async def make_peace(self) -> None:
@@ -144,7 +143,7 @@ class Acts:
     async def hand_over(self) -> None:
         """What a policy has kept is given to another snapshot, and mostly to go with it."""
         alive = {snapshot["metadata"]["uid"] for snapshot in self._all(SNAPSHOTS)}
-        kept = [one for one in self._all(CONTENTS) if "snapshotHandle" in one["spec"]["source"] and not _is_going(one)]
+        kept = [one for one in self._all(CONTENTS) if "snapshotHandle" in one["spec"]["source"] and not is_going(one)]
         kept = [one for one in kept if one["spec"]["volumeSnapshotRef"].get("uid", "") not in ("", *alive)]
         if kept := kept or await self._restored_content():
             self._count += 1
@@ -167,7 +166,7 @@ class Acts:
 
     async def drop_content(self) -> None:
         """By hand; rather one that was handed over, since few are."""
-        handed = [one for one in self._all(CONTENTS) if one["metadata"]["name"] in self._handed and not _is_going(one)]
+        handed = [one for one in self._all(CONTENTS) if one["metadata"]["name"] in self._handed and not is_going(one)]
         if found := handed or self._all(CONTENTS):
             await self._hands.remove(VOLUME_SNAPSHOT_CONTENTS, self._one_of(found))
 
@@ -186,12 +185,12 @@ class Acts:
             await self._hands.merge(VOLUME_SNAPSHOT_CONTENTS, content, {"spec": {"deletionPolicy": policy}})
 
     async def hold_content(self) -> None:
-        if found := [one for one in self._all(CONTENTS) if not _is_going(one)]:
+        if found := [one for one in self._all(CONTENTS) if not is_going(one)]:
             content = self._one_of(found)
             await self._hold(VOLUME_SNAPSHOT_CONTENTS, content)
 
     async def hold_snapshot(self) -> None:
-        if found := [one for one in self._all(SNAPSHOTS) if not _is_going(one)]:
+        if found := [one for one in self._all(SNAPSHOTS) if not is_going(one)]:
             await self._hold(VOLUME_SNAPSHOTS, self._one_of(found))
 
     async def _hold(self, kind: Kind[Any], obj: Json) -> None:
@@ -212,51 +211,6 @@ class Acts:
                 return True
         return False
 
-    # -- claims
-
-    async def make_claim(self) -> None:
-        if len(self._all(CLAIMS)) >= CLAIMS_MAX:
-            return
-        self._count += 1
-        name, pv_name = f"c{self._count}", f"pv{self._count}"
-        common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
-        spec = {**common, "volumeName": pv_name, "resources": {"requests": {"storage": "1Gi"}}}
-        labels = GROUPED if self._randomness.happens(0.6) else {}
-        made = await self._hands.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": name, "labels": labels}, "spec": spec}, NAMESPACE)
-        assert made is not None
-        ref = {"kind": "PersistentVolumeClaim", "namespace": NAMESPACE, "name": name, "uid": made["metadata"]["uid"]}
-        source = {"csi": {"driver": DRIVER, "volumeHandle": f"h-{pv_name}"}}
-        volume = {**common, **source, "capacity": {"storage": "1Gi"}, "claimRef": ref, "persistentVolumeReclaimPolicy": "Delete"}
-        await self._hands.create(PERSISTENT_VOLUMES, {"metadata": {"name": pv_name}, "spec": volume})
-        self._backend.volumes.add(f"h-{pv_name}")
-        await self._hands.bind(made)
-
-    async def drop_claim(self) -> None:
-        if found := [claim for claim in self._all(CLAIMS) if "dataSource" not in claim["spec"]]:
-            await self._hands.remove(PERSISTENT_VOLUME_CLAIMS, self._one_of(found))
-
-    async def restore(self) -> None:
-        """A claim that is to be filled from a snapshot, and waits for that."""
-        ready = [one for one in self._all(SNAPSHOTS) if (one.get("status") or {}).get("readyToUse") and not _is_going(one)]
-        if ready and len(self._all(CLAIMS)) < CLAIMS_MAX + 1:
-            self._count += 1
-            source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": self._one_of(ready)["metadata"]["name"]}
-            spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
-            body = {"metadata": {"name": f"r{self._count}"}, "spec": {**spec, "dataSource": source}}
-            await self._hands.create(PERSISTENT_VOLUME_CLAIMS, body, NAMESPACE)
-
-    async def end_restore(self) -> None:
-        await self._end_restore()
-
-    async def _end_restore(self) -> bool:
-        """Somebody gives it up."""
-        for claim in self._all(CLAIMS):
-            if "dataSource" in claim["spec"] and not _is_going(claim):
-                await self._hands.remove(PERSISTENT_VOLUME_CLAIMS, claim)
-                await self._hands.merge(PERSISTENT_VOLUME_CLAIMS, claim, {"metadata": {"finalizers": None}})
-                return True
-        return False
-
     # -- groups
 
     async def make_group(self) -> None:
@@ -274,54 +228,6 @@ class Acts:
         if found := [one for one in self._all(SNAPSHOTS) if one["metadata"].get("ownerReferences")]:
             await self._hands.remove(VOLUME_SNAPSHOTS, self._one_of(found))
 
-    # -- classes and secrets
-
-    async def drop_class(self) -> None:
-        await self._hands.delete(VOLUME_SNAPSHOT_CLASSES, self._one_of(self._world.plan.classes).name)
-
-    async def restore_class(self) -> None:
-        await self._make_class(self._one_of(self._world.plan.classes))
-
-    async def break_class(self) -> None:
-        """It comes back with a parameter that nobody knows."""
-        planned = self._one_of(self._world.plan.classes)
-        await self._hands.delete(VOLUME_SNAPSHOT_CLASSES, planned.name)
-        await self._make_class(planned, {f"{_PREFIX}/unknown": "yes"})
-
-    async def _make_classes(self) -> None:
-        for planned in self._world.plan.classes:
-            await self._make_class(planned)
-        if self._world.plan.groups:
-            policy = self._world.plan.classes[0].policy
-            await self._hands.create(GROUP_SNAPSHOT_CLASSES, {"metadata": {"name": "groups"}, "driver": DRIVER, "deletionPolicy": policy})
-
-    async def _make_class(self, planned: ClassPlan, more: Mapping[str, str] | None = None) -> None:
-        secret = {f"{_PREFIX}/snapshotter-secret-name": SECRET, f"{_PREFIX}/snapshotter-secret-namespace": NAMESPACE, "secret": "yes"}
-        if self._world.plan.habits.list_secret:
-            secret |= {f"{_PREFIX}/snapshotter-list-secret-name": SECRET, f"{_PREFIX}/snapshotter-list-secret-namespace": NAMESPACE}
-        notes = {names.DEFAULT_CLASS: "true"} if planned.default else {}
-        body = {
-            "metadata": {"name": planned.name, "annotations": notes},
-            "driver": DRIVER,
-            "deletionPolicy": planned.policy,
-            "parameters": {"kind": "any", **(secret if planned.secret else {}), **(more or {})},
-        }
-        await self._hands.create(VOLUME_SNAPSHOT_CLASSES, body)
-
-    async def change_secret(self) -> None:
-        """The storage first: until the Secret follows, it refuses."""
-        self._count += 1
-        self._backend.token = f"token{self._count}"
-        self._hands.tell(f"the storage wants {self._backend.token}")
-
-    async def drop_secret(self) -> None:
-        await self._hands.delete(SECRETS, SECRET, NAMESPACE)
-
-    async def restore_secret(self) -> None:
-        data = {"token": base64.b64encode(self._backend.token.encode()).decode()}
-        await self._hands.delete(SECRETS, SECRET, NAMESPACE)
-        await self._hands.create(SECRETS, {"metadata": {"name": SECRET}, "data": data}, NAMESPACE)
-
     # -- processes
 
     async def restart_driver(self) -> None:
@@ -338,15 +244,3 @@ class Acts:
 
     async def roll_snapshotter(self) -> None:
         await self._one_of(self._snapshotters).roll()
-
-    # -- the truth
-
-    def _all(self, plural: str) -> list[Json]:
-        return [found for _, found in sorted(self._objects[plural].items())]
-
-    def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._randomness.below(len(items))]
-
-
-def _is_going(obj: Json) -> bool:
-    return "deletionTimestamp" in obj["metadata"]

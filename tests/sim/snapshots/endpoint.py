@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.mortal import Mortal
-from tests.sim.snapshots.backend import info_of
 from tests.sim.snapshots.habits import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP
+from tests.sim.snapshots.plan import DRIVER, Plan
 
 T = TypeVar("T")
+_RPC: Final = csi.ControllerServiceCapability.RPC
+_SERVICE: Final = csi.PluginCapability.Service
+
+
+def info_of(plan: Plan) -> DriverInfo:
+    """What the driver says of itself."""
+    controller = {
+        _RPC.CREATE_DELETE_SNAPSHOT,
+        *((_RPC.LIST_SNAPSHOTS,) if plan.lists else ()),
+        *((_RPC.GET_SNAPSHOT,) if plan.gets else ()),
+    }
+    plugin = {_SERVICE.CONTROLLER_SERVICE, *((_SERVICE.GROUP_CONTROLLER_SERVICE,) if plan.groups else ())}
+    return DriverInfo(DRIVER, "1", frozenset(plugin), frozenset(), frozenset(controller))
 
 
 class Endpoint:

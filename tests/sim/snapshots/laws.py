@@ -21,16 +21,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable
-from typing import Any, Final
-
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
-from mooring.base.clock import Instant
 from mooring.controllers.snapshotting import names
 from tests.sim.laws import PER_SECOND_MAX, WRITING
-from tests.sim.snapshots.backend import SnapshotBackend
+from tests.sim.snapshots.deletions import Deletions
 from tests.sim.snapshots.habits import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP
 from tests.sim.snapshots.objects import (
     CLAIMS,
@@ -40,69 +35,17 @@ from tests.sim.snapshots.objects import (
     Json,
     being_made,
     foreign,
-    group_handles_of,
-    handles_of,
     handles_of_group,
     is_given_up,
     is_going,
-    is_imported_without_secret,
-    is_member,
     ref_of,
     uid_of,
 )
-from tests.sim.snapshots.plan import CONTROLLER, Plan
-from tests.sim.snapshots.tables import Tables
-from tests.sim.snapshots.telling import Telling
-
-KEPT_S: Final = 10.0
-"""How long after a change of its policy a deletion that was decided before may still be on its way: a Secret and a call, both slow."""
+from tests.sim.snapshots.plan import CONTROLLER
 
 
-class Laws:
-    """tables: the objects as they are stored. telling: who has been told what. lines: by the name of the process, what it has been shown.
-
-    kept: handles of snapshots whose content went while its policy kept them, or by force. torn: names of contents that went by force.
-    loose: handles that these had named, or unbound ones: another content may have left its snapshot to them.
-    torn_snapshots: uids of snapshots that went by force. restored: uids that contents had before an administrator gave them away, or were
-    given from a backup. ended_by_import: names that
-    were made anew, rightly: an import of the snapshot had deleted it. unsaved: names of contents whose status the API server has refused.
-    again: names of contents that were made once more. left: names of contents that were written late, when their process was dead.
-    retained: names of contents, and since when their policy keeps their snapshot. now: the virtual time.
-    """
-
-    def __init__(self, plan: Plan, backend: SnapshotBackend, now: Callable[[], Instant], fail: Callable[[str, str], None]) -> None:
-        self._plan, self._backend, self._now, self._fail = plan, backend, now, fail
-        self.tables, self.telling = Tables(), Telling(now, plan.habits.obstacle_s)
-        self.lines: dict[str, Any] = {}
-        self.kept: set[str] = set()
-        self.torn: set[str] = set()
-        self.loose: set[str] = set()
-        self.torn_snapshots: set[str] = set()
-        self.restored: set[str] = set()
-        self.ended_by_import: set[str] = set()
-        self.unsaved: set[str] = set()
-        self.again: set[str] = set()
-        self.left: set[str] = set()
-        self._gone: set[str] = set()
-        self.retained: dict[str, Instant] = {}
-        self.was_retained: set[str] = set()
-        self._in_flight: set[tuple[str, str]] = set()
-        self._recent: dict[tuple[str, str], deque[float]] = defaultdict(deque)
-        self.counts: Counter[str] = Counter()
-
-    def written_late(self, who: str, name: str) -> None:
-        if not self.lines[who].mortal.alive:
-            self.left.add(name)
-
-    @property
-    def torn_uids(self) -> set[str]:
-        """The uids at the ends of the names of contents that went by force."""
-        return {name.partition("-")[2] for name in self.torn}
-
-    @property
-    def is_single(self) -> bool:
-        """True where no two processes of a program are at work at once: two can undo each other's work."""
-        return self._plan.controllers == self._plan.snapshotters == 1
+class Laws(Deletions):
+    """All of them. Told of what programs do, of calls, and of changes of the store."""
 
     def done(self, process: object, what: str, at_s: float) -> None:
         recent = self._recent[str(process), what]
@@ -145,43 +88,6 @@ class Laws:
                 return
         if self.is_single and not self.was_torn(name):
             self._fail("create-unmarked", f"{name} is created, there is no content for it")
-
-    def was_torn(self, name: str) -> bool:
-        """True where a content that stood for this name went by force, or came from a backup."""
-        uid = uid_of(name)
-        return uid in self.restored or uid in self.torn_uids
-
-    def _check_deletion(self, who: str, handle: str) -> None:
-        if handle in self._backend.strange and not any(is_going(one) for one in self.tables.imports_of(handle)):
-            self._fail("deleted-strange", f"{handle} is deleted, it is of another volume")
-        for content in self.tables.contents_of(handle):
-            self._check_kept(who, handle, CONTENTS, content)
-            if content["spec"]["source"].get("snapshotHandle") == handle:
-                self.ended_by_import.add(handle.rpartition("/")[0])
-
-    def _check_group_deletion(self, who: str, group: str) -> None:
-        for content in self.tables.objects[GROUP_CONTENTS].values():
-            if group in group_handles_of(content):
-                self._check_kept(who, group, GROUP_CONTENTS, content)
-                if content["spec"]["deletionPolicy"] == names.DELETE_POLICY and is_going(content):
-                    self.kept.difference_update(self._backend.handles_of_group(group))
-        for handle in self._backend.handles_of_group(group):
-            for content in self.tables.contents_of(handle):
-                if not is_member(content) and (content.get("status") or {}).get("volumeGroupSnapshotHandle") != group:
-                    self._check_kept(who, handle, CONTENTS, content)
-
-    def _check_kept(self, who: str, handle: str, plural: str, content: Json) -> None:
-        """handle is about to be deleted, and the content names it."""
-        name = content["metadata"]["name"]
-        known = int(content["metadata"]["resourceVersion"]) <= self.lines[who].shown_before_now(plural)
-        snapshot = self.tables.pointing_to(plural, content)
-        if known and snapshot is not None:
-            self._fail("deleted-wanted", f"{handle} is deleted, {snapshot['metadata']['name']} is there, and bound to {name}")
-        if content["spec"]["deletionPolicy"] == names.DELETE_POLICY and is_going(content):
-            self.kept.discard(handle)  # also what a content of the same handle has kept before
-        since = self.retained.get(name)
-        if known and since is not None and since + KEPT_S < self._now():
-            self._fail("deleted-kept", f"{handle} is deleted, the policy of {name} is to keep it")
 
     def is_made(self, name: str) -> None:
         is_again = name in self._backend.over and self.is_single and not self.was_torn(name) and name not in self.ended_by_import
@@ -276,35 +182,6 @@ class Laws:
             self.retained.setdefault(current["metadata"]["name"], self._now())
         if new is None and current["spec"]["deletionPolicy"] != names.DELETE_POLICY:
             self.kept.update(handles_of_group(current))
-
-    def _content_gone(self, old: Json) -> None:
-        name, status = old["metadata"]["name"], old.get("status") or {}
-        self._gone.add(name)
-        handle = status.get("snapshotHandle")
-        self.loose.update(handles_of(old) if name in self.torn else ())
-        unbound = not old["spec"]["volumeSnapshotRef"].get("uid")
-        is_wanted_gone = old["spec"]["deletionPolicy"] == names.DELETE_POLICY and "deletionTimestamp" in old["metadata"]
-        others = bool(handle) and bool(self.tables.contents_of(handle) or self.tables.groups_with(handle))
-        if is_wanted_gone and not is_member(old):  # whatever others have kept before: a deletion that was decided by then may still come
-            self.kept.difference_update(handles_of(old))
-        if is_member(old):
-            pass  # the policy of its group decides
-        elif name in self.retained or (name in self.torn and not is_wanted_gone):
-            self.kept.update(handles_of(old) & self._backend.staying())
-            self.loose.update(handles_of(old) - self._backend.staying())  # a deletion that has begun is not taken back, and may still fail
-        elif unbound:  # nothing holds such a one: its snapshot may go or stay
-            (self.loose if is_wanted_gone else self.kept).update(handles_of(old) & self._backend.staying())
-        elif (
-            others or handle in self.kept | self.loose or name in self.torn or not self.is_single
-        ):  # one that was to go, and was torn away then, may go or stay
-            pass
-        elif handle in self._backend.astray or any(f"Snapshot {handle} is deleted without" in text for text in self.telling.texts):
-            pass  # its deletion was asked for as another tenant, and whoever can know that has been told
-        elif handle in self._backend.private_handles and is_imported_without_secret(old):
-            self.loose.add(handle)  # who imported it did not say with which Secret it was made
-        elif handle in self._backend.snapshots and not status.get("volumeGroupSnapshotHandle") and name not in self.was_retained:
-            self._fail("left-behind", f"{name} is gone, and its snapshot {handle} is still there")
-        self.retained.pop(name, None)
 
     def _snapshot_changed(self, old: Json | None, new: Json) -> None:
         name, status, before = new["metadata"]["name"], new.get("status") or {}, (old or {}).get("status") or {}

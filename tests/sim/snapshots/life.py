@@ -13,8 +13,7 @@ from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.csi.in_process import InProcessDriver
 from tests.sim.keeper import Made
 from tests.sim.mortal import Mortal
-from tests.sim.snapshots.backend import info_of
-from tests.sim.snapshots.endpoint import Endpoint
+from tests.sim.snapshots.endpoint import Endpoint, info_of
 from tests.sim.snapshots.line import OF_CONTENTS, OF_GROUP_CONTENTS, OF_GROUPS, OF_SNAPSHOTS, SnapshotLine
 from tests.sim.standing import outside
 

@@ -12,10 +12,10 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.base.randomness import Random
-from tests.sim.snapshots.backend import STRANGER
 from tests.sim.snapshots.hands import HOLDS, KINDS, Hands
 from tests.sim.snapshots.objects import CLAIMS, CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of, is_member
 from tests.sim.snapshots.plan import DRIVER, NAMESPACE, OTHER_CLASS, OTHER_DRIVER, SECRET, SNAPSHOTS_MAX
+from tests.sim.snapshots.storage import STRANGER
 from tests.sim.snapshots.world import DEFINITIONS, SnapshotWorld
 from tests.support.snapshot_crds import GROUP_CRDS
 
