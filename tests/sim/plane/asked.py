@@ -122,9 +122,15 @@ class Asked:
             self._classes[handle][uid].until = version
 
     def forced_wait_s(self, write: PlaneWrite, handle: str, otherwise_s: float) -> tuple[float, str]:
-        """How long a forced detach has to wait, at least, by what the process can know; and why. otherwise_s: where no class says it."""
+        """How long a forced detach has to wait, at least, by what the process can know; and why. otherwise_s: where no class says it.
+
+        What it was shown in the very moment of the write may have come before its decision, or after it.
+        """
+        return min(self._wait_s(write, handle, knows, otherwise_s) for knows in (write.knows("persistentvolumes"), write.volumes))
+
+    def _wait_s(self, write: PlaneWrite, handle: str, knows: int, otherwise_s: float) -> tuple[float, str]:
         waits = []
-        for name in self._class_names(write, handle):
+        for name in self._class_names(write, handle, knows):
             found = [one for one in self._readings[_process(write), name] if one.at_s <= write.began_s]
             if not found:
                 return math.inf, f"it has not read StorageClass {name}"
@@ -135,10 +141,10 @@ class Asked:
         given = [(wait_s, f"StorageClass {name} says so") for wait_s, name in waits if wait_s is not None]
         return max(given, default=(otherwise_s, BY_FLAG))
 
-    def _class_names(self, write: PlaneWrite, handle: str) -> set[str]:
+    def _class_names(self, write: PlaneWrite, handle: str, knows: int) -> set[str]:
         """Of the objects that the process was shown; else of the last one that it was ever shown."""
         began = write.firsts.get("persistentvolumes", 0)
-        knows = max(write.knows("persistentvolumes"), began)  # it does nothing before its first list
+        knows = max(knows, began)  # it does nothing before its first list
         shown = [one for one in self._classes[handle].values() if one.since <= knows]
         standing = [one for one in shown if one.until is None or one.until > knows]
         if not standing:

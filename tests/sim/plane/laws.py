@@ -72,6 +72,7 @@ class Laws(Stands):
         self._in_flight: set[tuple[str, int, str]] = set()
         self._recent: dict[tuple[object, str], deque[float]] = defaultdict(deque)
         self._last: dict[tuple[str, Key], Json] = {}  # the objects as they stand there, by kind
+        self._late_reports: set[int] = set()  # versions of Nodes that no process waits for: a kubelet's, too, which lists nothing
         self._ended_at: dict[tuple[int, str], int] = {}  # the version of Nodes that a process of node health knew when it ended the pod
         self._blind: set[Pair] = set()  # published by an attacher that could not know of the attachment's end
 
@@ -295,9 +296,11 @@ class Laws(Stands):
         self.excused.add(pair)
 
     def _is_listed_unseen(self, write: PlaneWrite, name: str, unique: str) -> bool:
-        """With two controllers: the other one has listed it since this one has last seen the Node."""
-        node = self.nodes[name]
-        return self._plan.controllers > 1 and node.listed[unique] > write.knows_node(name)
+        """Listed since this controller has last seen the Node: by another one, or by a report that was given up and came when the DELETE
+        was already on its way. Nobody can take that back; what a kubelet makes of it is for I6 to judge.
+        """
+        is_late = self.nodes[name].listed[unique] in self._late_reports
+        return (self._plan.controllers > 1 or is_late) and self.nodes[name].listed[unique] > write.knows_node(name)
 
     def _is_forced(self, write: PlaneWrite, found: Attachment, pair: Pair, node: NodeStand, wish: Wish) -> None:
         seen = write.knows_node(found.node)
@@ -323,6 +326,8 @@ class Laws(Stands):
         name = (new or old or {})["metadata"]["name"]
         stand = self.nodes.setdefault(name, NodeStand(unhealthy_s=self._now()))
         self._versions[name] = version
+        if write is None and not HAND.get():
+            self._late_reports.add(version)
         if new is None:
             stand.is_there, stand.gone_at, stand.listed = False, version, {}
             stand.tainted, stand.untainted_at = False, version if stand.tainted else stand.untainted_at

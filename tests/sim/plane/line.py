@@ -23,14 +23,16 @@ AGENT = "agent"
 
 @dataclasses.dataclass(slots=True, eq=False)
 class PlaneWrite(Write):
-    """who: the program, without its number. seen: per kind, the newest version that it had been shown when it began; nodes: of Nodes that
-    it had asked for, or written, the version of the answer. firsts: per kind, the version of its first list. began_s: when it was begun.
-    is_lost_before: it was sent before, and whether it was carried out then is not known.
+    """who: the program, without its number. seen: per kind, the newest version that it had been shown before the moment in which it began;
+    volumes: of PersistentVolumes, in that moment. nodes: of Nodes that it had asked for, or written, the version of the answer. firsts: per
+    kind, the version of its first list. began_s: when it was begun. is_lost_before: it was sent before, and whether it was carried out then
+    is not known.
     """
 
     who: str = ""
     request: Request | None = None
     seen: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    volumes: int = 0
     nodes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     firsts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     began_s: float = 0.0
@@ -73,6 +75,7 @@ class PlaneLine(WritingLine):
             who=self._mortal.who.partition("#")[0],
             request=request,
             seen=self._shown_before_now(),
+            volumes=self.shown("persistentvolumes"),
             nodes=dict(self._nodes),
             firsts=dict(self._firsts),
             began_s=self._world.clock.now(),
