@@ -193,6 +193,23 @@ def test_a_list_from_before_an_own_write_is_of_a_server_that_was_set_back(store:
     assert "100036" == store.version
 
 
+def test_a_list_from_before_one_that_broke_off_is_of_a_server_that_was_set_back(store: Store[PersistentVolume]):
+    """Of the first list one page came in, and nothing else tells how far the server was: that page would be believed for ever."""
+    store.relist().page([pv_at("pv1", 100_064), pv_at("lost", 100_065)], "100069")
+    restored = pv_at("pv1", 60)
+    relist(store, 72, restored)
+    assert (restored,) == store.values()
+    assert "72" == store.version
+
+
+def test_a_list_from_before_is_believed_also_when_it_breaks_off_itself(store: Store[PersistentVolume]):
+    store.relist().page([pv_at("pv1", 100_064)], "100069")
+    store.relist().page([pv_at("pv1", 60)], "72")
+    changed = pv_at("pv1", 73)
+    relist(store, 74, changed)
+    assert (changed,) == store.values()
+
+
 def test_an_own_write_newer_than_the_list_survives_it(store: Store[PersistentVolume]):
     listing = store.relist()
     store.wrote(pv_at("created", 11))

@@ -11,7 +11,8 @@ Three sources feed it, in any interleaving: lists, the watch, and the answers of
 - An object that our own write has ended, or found replaced by another of its name, leaves at once, and its uid stays as a tombstone, so
   that older events still on their way don't bring it back. A tombstone goes when the watch shows the deletion, or when a list that
   began after the write has ended.
-- A list whose version lies before `version` comes from a server that was set back (restored from a backup): then it alone counts.
+- A list whose version lies before `version`, or before that of an own write or of a list that broke off, comes from a server that was set
+  back (restored from a backup): then it alone counts.
 
 A change never joins two objects of different uid: a reused name is one change to nothing, then one from nothing.
 """
@@ -69,7 +70,7 @@ class Store(Generic[T]):
         self._tombstones: dict[str, int] = {}  # uid → how many lists had begun when it was buried
         self._lists_begun = 0
         self.version = ""
-        self._written = ""  # the newest version of our own writes, which the watch may not have come to
+        self._ahead = ""  # the newest version of our own writes, and of lists that may not have come to their end
         self.tombstones_lost = 0
 
     def index(self, indexes: Mapping[str, IndexFunction[T]]) -> None:
@@ -125,8 +126,7 @@ class Store(Generic[T]):
         is_told = order(obj.metadata.resource_version, self.version) <= 0
         if is_told and (old is None or old.metadata.uid != obj.metadata.uid):
             return ()
-        if order(obj.metadata.resource_version, self._written) > 0:
-            self._written = obj.metadata.resource_version
+        self._note_ahead(obj.metadata.resource_version)
         return self._put(obj, Cause.OWN_WRITE)
 
     def bury(self, obj: T) -> tuple[Change[T], ...]:
@@ -152,6 +152,10 @@ class Store(Generic[T]):
     def _advance(self, version: str) -> None:
         if order(version, self.version) > 0:
             self.version = version
+
+    def _note_ahead(self, version: str) -> None:
+        if order(version, self._ahead) > 0:
+            self._ahead = version
 
     def _put(self, obj: T, cause: Cause, *, rewound: bool = False) -> tuple[Change[T], ...]:
         if obj.metadata.uid in self._tombstones:
@@ -193,7 +197,7 @@ class Relist(Generic[T]):
     def __init__(self, store: Store[T], number: int) -> None:
         self._store = store
         self._number = number
-        self._known = store._written if order(store._written, store.version) > 0 else store.version
+        self._known = store._ahead if order(store._ahead, store.version) > 0 else store.version
         self._listed: set[Key] = set()
 
     def rewound(self, version: str) -> bool:
@@ -204,6 +208,7 @@ class Relist(Generic[T]):
         """version: of the list, the same on each page."""
         changes: list[Change[T]] = []
         rewound = self.rewound(version)
+        self._store._note_ahead(version)
         if rewound:
             self._store._tombstones.clear()
         for obj in objects:
@@ -230,7 +235,7 @@ class Relist(Generic[T]):
         ]
         changes = [store._take_out(obj, Cause.RELIST) for obj in missing]
         if rewound:
-            store._written = ""
+            store._ahead = ""
         store._tombstones = {uid: lists for uid, lists in store._tombstones.items() if lists >= self._number}
         store.version = version
         return changes
