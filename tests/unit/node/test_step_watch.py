@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from typing import Any
+
+import pytest
 
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.csi.codes import Code
+from mooring.node.volumes.threads import Threads
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH
 from tests.support.scripted_driver import Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -62,6 +67,24 @@ async def test_a_call_that_hangs_is_told_to_the_pods_users(world: VolumesWorld) 
         text = await world.until_told(pod, "takes long")
         assert 'MountVolume.MountDevice of volume "vol" takes long: driver d1 has not answered for 30 s' in text
         await world.shown(PODS, pod["metadata"]["name"], lambda seen: seen["status"]["phase"] == "Running", "runs")
+
+
+@in_virtual_time
+async def test_a_walk_that_takes_long_is_not_told_as_the_drivers(world: VolumesWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver has answered; the walk tells of itself."""
+    run = Threads.run
+
+    async def slow(self: Threads, driver: str, *args: Any, **options: Any) -> Any:
+        if driver.endswith("/fs-group"):
+            await asyncio.sleep(100.0)
+        return await run(self, driver, *args, **options)
+
+    monkeypatch.setattr(Threads, "run", slow)
+    async with world.agent():
+        pod = await world.running_pod(await world.volume(fsType="ext4"), securityContext={"fsGroup": os.getgid()})
+        assert "OnRootMismatch" in await world.until_told(pod, "Setting volume ownership", "VolumePermissionChangeInProgress")
+        texts = [message for _, _, message, _ in await world.events(pod["metadata"]["name"])]
+        assert [] == [text for text in texts if "has not answered" in text]
 
 
 @in_virtual_time

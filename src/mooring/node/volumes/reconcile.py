@@ -97,7 +97,11 @@ class FileSystemSteps(StepTools):
                 publication.stand = Stand.ABSENT
             raise self._failed(step, str(error), uncertain=not error.final) from None
         if sets_group(volume, use, policy, able):
-            await self._set_group(volume, use, target, step)
+            state.is_walked = True
+            try:
+                await self._set_group(volume, use, target, step)
+            finally:
+                state.is_walked = False
         self._published(state, use, before)
 
     # -- taking away

@@ -59,7 +59,7 @@ class VolumeState:
     it is in use; not asked again until the volume has left the node.
     unattached_since: monotonic seconds, while pods wait for its attachment. at_work: the steps that are under way, to their reasons: by the
     uid of the pod that a step is for, "" for all of them. is_alone: the step under way excludes all others; taking it from one pod does not
-    exclude taking it from another.
+    exclude taking it from another. is_walked: the driver has published it, and what is in it is being given a group.
     """
 
     volume: Volume
@@ -78,6 +78,7 @@ class VolumeState:
     unattached_since: float | None = None
     at_work: dict[str, Because] = dataclasses.field(default_factory=dict)
     is_alone: bool = False
+    is_walked: bool = False
     publications: dict[str, Publication] = dataclasses.field(default_factory=dict)
 
     @property

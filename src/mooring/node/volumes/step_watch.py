@@ -102,6 +102,8 @@ class StepWatch:
         if decision.step not in NAMES:
             return
         await self._clock.sleep(SLOW_S)
+        if state.is_walked:  # the driver has answered, and a long walk is told of on its own
+            return
         step = (BLOCK_NAMES if state.volume.is_block else NAMES)[decision.step]
         text = f"driver {state.volume.driver} has not answered for {SLOW_S:g} s, and is still waited for; its log may say why"
         self._tell(state, decision, step, text)
