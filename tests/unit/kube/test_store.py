@@ -210,6 +210,15 @@ def test_a_list_from_before_is_believed_also_when_it_breaks_off_itself(store: St
     assert (changed,) == store.values()
 
 
+def test_an_object_that_we_ended_is_back_when_the_server_was_set_back(store: Store[PersistentVolume]):
+    """The watch had not come so far, and by its version the server has gone on: nobody would look after the object."""
+    store.apply(pv_at(version=21, deleting=True, finalizers=("f",)))
+    store.bury(pv_at(version=21, deleting=True))
+    restored = pv_at(version=21, deleting=True, finalizers=("f",))
+    relist(store, 52, restored)
+    assert restored is store.get(PV1)
+
+
 def test_an_own_write_newer_than_the_list_survives_it(store: Store[PersistentVolume]):
     listing = store.relist()
     store.wrote(pv_at("created", 11))

@@ -149,6 +149,11 @@ class Store(Generic[T]):
             del self._tombstones[next(iter(self._tombstones))]
             self.tombstones_lost += 1
 
+    def _exhume(self, uid: str, number: int) -> None:
+        """The list of this number shows the object: if it was asked for after our write had ended it, the server was set back."""
+        if self._tombstones.get(uid, number) < number:
+            del self._tombstones[uid]
+
     def _advance(self, version: str) -> None:
         if order(version, self.version) > 0:
             self.version = version
@@ -212,6 +217,7 @@ class Relist(Generic[T]):
         if rewound:
             self._store._tombstones.clear()
         for obj in objects:
+            self._store._exhume(obj.metadata.uid, self._number)
             self._listed.add(key_of(obj))
             changes += self._store._put(obj, Cause.RELIST, rewound=rewound)
         return changes
