@@ -38,7 +38,8 @@ class NodeHabits:
     from. hangs: the calls that it never answers, by the simulation's words. hangs_at_first: only for the first path that it is called
     with; each path has a lock of its own. stubborn: None for a driver that is not. tokens: it wants a token of each pod. stats: it tells
     how full its volumes are. counts: how many volumes fit on a node, and that is asked again and again; 0 for a driver that does not tell.
-    is_upgraded: other versions of it, with other capabilities, are rolled out while it is in use.
+    is_upgraded: other versions of it, with other capabilities, are rolled out while it is in use. sets_groups: it gives volumes the group
+    of a pod itself. group_policy: what its CSIDriver says of groups, "" for nothing.
     """
 
     mounts_apart: bool = False
@@ -53,6 +54,8 @@ class NodeHabits:
     stats: bool = False
     counts: int = 0
     is_upgraded: bool = False
+    sets_groups: bool = False
+    group_policy: str = ""
 
 
 PLAIN: Final = NodeHabits()

@@ -17,6 +17,7 @@ agent runs, registration included; in place of sockets, threads, mount(8) and lo
 | `troubles.py`   | what wears out, and what users do by mistake: beside the acts, drawn on their own                            |
 | `upgrades.py`   | other versions of a driver are rolled out, with other capabilities                                          |
 | `laws.py`       | what must hold at every step                                                                                |
+| `groups.py`     | the groups that pods want their files to belong to, and what must come of that                              |
 | `told.py`       | what users of pods must hear, and what they must not                                                        |
 | `checkers.py`   | what must be true once the faults have ended, and once all pods are gone                                    |
 | `watchman.py`   | who is held up by a driver that hangs, though he has nothing to do with it                                  |

@@ -15,6 +15,7 @@ from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from mooring.node.csinode.allocatable import PERIOD_S_MIN
 from tests.sim.keeper import Keeper
+from tests.sim.node.groups import Wishes
 from tests.sim.node.laws import AUDIENCE, FINISHED, Json, is_alive
 from tests.sim.node.plan import NAMESPACE, PODS_MAX, RWOP, SECRET_MARK, VolumePlan
 from tests.sim.node.world import NodeWorld
@@ -29,13 +30,13 @@ SECOND_INLINE: Final = 0.2
 
 
 class Acts:
-    """agents: the keepers, by node. remade: claims that were made anew, by their name."""
+    """agents: the keepers, by node. remade: claims that were made anew, by their name. wishes: what users of pods say of groups."""
 
     def __init__(self, world: NodeWorld, agents: dict[str, Keeper]) -> None:
         self._world, self._agents, self._site = world, agents, world.backend
         self._randomness, self._cluster = world.randomness["actor"], world.cluster
         self._brings_two = Random(_SECONDS_SEED + world.plan.seed).happens(SECOND_INLINE)
-        self._count = 0
+        self._count, self.wishes = 0, Wishes(world.plan)
         self._unbound: list[VolumePlan] = []
         self.remade: dict[str, Json] = {}
 
@@ -45,6 +46,8 @@ class Acts:
             spec: Json = {"attachRequired": driver.attaches, "podInfoOnMount": driver.pod_info, "requiresRepublish": driver.asks_again}
             if driver.habits.tokens:
                 spec["tokenRequests"] = [{"audience": AUDIENCE}]
+            if driver.habits.group_policy:
+                spec["fsGroupPolicy"] = driver.habits.group_policy
             if driver.habits.counts:
                 spec["nodeAllocatableUpdatePeriodSeconds"] = PERIOD_S_MIN
             modes = ["Persistent", *(["Ephemeral"] if driver.inline else [])]
@@ -82,6 +85,8 @@ class Acts:
         for field, name in (("nodeStageSecretRef", volume.stage_secret), ("nodePublishSecretRef", volume.publish_secret)):
             if name:
                 source[field] = {"name": name, "namespace": NAMESPACE}
+        if volume.fs_type:
+            source["fsType"] = volume.fs_type
         body = a_pv(volume.name, modes=[volume.mode], source={"csi": source}, claim=made, volumeMode=mode)
         await self.do("create", PERSISTENT_VOLUMES, body)
         if volume.bound_late:
@@ -170,7 +175,8 @@ class Acts:
         mounts = [{"name": name, "mountPath": f"/{name}"} for name in mounted]
         container = {**CONTAINER, "volumeMounts": mounts, "volumeDevices": devices}
         names = [*(volume.name for volume in volumes), *lost]
-        await self.do("create", PODS, a_pod(name or f"pod{self._count}", *names, node=node, volumes=inline, containers=[container]))
+        pod = a_pod(name or f"pod{self._count}", *names, node=node, volumes=inline, containers=[container])
+        await self.do("create", PODS, self.wishes.put_into(pod))
 
     async def delete(self, pod: Json, grace_s: int | None = None) -> None:
         name = pod["metadata"]["name"]

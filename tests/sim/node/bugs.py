@@ -35,6 +35,7 @@ from mooring.node.volumes.state import Stand, VolumeState
 from mooring.node.volumes.step_tools import StepFailed
 from mooring.node.volumes.threads import Threads
 from mooring.node.volumes.volume import Volume
+from tests.sim.node.grouped import GROUPED
 from tests.sim.node.mended import LEFT, MENDED
 from tests.sim.node.outgrown import OUTGROWN
 from tests.sim.planting import Bug, both
@@ -315,6 +316,7 @@ def _secrets_are_told() -> Planted:
 BUGS: Final[Mapping[str, Bug]] = {
     **MENDED,
     **OUTGROWN,
+    **GROUPED,
     "inline-ids-shared": Bug(_inline_volumes_share_an_id, {"overlap", "pod-left", "record-dropped", "left"}),
     "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}, first_seed=8),
     "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}, first_seed=39),
@@ -327,7 +329,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "nothing-found": Bug(_nothing_is_found, {"pod-dropped", "not-in-use", "detached-in-use", *LEFT}),
     "pods-unawaited": Bug(_found_volumes_have_no_pods, {"unpublish-wanted"}, first_seed=11),
     "pods-in-part-known": Bug(_pods_in_part_are_known, {"unpublish-wanted"}, first_seed=11),
-    "pods-unheard": Bug(_volumes_do_not_hear_of_pods, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=474),
+    "pods-unheard": Bug(_volumes_do_not_hear_of_pods, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=765),
     "running-hides-deletion": Bug(_running_hides_deletion, {"pod-left", "pod-stuck"}, first_seed=97),
     "pods-run-at-once": Bug(_pods_run_at_once, {"running-without"}),
     "pods-leave-at-once": Bug(_pods_leave_at_once, {"pod-dropped"}),

@@ -44,6 +44,8 @@ def _pods(world: NodeWorld) -> Iterator[Complaint]:
         else:
             for what in world.laws.missing(pod):
                 yield "running-without", f"pod {name} is said to run, and {what}"
+            for what in world.laws.groups.missing(world.backend.machines[pod["spec"]["nodeName"]], pod):
+                yield "group-left-out", f"pod {name} is said to run, and {what}"
 
 
 def _drivers(world: NodeWorld) -> Iterator[Complaint]:

@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from mooring.base.randomness import Random
 from mooring.mounts import system
 from mooring.mounts.system import ToolFailed
 from mooring.node.volumes import files
@@ -24,6 +25,7 @@ from tests.sim.mortal import Mortal
 from tests.sim.node.machine import Machine
 
 HUNG_S_MAX: Final = 90.0
+_WALKS_SEED: Final = 1 << 48
 _DEVICE: Final = os.stat_result((stat.S_IFBLK | 0o600, 0, 0, 1, 0, 0, 0, 0, 0, 0))
 
 
@@ -37,6 +39,7 @@ class Disk:
     def __init__(self, world: Any, machine: Machine, mortal: Mortal) -> None:
         self._world, self._machine, self._mortal = world, machine, mortal
         self._randomness, self._faults = world.randomness["backend"], world.plan.disk
+        self._walks, self._walked = Random(_WALKS_SEED + world.plan.seed + mortal.number), False
 
     async def work(self, answer: asyncio.Future[Any], work: Callable[[], Any]) -> None:
         """As a thread: work of a caller that has ended is not begun; what hangs may begin after its caller gave up."""
@@ -58,6 +61,9 @@ class Disk:
             return
         except Exception as raised:
             done, error = None, raised
+        if self._walked:
+            self._walked = False
+            await self._world.clock.sleep(self._walks.uniform(0.0, self._world.plan.habits.walk_s))
         await self._mortal.point("after work on the disk")
         if answer.done():
             return
@@ -78,7 +84,9 @@ class Disk:
             (os, "stat", self._stat),
             (os, "scandir", self._listing),
             (os, "listdir", self._listing),
-            (os, "chmod", self._changing("chmod")),
+            (os, "chmod", self._chmod),
+            (os, "chown", lambda real: self._chown),
+            (os, "fstat", self._fstat),
             (os, "rename", self._changing("rename", at=1)),
             (os, "symlink", self._changing("symlink", at=1, code=errno.ENOSPC)),
             (os, "fsync", lambda real: lambda descriptor: None),
@@ -203,6 +211,41 @@ class Disk:
 
         return stat_file
 
+    # -- groups
+
+    def _chown(self, path: Any, _owner: int, group: int, **_options: Any) -> None:
+        """Raises OSError. Who may give a file to any group is not who runs this: the machine keeps in mind whose it is."""
+        machine, opened = self._machine, _opened(path)
+        self._world.laws.groups.changes(machine, opened, group)
+        self._change_of_group(f"chgrp {group}", opened)
+        machine.groups[opened] = group
+        self._walked = True
+
+    def _chmod(self, real: Callable[..., None]) -> Callable[..., None]:
+        def chmod(path: Any, *args: Any, **options: Any) -> None:
+            opened = _opened(path)
+            self._change_of_group("chmod", opened)
+            real(path, *args, **options)
+
+        return chmod
+
+    def _change_of_group(self, what: str, path: str) -> None:
+        """Raises Killed, OSError. The agent passes over a single file that it can't change."""
+        try:
+            self._step(what, path)
+        except OSError:
+            self._machine.passed_over.add(path)
+            raise
+        self._machine.passed_over.discard(path)
+
+    def _fstat(self, real: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
+        def fstat(descriptor: int) -> os.stat_result:
+            shown = list(real(descriptor))[:10]
+            shown[stat.ST_GID] = self._machine.groups.get(_opened(f"/proc/self/fd/{descriptor}"), shown[stat.ST_GID])
+            return os.stat_result(shown)
+
+        return fstat
+
     # -- the tools
 
     def _bind(self, source: Path, target: Path) -> None:
@@ -227,6 +270,11 @@ class Disk:
             self._step(command, path)
         except OSError as error:
             raise ToolFailed(f"{command}: {error}") from None
+
+
+def _opened(path: object) -> str:
+    """What a path leads to that is the number of an open file."""
+    return os.readlink(str(path)) if str(path).startswith("/proc/self/fd/") else str(path)
 
 
 class _MountInfo:

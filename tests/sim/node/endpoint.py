@@ -46,6 +46,7 @@ class Endpoint:
         await self._asked("get capabilities")
         stages, stats = self._service.stages, self._service.stats
         able = [*([_RPC.STAGE_UNSTAGE_VOLUME] if stages else []), *([_RPC.GET_VOLUME_STATS] if stats else [])]
+        able += [_RPC.VOLUME_MOUNT_GROUP] if self._service.own.habits.sets_groups else []
         return csi.NodeGetCapabilitiesResponse(capabilities=[{"rpc": {"type": one}} for one in able])
 
     async def node_stage_volume(self, request: csi.NodeStageVolumeRequest) -> csi.NodeStageVolumeResponse:
@@ -67,7 +68,8 @@ class Endpoint:
     async def _asked(self, what: str, kind: str = "") -> None:
         await self._mortal.point(f"before {what}")
         self._world.laws.done(self._mortal.number, f"{what} {self._machine.name}", self._world.clock.now())
-        await self._service.answer_time(kind)
+        with self._world.laws.told.call(self._mortal.who):
+            await self._service.answer_time(kind)
 
     async def _call(self, verb: str, handle: str, path: str, request: Any) -> None:
         what = f"{verb} {handle} {self._machine.short(path)}"
@@ -76,14 +78,16 @@ class Endpoint:
         laws, number = self._world.laws, self._mortal.number
         laws.done(number, f"{what} {self._machine.name}", self._world.clock.now())
         laws.call_begins(self._machine, number, verb, handle, path, request)
-        laws.told.begins(self._mortal.who, what)
+        if self._world.plan.habits.groups:
+            laws.groups.asked(self._machine, verb, handle, path, request, self._service.own)
         outcome = "gave up waiting"
         try:
             await self._world.clock.sleep(0)  # no call ends without the others having had their turn
             self._service.check_able(verb, request)
             self._check_secret(verb, handle, request)
             laws.token_of(verb, path, request, wanted=self._service.own.habits.tokens)
-            await self._service.on_volume(verb, handle, path)
+            with laws.told.call(self._mortal.who):
+                await self._service.on_volume(verb, handle, path)
             await self._mortal.point(f"after {what}")
             outcome = "ok"
         except DriverError as error:
@@ -94,7 +98,6 @@ class Endpoint:
         finally:
             if self._mortal.alive:
                 self._tell(f"{what}: {outcome}")
-            laws.told.ends(self._mortal.who, what)
             laws.call_ends(self._machine, number, verb, handle, path)
 
     def _check_secret(self, verb: str, handle: str, request: Any) -> None:

@@ -18,6 +18,10 @@ _OWN: Final = 1 << 41
 _UPGRADES_SEED: Final = 1 << 43
 UPGRADED: Final = 0.15
 """Of drivers."""
+_GROUPS_SEED: Final = 1 << 45
+GROUPED: Final = 0.35
+"""Of lives, those whose pods want groups."""
+GROUP_POLICIES: Final = ("", "ReadWriteOnceWithFSType", "File", "None")
 
 TROUBLES: Final = {
     "spoil_record": 6,
@@ -52,7 +56,8 @@ _STUBBORN_VERBS: Final = ("stage", "unstage", "publish", "unpublish")
 class Habits:
     """one_host: all nodes are on one machine, and see each other's mounts. often: how often an act is followed by a trouble. troubles: as
     the acts of a plan. calm: nothing goes wrong but a driver that hangs, or the reads of one claim. long: the life lasts until waits of
-    minutes have ended. slow_claims: claims of an even number are read so slowly that it seems for ever.
+    minutes have ended. slow_claims: claims of an even number are read so slowly that it seems for ever. groups: pods want their files to
+    belong to a group. walk_s: how long it takes to give a volume one, at the most.
     """
 
     one_host: bool = False
@@ -61,6 +66,8 @@ class Habits:
     calm: bool = False
     long: bool = False
     slow_claims: bool = False
+    groups: bool = False
+    walk_s: float = 0.0
 
     @property
     def hangs(self) -> bool:
@@ -78,6 +85,9 @@ def habits_of(seed: int, drivers_count: int) -> tuple[Habits, tuple[NodeHabits, 
         return _hanging(randomness, drivers_count)
     upgrades = Random(_UPGRADES_SEED + seed)
     drivers = tuple(dataclasses.replace(_driver(randomness), is_upgraded=upgrades.happens(UPGRADED)) for _ in range(drivers_count))
+    groups = Random(_GROUPS_SEED + seed)
+    if has_groups := groups.happens(GROUPED):
+        drivers = tuple(_of_groups(groups, driver) for driver in drivers)
     troubles = [name for name in TROUBLES if randomness.happens(0.35)] if randomness.happens(0.6) else []
     if "spoil_record" in troubles:
         troubles.append("mend_records")
@@ -87,6 +97,8 @@ def habits_of(seed: int, drivers_count: int) -> tuple[Habits, tuple[NodeHabits, 
         often=randomness.uniform(0.1, 0.6) if many else 0.0,
         troubles=many,
         long="fill_node" in troubles,
+        groups=has_groups,
+        walk_s=groups.uniform(20.0, 200.0) if has_groups and groups.happens(0.3) else 0.0,
     ), drivers
 
 
@@ -113,6 +125,11 @@ def _driver(randomness: Random) -> NodeHabits:
         stats=randomness.happens(0.3),
         counts=5 + randomness.below(20) if randomness.happens(0.4) else 0,
     )
+
+
+def _of_groups(randomness: Random, driver: NodeHabits) -> NodeHabits:
+    policy = GROUP_POLICIES[randomness.below(len(GROUP_POLICIES))]
+    return dataclasses.replace(driver, sets_groups=randomness.happens(0.25), group_policy=policy)
 
 
 def _stubborn(randomness: Random) -> Stubborn:

@@ -20,11 +20,13 @@
 | token-astray      | a driver is given the token of another pod, or none though it wants one                                  |
 | count-astray      | a node is said to hold as many volumes as a driver has told of another node                              |
 | pod-rejected      | a pod that runs is rejected because the node is full                                                     |
+| ended-runs        | a pod that has ended is said to run                                                                      |
 | told-wrong        | users are told that a driver has taken a volume back, and it was asked for the contrary                  |
 | held-up           | somebody waits for a driver that has nothing to do with him                                              |
 | overlap           | one agent has two calls in flight for one volume, that do not both take it from pods                     |
 | untold            | a pod that waits has no event that says why: `told.py`                                                   |
 | told-astray       | an event says that a driver does not answer, and it was not asked: `told.py`                             |
+| group-…           | what becomes of the groups that pods want: `groups.py`                                                   |
 | hot-loop          | one thing is done too often                                                                              |
 """
 
@@ -46,6 +48,7 @@ from mooring.node.layout import inline_volume_id
 from mooring.node.volumes.requests import TOKENS
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.node.driver import GIVING, PUBLISH, UNPUBLISH, UNSTAGE
+from tests.sim.node.groups import Groups
 from tests.sim.node.machine import Machine
 from tests.sim.node.plan import RWOP, SECRET_MARK, DriverPlan, Plan, VolumePlan
 from tests.sim.node.told import Told
@@ -83,6 +86,7 @@ class Laws:
         self.stats_at: dict[tuple[str, str], float] = {}
         self._now = now
         self.told = Told(self.pods, fail, now)
+        self.groups = Groups(plan, fail)
         self.counts: Counter[str] = Counter()
         self.on_change: Callable[[], None] = lambda: None
         self.is_late: Callable[[str], bool] = lambda name: False
@@ -301,13 +305,18 @@ class Laws:
                 self._pod_removed(old)
             return
         self.pods[uid] = new
+        self.groups.saw(new)
         if new["status"].get("reason") == FULL and old is not None and old["status"]["phase"] == "Running":
             self._fail("pod-rejected", f"pod {new['metadata']['name']} ran: {new['status']}")
+        if new["status"]["phase"] == "Running" and old is not None and old["status"]["phase"] in FINISHED:
+            self._fail("ended-runs", f"pod {new['metadata']['name']} had ended: {old['status']}")
         if self.is_late(new["metadata"]["name"]):
             return  # what was true when it was written may not be any more
         if new["status"]["phase"] == "Running" and (old is None or old["status"]["phase"] != "Running"):
             for what in self.missing(new):
                 self._fail("running-without", f"pod {new['metadata']['name']} is said to run, and {what}")
+            for what in self.groups.missing(self._site.machines[new["spec"]["nodeName"]], new):
+                self._fail("group-left-out", f"pod {new['metadata']['name']} is said to run, and {what}")
 
     def _pod_removed(self, old: Json) -> None:
         name, uid, machine = old["metadata"]["name"], old["metadata"]["uid"], self._site.machines[old["spec"]["nodeName"]]

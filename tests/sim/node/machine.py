@@ -34,7 +34,8 @@ class Machine:
     was told by the living agent that it is registered. apart: mount points that show no bind mount. spoiled: what can't be read, as it
     was before. mended: what could not be read when the living agent began, or later. registering: drivers that are being registered.
     neighbours: machines whose mounts are seen here, too. protected: folders that nobody can write in, and until when. hung_count: of works
-    on the disk that hang at the moment: what they come to is still to be taken back.
+    on the disk that hang at the moment: what they come to is still to be taken back. groups: of what the agent has given one, by path.
+    passed_over: what it could not give one.
     """
 
     def __init__(self, name: str, root: Path) -> None:
@@ -53,6 +54,8 @@ class Machine:
         self.neighbours: list[Machine] = []
         self.full_until_s = 0.0
         self.hung_count = 0
+        self.groups: dict[str, int] = {}
+        self.passed_over: set[str] = set()
         self.protected: dict[str, float] = {}
         self.on_socket: Callable[[Path], None] = lambda socket: None
         self._socket_count = 0
@@ -86,6 +89,9 @@ class Machine:
 
     def unmount(self, point: str) -> None:
         self.apart.discard(point)
+        for path in (point, f"{point}/{CONTENT}"):
+            self.groups.pop(path, None)
+            self.passed_over.discard(path)
         if self.mounts.pop(point, None) is not None:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(Path(point, CONTENT))

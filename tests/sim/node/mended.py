@@ -271,7 +271,7 @@ MENDED: Final[Mapping[str, Bug]] = {
     "new-pods-hold-all": Bug(_new_pods_hold_all, {"held-up"}, first_seed=40),
     "unknown-volumes-stay": Bug(_unknown_volumes_stay, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=12),
     "leavings-in-the-way": Bug(_leavings_are_in_the_way, {"pod-left", "pod-stuck", "in-use-left", *LEFT}),
-    "steps-hold-workers": Bug(_steps_hold_workers, {"held-up"}),
+    "steps-hold-workers": Bug(_steps_hold_workers, {"held-up"}, first_seed=7),
     "steps-alone": Bug(_each_step_is_alone, {"held-up"}, first_seed=10),
     "failures-told-wrong": Bug(_failed_steps_are_told_wrong, {"told-wrong"}, first_seed=16),
     "others-counted": Bug(_answers_of_others_count, {"count-astray"}),

@@ -8,7 +8,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 from unittest import mock
 
+from mooring.kube.cluster import Patch
+from mooring.kube.patch import strategic_patch
 from mooring.node.plugins.drivers import NodeDriver
+from mooring.node.volumes import pods
 from mooring.node.volumes.announcements import Announcements
 from mooring.node.volumes.decide import Decision
 from mooring.node.volumes.reconcile import FileSystemSteps
@@ -71,9 +74,19 @@ def _slowness_is_told_after_failures() -> Planted:
     return mock.patch.object(StepWatch, "around", leaving)
 
 
+def _ended_pods_run() -> Planted:
+    """That a pod runs is written over whatever has become of it since."""
+
+    def unversioned(body: Mapping[str, Any], *, of: Any = None) -> Patch:
+        return strategic_patch({**body, "metadata": {}}, of=of)
+
+    return mock.patch.object(pods, "strategic_patch", unversioned)
+
+
 OUTGROWN: Final[Mapping[str, Bug]] = {
     "capabilities-kept": Bug(_capabilities_are_kept, {"pod-stuck", "running-without"}, first_seed=48),
-    "failures-untold": Bug(_failures_are_not_told, {"untold"}, first_seed=73),
+    "failures-untold": Bug(_failures_are_not_told, {"untold"}, first_seed=125),
     "slowness-told-late": Bug(_slowness_is_told_after_failures, {"told-astray"}, first_seed=140),
+    "ended-pods-run": Bug(_ended_pods_run, {"ended-runs"}, first_seed=474),
     "ready-unstaged": Bug(_ready_devices_stay_unstaged, {"pod-stuck", "running-without"}, first_seed=138),
 }

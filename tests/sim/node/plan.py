@@ -52,6 +52,7 @@ _NOT_CALM: Final = (
     "reboot",
 )
 LONG_S: Final = 600.0
+_FS_TYPES_SEED: Final = 1 << 47
 _ALWAYS: Final = ("make_pod", "delete_pod", "move_pod", "bind_claim", "restore_secret", "make_socket")
 
 
@@ -74,7 +75,7 @@ class DriverPlan:
 @dataclasses.dataclass(frozen=True, slots=True)
 class VolumePlan:
     """name: of the PersistentVolume and of its claim. bound_late: the claim is bound by an act. stage_secret, publish_secret: the
-    names of its secrets, "" for none.
+    names of its secrets, "" for none. fs_type: of its file system, "" where nobody says.
     """
 
     name: str
@@ -85,6 +86,7 @@ class VolumePlan:
     bound_late: bool
     stage_secret: str
     publish_secret: str
+    fs_type: str = ""
 
     @property
     def single_node(self) -> bool:
@@ -148,6 +150,10 @@ def plan_of(seed: int) -> Plan:
     habits, of_drivers = habits_of(seed, len(plan.drivers))
     drivers = tuple(dataclasses.replace(driver, habits=own) for driver, own in zip(plan.drivers, of_drivers, strict=True))
     plan = dataclasses.replace(plan, drivers=drivers, habits=habits)
+    if habits.groups:
+        randomness = Random(_FS_TYPES_SEED + seed)
+        typed = (dataclasses.replace(volume, fs_type="ext4" if randomness.happens(0.6) else "") for volume in plan.volumes)
+        plan = dataclasses.replace(plan, volumes=tuple(typed))
     if habits.calm:
         return _calm(plan)
     server = dataclasses.replace(server_habits(seed), set_back=False)

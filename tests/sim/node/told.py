@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 from mooring.node.volumes.step_watch import SLOW_S
@@ -46,17 +47,22 @@ class Told:
         self.is_at_once = False
         self._refused: deque[_Refused] = deque()
         self._of_pods: dict[str, list[str]] = defaultdict(list)
-        self._under_way: dict[tuple[str, str], float] = {}
+        self._under_way: dict[int, tuple[str, float]] = {}
+        self._calls_count = 0
         self._ended: deque[tuple[float, str, float]] = deque()
 
-    def begins(self, who: str, what: str) -> None:
-        """A call."""
-        self._under_way[who, what] = self._now()
-
-    def ends(self, who: str, what: str) -> None:
-        self._ended.append((self._now(), who, self._under_way.pop((who, what), self._now())))
-        while self._ended[0][0] < self._now() - LATE_S:
-            self._ended.popleft()
+    @contextlib.contextmanager
+    def call(self, who: str) -> Iterator[None]:
+        """A driver is asked, and waited for."""
+        self._calls_count += 1
+        number = self._calls_count
+        self._under_way[number] = who, self._now()
+        try:
+            yield
+        finally:
+            self._ended.append((self._now(), *self._under_way.pop(number)))
+            while self._ended[0][0] < self._now() - LATE_S:
+                self._ended.popleft()
 
     def refused(self, path: str, error: str, what: str, lives: Callable[[], bool]) -> None:
         """A driver did not publish at this path. lives: whether the agent that asked it still does."""
@@ -73,7 +79,7 @@ class Told:
 
     def _is_waiting(self, who: str) -> bool:
         now = self._now()
-        begun = [began for (one, _), began in self._under_way.items() if one == who]
+        begun = [began for one, began in self._under_way.values() if one == who]
         begun += [began for ended, one, began in self._ended if one == who and ended >= now - LATE_S]
         return any(began <= now - SLOW_S + LATE_S for began in begun)
 

@@ -7,6 +7,7 @@ lost answer that is taken for a failure.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 from unittest import mock
@@ -25,6 +26,8 @@ from mooring.controllers.resizer import writes as resizer_writes
 from mooring.controllers.snapshot_controller.writes import Writes as SnapshotWrites
 from mooring.controllers.snapshotter.groups import decide as group_decide
 from mooring.kube.errors import ApiError, NotFound
+from mooring.node.volumes import fs_group
+from mooring.node.volumes.fs_group import ON_ROOT_MISMATCH, Walk
 from mooring.node.volumes.unread import Unread
 from tests.sim.planting import Bug
 
@@ -138,9 +141,25 @@ def _ends_are_untold() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(LeadershipReporter, "leads", leads)
 
 
+def _folders_come_first() -> contextlib.AbstractContextManager[Any]:
+    """Memory: the folder itself gets the group before what is in it. A walk that ends in between is not made again: it is right already."""
+    run = Walk.run
+
+    def hasty(self: Any) -> None:
+        with contextlib.suppress(OSError), fs_group._opened(self._folder) as root:
+            if self._policy == ON_ROOT_MISMATCH and fs_group._is_right(os.fstat(root), self._group):
+                return
+            fs_group._change(root, "", self._group)
+        with mock.patch.object(self, "_policy", "Always"):
+            run(self)
+
+    return mock.patch.object(Walk, "run", hasty)
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "provisioner/sources-are-strangers": Bug(_sources_are_strangers, {"source-held"}),
     "node/doubts-end-with-the-process": Bug(_doubts_end_with_the_process, set()),
+    "node/folders-first": Bug(_folders_come_first, set()),
     "plane/lost-posts-failed": Bug(_lost_posts_failed, set()),
     "plane/lost-deletes-failed": Bug(_lost_deletes_failed, set()),
     "attacher/ends-are-untold": Bug(_ends_are_untold, {"leads-told-wrong"}),

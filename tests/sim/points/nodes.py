@@ -12,17 +12,21 @@ from tests.sim.node.acts import Acts
 from tests.sim.node.checkers import complaints, fingerprint, leftovers
 from tests.sim.node.controller import AttachDetach
 from tests.sim.node.disk import NodeLoop
+from tests.sim.node.groups import GROUPS, Json, Wishes
+from tests.sim.node.habits import Habits
 from tests.sim.node.life import agent_on
 from tests.sim.node.plan import RWO, DiskFaults, DriverPlan, VolumePlan, plan_of
 from tests.sim.node.world import NodeWorld
 from tests.sim.points.director import Director
 from tests.sim.points.script import Script, Stage, without_faults
 from tests.sim.standing import WorldGroup
+from tests.support.node_habits import NodeHabits
 
 DRIVER: Final = "d0.example.com"
 NODE: Final = "node0"
 VOLUME: Final = VolumePlan("pv0", "handle0", DRIVER, RWO, block=False, bound_late=False, stage_secret="pv0-stage", publish_secret="")
 STAGES: Final = DriverPlan(DRIVER, attaches=True, stages=True, inline=False, asks_again=False, pod_info=True, leaves_folders=False)
+GROUPED: Final = dataclasses.replace(STAGES, habits=NodeHabits(group_policy="File"))
 PLAN: Final[Any] = without_faults(
     plan_of(0),
     drivers=(STAGES,),
@@ -37,6 +41,14 @@ PLAN: Final[Any] = without_faults(
     verbosity=0,
 )
 CALM_S: Final = 900.0
+
+
+class Owner(Wishes):
+    """Who is content with a folder that is right."""
+
+    def put_into(self, pod: Json) -> Json:
+        pod["spec"]["securityContext"] = {"fsGroup": GROUPS[0], "fsGroupChangePolicy": "OnRootMismatch"}
+        return pod
 
 
 class Mounting(Stage[NodeWorld]):
@@ -76,6 +88,12 @@ async def mount(stage: Mounting) -> None:
     await stage.acts.make_pod_of(stage.world.plan.volumes, NODE)
 
 
+async def own(stage: Mounting) -> None:
+    """A pod that wants its files to belong to a group."""
+    stage.acts.wishes = Owner(stage.world.plan)
+    await mount(stage)
+
+
 async def unmount(stage: Mounting) -> None:
     stage.is_over = True
     await stage.acts.delete_all()
@@ -99,6 +117,10 @@ def _block(group: WorldGroup) -> NodeWorld:
     return NodeWorld(dataclasses.replace(PLAN, volumes=(dataclasses.replace(VOLUME, block=True),)), group)
 
 
+def _owned(group: WorldGroup) -> NodeWorld:
+    return NodeWorld(dataclasses.replace(PLAN, drivers=(GROUPED,), habits=Habits(groups=True)), group)
+
+
 def _script(name: str, about: str, make_world: Any, *acts: Any) -> Script:
     return Script(name, about, make_world, Mounting, acts, calm_s=CALM_S, make_loop=NodeLoop, close=lambda world: world.close())
 
@@ -108,5 +130,6 @@ SCRIPTS: Final = (
     _script("unmount", "the pod goes, and lets its volume go", _world, mount, unmount),
     _script("mount-device", "a pod gets its volume as a raw device", _block, mount),
     _script("unmount-device", "the pod goes, and lets its device go", _block, mount, unmount),
+    _script("mount-owned", "a pod gets its volume, and its group gets the files", _owned, own),
     _script("leave", "one of two pods goes, and the other keeps the volume", _world, mount, share, leave),
 )
