@@ -11,8 +11,8 @@ from tests.sim.points.director import Director
 from tests.sim.points.script import Script, Stage, without_faults
 from tests.sim.snapshots.acts import Acts
 from tests.sim.snapshots.checkers import complaints, fingerprint
-from tests.sim.snapshots.life import CONTROLLER, SNAPSHOTTER, controller, snapshotter
-from tests.sim.snapshots.plan import ClassPlan, plan_of
+from tests.sim.snapshots.life import controller, snapshotter
+from tests.sim.snapshots.plan import CONTROLLER, SNAPSHOTTER, ClassPlan, plan_of
 from tests.sim.snapshots.world import SnapshotWorld
 from tests.sim.standing import WorldGroup
 
