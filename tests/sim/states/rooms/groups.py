@@ -268,7 +268,8 @@ def _content(world: StateWorld, content: Json) -> Iterator[Complaint]:
         return
     if "deletionTimestamp" in meta:
         wanted = is_of and group is not None and "deletionTimestamp" not in group["metadata"]
-        if names.GROUP_CONTENT_FINALIZER in meta.get("finalizers", ()) and not wanted and not world.told(name):
+        after = is_of and world.told("group")  # it goes after its group, which waits, and says for what
+        if names.GROUP_CONTENT_FINALIZER in meta.get("finalizers", ()) and not (wanted or after or world.told(name)):
             yield "silence", f"{name} is being deleted, held, nobody says why: {meta.get('annotations')}"
     elif is_of and not status.get("readyToUse") and not status.get("error") and not world.told(name):
         yield "silence", f"{name} is not ready, nobody says why"
