@@ -15,9 +15,10 @@ from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from mooring.node.csinode.allocatable import PERIOD_S_MIN
 from tests.sim.keeper import Keeper
+from tests.sim.node.calls import AUDIENCE
 from tests.sim.node.groups import Wishes
-from tests.sim.node.laws import AUDIENCE, FINISHED, Json, is_alive
 from tests.sim.node.plan import NAMESPACE, PODS_MAX, RWOP, SECRET_MARK, VolumePlan
+from tests.sim.node.pod_words import FINISHED, Json, is_alive
 from tests.sim.node.world import NodeWorld
 from tests.support.builders import CONTAINER, a_claim, a_csi_driver, a_pod, a_pv, a_secret
 

@@ -8,8 +8,9 @@ from mooring.api.storage import CSI_NODES
 from mooring.api.volume_names import unique_name
 from tests.sim.checkers import Complaint
 from tests.sim.node.controller import AttachDetach
-from tests.sim.node.laws import is_alive, node_in_use
+from tests.sim.node.laws import node_in_use
 from tests.sim.node.machine import Machine
+from tests.sim.node.pod_words import is_alive
 from tests.sim.node.world import NodeWorld
 
 

@@ -15,8 +15,9 @@ from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.csi.codes import Code
 from mooring.kube.cluster import Patch, PatchType
-from tests.sim.node.laws import FINISHED, node_in_use
+from tests.sim.node.laws import node_in_use
 from tests.sim.node.plan import VolumePlan
+from tests.sim.node.pod_words import FINISHED
 from tests.sim.node.world import NodeWorld
 from tests.support.builders import a_va
 

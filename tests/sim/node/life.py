@@ -16,10 +16,11 @@ from mooring.kube.cluster import Request, Verb
 from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
 from tests.sim.keeper import Made
 from tests.sim.mortal import Mortal
+from tests.sim.node.calls import TOKEN
 from tests.sim.node.disk import DISK, Disk
 from tests.sim.node.endpoint import Connection, Endpoint, Plugin, Watch
-from tests.sim.node.laws import TOKEN, is_slow
 from tests.sim.node.machine import Machine
+from tests.sim.node.pod_words import is_slow
 from tests.sim.provisioning.line import WritingLine
 from tests.sim.standing import outside
 

@@ -18,9 +18,9 @@ from mooring.node.agent import new_node
 from tests.sim.keeper import Keeper
 from tests.sim.node.acts import Acts, claims_in
 from tests.sim.node.controller import AttachDetach
-from tests.sim.node.laws import Json
 from tests.sim.node.machine import Machine, Spoiled
 from tests.sim.node.plan import RWX
+from tests.sim.node.pod_words import Json
 from tests.sim.node.world import NodeWorld
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from tests.sim.node.acts import claims_in
-from tests.sim.node.laws import FINISHED, Json, is_slow
 from tests.sim.node.plan import RWX, DriverPlan, VolumePlan
+from tests.sim.node.pod_words import FINISHED, Json, is_slow
 from tests.sim.node.world import NodeWorld
 
 LOOK_S: Final = 5.0

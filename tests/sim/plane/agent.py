@@ -27,11 +27,11 @@ from tests.sim.laws import WRITING, Write
 from tests.sim.line import what_of
 from tests.sim.mortal import Mortal
 from tests.sim.node.driver import GIVING, NodeService
-from tests.sim.node.laws import Json
 from tests.sim.node.laws import Laws as NodeLaws
 from tests.sim.node.life import NodeLine, agent_on
 from tests.sim.node.machine import Machine
 from tests.sim.node.plan import VolumePlan
+from tests.sim.node.pod_words import Json
 from tests.sim.node.world import MEMORY, Site
 from tests.sim.plan import DRIVER
 from tests.sim.plane.agent_plan import NodeView

@@ -21,7 +21,7 @@ from tests.sim.keeper import Made
 from tests.sim.laws import WRITING
 from tests.sim.line import what_of
 from tests.sim.mortal import Mortal
-from tests.sim.node.disk import Killed
+from tests.sim.node.kernel import Killed
 from tests.sim.points.trial import EARLY, Kind, Record, Shown, Touch, Trial, Way
 from tests.sim.world import SimWorld
 

@@ -1,0 +1,102 @@
+"""Bugs to plant in the node agent: in what it knows of pods, and in what it says of them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Final
+from unittest import mock
+
+from mooring.api.meta import key_of
+from mooring.api.pods import PODS, Pod
+from mooring.kube.cluster import Patch, PatchType
+from mooring.node.volumes import controller, decide
+from mooring.node.volumes.actual import ActualState
+from mooring.node.volumes.decide import Decision, Facts, Step, decide_volume
+from mooring.node.volumes.desired import DesiredState
+from mooring.node.volumes.pods import NodePods
+from mooring.node.volumes.state import VolumeState
+from tests.sim.node.mended import LEFT
+from tests.sim.planting import Bug, both
+
+Planted = contextlib.AbstractContextManager[Any]
+
+
+def _pods_in_part_are_known() -> Planted:
+    """A pod of which one volume can't be found out wants what is known, and nothing else."""
+    settle = DesiredState.set
+
+    def known(self: DesiredState, pod_uid: str, wanted: Any, *, is_complete: bool = True) -> None:
+        settle(self, pod_uid, wanted)
+
+    return mock.patch.object(DesiredState, "set", known)
+
+
+def _volumes_do_not_hear_of_pods() -> Planted:
+    """A volume that waits for pods to be known is not told of it."""
+    return mock.patch.object(controller.NodeVolumes, "_pods_known", return_value=None)
+
+
+def _running_hides_deletion() -> Planted:
+    """The answer to the write that sets a pod running goes into the cache, also of a pod that is being deleted."""
+
+    async def deaf(self: NodePods, pod: Pod) -> None:
+        key, body = key_of(pod), {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Running"}}
+        request = self._cluster.patch(PODS, key.name, Patch(PatchType.STRATEGIC, body), key.namespace, subresource="status")
+        answer = await self._actual.pods.write(key, request)
+        self._looked_at[pod.metadata.uid] = answer.metadata.resource_version, self._clock.now()
+
+    return mock.patch.object(NodePods, "_set_running", deaf)
+
+
+def _pods_run_at_once() -> Planted:
+    """A pod is set running as soon as it is known what it wants."""
+    return mock.patch.object(ActualState, "has_all", return_value=True)
+
+
+def _pods_leave_at_once() -> Planted:
+    """A deleted pod's object goes while its volumes are still taken away."""
+    leave, states_of_pod = NodePods._leave, ActualState.states_of_pod
+    leaving: ContextVar[bool] = ContextVar("leaving", default=False)
+
+    async def hasty(self: NodePods, pod: Any) -> Any:
+        token = leaving.set(True)
+        try:
+            self._desired.gone(pod.metadata.uid)
+            return await leave(self, pod)
+        finally:
+            leaving.reset(token)
+
+    def states(self: ActualState, uid: str) -> Any:
+        return () if leaving.get() else states_of_pod(self, uid)
+
+    return both(mock.patch.object(NodePods, "_leave", hasty), mock.patch.object(ActualState, "states_of_pod", states))
+
+
+def _volumes_for_one_pod_are_shared() -> Planted:
+    """ReadWriteOncePod is a word."""
+    return mock.patch.object(decide, "_held_by_others", return_value=[])
+
+
+def _failed_pods_are_forgotten() -> Planted:
+    """A pod that could not be got rid of is not tried again while others wait for the volume."""
+
+    def decided(state: VolumeState, facts: Facts) -> Decision:
+        decision = decide_volume(state, facts)
+        is_settled = decision.step is Step.NOTHING and facts.wanted
+        return dataclasses.replace(decision, after_s=None) if is_settled else decision
+
+    return mock.patch.object(controller, "decide_volume", decided)
+
+
+POD_BUGS: Final[Mapping[str, Bug]] = {
+    "pods-in-part-known": Bug(_pods_in_part_are_known, {"unpublish-wanted"}, first_seed=11),
+    "pods-unheard": Bug(_volumes_do_not_hear_of_pods, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=765),
+    "running-hides-deletion": Bug(_running_hides_deletion, {"pod-left", "pod-stuck"}, first_seed=97),
+    "pods-run-at-once": Bug(_pods_run_at_once, {"running-without"}),
+    "pods-leave-at-once": Bug(_pods_leave_at_once, {"pod-dropped"}),
+    "one-pod-shared": Bug(_volumes_for_one_pod_are_shared, {"two-pods"}),
+    "failed-pods-forgotten": Bug(_failed_pods_are_forgotten, {"pod-left", "pod-stuck", "in-use-left", *LEFT}),
+}
