@@ -145,6 +145,21 @@ async def test_a_server_that_was_set_back_is_told_until_the_ghosts_are_gone(clus
         assert (None, "1", "") == (followed.version_of("ghost"), followed.version_of("a"), followed.informer.obstacle)
 
 
+async def test_a_server_that_was_set_back_is_noticed_also_where_an_own_write_alone_was_ahead_of_it(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+):
+    """The watch was far behind, so that its version is one that the restored server has, too: what was written would stay for ever."""
+    async with following(cluster) as followed:
+        written = await cluster.get(PVS, "a")
+        followed.informer.wrote(msgspec.structs.replace(written, metadata=msgspec.structs.replace(written.metadata, resource_version="50")))
+        assert "50" == followed.version_of("a")
+        cluster.put(PVS, "b")
+        cluster.end_watches(lost())
+        await asyncio.sleep(10)
+        assert "was set back from version 50 to 2" in capsys.readouterr().err
+        assert ("1", "2", "") == (followed.version_of("a"), followed.version_of("b"), followed.informer.obstacle)
+
+
 @pytest.mark.parametrize("may_be_missing", [True, False])
 async def test_a_kind_that_may_be_missing_has_no_objects_until_it_is_served(cluster: FakeCluster, may_be_missing: bool):
     """Any other keeps its cache empty and unfilled: a proxy may have lost its way, and nobody must think that nothing is there."""

@@ -28,6 +28,9 @@ class Record:
         self.events: list[tuple[str, str]] = []
         self._names: list[str] = []
 
+    def known(self) -> str:
+        return ""
+
     def list_begins(self) -> None:
         self._names = []
 

@@ -111,6 +111,16 @@ def test_an_own_write_below_the_version_of_all_enters_where_the_object_is_older_
     assert () == store.wrote(pv_at(version=20)), "an answer that another one has overtaken"
 
 
+def test_another_object_of_the_name_enters_below_the_version_of_all_where_the_one_here_is_older(store: Store[PersistentVolume]):
+    """The server was set back, and the object made anew: else whoever writes to the former one would be refused for ever, at once."""
+    former, anew = pv_at(version=16, uid="former"), pv_at(version=49, uid="anew")
+    store.apply(former)
+    store.bookmark("100035")
+    assert (Change(former, None, Cause.OWN_WRITE), Change(None, anew, Cause.OWN_WRITE)) == store.wrote(anew)
+    assert () == store.wrote(pv_at(version=40, uid="former")), "an answer from before"
+    assert anew is store.get(PV1)
+
+
 def test_an_answer_that_comes_after_its_deletion_does_not_bring_the_object_back(store: Store[PersistentVolume]):
     """The answer and the watch travel on two connections; nobody would ever take the ghost out again."""
     store.apply(pv_at(version=1))

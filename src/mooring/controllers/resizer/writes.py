@@ -17,6 +17,7 @@ from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from mooring.kube.patch import strategic_patch
+from mooring.kube.versions import order
 
 T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 
@@ -87,7 +88,10 @@ class Writes:
                 raise Failed(f"{kind.name} {meta.name} could not be saved: {error}", is_told=not passing) from error
 
     async def _look(self, kind: Kind[T], cache: Informer[T], obj: T) -> None:
-        """Takes in the object as it is now. Raises Stale for another one."""
+        """Takes in the object as it is now. Raises Stale for another one, and Failed where the cache is ahead of the server.
+
+        That is so when the server was set back to a backup, until the cache has listed all anew: what it knows is refused until then.
+        """
         meta = obj.metadata
         try:
             found = await cache.write(key_of(obj), self._cluster.get(kind, meta.name, meta.namespace))
@@ -97,3 +101,5 @@ class Writes:
             raise Failed(f"{kind.name} {meta.name} could not be read: {error}", is_told=False) from error
         if found.metadata.uid != meta.uid:
             raise Stale(meta.name)
+        if order(found.metadata.resource_version, meta.resource_version) < 0:
+            raise Failed(f"{kind.name} {meta.name} could not be saved: the API server was set back", is_told=False)

@@ -134,13 +134,16 @@ class Feed(Generic[T]):
         """The reader is told nothing more."""
         self._readers.remove(reader)
 
+    def known(self) -> str:
+        return self._store.known()
+
     def list_begins(self) -> None:
         self._relist = self._store.relist()
 
     def page(self, objects: Sequence[T], version: str, unread: Sequence[Unread]) -> None:
         assert self._relist is not None
         if self._relist.rewound(version):
-            self._log.warning("The API server's versions went back, believing the list alone", version=version, known=self._store.version)
+            self._log.warning("The API server's versions went back, believing the list alone", version=version, known=self._store.known())
         self._relist.keep(unread)
         kept = (self._known(obj) or self._kept(obj) for obj in objects)
         self.deliver(self._relist.page((obj for obj in kept if obj is not None), version))

@@ -48,6 +48,9 @@ _log = logger(__name__)
 class Sink(Protocol[T]):
     """Where the objects go."""
 
+    def known(self) -> str:
+        """The newest version that the server is known to have come to, "" for none: an answer to an own write may be ahead of the watch."""
+
     def list_begins(self) -> None:
         """A list was asked for; one that had begun before and did not end is void."""
 
@@ -129,14 +132,16 @@ class Reflector(Generic[T]):
 
     async def _check_version(self) -> None:
         """Raises SetBack, and any other ApiError."""
+        told = self._sink.known()
+        known = told if order(told, self._version) > 0 else self._version
         page = await self._page(1, "")
-        if order(page.resource_version, self._version) < 0:
-            raise self._set_back(page.resource_version)
+        if order(page.resource_version, known) < 0:
+            raise self._set_back(known, page.resource_version)
         self._may_be_set_back = False
 
-    def _set_back(self, version: str) -> SetBack:
-        """version: that the server has now."""
-        error = SetBack(f"the API server was set back from version {self._version} to {version}, as by a restore from a backup")
+    def _set_back(self, known: str, version: str) -> SetBack:
+        """known: the version that it had. version: that the server has now."""
+        error = SetBack(f"the API server was set back from version {known} to {version}, as by a restore from a backup")
         self._version = ""
         return error
 
@@ -187,7 +192,7 @@ class Reflector(Generic[T]):
 
     def _take(self, event: WatchEvent[T]) -> None:
         if event.type is EventType.BOOKMARK and order(event.resource_version, self._version) < 0:
-            raise self._set_back(event.resource_version)
+            raise self._set_back(self._version, event.resource_version)
         self._is_well()
         self._sink.event(event)
         if order(event.resource_version, self._version) > 0:

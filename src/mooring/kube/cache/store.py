@@ -119,12 +119,12 @@ class Store(Generic[T]):
     def wrote(self, obj: T) -> tuple[Change[T], ...]:
         """One of our writes was answered with this object, which is still there.
 
-        An answer that the watch has told of already is no news. One that is newer than the object here all the same comes from a server
-        that was set back: whoever never sees his own write would make it again and again, until all is listed anew.
+        An answer that the watch has told of already is no news. One that is newer than the object here all the same, be it the same or
+        another of its name, comes from a server that was set back: whoever never sees what his own write met would make it again and
+        again, until all is listed anew.
         """
-        old = self._objects.get(key_of(obj))
         is_told = order(obj.metadata.resource_version, self.version) <= 0
-        if is_told and (old is None or old.metadata.uid != obj.metadata.uid):
+        if is_told and key_of(obj) not in self._objects:
             return ()
         self._note_ahead(obj.metadata.resource_version)
         return self._put(obj, Cause.OWN_WRITE)
@@ -136,6 +136,10 @@ class Store(Generic[T]):
             return ()  # the watch was quicker
         self._entomb(old)
         return (self._take_out(old, Cause.OWN_WRITE),)
+
+    def known(self) -> str:
+        """The newest version that the server is known to have come to, by list and watch, or by the answer to an own write."""
+        return self._ahead if order(self._ahead, self.version) > 0 else self.version
 
     def relist(self) -> Relist[T]:
         """Begins a new list; call it before the list is asked for."""
@@ -202,7 +206,7 @@ class Relist(Generic[T]):
     def __init__(self, store: Store[T], number: int) -> None:
         self._store = store
         self._number = number
-        self._known = store._ahead if order(store._ahead, store.version) > 0 else store.version
+        self._known = store.known()
         self._listed: set[Key] = set()
 
     def rewound(self, version: str) -> bool:
