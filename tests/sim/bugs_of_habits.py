@@ -12,29 +12,12 @@ from mooring.control.lease.elector import LeaderElector
 from mooring.controllers.attacher import decide, writes
 from mooring.controllers.attacher.controller import Attacher
 from mooring.controllers.attacher.view import BY_VOLUME, View, volume_of
-from mooring.kube.cache.reflector import Reflector
-from mooring.kube.cluster import EventType
-from mooring.kube.versions import order
-from tests.sim.planting import Bug, both
+from tests.sim.planting import Bug, both, set_backs_are_not_noticed
 
 
 def _fence_stays_open() -> contextlib.AbstractContextManager[Any]:
     """Who leads sends as long as it runs, also after it stood still."""
     return mock.patch.object(LeaderElector, "_fence_of_term", return_value=lambda: "")
-
-
-def _set_back_is_not_noticed() -> contextlib.AbstractContextManager[Any]:
-    """A watch goes on from its version, also where the server has yet to reach that."""
-    take = Reflector._take
-
-    def unasked(self: Reflector[Any], event: Any) -> None:
-        if event.type is not EventType.BOOKMARK or order(event.resource_version, self._version) >= 0:
-            take(self, event)
-
-    async def trusted(self: Reflector[Any]) -> None:
-        self._may_be_set_back = False
-
-    return both(mock.patch.object(Reflector, "_take", unasked), mock.patch.object(Reflector, "_check_version", trusted))
 
 
 def _undos_silence_the_next() -> contextlib.AbstractContextManager[Any]:
@@ -78,7 +61,7 @@ _NOT_WELL: Final = {
 
 BUGS: Final[Mapping[str, Bug]] = {
     "fence-stays-open": Bug(_fence_stays_open, {"no-lease"}),
-    "set-back-unnoticed": Bug(_set_back_is_not_noticed, _NOT_WELL, first_seed=20),
+    "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=20),
     "undos-silence-the-next": Bug(_undos_silence_the_next, {"silent"}, first_seed=900),
     "namesakes-are-strangers": Bug(_namesakes_are_strangers, {"two-nodes", "unpublish-wanted"}, first_seed=40),
     "contexts-kept": Bug(_contexts_are_kept, {"metadata-wrong"}, first_seed=140),

@@ -11,6 +11,9 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.control.queue import WorkQueue
+from mooring.kube.cache.reflector import Reflector
+from mooring.kube.cluster import EventType
+from mooring.kube.versions import order
 
 SEARCH_S: Final = 120.0
 """Of real time, for one bug: long before the limit of a test."""
@@ -55,6 +58,20 @@ def no_back_off() -> contextlib.AbstractContextManager[Any]:
 def failures_are_final() -> contextlib.AbstractContextManager[Any]:
     """What failed is never tried again on its own account."""
     return mock.patch.object(WorkQueue, "retry", return_value=0.0)
+
+
+def set_backs_are_not_noticed() -> contextlib.AbstractContextManager[Any]:
+    """A watch goes on from its version, also where the server has yet to reach that."""
+    take = Reflector._take
+
+    def unasked(self: Reflector[Any], event: Any) -> None:
+        if event.type is not EventType.BOOKMARK or order(event.resource_version, self._version) >= 0:
+            take(self, event)
+
+    async def trusted(self: Reflector[Any]) -> None:
+        self._may_be_set_back = False
+
+    return both(mock.patch.object(Reflector, "_take", unasked), mock.patch.object(Reflector, "_check_version", trusted))
 
 
 def assert_found(run_seed: Callable[..., Any], bugs: Mapping[str, Bug], name: str, lives_max: int) -> None:

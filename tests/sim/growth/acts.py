@@ -30,6 +30,7 @@ from tests.sim.growth.plan import (
     SECRET,
     SIZE_MAX,
 )
+from tests.sim.growth.setting_back import SettingBack
 from tests.sim.growth.world import GrowthWorld
 from tests.sim.keeper import Keeper
 from tests.support.builders import CONTAINER
@@ -44,6 +45,7 @@ class Acts:
         self._randomness, self._truth, self._cluster, self._backend = world.randomness["actor"], world.truth, world.cluster, world.backend
         self._claims, self._count, self._token = world.laws.claims, 0, "token0"
         self._kubelet, self._odd = Kubelet(world), OddActs(world, self._merge, self._do)
+        self._setting_back, self._in_peace = SettingBack(world, self._merge, self._do, _pod_of, self.restore_secret), False
 
     async def prepare(self) -> None:
         body = {"metadata": {"name": GROWING}, "provisioner": DRIVER, "allowVolumeExpansion": True}
@@ -59,10 +61,13 @@ class Acts:
         act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._world.plan.acts))
         await act()
         await self._odd.disturb()
+        await self._setting_back.disturb()
 
     async def tend(self) -> None:
-        """The nodes do their part."""
+        """The nodes do their part. In peace, users ask for what a server that was set back has forgotten."""
         await self._kubelet.tend()
+        if self._in_peace:
+            await self._setting_back.tend()
 
     async def make_peace(self) -> None:
         """Everything is back that is needed, and what can't be had is wished no more."""
@@ -84,6 +89,7 @@ class Acts:
                     await self._wish(claim, limit)
                 else:
                     await self.unlimit()
+        self._in_peace = True
 
     # -- claims
 

@@ -22,7 +22,8 @@ from mooring.controllers.resizer.modification import reconcile as modification_r
 from mooring.controllers.resizer.modification.reconcile import Reconciler as Modification
 from mooring.controllers.resizer.view import bytes_text
 from mooring.controllers.resizer.writes import Writes
-from tests.sim.planting import Bug, no_back_off
+from mooring.kube.cache.store import Store
+from tests.sim.planting import Bug, no_back_off, set_backs_are_not_noticed
 
 
 def _sizes_are_not_marked() -> contextlib.AbstractContextManager[Any]:
@@ -103,6 +104,13 @@ def _failures_are_written_on_what_is_done() -> contextlib.AbstractContextManager
     return mock.patch.object(modification_reconcile, "_is", return_value=never)
 
 
+def _answers_prove_nothing() -> contextlib.AbstractContextManager[Any]:
+    """How far the server was is known from whole lists and the watch alone, not from own writes, and lists that broke off."""
+    return mock.patch.object(Store, "known", lambda self: self.version)
+
+
+_NOT_WELL: Final = {"unserved", "sizes-differ", "class-differs", "state-left", "unsettled"}
+
 BUGS: Final[Mapping[str, Bug]] = {
     "sizes-unmarked": Bug(_sizes_are_not_marked, {"alloc-unwritten"}),
     "timeouts-final": Bug(_timeouts_are_final, {"overtaken", "quota-wrong"}),
@@ -114,5 +122,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "sizes-held-up": Bug(_sizes_are_held_up, {"held-up"}, first_seed=101),
     "volumes-late": Bug(_volumes_are_written_late, {"pv-shrank", "sizes-differ"}),
     "failures-late": Bug(_failures_are_written_on_what_is_done, {"state-left"}, first_seed=1989),
+    "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=25),
+    "answers-prove-nothing": Bug(_answers_prove_nothing, _NOT_WELL, first_seed=165),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
 }

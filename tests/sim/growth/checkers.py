@@ -82,7 +82,8 @@ def _silent_class(world: GrowthWorld, claim: Json) -> Iterator[Complaint]:
 def _is_told(world: GrowthWorld, claim: Json, *conditions: str) -> bool:
     if any(one["type"] in conditions for one in claim["status"].get("conditions") or ()):
         return True
-    if claim["metadata"]["name"] in world.laws.unheard and world.plan.habits.obstacle_s < TOLD_S:
+    is_lost = claim["metadata"]["name"] in world.laws.unheard or claim["metadata"]["uid"] in world.laws.forgotten_events
+    if is_lost and world.plan.habits.obstacle_s < TOLD_S:
         return True  # it is told again within the hour
     at_s, _ = world.laws.told.get(claim["metadata"]["uid"], (float("-inf"), ""))
     return at_s + TOLD_S >= world.clock.now()

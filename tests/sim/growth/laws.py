@@ -34,8 +34,10 @@ from tests.sim.growth.backend import GrowthBackend
 from tests.sim.growth.habits import EXPAND, MODIFY
 from tests.sim.growth.plan import CLAIMS_MAX, FOREIGN_LEVEL, Plan
 from tests.sim.laws import PER_SECOND_MAX, WRITING
+from tests.sim.tears import GRACE_S
 
 Json = dict[str, Any]
+CLAIMS: Final = "persistentvolumeclaims"
 AT_ONCE_S: Final = 0.05
 NODES_TURN: Final = (names.NODE_PENDING, names.NODE_IN_PROGRESS)
 _OURS: Final = (names.NOT_REQUIRED, names.PRE_RESIZE)
@@ -62,7 +64,37 @@ class Laws:
         self._freed: dict[str, tuple[Instant, str]] = {}  # by handle, when the driver refused which size, and its claim wanted another
         self.told: dict[str, tuple[Instant, str]] = {}  # by the uid of an object, the last Warning about it, and when
         self.unheard: set[str] = set()  # names of objects about which an Event was refused
+        self.forgotten_events: set[str] = set()  # uids of objects of which a server that was set back has forgotten the Events
         self.counts: Counter[str] = Counter()
+        self._of_before: set[tuple[str, str]] = set()  # handles and sizes that were asked for before a set-back was known
+        self._was_set_back, self._heard_at = False, float("inf")
+
+    # -- a server that is set back
+
+    def was_set_back(self, whole: Callable[[str], list[Json]]) -> None:
+        """What claims have told since the backup, of what the driver may be at work on, nobody knows.
+
+        whole: the objects of a kind, as they are stored now.
+        """
+        for table, plural in ((self.claims, CLAIMS), (self.volumes, "persistentvolumes")):
+            table.clear()
+            table.update({one["metadata"]["name"]: one for one in whole(plural)})
+        self._of_before |= {(operation.handle, operation.node_id) for operation in self._backend.locks.values() if operation.verb == EXPAND}
+        self._open.clear()
+        self._grown.clear()
+        self._freed.clear()
+        self.forgotten_events |= set(self.told)
+        self.told.clear()
+        self._was_set_back, self._heard_at = True, float("inf")
+
+    def shown(self, plural: str, version: int) -> None:
+        """A list or a watch has shown the resizer the kind up to this version."""
+        if plural == CLAIMS and self._was_set_back:
+            self._heard_at = min(self._heard_at, self._now())
+
+    def _may_precede_set_back(self) -> bool:
+        """True while what the resizer does may have been decided before it heard that the server was set back."""
+        return self._was_set_back and self._now() < self._heard_at + GRACE_S
 
     def done(self, process: int, what: str, at_s: float) -> None:
         recent = self._recent[process, what]
@@ -83,6 +115,10 @@ class Laws:
         if (process, handle) in self._in_flight:
             self._fail("overlap", f"two calls for {handle} are in flight")
         self._in_flight.add((process, handle))
+        if self._may_precede_set_back():
+            self._of_before.add((handle, wanted))
+            return
+        self._of_before.discard((handle, wanted))
         before = self._open.get((verb, handle), wanted)
         if before != wanted and not (verb == EXPAND and int(before) <= self._backend.sizes.get(handle, 0)):
             self._fail("overtaken", f"{handle} is to become {wanted}, and the driver may be at work on {before}")
@@ -113,7 +149,7 @@ class Laws:
         claim = self._claim_of(handle)
         if claim is None or self._backend.faulty or self._backend.stubborn or self._plan.workers < len(self.claims):
             return  # without a worker for each claim it may wait for the call of another one
-        if int(claim["metadata"]["resourceVersion"]) > self.line.shown("persistentvolumeclaims"):
+        if int(claim["metadata"]["resourceVersion"]) > self.line.shown(CLAIMS):
             return
         wish = bytes_of(claim["spec"]["resources"]["requests"])
         if wish not in (int(asked), 0) and wish > bytes_of(claim["status"].get("capacity")):
@@ -125,8 +161,9 @@ class Laws:
             self._fail("held-up", f"{handle} is to grow to {wanted} now, {self._now() - at_s:.2f} s after {refused} was refused")
 
     def has_grown(self, handle: str, asked: int) -> None:
-        self._grown[handle] = asked
-        self._check_quota(handle)
+        if (handle, str(asked)) not in self._of_before:
+            self._grown[handle] = asked
+            self._check_quota(handle)
 
     def _check_quota(self, handle: str) -> None:
         claim, asked = self._claim_of(handle), self._grown.get(handle, 0)
@@ -147,7 +184,7 @@ class Laws:
             event = change.new.whole()
             if event["type"] == "Warning":
                 self.told[event["involvedObject"]["uid"]] = self._now(), event["message"]
-        tables = {"persistentvolumeclaims": self.claims, "persistentvolumes": self.volumes}
+        tables = {CLAIMS: self.claims, "persistentvolumes": self.volumes}
         table = tables.get(resource.plural)
         if table is None:
             return

@@ -18,6 +18,7 @@ class GrowthLine(WritingLine):
     def __init__(self, world: Any, mortal: Mortal) -> None:
         super().__init__(world, mortal)
         world.laws.line = self
+        self.on_shown = world.laws.shown
         classes = ("volumeattributesclasses",) if world.plan.modifies else ()
         self.watched = ("persistentvolumeclaims", "persistentvolumes", *classes)
 

@@ -128,7 +128,7 @@ def plan_of(seed: int) -> Plan:
         driver=driver_faults(randomness, timeout_s),
         acts=_acts(randomness),
         habits=habits_of(seed, modifies=modifies, retry_max_s=retry_max_s),
-        server=dataclasses.replace(server_habits(seed), set_back=False),
+        server=server_habits(seed),
         stops=dataclasses.replace(stops(seed), replicas=1),
     )
 
