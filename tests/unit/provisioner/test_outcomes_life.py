@@ -12,14 +12,14 @@ from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS, SecretRef
 from mooring.api.snapshot import VOLUME_SNAPSHOTS
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
 from mooring.controllers.provisioner import names, volumes
-from mooring.controllers.provisioner.claims.pv_store import DENIED_S_MAX
+from mooring.controllers.provisioner.claims.pv_store import DENIED_S_MAX, LATE_S_MAX
 from mooring.controllers.provisioner.intents.intent import Intents
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.controllers.provisioner.options import Rules
 from mooring.csi.codes import Code, go_name
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.errors import Forbidden, Invalid, ServerError
+from mooring.kube.errors import Forbidden, Invalid, ServerError, Unreachable
 from tests.support.builders import a_content, a_pv, a_reference, a_snapshot, an_attributes_class
 from tests.support.cluster_world import metric
 from tests.support.provisioning import (
@@ -499,7 +499,7 @@ async def test_a_volume_that_is_to_be_retained_is_not_deleted_for_a_refusal_once
 
 async def test_an_object_that_is_refused_after_some_tries_takes_its_volume_along():
     world = await ProvisioningWorld(resync_s=0.0).base()
-    world.cluster.refuse(POST_PV, times=2, error=ServerError("overloaded", code=500))
+    world.cluster.refuse(POST_PV, times=2, error=Forbidden("not yet", reason="Forbidden"))
     world.cluster.refuse(POST_PV, error=Invalid("no", reason="Invalid"))
     async with world.provisioning():
         await world.failed("no")
@@ -507,12 +507,27 @@ async def test_an_object_that_is_refused_after_some_tries_takes_its_volume_along
     assert [CREATE, *[POST_PV] * 3, DELETE] == world.told
 
 
+async def test_an_object_that_may_still_come_keeps_its_volume_for_a_while():
+    """The API server may carry out what its client gave up, also after it has refused the next try."""
+    world = await ProvisioningWorld(resync_s=0.0).base()
+    world.cluster.refuse(POST_PV, error=Unreachable("timed out"))
+    world.cluster.refuse(POST_PV, times=None, error=Invalid("denied by policy", reason="Invalid"))
+    async with world.provisioning():
+        await world.touch()
+        await world.settle(LATE_S_MAX - 10)
+        assert 2 < world.told.count(POST_PV)
+        assert DELETE not in world.told
+        await world.settle(2 * LATE_S_MAX)
+        assert DELETE in world.told
+        assert "denied by policy" in await world.failed("was deleted")
+
+
 async def test_a_refused_objects_volume_is_deleted_with_its_secret_once_that_can_be_read():
     """Without it the driver would look in its own account, and find nothing to be deleted."""
     world = ProvisioningWorld(resync_s=0.0)
     await world.make_secret(user="me")
     await world.base(WITH_SECRET)
-    world.cluster.refuse(POST_PV, error=ServerError("overloaded", code=500))
+    world.cluster.refuse(POST_PV, error=Forbidden("not yet", reason="Forbidden"))
     world.cluster.refuse(POST_PV, times=3, error=Invalid("no", reason="Invalid"))
     async with world.provisioning(calls=1):
         assert world.provisioner is not None
@@ -527,7 +542,7 @@ async def test_a_refused_objects_volume_that_the_driver_denies_without_its_secre
     world = ProvisioningWorld(resync_s=0.0)
     await world.make_secret(user="me")
     await world.base(WITH_SECRET)
-    world.cluster.refuse(POST_PV, error=ServerError("overloaded", code=500))
+    world.cluster.refuse(POST_PV, error=Forbidden("not yet", reason="Forbidden"))
     world.cluster.refuse(POST_PV, error=Invalid("no", reason="Invalid"))
     world.driver.always(DELETE, lambda request: None if request.secrets else Fail(Code.NOT_FOUND, "no such volume"))
     async with world.provisioning(calls=1):

@@ -142,6 +142,7 @@ class VolumeCreation:
     def found(self, intents: Mapping[str, Intent]) -> None:
         """Holds the sources of the volumes that a former process was making."""
         for uid, intent in intents.items():
+            self._pv_store.found(uid)
             if intent.source is not None:
                 self._records.of(uid).source = intent.source
                 self._protection.adopt(intent.source, uid)
@@ -152,6 +153,7 @@ class VolumeCreation:
 
     def release(self, uid: str) -> None:
         """The claim has its volume, or will never have one: releases its source."""
+        self._pv_store.forget(uid)
         source = self._records.get(uid).source
         if source is not None:
             self._records.of(uid).source = None

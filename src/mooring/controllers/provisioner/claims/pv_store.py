@@ -7,6 +7,7 @@ driver may have answered with somebody's volume: then it is neither stored a sec
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
@@ -21,14 +22,18 @@ from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.fresh import FreshCache
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.kube.cache.informer import Informer
-from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
+from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, NotFound, ServerError, TooLarge, Unreachable
 
 log = logger(__name__)
 
 _REFUSALS: Final = (Invalid, BadRequest, TooLarge)
+_UNKNOWN: Final = (Unreachable, ServerError)
 
 DENIED_S_MAX: Final = 300.0
 """How long an object may be forbidden each time before that counts as a refusal: a quota or a missing right may pass, a policy does not."""
+
+LATE_S_MAX: Final = 70.0
+"""How long a write that was not answered may still be carried out: an API server ends a request after a minute."""
 
 
 class PvStore:
@@ -38,7 +43,16 @@ class PvStore:
         self._cluster, self._volumes, self._view = runtime.cluster, volumes, view
         self._clock, self._denied_since = runtime.clock, dict[str, Instant]()  # by the claim's uid
         self._storing: dict[str, str] = {}  # handle -> the claim's uid, until the object is stored or refused for good
+        self._unanswered: dict[str, Instant] = {}  # by the claim's uid: when a try was made last whose end is not known
         self._fresh = FreshCache(runtime, volumes, PERSISTENT_VOLUMES)
+
+    def found(self, uid: str) -> None:
+        """A former process may have tried to store the claim's volume a moment ago."""
+        self._unanswered[uid] = self._clock.now()
+
+    def forget(self, uid: str) -> None:
+        """The claim has its volume, or none is being made for it."""
+        self._unanswered.pop(uid, None)
 
     async def store(self, volume: PendingVolume) -> tuple[Save, str]:
         """One try. Gives its result, and why it was refused or has to be repeated."""
@@ -55,10 +69,12 @@ class PvStore:
         try:
             return await self._try_to_store(volume)
         except Forbidden as error:
+            found = Save.LATER, str(error)
             if self._clock.now() - since >= DENIED_S_MAX:
-                return await self.owner_of_existing(volume.order.intent, volume.volume_id, refused=str(error))
-            self._denied_since[volume.uid] = since
-            return Save.LATER, str(error)
+                found = await self.owner_of_existing(volume.order.intent, volume.volume_id, refused=str(error))
+            if found[0] is Save.LATER:
+                self._denied_since[volume.uid] = since
+            return found
 
     async def _try_to_store(self, volume: PendingVolume) -> tuple[Save, str]:
         """As of store. Raises Forbidden."""
@@ -77,6 +93,8 @@ class PvStore:
         except Forbidden:
             raise
         except ApiError as error:
+            if isinstance(error, _UNKNOWN):
+                self._unanswered[intent.uid] = self._clock.now()
             return Save.LATER, str(error)
         return Save.STORED, ""
 
@@ -104,6 +122,8 @@ class PvStore:
         driver_name, per_node = self._view.driver.name, self._view.node_name != ""
         owner = owner_of(found, intent, volume_id, driver_name=driver_name, per_node=per_node, refused=refused)
         if owner.saved is Save.REFUSED:
+            if found is None and self._clock.now() - self._unanswered.get(intent.uid, -math.inf) < LATE_S_MAX:
+                return Save.LATER, f"{owner.error}; an earlier try was not answered, and may still be carried out"
             return await self._unless_named(intent, volume_id, owner.error)
         if owner.second_volume:
             log.error("the driver has made two volumes of one name, neither is deleted", PersistentVolume=name, volume=volume_id)
