@@ -142,7 +142,8 @@ class VolumeCreation:
     def found(self, intents: Mapping[str, Intent]) -> None:
         """Holds the sources of the volumes that a former process was making."""
         for uid, intent in intents.items():
-            self._pv_store.found(uid)
+            if not intent.dying_handle:  # else that was waited for before its deletion was begun
+                self._pv_store.found(uid)
             if intent.source is not None:
                 self._records.of(uid).source = intent.source
                 self._protection.adopt(intent.source, uid)
