@@ -6,6 +6,7 @@ Its doors stand in each line (`line.py`); what is one for all programs, and what
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 from mooring.apiserver.table import Table
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 Right = tuple[str, str, str]
 """A program, a verb, and a kind with its sub-resource."""
 
+LATE: Final[ContextVar[bool]] = ContextVar("late", default=False)
+"""True for what a write that comes late does to the store."""
 WATCH: Final = "watch"
 AWAY_S: Final = (1.0, 5.0)
 """How long a server is away while it is set back."""
@@ -143,6 +146,7 @@ class Server:
         self.late_count -= 1
         before = self._uid(request), self._version(request)
         try:
+            LATE.set(True)
             await self._world.cluster.ask(request)
             did = self._version(request) != before[1]
         except ApiError:

@@ -27,7 +27,7 @@ from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.csi.codes import Code, DriverError
 from tests.sim.planting import Bug, both, failures_are_final, no_back_off
-from tests.sim.provisioning import life, mean_bugs
+from tests.sim.provisioning import life, mean_bugs, slow_bugs
 
 
 def _intents_in_memory() -> contextlib.AbstractContextManager[Any]:
@@ -211,7 +211,9 @@ def _denials_are_deletions() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(deletion_reconcile, "delete_volume", deleted)
 
 
-BUGS: Final[Mapping[str, Bug]] = mean_bugs.BUGS | {  # type: ignore[operator]
+BUGS: Final[Mapping[str, Bug]] = {
+    **mean_bugs.BUGS,
+    **slow_bugs.BUGS,
     "intents-in-memory": Bug(_intents_in_memory, {"create-unwritten"}),
     "begins-do-not-wait": Bug(_begins_do_not_wait, {"create-unwritten"}),
     "timeouts-final": Bug(_timeouts_are_final, {"leaked"}, first_seed=7),

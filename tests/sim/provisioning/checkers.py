@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import is_deleting
 from mooring.api.snapshot import VOLUME_SNAPSHOTS
 from tests.sim.checkers import Complaint
 from tests.sim.provisioning import waiting
-from tests.sim.provisioning.plan import RESTORED, STATIC
+from tests.sim.provisioning.plan import PLACE, RESTORED, STATIC
 from tests.sim.provisioning.world import ClaimWorld
 
 
@@ -18,8 +19,15 @@ def complaints(world: ClaimWorld) -> list[Complaint]:
 
 
 def fingerprint(world: ClaimWorld) -> tuple[object, ...]:
-    """Changes with every write, and with every call."""
-    return world.store.version, tuple(sorted(world.backend.volumes)), world.laws.counts["calls"]
+    """Changes with every write, but of an election, and with every call."""
+    return _writes(world), tuple(sorted(world.backend.volumes)), world.laws.counts["calls"]
+
+
+def _writes(world: ClaimWorld) -> object:
+    if world.stops.replicas == 1:
+        return world.store.version
+    pages = [lease["metadata"] for lease in world.truth.all(LEASES.whole()) if lease["metadata"]["name"].startswith(PLACE.label)]
+    return world.truth.versions("leases"), [page["resourceVersion"] for page in pages]
 
 
 def untold(world: ClaimWorld) -> set[str]:
@@ -28,7 +36,8 @@ def untold(world: ClaimWorld) -> set[str]:
     volumes = world.backend.volumes
     unreachable = {handle for handle, name in volumes.items() if name in owed.unreachable}
     unread = {handle for handle, name in volumes.items() if name in owed.begun_anew and handle not in owed.acknowledged}
-    return owed.lied | world.backend.forgotten | unreachable | unread
+    undone = {handle for handle, name in volumes.items() if name in world.laws.undone.names}
+    return owed.lied | world.backend.forgotten | unreachable | unread | undone
 
 
 def _volumes(world: ClaimWorld) -> Iterator[Complaint]:
@@ -38,9 +47,9 @@ def _volumes(world: ClaimWorld) -> Iterator[Complaint]:
     handles = {pv.spec.csi.volume_handle for pv in world.laws.volumes() if pv.spec.csi is not None} | set(world.laws.imported)
     for handle in sorted(set(world.backend.volumes) - handles - world.laws.kept - world.laws.torn - unknown):
         yield "leaked", f"{handle} is in the backend, no PersistentVolume names it"
-    for handle in sorted(handles - set(world.backend.volumes) - world.laws.doomed):
+    for handle in sorted(handles - set(world.backend.volumes) - world.laws.doomed - world.laws.undone.ghosts):
         yield "ghost", f"{handle} has a PersistentVolume, the backend has it not"
-    for handle in sorted(world.laws.kept - set(world.backend.volumes) - world.laws.doomed):
+    for handle in sorted(world.laws.kept - set(world.backend.volumes) - world.laws.doomed - world.laws.undone.ghosts):
         yield "deleted-kept", f"{handle} was to be kept, and is gone"
 
 

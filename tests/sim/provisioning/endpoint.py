@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from mooring.api.core import SECRETS
 from mooring.csi.capabilities import DriverInfo
@@ -14,6 +15,7 @@ from tests.sim.provisioning.habits import KEY, OTHER_KEY, DriverHabits
 from tests.sim.provisioning.laws import InFlight
 from tests.sim.provisioning.plan import DRIVER, NAMESPACE, SECRETS_OF, Plan
 
+T = TypeVar("T")
 _RPC = csi.ControllerServiceCapability.RPC
 _SERVICE = csi.PluginCapability.Service
 
@@ -59,7 +61,8 @@ class Endpoint:
         error: BaseException | None = None
         answer: csi.CreateVolumeResponse | None = None
         try:
-            found = await backend.create(wish, "secret" in request.parameters, request.secrets)
+            wants_secret, secrets = "secret" in request.parameters, dict(request.secrets)
+            found = await self._arrives(what, lambda: backend.create(wish, wants_secret, secrets))
             await self._mortal.point(f"after {what}")
             answer = self._answer(request, found)
         except DriverError as failed:
@@ -95,7 +98,8 @@ class Endpoint:
         await self._begin(what)
         call = self._world.laws.delete_begins(self._mortal.number, name, request.volume_id)
         try:
-            await self._world.backend.delete(request.volume_id, request.secrets)
+            handle, secrets = request.volume_id, dict(request.secrets)
+            await self._arrives(what, lambda: self._world.backend.delete(handle, secrets))
             await self._mortal.point(f"after {what}")
         except DriverError as error:
             self._tell(f"{what}: {error}")
@@ -107,9 +111,18 @@ class Endpoint:
 
     async def _begin(self, what: str) -> None:
         await self._mortal.point(f"before {what}")
+        self._mortal.sends(what)
         self._tell(what)
         self._world.laws.done(self._mortal.number, what, self._world.clock.now())
-        await self._world.clock.sleep(0)
+
+    async def _arrives(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
+        """No call ends without the others having had their turn."""
+
+        async def done() -> T:
+            await self._world.clock.sleep(0)
+            return await work()
+
+        return await self._mortal.outside(done, what)
 
     def _end(self, call: InFlight) -> None:
         if self._mortal.alive:

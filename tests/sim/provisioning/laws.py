@@ -38,6 +38,8 @@ from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.provisioning.backend import VolumeBackend
 from tests.sim.provisioning.plan import CLAIMS_MAX, FOREIGN, IMPORTED, PLACE, RESTORED, is_foreign, is_imported
+from tests.sim.provisioning.undone import Undone
+from tests.sim.server import LATE
 from tests.sim.truth import Truth
 
 
@@ -78,6 +80,7 @@ class Laws:
         self.damaged_ever = False
         self.later: set[str] = set()
         self.torn: set[str] = set()
+        self.undone = Undone()
         self.shown: Callable[[int, str], int] = lambda process, plural: 0
         """Up to which version of a kind a provisioner had been shown everything before this moment."""
         self.counts: Counter[str] = Counter()
@@ -111,7 +114,7 @@ class Laws:
             self._fail("made-again", f"{name} is created, it was stored and deleted by another process before")
         text = _without_secrets(request)
         is_written = any(intent.volume_name == name and is_same_request(intent.request, text) for intent in self.intents())
-        if not is_written and name not in self.spoilt:
+        if not is_written and name not in self.spoilt and not self.undone.may_call(name):
             self._fail("create-unwritten", f"{name} is created, no intent says so: {text}")
         return call
 
@@ -130,7 +133,8 @@ class Laws:
             self._fail("deleted-imported", f"{handle} is deleted, it was imported by hand")
         if handle in self.kept and not is_passed_off:
             self._fail("deleted-kept", f"{handle} is deleted, its object was taken away to keep it")
-        for pv in self._of(handle):
+        is_unaware = self.undone.at_all and self.shown(process, "persistentvolumes") <= 0
+        for pv in () if is_unaware else self._of(handle):
             pv_name, ref = pv.metadata.name, pv.spec.claim_ref
             if pv_name == name:  # of another claim's object, which has got somebody's volume, nothing follows for the claim of this name
                 self.over[name] = process
@@ -181,6 +185,13 @@ class Laws:
         """Ours."""
         return [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if not is_foreign(pv) and not is_imported(pv)]
 
+    def were_undone(self, names: set[str], asked: set[str]) -> None:
+        """The API server was set back. names: of volumes of which it may say nothing any more. asked: those whose intents are gone."""
+        self.undone.happened(names, asked, (self.handles() - set(self._backend.volumes)) | self.doomed)
+        self.doomed.clear()
+        self.over.clear()
+        self.kept -= self.handles()
+
     # -- changes
 
     def changed(self, resource: Resource, change: Change) -> None:
@@ -221,6 +232,8 @@ class Laws:
     def _volume_made(self, new: dict[str, Any]) -> None:
         name, uid, handle = new["metadata"]["name"], new["spec"]["claimRef"]["uid"], new["spec"]["csi"]["volumeHandle"]
         self.kept.discard(handle)  # it has an object again
+        if LATE.get():
+            return  # nobody writes it any more, and its deletion comes with its release
         if handle in self.doomed and name not in self._backend.owed.begun_anew:  # else the page was spoilt that told of its deletion
             self._fail("dying-stored", f"{name} is made of {handle}, whose deletion was begun")
         for pv in self.volumes():

@@ -188,7 +188,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "warnings-crowded-out": Bug(_warnings_share_their_room, {"silent"}),
     "obstacles-late": Bug(_obstacles_are_told_too_late, {"silent"}, first_seed=11),
     "damaged-references": Bug(_damaged_references_release, {"deleted-wanted", "claim-pending", "bound-twice"}, first_seed=66),
-    "volume-changes-unindexed": Bug(_changes_of_volumes_are_not_indexed, {"volume-unused"}, first_seed=13),
+    "volume-changes-unindexed": Bug(_changes_of_volumes_are_not_indexed, {"volume-unused"}, first_seed=42),
     "one-clone-frees-all": Bug(_one_clone_frees_the_source, {"source-freed"}, first_seed=290),
     "new-places-unseen": Bug(_new_places_are_not_seen, {"claim-pending", "intent-left"}, first_seed=290),
 }

@@ -8,9 +8,10 @@ from typing import Final
 from mooring.api.core import PersistentVolume
 from mooring.base.randomness import Random
 from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, JournalLocation
-from tests.sim.habits import NO_HABITS, ServerHabits, server_habits
+from tests.sim.habits import NO_HABITS, NO_STOPS, ServerHabits, Stops, server_habits
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
 from tests.sim.provisioning.habits import KIND, ZONES, DriverHabits, habits_of
+from tests.sim.provisioning.slow_world import BACK_ACTS, SLOW_ACTS, SlowWorld, slow_world
 
 DRIVER: Final = "csi.example.com"
 NODES: Final = ("node0", "node1")
@@ -115,7 +116,7 @@ class SaveFaults:
 class Plan:
     """One life. Fields as in the attacher's plan where they have the same names. binder_faults: the binder's line is bad, too.
 
-    page_bytes_max: of the journal. habits: of the driver. server: of the API server.
+    page_bytes_max: of the journal. habits: of the driver. server: of the API server. stops: of the processes.
     """
 
     seed: int
@@ -140,6 +141,7 @@ class Plan:
     page_bytes_max: int
     habits: DriverHabits = KIND
     server: ServerHabits = NO_HABITS
+    stops: Stops = NO_STOPS
     volumes: tuple[VolumePlan, ...] = ()
 
 
@@ -197,7 +199,17 @@ def plan_of(seed: int) -> Plan:
         )
     if plan.habits.zoned and Random(seed + _OUTGROWN_SEED).happens(0.25):
         plan = dataclasses.replace(plan, habits=dataclasses.replace(plan.habits, full=plan.habits.full or ZONES[0], outgrown=True))
-    return plan
+    slow = slow_world(seed)
+    return plan if slow.is_fast else _of_slow_world(plan, slow)
+
+
+def _of_slow_world(plan: Plan, slow: SlowWorld) -> Plan:
+    """Nobody waits for ever there: an hour of elections is long."""
+    saves, habits = dataclasses.replace(plan.saves, forbidden=0.0), DriverHabits(lingers=plan.habits.lingers, tenants=plan.habits.tenants)
+    plain = tuple(act for act in plan.acts if act in ACTS and act not in ("change_class", "take_name", "free_name"))
+    acts = plain + (BACK_ACTS if slow.server.set_back else SLOW_ACTS)
+    limit = plan.list_limit or (2 if slow.server.set_back else 0)
+    return dataclasses.replace(plan, server=slow.server, stops=slow.stops, saves=saves, habits=habits, list_limit=limit, acts=acts)
 
 
 def _of_odd_storage(plan: Plan, randomness: Random) -> Plan:
@@ -226,7 +238,7 @@ def _of_mean_world(plan: Plan, randomness: Random) -> Plan:
         if found.lasting:
             plan = dataclasses.replace(plan, retry_max_s=max(60.0, plan.retry_max_s))
     if Random(plan.seed + _SERVER_SEED).happens(0.4):
-        # Without late writes: a policy of this model denies at random, so that it would take late what it has just refused for good.
+        # Late writes, and a server that is set back, have lives of their own (`_of_slow_world`).
         plan = dataclasses.replace(plan, server=dataclasses.replace(server_habits(plan.seed), late=0.0, set_back=False))
     if randomness.happens(0.4):
         return _themed(plan, randomness)

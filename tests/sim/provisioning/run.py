@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 from unittest import mock
 
@@ -18,11 +19,11 @@ from tests.sim.planting import planted_of
 from tests.sim.provisioning import waiting
 from tests.sim.provisioning.bugs import BUGS
 from tests.sim.provisioning.checkers import complaints, fingerprint, untold
-from tests.sim.provisioning.copies import CopyActs
-from tests.sim.provisioning.life import binder, provisioner
+from tests.sim.provisioning.life import binder
 from tests.sim.provisioning.orphans import report_of, unreported
 from tests.sim.provisioning.plan import Plan, plan_of
 from tests.sim.provisioning.static import unused
+from tests.sim.provisioning.stillness import StillActs, provisioners
 from tests.sim.provisioning.world import ClaimWorld
 from tests.sim.shrinking import cut
 
@@ -52,8 +53,9 @@ class _Life(Course[ClaimWorld]):
         self._plan = plan
 
     async def live(self, world: ClaimWorld) -> None:
-        keepers = Keeper(world, "provisioner", provisioner), Keeper(world, "binder", binder)
-        acts = CopyActs(world, *keepers)
+        makers = provisioners(world)
+        keepers = *makers, Keeper(world, "binder", binder)
+        acts = StillActs(world, makers, keepers[-1])
         await acts.prepare()
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(keeper.run(), name="sim/keeper") for keeper in keepers]
@@ -65,11 +67,11 @@ class _Life(Course[ClaimWorld]):
             await acts.make_peace()
             await self._calm(world, acts, keepers)
             await self._rest(world, acts)
-            self.lives_count = keepers[0].started_count
+            self.lives_count = sum(keeper.started_count for keeper in makers)
             for task in running:
                 task.cancel()
 
-    async def _calm(self, world: ClaimWorld, acts: CopyActs, keepers: tuple[Keeper, ...]) -> None:
+    async def _calm(self, world: ClaimWorld, acts: StillActs, keepers: Sequence[Keeper]) -> None:
         deadline = world.clock.now() + CALM_S_MAX
         while found := [*complaints(world), *unused(world), *(("unsettled", what) for keeper in keepers for what in keeper.unsettled())]:
             if world.clock.now() > deadline:
@@ -80,7 +82,7 @@ class _Life(Course[ClaimWorld]):
         self.rested_s = world.clock.now()
         world.story.tell("world", "all is well")
 
-    async def _rest(self, world: ClaimWorld, acts: CopyActs) -> None:
+    async def _rest(self, world: ClaimWorld, acts: StillActs) -> None:
         """A world that is well stays as it is. Events may still be on their way, so they get a while first.
 
         Where somebody waits for ever, there is no rest, but an hour in which he has to be told why.
@@ -99,7 +101,7 @@ class _Life(Course[ClaimWorld]):
         if fingerprint(world) != before:
             world.fail("restless", f"all was well, and then something was done: {before} became {fingerprint(world)}")
 
-    async def _wait(self, world: ClaimWorld, acts: CopyActs) -> None:
+    async def _wait(self, world: ClaimWorld, acts: StillActs) -> None:
         """What is wrong for a moment is on its way: for two steps; where a policy forbids objects, until a volume that is of no use for
         that is deleted, since the claim is given up while everybody waits.
         """
