@@ -234,6 +234,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "same-intents-unchecked": Bug(_same_intents_are_not_looked_up, {"create-unwritten"}, first_seed=178),
     "imports-unseen": Bug(_imports_are_not_seen, {"shared-volume", "deleted-imported"}),
     "dying-asked-for": Bug(_dying_volumes_are_asked_for, {"dying-stored"}, first_seed=235),
-    "denials-deletions": Bug(_denials_are_deletions, {"leaked"}, first_seed=252),
+    "denials-deletions": Bug(_denials_are_deletions, {"leaked"}, first_seed=579),
     "failed-writes-undone": Bug(_failed_writes_changed_nothing, {"create-unwritten"}, first_seed=178),
 }
