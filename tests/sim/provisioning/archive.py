@@ -68,6 +68,7 @@ class ArchiveActs(UserActs):
             ref = self._one_of((None, {"uid": None}, {"name": ""}, {"name": "other"}, {"namespace": None, "name": None}))
             name = self._one_of(bound).metadata.name
             self._world.laws.damaged, self._world.laws.damaged_ever = {name}, True
+            self._world.laws.freed.add(name)
             await self._merge(PERSISTENT_VOLUMES, name, {"spec": {"claimRef": ref}})
             self._world.laws.damaged = set()
 

@@ -64,7 +64,8 @@ class Laws:
 
     over: names of volumes that were deleted for their objects, and by whom. imported: handle -> version of the object that was written by
     hand. spoilt: names of volumes whose intents somebody has spoilt, and who held the journal then. damaged: of those whose claimRef is
-    being damaged. fail: called with the law's name and what broke it.
+    being damaged. freed: names of volumes that a hand took from their claims: a claim that waits may get one while its own is being made.
+    fail: called with the law's name and what broke it.
     """
 
     def __init__(self, truth: Truth, backend: VolumeBackend, fail: Callable[[str, str], None]) -> None:
@@ -78,6 +79,7 @@ class Laws:
         self.spoilt: dict[str, str] = {}
         self.damaged: set[str] = set()
         self.damaged_ever = False
+        self.freed: set[str] = set()
         self.later: set[str] = set()
         self.torn: set[str] = set()
         self.undone = Undone()
@@ -239,7 +241,7 @@ class Laws:
         for pv in self.volumes():
             if pv.metadata.name == name or pv.spec.csi is None or pv.spec.claim_ref is None:
                 continue
-            if pv.spec.claim_ref.uid == uid:
+            if pv.spec.claim_ref.uid == uid and pv.metadata.name not in self.freed:
                 self._fail("two-volumes", f"{name} and {pv.metadata.name} are both of claim {uid}")
             if pv.spec.csi.volume_handle == handle:
                 self._fail("shared-volume", f"{name} and {pv.metadata.name} both have {handle}")
