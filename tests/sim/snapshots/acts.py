@@ -16,6 +16,7 @@ from tests.sim.snapshots.hands import HOLDS, KINDS
 from tests.sim.snapshots.objects import CLAIMS, CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of, is_going
 from tests.sim.snapshots.odd_acts import OddActs
 from tests.sim.snapshots.plan import DRIVER, GROUPED, MISSING_CLASS, NAMESPACE, SNAPSHOTS_MAX
+from tests.sim.snapshots.setting_back import SettingBack
 from tests.sim.snapshots.surroundings import Surroundings
 from tests.sim.snapshots.world import SnapshotWorld
 
@@ -29,6 +30,7 @@ class Acts(Surroundings):
         super().__init__(world)
         self._controllers, self._snapshotters = keepers.values()
         self._odd, self.endings = OddActs(world, self._hands), Endings(world, self._hands)
+        self._setting_back = SettingBack(world, self._hands)
         world.meddle_with, world.cross = self._odd.meddle, self._odd.cross
         self._handed: set[str] = set()
 
@@ -46,6 +48,7 @@ class Acts(Surroundings):
         act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._world.plan.acts))
         await act()
         await self._odd.disturb()
+        await self._setting_back.disturb(self._odd.kinds_changed)
 
     async def tend(self) -> None:
         """Kubernetes' own controllers: claims that nobody holds go, with their volumes; so do the objects of groups that are gone."""

@@ -26,7 +26,7 @@ from mooring.controllers.snapshotting import names
 from mooring.controllers.snapshotting import writes as snapshotting_writes
 from mooring.controllers.snapshotting.writes import as_judged
 from mooring.kube.cache.informer import Cause
-from tests.sim.planting import Bug, both, no_back_off
+from tests.sim.planting import Bug, both, no_back_off, set_backs_are_not_noticed
 from tests.sim.snapshots.mended_bugs import MENDED
 
 
@@ -169,6 +169,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "marked-keep-nothing": Bug(_the_marked_keep_nothing, {"deleted-wanted", "deleted-kept"}, first_seed=17),
     "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}, first_seed=6),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=77),
+    "set-back-unnoticed": Bug(set_backs_are_not_noticed, {"unready", "left", "content-left", "unsettled"}, first_seed=17),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
     **MENDED,
 }

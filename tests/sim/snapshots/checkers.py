@@ -151,8 +151,12 @@ def _claims(world: SnapshotWorld) -> Iterator[Complaint]:
         for snapshot in world.laws.tables.objects[SNAPSHOTS].values()
         if not (snapshot.get("status") or {}).get("readyToUse") and not is_going(snapshot)
     }
+    contents = world.laws.tables.objects[CONTENTS].values()
+    unready = [one for one in contents if not (one.get("status") or {}).get("readyToUse")]
+    dangling = {one["spec"]["source"].get("volumeHandle") for one in unready if is_dangling(world, one)}  # it may still be made
     for name, claim in sorted(world.laws.tables.objects[CLAIMS].items()):
-        if names.CLAIM_FINALIZER in (claim["metadata"].get("finalizers") or ()) and name not in needed:
+        is_held = names.CLAIM_FINALIZER in (claim["metadata"].get("finalizers") or ())
+        if is_held and name not in needed and f"h-{claim['spec'].get('volumeName')}" not in dangling:
             yield "claim-held", f"no snapshot needs {name}, and it is still held"
 
 

@@ -63,6 +63,8 @@ class Laws(Deletions):
         if (who, name) in self._in_flight:
             self._fail("overlap", f"two calls of {who} for {name} are in flight")
         self._in_flight.add((who, name))
+        if self.may_precede_set_back(who):
+            return
         if verb == CREATE:
             self._check_marked(name, CONTENTS, names.BEING_CREATED, "volumeSnapshotRef", "snapshotHandle")
         elif verb == CREATE_GROUP:
@@ -130,7 +132,7 @@ class Laws(Deletions):
     def _claim_changed(self, old: Json, new: Json | None) -> None:
         held = [names.CLAIM_FINALIZER in (one["metadata"].get("finalizers") or ()) for one in (old, new) if one is not None]
         write = WRITING.get()
-        if write is None or not held[0] or held[-1] or not self.is_single:
+        if write is None or not held[0] or held[-1] or not self.is_single or self.may_precede_set_back(f"{CONTROLLER}#{write.process}"):
             return
         for plural in (CONTENTS, GROUP_CONTENTS):
             for name, content in self.tables.objects[plural].items():

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from mooring.base.clock import Instant
+from mooring.controllers.snapshotting.names import DELETE_POLICY
 from tests.sim.snapshots.backend import SnapshotBackend
-from tests.sim.snapshots.objects import uid_of
+from tests.sim.snapshots.objects import CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of, members_of, ref_of, uid_of
 from tests.sim.snapshots.plan import Plan
 from tests.sim.snapshots.tables import Tables
 from tests.sim.snapshots.telling import Telling
+from tests.sim.tears import GRACE_S
 
 
 class Ledger:
@@ -45,6 +47,53 @@ class Ledger:
         self._in_flight: set[tuple[str, str]] = set()
         self._recent: dict[tuple[str, str], deque[float]] = defaultdict(deque)
         self.counts: Counter[str] = Counter()
+        self._was_set_back = False
+        self._heard: dict[str, Instant] = {}  # by the name of a process, when it was first shown contents since the server was set back
+
+    # -- a server that is set back
+
+    def was_set_back(self, whole: Callable[[str], list[Json]]) -> None:
+        """What has been done since the backup, nobody knows: of objects that have changed since, the laws ask what they ask of those that
+        went by force, or came from a backup; and what nobody names any more may go or stay. whole: the objects of a kind as they are now.
+        """
+        before = {plural: dict(found) for plural, found in self.tables.objects.items()}
+        names = {one["metadata"]["uid"]: name for found in before.values() for name, one in found.items()}
+        for plural in before:
+            self.tables.replace(plural, whole(plural))
+        after = self.tables.objects
+        for plural, found in before.items():
+            for name in {*found, *after[plural]}:
+                old, new = found.get(name), after[plural].get(name)
+                if old != new:
+                    self._has_changed(plural, *(one for one in (old, new) if one is not None))
+        named = {handle for one in after[CONTENTS].values() for handle in handles_of(one)}
+        named |= {handle for one in after[GROUP_CONTENTS].values() for handle in members_of(one)}
+        self.loose |= set(self._backend.snapshots) - named - self.kept
+        self.kept -= named
+        kept = {name for plural in (CONTENTS, GROUP_CONTENTS) for name, one in after[plural].items() if _retains(one)}
+        self.retained = dict.fromkeys(sorted(kept), self._now())
+        self.was_retained |= kept
+        self.telling.forget(names)
+        self._was_set_back, self._heard = True, {}
+
+    def _has_changed(self, plural: str, *states: Json) -> None:
+        for one in states:
+            if plural in (SNAPSHOTS, GROUPS):
+                self.restored.add(one["metadata"]["uid"])
+            elif plural in (CONTENTS, GROUP_CONTENTS):
+                self.restored.add(ref_of(one).get("uid") or "")
+        self.restored.discard("")
+
+    def shown(self, who: str, plural: str, version: int) -> None:
+        """A list or a watch has shown the process the kind up to this version."""
+        if plural == CONTENTS and self._was_set_back:
+            self._heard.setdefault(who, self._now())
+
+    def may_precede_set_back(self, who: str) -> bool:
+        """True while what the process does may have been decided before it heard that the server was set back."""
+        return self._was_set_back and self._now() < self._heard.get(who, self._now()) + GRACE_S
+
+    # -- what is excused
 
     def written_late(self, who: str, name: str) -> None:
         if not self.lines[who].mortal.alive:
@@ -64,3 +113,7 @@ class Ledger:
         """True where a content that stood for this name went by force, or came from a backup."""
         uid = uid_of(name)
         return uid in self.restored or uid in self.torn_uids
+
+
+def _retains(content: Json) -> bool:
+    return bool(content["spec"]["deletionPolicy"] != DELETE_POLICY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -42,6 +43,7 @@ class SnapshotLine(WritingLine):
         super().__init__(world, mortal)
         self.watched = watched
         world.laws.lines[mortal.who] = self
+        self.on_shown = functools.partial(world.laws.shown, mortal.who)
         self._odd, self._crossing = world.randomness["odd"], world.randomness["crossing"]
 
     async def ask(self, request: Request) -> Any:

@@ -29,7 +29,7 @@ class OddActs:
         self._world, self._hands, self._backend, self._objects = world, hands, world.backend, world.laws.tables.objects
         self._habits, self._randomness, self._count = world.plan.habits, Random(world.plan.seed * 1_000_003 + 31), 0
         self._backup: list[tuple[Kind[Any], Json]] = []
-        self.has_group_kinds = world.plan.groups
+        self.has_group_kinds, self.kinds_changed = world.plan.groups, 0
 
     async def prepare(self) -> None:
         if any("other_class" in act for act in self._habits.acts):
@@ -199,6 +199,7 @@ class OddActs:
         """Nobody removes kinds that have objects."""
         if self.has_group_kinds and not self._all(GROUPS) and not self._all(GROUP_CONTENTS):
             self.has_group_kinds = False
+            self.kinds_changed += 1
             for definition in GROUP_CRDS[1:]:
                 await self._hands.delete(DEFINITIONS, definition["metadata"]["name"])
 
@@ -207,6 +208,7 @@ class OddActs:
             for definition in GROUP_CRDS[1:]:
                 await self._hands.create(DEFINITIONS, definition)
             self.has_group_kinds = True
+            self.kinds_changed += 1
 
     # -- finalizers of others
 

@@ -162,7 +162,7 @@ def plan_of(seed: int) -> Plan:
         spells=_spelling(randomness, groups=groups),
         lies=0.2 if randomness.happens(0.15) else 0.0,
         habits=habits_of(seed, groups=groups, retry_max_s=retry_max_s),
-        server=dataclasses.replace(server_habits(seed), set_back=False),
+        server=server_habits(seed),
         stops=dataclasses.replace(stops(seed), replicas=1),
     )
 

@@ -29,6 +29,11 @@ class Tables:
         elif old is not None:
             self.objects[plural].pop(old["metadata"]["name"], None)
 
+    def replace(self, plural: str, found: list[Json]) -> None:
+        """All of a kind."""
+        self.objects[plural].clear()
+        self.objects[plural].update({one["metadata"]["name"]: one for one in found})
+
     def alive(self) -> set[str]:
         """The uids of the snapshots that are there, also of those that are being deleted."""
         return {snapshot["metadata"]["uid"] for snapshot in self.objects[SNAPSHOTS].values()}

@@ -24,6 +24,11 @@ class Telling:
             self.told[event["involvedObject"]["uid"]] = self._now(), event["message"]
             self.texts.add(event["message"])
 
+    def forget(self, names: dict[str, str]) -> None:
+        """A server that was set back has forgotten all Events. names: of objects, by their uids."""
+        self.unheard.update(names[uid] for uid in self.told if uid in names)
+        self.told.clear()
+
     def last(self, obj: Json) -> str:
         """The last Warning about it, "" for none."""
         return self.told.get(obj["metadata"]["uid"], (0.0, ""))[1]
