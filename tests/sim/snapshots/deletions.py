@@ -28,7 +28,7 @@ class Deletions(Ledger):
 
     def _check_deletion(self, who: str, handle: str) -> None:
         if handle in self._backend.strange and not any(is_going(one) for one in self.tables.imports_of(handle)):
-            self._fail("deleted-strange", f"{handle} is deleted, it is of another volume")
+            self._blame(who, "deleted-strange", f"{handle} is deleted, it is of another volume")
         for content in self.tables.contents_of(handle):
             self._check_kept(who, handle, CONTENTS, content)
             if content["spec"]["source"].get("snapshotHandle") == handle:
@@ -51,12 +51,12 @@ class Deletions(Ledger):
         known = int(content["metadata"]["resourceVersion"]) <= self.lines[who].shown_before_now(plural)
         snapshot = self.tables.pointing_to(plural, content)
         if known and snapshot is not None:
-            self._fail("deleted-wanted", f"{handle} is deleted, {snapshot['metadata']['name']} is there, and bound to {name}")
+            self._blame(who, "deleted-wanted", f"{handle} is deleted, {snapshot['metadata']['name']} is there, and bound to {name}")
         if content["spec"]["deletionPolicy"] == names.DELETE_POLICY and is_going(content):
             self.kept.discard(handle)  # also what a content of the same handle has kept before
         since = self.retained.get(name)
         if known and since is not None and since + KEPT_S < self._now():
-            self._fail("deleted-kept", f"{handle} is deleted, the policy of {name} is to keep it")
+            self._blame(who, "deleted-kept", f"{handle} is deleted, the policy of {name} is to keep it")
 
     # -- changes
 

@@ -63,12 +63,10 @@ class Laws(Deletions):
         if (who, name) in self._in_flight:
             self._fail("overlap", f"two calls of {who} for {name} are in flight")
         self._in_flight.add((who, name))
-        if self.may_precede_set_back(who):
-            return
         if verb == CREATE:
-            self._check_marked(name, CONTENTS, names.BEING_CREATED, "volumeSnapshotRef", "snapshotHandle")
+            self._check_marked(who, name, CONTENTS, names.BEING_CREATED, "volumeSnapshotRef", "snapshotHandle")
         elif verb == CREATE_GROUP:
-            self._check_marked(name, GROUP_CONTENTS, names.GROUP_BEING_CREATED, "volumeGroupSnapshotRef", "volumeGroupSnapshotHandle")
+            self._check_marked(who, name, GROUP_CONTENTS, names.GROUP_BEING_CREATED, "volumeGroupSnapshotRef", "volumeGroupSnapshotHandle")
         elif verb == DELETE:
             self._check_deletion(who, name)
         elif verb == DELETE_GROUP:
@@ -77,7 +75,7 @@ class Laws(Deletions):
     def call_ends(self, who: str, name: str) -> None:
         self._in_flight.discard((who, name))
 
-    def _check_marked(self, name: str, plural: str, mark: str, ref: str, handle: str) -> None:
+    def _check_marked(self, who: str, name: str, plural: str, mark: str, ref: str, handle: str) -> None:
         """name: ends in the uid of the snapshot that it is for."""
         for content in self.tables.objects[plural].values():
             uid = content["spec"][ref].get("uid", "")
@@ -86,10 +84,10 @@ class Laws(Deletions):
                 if content["metadata"]["name"] in self.torn:
                     return  # made anew under the name of one that went by force
                 if not marked and not (content.get("status") or {}).get(handle) and self._plan.snapshotters == 1:
-                    self._fail("create-unmarked", f"{name} is created, {content['metadata']['name']} does not say so")
+                    self._blame(who, "create-unmarked", f"{name} is created, {content['metadata']['name']} does not say so")
                 return
         if self.is_single and not self.was_torn(name):
-            self._fail("create-unmarked", f"{name} is created, there is no content for it")
+            self._blame(who, "create-unmarked", f"{name} is created, there is no content for it")
 
     def is_made(self, name: str) -> None:
         is_again = name in self._backend.over and self.is_single and not self.was_torn(name) and name not in self.ended_by_import

@@ -93,6 +93,11 @@ class Ledger:
         """True while what the process does may have been decided before it heard that the server was set back."""
         return self._was_set_back and self._now() < self._heard.get(who, self._now()) + GRACE_S
 
+    def _blame(self, who: str, law: str, text: str) -> None:
+        """A process has broken the law by a call, unless it may have decided on that before it heard that the server was set back."""
+        if not self.may_precede_set_back(who):
+            self._fail(law, text)
+
     # -- what is excused
 
     def written_late(self, who: str, name: str) -> None:
