@@ -94,8 +94,13 @@ class Endings:
 
     async def delete_contents(self) -> None:
         """Those that their policy has kept, or that nobody was bound to. What has lost its snapshot by force goes by force."""
-        for group in self._all(GROUP_CONTENTS):
-            await self._hands.remove(GROUP_SNAPSHOT_CONTENTS, group)
+        alive = {group["metadata"]["uid"] for group in self._all(GROUPS)}
+        for content in self._all(GROUP_CONTENTS):
+            await self._hands.remove(GROUP_SNAPSHOT_CONTENTS, content)
+            uid = content["spec"]["volumeGroupSnapshotRef"].get("uid")
+            if uid not in alive and uid in self._world.laws.restored:  # its group went when the server was set back
+                self._world.laws.torn.add(content["metadata"]["name"])
+                await self._hands.merge(GROUP_SNAPSHOT_CONTENTS, content, {"metadata": {"finalizers": None}})
         for content in self._all(CONTENTS):
             await self._end(content)
 
