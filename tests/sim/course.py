@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import io
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
@@ -23,6 +24,8 @@ TOLD_S: Final = 70.0
 """Until everybody who waits has heard why: some words come after a minute."""
 TURNS_MAX: Final = 5000
 """Turns of the loop in a virtual second."""
+COLLECT_AFTER: Final = 50_000
+"""Objects more than there were: a life makes cycles by the thousand, and is over soon."""
 STORY_STEPS: Final = 60
 SIGNS: Final = ("unexpected", "The driver failed")
 """What the log says when an exception was caught that nobody meant to raise: in the attacher, or in the backend's model."""
@@ -94,7 +97,7 @@ def lived(
     verbosity: int = 0,
 ) -> Outcome:
     """The outcome of a course. bug, cuts: what is planted and cut already, for the report. verbosity: of the log."""
-    with watched_log(course, verbosity):
+    with seldom_collected(), watched_log(course, verbosity):
         loop = (make_loop or BoundedLoop)(seed)
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -146,6 +149,17 @@ class _Log(io.StringIO):
             if any(sign in line for sign in SIGNS):
                 world.fail("unexpected-error", line.strip())
         return len(line)
+
+
+@contextlib.contextmanager
+def seldom_collected() -> Iterator[None]:
+    """The garbage of a life is looked for in large heaps."""
+    before = gc.get_threshold()
+    gc.set_threshold(COLLECT_AFTER, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextlib.contextmanager

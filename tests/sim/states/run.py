@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Coroutine, Iterator
@@ -11,7 +12,8 @@ from unittest import mock
 
 from mooring.apiserver import watch
 from mooring.base import log
-from tests.sim.course import BoundedLoop, RunsHot
+from mooring.kube.cache import reflector
+from tests.sim.course import BoundedLoop, RunsHot, seldom_collected
 from tests.sim.states.space import Space, State
 from tests.sim.states.world import StateWorld, template
 from tests.support.builders import Json
@@ -28,8 +30,10 @@ SLOW_MAX: Final = 70
 """How often one thing may be tried again in an hour: the shortest back-off at its longest is a minute."""
 RETRIES_MAX: Final = 40
 """The same for what works and comes to nothing, as a call whose answer can't be used; a reason has to be told then."""
-BOOKMARK_S: Final = 600.0
-"""Two hours in which nothing happens need no bookmark every few seconds: they were half of the work."""
+BOOKMARK_S: Final = 1800.0
+"""Two hours in which nothing happens need no bookmark every few seconds."""
+WATCH_S: Final = (1800.0, 3600.0)
+"""How long a watch lasts: some still end in each of the two hours. That they ended every few minutes was half of the work."""
 SHOWN: Final = 60
 LINE_MAX: Final = 600
 Complaint = tuple[str, str]
@@ -95,7 +99,7 @@ def run_state(room: Room, state: State, bug: str | None = None) -> Outcome:
                 task.cancel()
 
     try:
-        with mock.patch.object(watch, "BOOKMARK_PERIOD_S", BOOKMARK_S), asyncio.Runner(loop_factory=lambda: BoundedLoop(7)) as runner:
+        with seldom_collected(), _seldom(), asyncio.Runner(loop_factory=lambda: BoundedLoop(7)) as runner:
             runner.run(live())
     except (Deadlock, RunsHot) as error:
         found.append(("hot-loop" if isinstance(error, RunsHot) else "standstill", str(error)))
@@ -105,6 +109,13 @@ def run_state(room: Room, state: State, bug: str | None = None) -> Outcome:
     finally:
         log.configure()
     return Outcome(room.name, room.space.id_of(state), tuple(found), tuple(_story(world[0])), bug)
+
+
+@contextlib.contextmanager
+def _seldom() -> Iterator[None]:
+    """What comes again and again for ever comes less often."""
+    with mock.patch.object(watch, "BOOKMARK_PERIOD_S", BOOKMARK_S), mock.patch.object(reflector, "WATCH_S", WATCH_S):
+        yield
 
 
 def _story(world: StateWorld) -> Iterator[str]:
