@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.plane.attachment_laws import TWOFOLD
 from tests.sim.plane.bugs import BUGS
-from tests.sim.plane.laws import TWOFOLD
 from tests.sim.plane.plan import plan_of
 from tests.sim.plane.run import run_seed
 from tests.sim.planting import assert_found

@@ -5,7 +5,6 @@ Each act has a randomness of its own, so that a life from which some acts are le
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -17,20 +16,19 @@ from tests.sim.keeper import Keeper
 from tests.sim.plan import DRIVER
 from tests.sim.plane.agent_acts import AgentActs
 from tests.sim.plane.hands import SECOND, Hands
-from tests.sim.plane.line import ATTACHDETACH, ATTACHER, BINDER, HEALTH, PROVISIONER
+from tests.sim.plane.node_acts import NodeActs
 from tests.sim.plane.plan import NAMESPACE, OTHER, PODS_MAX, VolumePlan
+from tests.sim.plane.program_acts import ProgramActs
 from tests.sim.plane.stands import Json, is_alive, node_of
 from tests.sim.plane.user_acts import UserActs
 from tests.sim.plane.world import PlaneWorld
 from tests.support.builders import a_va
 
 ACTS_MAX: Final = 100_000
-JUMP_S: Final = 7200.0
 FOREIGN: Final = "foreign-"
-ISCSI: Final = "kubernetes.io/iscsi/1.2.3.4:iqn.2001-04.com.example:storage:0"
 
 
-class Acts(AgentActs, UserActs):
+class Acts(NodeActs, ProgramActs, AgentActs, UserActs):
     """keepers: of the programs, by their names' beginnings."""
 
     def __init__(self, world: PlaneWorld, hands: Hands, keepers: Mapping[str, Sequence[Keeper]]) -> None:
@@ -267,88 +265,6 @@ class Acts(AgentActs, UserActs):
             attacher = self._one_of((DRIVER, "other.example.com"))
             body = a_va(f"{FOREIGN}{self._count}", volume.name, node, attacher=attacher)
             await self._hands.do(f"create VA {body}", self._world.cluster.create(VOLUME_ATTACHMENTS.whole(), body))
-
-    # -- nodes
-
-    async def wipe_report(self) -> None:
-        """Something registers the node anew, and its status forgets; or another plugin's entry stands there."""
-        node = self._one_of(self._world.plan.nodes)
-        entries = [{"name": ISCSI, "devicePath": "/dev/sdx"}] if self._randomness.happens(0.5) else None
-        await self._hands.merge(NODES, node, {"status": {"volumesAttached": entries}}, subresource="status")
-
-    async def touch_node(self) -> None:
-        notes = {"users.example.com/count": str(self._count)}
-        await self._hands.merge(NODES, self._one_of(self._world.plan.nodes), {"metadata": {"annotations": notes}})
-
-    async def kill_node(self) -> None:
-        """Its power is off."""
-        node = self._victim()
-        self._hands.tell(f"kills {node}")
-        self._hands.kubelets[node].dies()
-
-    async def cut_node(self) -> None:
-        """Its kubelet falls silent, and its pods run on."""
-        node = self._victim()
-        self._hands.tell(f"cuts {node} off")
-        self._hands.kubelets[node].is_cut()
-
-    def _victim(self) -> str:
-        """Mostly a node that has something mounted."""
-        busy = [node for node, kubelet in self._hands.kubelets.items() if kubelet.mounted]
-        return self._one_of(busy if busy and self._randomness.happens(0.8) else self._world.plan.nodes)
-
-    async def return_node(self) -> None:
-        now = self._world.clock.now() if self._world.faulty else math.inf
-        if dead := [node for node, kubelet in self._hands.kubelets.items() if not kubelet.alive and now >= kubelet.down_until]:
-            node = self._one_of(dead)
-            self._hands.tell(f"{node} returns")
-            self._hands.kubelets[node].returns()
-            if self._randomness.happens(0.7):
-                await self._hands.untaint(node)
-
-    async def taint_node(self) -> None:
-        """Mostly one that is dead, as it should be."""
-        dead = [node for node, kubelet in self._hands.kubelets.items() if not kubelet.alive]
-        if dead or self._randomness.happens(0.2):
-            await self._hands.taint(self._one_of(dead or self._world.plan.nodes))
-
-    async def untaint_node(self) -> None:
-        await self._hands.untaint(self._one_of(self._world.plan.nodes))
-
-    async def delete_node(self) -> None:
-        """Mostly one that is dead; a living one comes back by itself."""
-        dead = [node for node, kubelet in self._hands.kubelets.items() if not kubelet.alive]
-        if dead or self._randomness.happens(0.2):
-            await self._hands.delete(NODES, self._one_of(dead or self._world.plan.nodes))
-
-    # -- programs
-
-    async def jump_clock(self) -> None:
-        offset_s = self._world.program_clock.offset_s = self._randomness.uniform(-JUMP_S, JUMP_S)
-        self._hands.tell(f"sets the wall clock of the programs {offset_s:.3f} s off")
-
-    async def restart_driver(self) -> None:
-        away_s = self._randomness.uniform(0.0, 2.0)
-        self._hands.tell(f"restarts the driver, away for {away_s:.3f} s")
-        self._world.backend.restart(away_s)
-
-    async def kill_attachdetach(self) -> None:
-        self._one_of(self._keepers[ATTACHDETACH]).kill()
-
-    async def roll_attachdetach(self) -> None:
-        self._hands.tell("rolls an attach/detach controller")
-        await self._one_of(self._keepers[ATTACHDETACH]).roll()
-
-    async def kill_attacher(self) -> None:
-        self._one_of(self._keepers[ATTACHER]).kill()
-
-    async def roll_attacher(self) -> None:
-        self._hands.tell("rolls an attacher")
-        await self._one_of(self._keepers[ATTACHER]).roll()
-
-    async def kill_other(self) -> None:
-        if others := [keeper for who in (HEALTH, PROVISIONER, BINDER) for keeper in self._keepers[who]]:
-            self._one_of(others).kill()
 
 
 def _claims(pod: Json) -> list[str]:

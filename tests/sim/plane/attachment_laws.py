@@ -1,0 +1,117 @@
+"""The laws of attachments, of `laws.py`: I1, I3, I4, I11, wanted, others; and post-open and class-word of `asked.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mooring.api.volume_names import unique_name
+from tests.sim.plan import DRIVER
+from tests.sim.plane.asked import BY_FLAG
+from tests.sim.plane.claim_laws import HAND
+from tests.sim.plane.line import ATTACHDETACH, PlaneWrite
+from tests.sim.plane.node_laws import NodeLaws
+from tests.sim.plane.plan import Plan
+from tests.sim.plane.stands import Attachment, Json, NodeStand, Pair, Wish, attachment_of
+
+SLACK_S: Final = 0.001
+TWOFOLD: Final = "comes late, and the volume is attached elsewhere"
+"""What a story says of a POST of a process that is gone."""
+
+
+class AttachmentLaws(NodeLaws):
+    def __init__(self, plan: Plan, backend: Any, now: Callable[[], float], fail: Callable[[str, str], None]) -> None:
+        super().__init__(plan, backend, now, fail)
+        self.tell: Callable[[str], None] = lambda what: None
+        """Writes into the story."""
+
+    def _attachment_changed(self, write: PlaneWrite | None, version: int, old: Json | None, new: Json | None) -> None:
+        name = (new or old or {})["metadata"]["name"]
+        before = self.attachments.get(name)
+        if new is None:
+            self.attachments.pop(name, None)
+            self._ended[name] = version
+        else:
+            maker = "" if write is None else f"{write.who}#{write.process}"
+            made = (version, maker) if before is None else (before.made, before.maker)
+            self.attachments[name] = attachment_of(new, version, *made)
+            if before is None:
+                self.asked.is_made(write, name)
+                self._comes_late(write, self.attachments[name])
+        if write is None and before is not None and (new is None or self.attachments[name].deleting):
+            write = self.asked.delete_of(before.uid)
+        if write is None or not write.who.startswith(ATTACHDETACH):
+            return
+        if old is None:
+            self._is_made(write, self.attachments[name])
+        elif before is not None and not before.deleting:
+            self._is_deleted(write, before)
+
+    def _comes_late(self, write: PlaneWrite | None, made: Attachment) -> None:
+        """A POST that a killed process has left: nobody could wait for it. That one alone is published and reported are other laws."""
+        handle, _ = self._pairs.get(made.name, ("", ""))
+        if write is None and not HAND.get() and self._single.get(handle) and any(one.node != made.node for one in self._of_handle(handle)):
+            self.tell(f"{made.name} {TWOFOLD}")
+
+    def _is_made(self, write: PlaneWrite, made: Attachment) -> None:
+        pair = self._pairs.get(made.name)
+        if pair is None or pair[1] != made.node:
+            self._fail("others", f"{made.name} is made by a name that no volume on {made.node} has")
+            return
+        if not self._single.get(pair[0]):
+            return
+        for other in self._of_handle(pair[0]):
+            if other.node != made.node and (other.made <= write.knows("volumeattachments") or other.maker == made.maker):
+                self._fail("I1", f"{made.name} is made for {pair[0]} on {made.node}, and {other.name} is there, on {other.node}")
+        for name in sorted(self.asked.open_posts(write, self._now())):
+            handle, node = self._pairs[name]
+            if handle == pair[0] and node != made.node:
+                self._fail(
+                    "post-open", f"{made.name} is made for {handle} on {made.node}, and a POST of {name}, on {node}, may yet be carried out"
+                )
+
+    def _is_deleted(self, write: PlaneWrite, found: Attachment) -> None:
+        pair = self._pairs.get(found.name)
+        if pair is None:
+            self._fail("others", f"{found.name} is deleted, and was made by others")
+            return
+        if write.is_lost_before and pair not in self.mounted:
+            return  # it had no answer, and may be carried out anyway: it is sent again, whoever wants the volume, but under no mount
+        node, unique = self.nodes.get(found.node) or NodeStand(is_there=False), unique_name(DRIVER, pair[0])
+        if node.is_there and unique in node.listed and not self._is_listed_unseen(write, found.node, unique):
+            self._fail("I4", f"{found.name} is deleted while {found.node} lists {pair[0]} as attached")
+        wish = self._wishes[pair]
+        if wish.unwanted_s is None and wish.wanted_at <= write.knows("pods") and self._is_led_to(write.knows, pair):
+            self._fail("wanted", f"{found.name} is deleted while a pod wants {pair[0]} on {found.node}")
+        if self._plan.controllers > 1 and node.came.get(unique, 0) > write.knows_node(found.node):
+            self.excused.add(pair)
+        if unique not in node.in_use or node.in_use[unique] > write.knows_node(found.node):
+            return
+        if node.is_there or write.firsts.get("nodes", 0) < node.gone_at:
+            self._is_forced(write, found, pair, node, wish)
+        self.excused.add(pair)
+
+    def _is_listed_unseen(self, write: PlaneWrite, name: str, unique: str) -> bool:
+        """Listed since this controller has last seen the Node: by another one, or by a report that was given up and came when the DELETE
+        was already on its way. Nobody can take that back; what a kubelet makes of it is for I6 to judge.
+        """
+        is_late = self.nodes[name].listed[unique] in self._late_reports
+        return (self._plan.controllers > 1 or is_late) and self.nodes[name].listed[unique] > write.knows_node(name)
+
+    def _is_forced(self, write: PlaneWrite, found: Attachment, pair: Pair, node: NodeStand, wish: Wish) -> None:
+        seen = write.knows_node(found.node)
+        if node.tainted or node.untainted_at > seen:
+            return
+        unhealthy_s = node.unhealthy_s if node.healthy_at <= seen else node.unhealthy_before_s
+        unwanted_s = wish.unwanted_s if wish.wanted_at <= write.knows("pods") else wish.unwanted_before_s
+        what = f"{found.name} is deleted while {found.node} has {pair[0]} in use"
+        wait_s, words = self.asked.forced_wait_s(write, pair[0], self._plan.force_after_s)
+        law = "I11" if words == BY_FLAG else "class-word"
+        if unhealthy_s is None:
+            self._fail("I3", f"{what}, is ready, and has no out-of-service taint")
+        elif not self._plan.forces:
+            self._fail("I3", f"{what}, and nothing is forced by time")
+        elif unwanted_s is None:
+            self._fail("I3", f"{what}, and a pod wants it")
+        elif write.began_s + SLACK_S < (due_s := max(unhealthy_s, min(unwanted_s, wish.unwanted_but_for_s)) + wait_s):
+            self._fail(law, f"{what}, and the time for force is not before {due_s:.3f}: {words}")
