@@ -110,7 +110,7 @@ class World:
             task.cancel()
             raise DriverError(Code.UNAVAILABLE, "the driver went away")
         error = task.exception()
-        self.story.tell("driver", f"{what}: {error or 'ok'}")
+        self.story.tell("driver", f"{what}: {self.short(error or 'ok')}")
         if error is not None:
             raise error
         return task.result()

@@ -22,9 +22,14 @@ volume for one node is published on one alone is the plane's own duty.
 | `acts.py`           | what users, administrators and accidents do; each act has a randomness of its own, so that it can be left out  |
 | `user_acts.py`      | what users with habits do: imports, re-bound and torn claims, backups, classes that change, rights that go     |
 | `user_hands.py`     | their requests                                                                                                 |
+| `node_acts.py`      | what happens to nodes and their Nodes                                                                          |
+| `program_acts.py`   | what happens to the programs, their clock and the driver                                                       |
 | `agent_acts.py`     | what happens to agents and their drivers, and what peace asks of pods for their sake                           |
 | `stands.py`         | what stands in the API server, and since which version                                                         |
 | `laws.py`           | I1 to I6 and I10 to I13, called at every step                                                                  |
+| `attachment_laws.py` | of them, those about attachments                                                                              |
+| `node_laws.py`      | of them, those about Nodes and their reports                                                                   |
+| `mount_laws.py`     | of them, those about storage and mounts                                                                        |
 | `asked.py`          | laws about harm: what each process asked for and was told                                                      |
 | `silence.py`        | a law: nobody waits in silence                                                                                 |
 | `claim_laws.py`     | the laws of claims where users edit what binds them                                                            |
