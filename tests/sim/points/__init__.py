@@ -15,6 +15,7 @@ The patterns are those of Sieve (OSDI 2022): a process that dies in between, a v
 | trial    | `trial.py`    | a run with one thing that goes wrong at one point: `attach:lost:3`                                      |
 | way      | `trial.py`    | what goes wrong there                                                                                   |
 | director | `director.py` | what counts the points of a run, and does what the trial says; its doors are in `directing.py`          |
+| view     | `views.py`    | what a program is shown: old lists, watches that tell nothing; and what is excused for that             |
 | ends     | `ends.py`     | all objects and the storage at the end of a run, without what differs from run to run                   |
 
 | way           | at            | what happens                                                                                        |

@@ -27,31 +27,12 @@ from mooring.controllers.nodehealth.podgc.reasons import Kept
 from mooring.controllers.provisioner.capacity import view as capacity_view
 from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
 from mooring.controllers.resizer.modification import decide as modification
-from mooring.controllers.snapshot_controller import decide as snapshot_decide
-from mooring.controllers.snapshot_controller import decide_content, decide_deletion
-from mooring.controllers.snapshot_controller import writes as snapshot_writes
-from mooring.controllers.snapshot_controller.decision import Decision
-from mooring.controllers.snapshot_controller.groups import decide as group_decide
-from mooring.controllers.snapshot_controller.groups import decide_deletion as group_deletion
-from mooring.controllers.snapshot_controller.groups import objects as group_objects
-from mooring.controllers.snapshot_controller.reasons import ContentDeleting
-from mooring.controllers.snapshotter import decide as snapshotter_decide
-from mooring.controllers.snapshotter.decision import Decision as SnapshotterDecision
-from mooring.controllers.snapshotter.groups import decide as snapshotter_groups
-from mooring.controllers.snapshotter.groups import reconcile as group_reconcile
-from mooring.controllers.snapshotter.groups.decision import Unmark
-from mooring.controllers.snapshotter.groups.requests import GroupHandles
-from mooring.controllers.snapshotter.reasons import Foreign
-from mooring.controllers.snapshotting.writes import annotate
 from mooring.controllers.workloads.jobs import reconcile as jobs
 from mooring.controllers.workloads.statefulsets import decide as stateful_sets
-from mooring.kube.cluster import Patch
-from mooring.kube.patch import add, json_patch, test
 from tests.sim.bugs import BUGS as ATTACHERS
 from tests.sim.planting import both, no_back_off
 from tests.sim.provisioning.bugs import BUGS as PROVISIONERS
-from tests.sim.snapshots.bugs import BUGS as SNAPSHOTS
-from tests.sim.states import source_bugs, waking_bugs
+from tests.sim.states import snapshot_bugs, source_bugs, waking_bugs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,35 +78,6 @@ def _finished_holders_are_told_once() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(protection, "REMIND_S", 1e9)
 
 
-def _contents_forsaken_in_silence() -> contextlib.AbstractContextManager[Any]:
-    """A content whose snapshot is gone waits for a word that nobody will say."""
-    return mock.patch.object(decide_content, "_waits_for_snapshot", return_value=Decision(ContentDeleting()))
-
-
-def _group_contents_forsaken_in_silence() -> contextlib.AbstractContextManager[Any]:
-    rooms = (group_decide, group_deletion)
-    return both(*(mock.patch.object(room, "tell_forsaken_of_group", return_value=()) for room in rooms))
-
-
-def _deletions_wait_in_silence() -> contextlib.AbstractContextManager[Any]:
-    """A snapshot that is to go never says that it waits for its content."""
-    return mock.patch.object(decide_deletion, "WAITS_S", 1e9)
-
-
-def _foreign_classes_are_not_told() -> contextlib.AbstractContextManager[Any]:
-    """A content whose class is another driver's is looked at by nobody, and nobody says so."""
-
-    def decide(view: Any, content: Any, found: Any, now: float) -> SnapshotterDecision:
-        return SnapshotterDecision(Foreign(found.metadata.name))
-
-    return mock.patch.object(snapshotter_decide, "_decide_foreign", decide)
-
-
-def _marks_hold_nothing() -> contextlib.AbstractContextManager[Any]:
-    """A content may vanish from under the call that makes its snapshots."""
-    return mock.patch.object(group_reconcile, "mark_as_judged", lambda obj, name, finalizer: annotate(obj, name, "yes"))
-
-
 def _classes_of_others_are_taken() -> contextlib.AbstractContextManager[Any]:
     """A driver gets the parameters of another driver's class."""
 
@@ -152,22 +104,6 @@ def _normal_events_starve_warnings() -> contextlib.AbstractContextManager[Any]:
     """All events of an object share one allowance."""
     may_speak = Correlator._may_speak
     return mock.patch.object(Correlator, "_may_speak", lambda self, about, now: may_speak(self, about[0], now))
-
-
-def _classes_are_not_compared() -> contextlib.AbstractContextManager[Any]:
-    """A snapshot binds a content whose class is another driver's."""
-    return mock.patch.object(snapshot_decide, "_foreign_class", return_value=None)
-
-
-def _empty_uids_are_tested() -> contextlib.AbstractContextManager[Any]:
-    """A content is bound by a patch that tests for the uid to be missing, and not for the version of the object."""
-
-    def tested(obj: Any, metadata: Any, spec: Any = None) -> Patch:
-        steps = [test("/metadata/uid", obj.metadata.uid), test("/spec/volumeSnapshotRef/uid", None)]
-        steps += [add(f"/spec/volumeSnapshotRef/{key}", value) for key, value in (spec or {}).get("volumeSnapshotRef", {}).items()]
-        return json_patch(steps)
-
-    return mock.patch.object(snapshot_writes, "as_judged", tested)
 
 
 def _handles_are_told_apart_by_volume() -> contextlib.AbstractContextManager[Any]:
@@ -244,29 +180,8 @@ def _nodes_unheard_of_have_nothing() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(assemble, "_is_mounted", is_mounted)
 
 
-def _members_are_free() -> contextlib.AbstractContextManager[Any]:
-    """One snapshot of a group can be deleted alone."""
-    return mock.patch.object(group_objects, "IN_GROUP_FINALIZER", group_objects.AS_SOURCE_FINALIZER)
-
-
-def _groups_go_without_secret() -> contextlib.AbstractContextManager[Any]:
-    real = GroupHandles.delete_request
-    return mock.patch.object(GroupHandles, "delete_request", lambda self, secrets: real(self, {}))
-
-
-def _groups_are_made_again() -> contextlib.AbstractContextManager[Any]:
-    """A content keeps the mark of its creation when its group is deleted."""
-    decide = snapshotter_groups._decide_deletion
-
-    def marked(*args: Any) -> Any:
-        decision = decide(*args)
-        return dataclasses.replace(decision, actions=tuple(one for one in decision.actions if not isinstance(one, Unmark)))
-
-    return mock.patch.object(snapshotter_groups, "_decide_deletion", marked)
-
-
 BUGS: Final[Mapping[str, Bug]] = {
-    **{name: Bug(*one) for name, one in (*source_bugs.BUGS.items(), *waking_bugs.BUGS.items())},
+    **{name: Bug(*one) for name, one in (*source_bugs.BUGS.items(), *waking_bugs.BUGS.items(), *snapshot_bugs.BUGS.items())},
     "attach-errors-unshown": Bug("attacher", _attach_errors_are_not_shown, {"silence"}),
     "single-nodes-shared": Bug("attacher", _single_nodes_are_shared, {"two-nodes"}),
     "release-before-unpublish": Bug("attacher", ATTACHERS["release-before-unpublish"].plant, {"finalizer-dropped"}),
@@ -286,30 +201,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "finished-holders-told-once": Bug("claims", _finished_holders_are_told_once, {"claim-left"}),
     "warnings-starved": Bug("claims", _normal_events_starve_warnings, {"warning-lost", "no-rest"}),
     "imports-unseen": Bug("claims", PROVISIONERS["imports-unseen"].plant, {"shared-volume"}, "claim=unknown-phase,pv=imported,pod=ended"),
-    "empty-uids-tested": Bug("snapshots", _empty_uids_are_tested, {"silence"}, "snap=imports,content=blank,claim=absent,backend=made"),
-    "classes-uncompared": Bug("snapshots", _classes_are_not_compared, {"silence"}),
-    "strangers-taken": Bug("snapshots", SNAPSHOTS["strangers-taken"].plant, {"deleted-strange", "strange-taken"}),
-    "contents-forsaken": Bug("snapshots", _contents_forsaken_in_silence, {"silence"}),
-    "deletions-wait": Bug(
-        "snapshots",
-        _deletions_wait_in_silence,
-        {"silence"},
-        "snap=deleting-ready,content=deleting-free,class=retain,claim=held,twin=retained,backend=made",
-    ),
-    "foreign-classes-untold": Bug("snapshots", _foreign_classes_are_not_told, {"silence"}),
-    "creations-unmarked": Bug("snapshots", SNAPSHOTS["creations-unmarked"].plant, {"create-unmarked"}),
-    "policies-unread": Bug("snapshots", SNAPSHOTS["policies-unread"].plant, {"deleted-kept"}),
-    "marks-stay": Bug("snapshots", SNAPSHOTS["marks-stay"].plant, {"mark-left"}),
-    "group-contents-forsaken": Bug("groups", _group_contents_forsaken_in_silence, {"silence"}),
-    "members-free": Bug("groups", _members_are_free, {"member-free"}),
-    "groups-without-secret": Bug("groups", _groups_go_without_secret, {"secret-left-out"}),
-    "groups-made-again": Bug("groups", _groups_are_made_again, {"made-again"}),
-    "marks-hold-nothing": Bug(
-        "groups",
-        _marks_hold_nothing,
-        {"leaked"},
-        "group=deleting,content=free,class=retain,claims=lost,members=strange",
-    ),
     "claims-not-made-anew": Bug("ephemeral", _claims_are_not_made_anew, {"claim-missing"}),
     "room-asked-once": Bug("capacity", _room_is_asked_for_once, {"stale-capacity"}),
     "vanished-places-stay": Bug("capacity", _vanished_places_stay, {"published"}),

@@ -1,0 +1,127 @@
+"""Worse parts of the controllers of snapshots and groups: by name the fields of `bugs.Bug`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+from unittest import mock
+
+from mooring.controllers.snapshot_controller import decide as snapshot_decide
+from mooring.controllers.snapshot_controller import decide_content, decide_deletion
+from mooring.controllers.snapshot_controller import writes as snapshot_writes
+from mooring.controllers.snapshot_controller.decision import Decision
+from mooring.controllers.snapshot_controller.groups import decide as group_decide
+from mooring.controllers.snapshot_controller.groups import decide_deletion as group_deletion
+from mooring.controllers.snapshot_controller.groups import objects as group_objects
+from mooring.controllers.snapshot_controller.reasons import ContentDeleting
+from mooring.controllers.snapshotter import decide as snapshotter_decide
+from mooring.controllers.snapshotter.decision import Decision as SnapshotterDecision
+from mooring.controllers.snapshotter.groups import decide as snapshotter_groups
+from mooring.controllers.snapshotter.groups import reconcile as group_reconcile
+from mooring.controllers.snapshotter.groups.decision import Unmark
+from mooring.controllers.snapshotter.groups.requests import GroupHandles
+from mooring.controllers.snapshotter.reasons import Foreign
+from mooring.controllers.snapshotting.writes import annotate
+from mooring.kube.cluster import Patch
+from mooring.kube.patch import add, json_patch, test
+from tests.sim.planting import both
+from tests.sim.snapshots.bugs import BUGS as SNAPSHOTS
+
+Planted = contextlib.AbstractContextManager[Any]
+
+
+def _contents_forsaken_in_silence() -> Planted:
+    """A content whose snapshot is gone waits for a word that nobody will say."""
+    return mock.patch.object(decide_content, "_waits_for_snapshot", return_value=Decision(ContentDeleting()))
+
+
+def _group_contents_forsaken_in_silence() -> Planted:
+    rooms = (group_decide, group_deletion)
+    return both(*(mock.patch.object(room, "tell_forsaken_of_group", return_value=()) for room in rooms))
+
+
+def _deletions_wait_in_silence() -> Planted:
+    """A snapshot that is to go never says that it waits for its content."""
+    return mock.patch.object(decide_deletion, "WAITS_S", 1e9)
+
+
+def _foreign_classes_are_not_told() -> Planted:
+    """A content whose class is another driver's is looked at by nobody, and nobody says so."""
+
+    def decide(view: Any, content: Any, found: Any, now: float) -> SnapshotterDecision:
+        return SnapshotterDecision(Foreign(found.metadata.name))
+
+    return mock.patch.object(snapshotter_decide, "_decide_foreign", decide)
+
+
+def _marks_hold_nothing() -> Planted:
+    """A content may vanish from under the call that makes its snapshots."""
+    return mock.patch.object(group_reconcile, "mark_as_judged", lambda obj, name, finalizer: annotate(obj, name, "yes"))
+
+
+def _classes_are_not_compared() -> Planted:
+    """A snapshot binds a content whose class is another driver's."""
+    return mock.patch.object(snapshot_decide, "_foreign_class", return_value=None)
+
+
+def _empty_uids_are_tested() -> Planted:
+    """A content is bound by a patch that tests for the uid to be missing, and not for the version of the object."""
+
+    def tested(obj: Any, metadata: Any, spec: Any = None) -> Patch:
+        steps = [test("/metadata/uid", obj.metadata.uid), test("/spec/volumeSnapshotRef/uid", None)]
+        steps += [add(f"/spec/volumeSnapshotRef/{key}", value) for key, value in (spec or {}).get("volumeSnapshotRef", {}).items()]
+        return json_patch(steps)
+
+    return mock.patch.object(snapshot_writes, "as_judged", tested)
+
+
+def _members_are_free() -> Planted:
+    """One snapshot of a group can be deleted alone."""
+    return mock.patch.object(group_objects, "IN_GROUP_FINALIZER", group_objects.AS_SOURCE_FINALIZER)
+
+
+def _groups_go_without_secret() -> Planted:
+    real = GroupHandles.delete_request
+    return mock.patch.object(GroupHandles, "delete_request", lambda self, secrets: real(self, {}))
+
+
+def _groups_are_made_again() -> Planted:
+    """A content keeps the mark of its creation when its group is deleted."""
+    decide = snapshotter_groups._decide_deletion
+
+    def marked(*args: Any) -> Any:
+        decision = decide(*args)
+        return dataclasses.replace(decision, actions=tuple(one for one in decision.actions if not isinstance(one, Unmark)))
+
+    return mock.patch.object(snapshotter_groups, "_decide_deletion", marked)
+
+
+BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str], str]]] = {
+    "empty-uids-tested": ("snapshots", _empty_uids_are_tested, {"silence"}, "snap=imports,content=blank,claim=absent,backend=made"),
+    "classes-uncompared": ("snapshots", _classes_are_not_compared, {"silence"}, ""),
+    "strangers-taken": ("snapshots", SNAPSHOTS["strangers-taken"].plant, {"deleted-strange", "strange-taken"}, ""),
+    "contents-forsaken": ("snapshots", _contents_forsaken_in_silence, {"silence"}, ""),
+    "deletions-wait": (
+        "snapshots",
+        _deletions_wait_in_silence,
+        {"silence"},
+        "snap=deleting-ready,content=deleting-free,class=retain,claim=held,twin=retained,backend=made",
+    ),
+    "foreign-classes-untold": ("snapshots", _foreign_classes_are_not_told, {"silence"}, ""),
+    "creations-unmarked": ("snapshots", SNAPSHOTS["creations-unmarked"].plant, {"create-unmarked"}, ""),
+    "policies-unread": ("snapshots", SNAPSHOTS["policies-unread"].plant, {"deleted-kept"}, ""),
+    "marks-stay": ("snapshots", SNAPSHOTS["marks-stay"].plant, {"mark-left"}, ""),
+    "group-contents-forsaken": ("groups", _group_contents_forsaken_in_silence, {"silence"}, ""),
+    "members-free": ("groups", _members_are_free, {"member-free"}, ""),
+    "groups-without-secret": ("groups", _groups_go_without_secret, {"secret-left-out"}, ""),
+    "groups-made-again": ("groups", _groups_are_made_again, {"made-again"}, ""),
+    "marks-hold-nothing": (
+        "groups",
+        _marks_hold_nothing,
+        {"leaked"},
+        "group=deleting,content=free,class=retain,claims=lost,members=strange",
+    ),
+}
