@@ -79,5 +79,10 @@ BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str], str
         {"strange-source"},
         "snap=named,class=secret-lost,claim=former,twin=retained,backend=made",
     ),
-    "source-namespaces-unread": ("claims", _namespaces_of_sources_are_not_read, {"strange-source"}, ""),
+    "source-namespaces-unread": (
+        "claims",
+        _namespaces_of_sources_are_not_read,
+        {"strange-source"},
+        "claim=torn,pod=waits,source=elsewhere",
+    ),
 }
