@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from unittest import mock
 
@@ -36,13 +36,15 @@ def _unanswered_tries_are_over() -> _Plant:
 
 def _unfinished_lists_are_forgotten() -> _Plant:
     """The first pages of a list that was never completed stay, whatever a server that was set back shows later."""
-    init = Relist.__init__
+    page = Relist.page
 
-    def made(self: Relist[Any], store: Store[Any], number: int) -> None:
-        store._paged = ""
-        init(self, store, number)
+    def taken(self: Relist[Any], objects: Iterable[Any], version: str) -> Any:
+        ahead = self._store._ahead
+        changes = page(self, objects, version)
+        self._store._ahead = ahead
+        return changes
 
-    return mock.patch.object(Relist, "__init__", made)
+    return mock.patch.object(Relist, "page", taken)
 
 
 def _ended_objects_stay_ended() -> _Plant:

@@ -522,6 +522,26 @@ async def test_an_object_that_may_still_come_keeps_its_volume_for_a_while():
         assert "denied by policy" in await world.failed("was deleted")
 
 
+async def test_an_object_that_a_former_process_may_have_sent_keeps_its_volume_for_a_while():
+    world = await ProvisioningWorld(resync_s=0.0).base()
+    world.intents = Journal(world.cluster, JournalLocation("default", "csi.test"), "one", world.clock)
+    world.cluster.refuse(POST_PV, error=Unreachable("timed out"))
+    world.cluster.refuse(POST_PV, times=None, error=Invalid("denied by policy", reason="Invalid"))
+
+    async def is_sent() -> bool:
+        return POST_PV in world.told
+
+    async with world.provisioning():
+        await world.until(is_sent)
+        assert 1 == world.told.count(POST_PV)
+    world.intents = Journal(world.cluster, JournalLocation("default", "csi.test"), "two", world.clock)
+    async with world.provisioning():
+        await world.settle(LATE_S_MAX - 10)
+        assert DELETE not in world.told
+        await world.settle(2 * LATE_S_MAX)
+        assert DELETE in world.told
+
+
 async def test_a_refused_objects_volume_is_deleted_with_its_secret_once_that_can_be_read():
     """Without it the driver would look in its own account, and find nothing to be deleted."""
     world = ProvisioningWorld(resync_s=0.0)

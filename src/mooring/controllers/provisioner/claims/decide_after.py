@@ -69,7 +69,7 @@ def decide_unusable_volume(order: Order, failure: Failure, owner: Save | None, e
         case Save.STORED:
             return Verdict(Fate.STORED, failure)
         case Save.LATER:
-            why = f"{failure.error}; its PersistentVolume can't be looked up: {error}"
+            why = error if error.startswith(failure.error) else f"{failure.error}; its PersistentVolume can't be looked up: {error}"
             return Verdict(Fate.LEFT, Failure(why, State.BACKGROUND))
         case Save.TAKEN:
             return _taken(error)
