@@ -228,7 +228,10 @@ class Laws:
                 (self.torn if by_hand else self.kept).add(old["spec"]["csi"]["volumeHandle"])
         elif old is not None and new is not None:
             before, after = ((obj["spec"].get("claimRef") or {}).get("uid", "") for obj in (old, new))
-            if before and before != after and new["metadata"]["name"] not in self.damaged:
+            is_undone = not after and any(  # its claim has got one that a hand had taken from another
+                claim.metadata.uid == before and claim.spec.volume_name in self.freed for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS)
+            )
+            if before and before != after and new["metadata"]["name"] not in self.damaged and not is_undone:
                 self._fail("bound-twice", f"{new['metadata']['name']} was of claim {before}, now of {after!r}")
 
     def _volume_made(self, new: dict[str, Any]) -> None:

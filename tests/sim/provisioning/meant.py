@@ -58,7 +58,7 @@ class MeantLaws(Laws):
         for intent in self.intents():
             if intent.source is None or not intent.source.is_claim or intent.source.name != name or intent.volume_name in self.spoilt:
                 continue
-            is_asked = any(call.name == intent.volume_name and not call.handle for call in self._in_flight)
+            is_asked = intent.volume_name in self._backend.locks
             if is_asked or (self._backend.owed.is_unsure(intent.volume_name) and self._truth.volume(intent.volume_name) is None):
                 self._fail("source-freed", f"{name} is no longer held, {intent.volume_name} may be being cloned from it")
 
