@@ -109,6 +109,7 @@ class SnapshotBackend(Storage):
         """Raises DriverError at once; the work is done later, and holds up nobody. A name that is over by then is known as used."""
         operation = Operation(verb, name, what, Fate(self._odd.uniform(0.0, LATE_S_MAX)), asyncio.get_running_loop().create_future())
         self.late[name] += 1
+        self.going[what] += verb in (DELETE, DELETE_GROUP)
         self._made_count += 1
         operation.task = self._group.create_task(self._later(operation), name=f"backend/late/{operation}/{self._made_count}")
         raise DriverError(_one_of(NOT_FINAL, self._odd), "it may be carried out later")
@@ -116,6 +117,7 @@ class SnapshotBackend(Storage):
     async def _later(self, operation: Operation) -> None:
         await self._clock.sleep(operation.fate.before_s)
         self.late[operation.handle] -= 1
+        self.going[operation.node_id] -= operation.verb in (DELETE, DELETE_GROUP)
         if operation.verb in (DELETE, DELETE_GROUP) or operation.handle not in self.over:
             self._take_effect(operation)
 

@@ -58,6 +58,7 @@ class Storage(Backend):
         self.astray: set[str] = set()
         self.private: set[str] = set()
         self.late: Counter[str] = Counter()  # by name, what was given up and is still to be carried out
+        self.going: Counter[str] = Counter()  # by handle, the deletions among it
         self.stubborn = True
         self.token = "token0"
         self._made_count = 0
@@ -98,7 +99,8 @@ class Storage(Backend):
 
     def staying(self) -> set[str]:
         """The handles of those that no call is about to delete."""
-        return set(self.snapshots) - {operation.node_id for operation in self.locks.values() if operation.verb == DELETE}
+        going = {operation.node_id for operation in self.locks.values() if operation.verb == DELETE} | set(+self.going)
+        return set(self.snapshots) - going - {handle for group in going for handle in self.handles_of_group(group)}
 
     def place(self, volume: str) -> str:
         """A snapshot that somebody made by other means: its handle."""
