@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request
@@ -23,6 +24,8 @@ from mooring.http1.syntax import HEAD_BYTES_MAX, Malformed
 from mooring.http1.tls_transport import TlsTransport
 
 _AHEAD_BYTES_MAX: Final = 64 * 1024
+_STEPS_A_TURN: Final = 32
+"""Heads and bodies that are read from one connection before others have their turn."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
@@ -47,6 +50,9 @@ class Host(Protocol):
 
     def date(self) -> str:
         """The Date header, with its line end."""
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Calls in the next turn of the loop."""
 
     def connected(self, connection: Connection) -> None: ...
 
@@ -217,8 +223,11 @@ class Connection:
             return
         self._is_advancing = True
         try:
-            while self._link is not None and self.is_writable and self._step():
-                pass
+            for _ in range(_STEPS_A_TURN):
+                if self._link is None or not self.is_writable or not self._step():
+                    break
+            else:
+                self._host.soon(self._advance)
         except Malformed as error:
             self._leave(Reply(error.status, f"{error}\n".encode(), TEXT))
         finally:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections import deque
 from collections.abc import Callable
 from email.utils import formatdate
+from functools import partial
 from typing import Final, NamedTuple
 
 from mooring.apiserver import api_errors
@@ -19,8 +21,10 @@ from mooring.apiserver.web.metrics import CONTENT_TYPE, Asked, ServerMetrics, as
 from mooring.apiserver.web.queries import Route, route_of
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Stream, Streams
+from mooring.apiserver.web.turns import Turns
 from mooring.base.clock import Clock
 from mooring.base.log import logger
+from mooring.base.stalls import STALL_S, processor_s
 from mooring.http1.bodies import BODY_BYTES_MAX
 from mooring.http1.requests import Head
 from mooring.kube.errors import ServerError
@@ -60,6 +64,7 @@ class Dispatcher:
         self._extra: set[Connection] = set()
         self._service, self._store, self._durability, self._streams, self._clock = service, store, durability, streams, clock
         self._waiting: deque[tuple[int, _Exit]] = deque()
+        self._turns = Turns()
         self._date, self._date_at = "", -1
         self._on_quiet: Callable[[], None] = lambda: None
         durability.on_commit(lambda _resource: self.release())
@@ -76,6 +81,9 @@ class Dispatcher:
         if now != self._date_at:
             self._date, self._date_at = f"Date: {formatdate(now, usegmt=True)}\r\n", now
         return self._date
+
+    def soon(self, call: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(call)
 
     def connected(self, connection: Connection) -> None:
         self.connections[connection] = None
@@ -105,13 +113,20 @@ class Dispatcher:
         if connection in self._extra:
             head.is_persistent = False
             refused = error_reply(api_errors.too_many_requests())
-        if refused is not None:
-            self._metrics.answered(asked(request, self._route(request)), refused.status, 0.0)
+        if refused is not None:  # (nobody looks for the kind that a stranger means)
+            self._metrics.answered(asked(request, None), refused.status, 0.0)
         return request, refused
 
     def answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
+        """Probes are answered at once, other requests within the turns' shares."""
+        if is_health(request.path):
+            self._answer(connection, head, request, body)
+        else:
+            self._turns.take(partial(self._answer, connection, head, request, body))
+
+    def _answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
         """The service answers at once. What it says may be seen when the newest version is committed."""
-        begun, route = self.now(), self._route(request)
+        begun, route, used = self.now(), self._route(request), processor_s()
         what = asked(request, route)
         try:
             if body is None:
@@ -125,6 +140,8 @@ class Dispatcher:
             _log.error("A request could not be answered", error=error, method=request.method, path=_shown(head), traceback=trace)
             text = f"Internal error occurred: {type(error).__name__}"
             exit_ = self._exit(connection, head, what, begun, error_reply(ServerError(text, reason="InternalError")))
+        if (used := processor_s() - used) > STALL_S:
+            _log.warning("A request held the server", method=request.method, path=_shown(head), processor_s=round(used, 3))
         if self._store.version <= self._durability.committed or is_health(request.path):
             exit_(None)
         elif self._durability.failure:

@@ -31,10 +31,11 @@ class Route:
 
 
 def route_of(path: tuple[str, ...], store: ObjectStore) -> Route | None:
-    """The kind and place that a URL names; None if no kind has that URL. A slash at the end is ignored."""
-    while path and not path[-1]:
-        path = path[:-1]
-    match path:
+    """The kind and place that a URL names; None if no kind has that URL. Slashes at the end are ignored."""
+    length = len(path)
+    while length and not path[length - 1]:
+        length -= 1
+    match path[:length]:
         case ("api", "v1", *rest):
             group, version = "", "v1"
         case ("apis", group, version, *rest) if group:

@@ -1,0 +1,50 @@
+"""Requests share the turns of the loop: what is over one turn's share waits for the next, in the order in which it came.
+
+Without, a hundred connections that ask at the same time, or one that asks a hundred times at once, are all answered before anybody else
+is heard: a probe of /livez for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from mooring.base.stalls import processor_s
+
+SHARE_S: Final = 0.02
+"""Processor time for requests in one turn of the loop. A request that has begun is finished."""
+
+_Job = Callable[[], None]
+
+
+class Turns:
+    """Runs jobs at once while there is time left in this turn, else in one of the next."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Job] = deque()
+        self._used_s = 0.0
+        self._is_due = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self, job: _Job) -> None:
+        if self._waiting or self._used_s >= SHARE_S:
+            self._waiting.append(job)
+        else:
+            self._run(job)
+
+    def _run(self, job: _Job) -> None:
+        began = processor_s()
+        job()
+        self._used_s += processor_s() - began
+        if self._used_s >= SHARE_S and not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._used_s, self._is_due = 0.0, False
+        while self._waiting and self._used_s < SHARE_S:
+            self._run(self._waiting.popleft())

@@ -1,0 +1,68 @@
+"""The requests of one turn of the loop have a share of it; who asks much waits, and nobody waits for him."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from mooring.apiserver.identity.tls import Identity, identity_in
+from mooring.apiserver.web import turns
+from mooring.apiserver.web.queries import route_of
+from mooring.apiserver.web.turns import Turns
+from tests.unit.apiserver.objects import a_store
+from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
+
+
+@pytest.fixture(scope="module")
+def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
+    return identity_in(tmp_path_factory.mktemp("identity"), time.time())
+
+
+async def test_what_is_over_the_share_has_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(turns, "processor_s", lambda: clock[0])
+    done: list[int] = []
+    shared = Turns()
+
+    def job(number: int) -> None:
+        clock[0] += turns.SHARE_S / 2
+        done.append(number)
+
+    for number in range(5):
+        shared.take(lambda number=number: job(number))
+    assert (done, len(shared)) == ([0, 1], 3)
+    seen = []
+    for _ in range(3):
+        await asyncio.sleep(0)
+        seen.append(len(done))
+    assert seen == [4, 5, 5]
+    assert done == [0, 1, 2, 3, 4], "in the order in which they came"
+
+
+async def test_a_probe_waits_for_no_request(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "SHARE_S", 1e-9)  # each request has a turn of its own
+    many = 200
+    async with serving(identity) as server:
+        async with connected(server, identity) as (reader, writer), connected(server, identity) as (probe, asking):
+            writer.write(head(identity, "GET", PATH) * many)
+            asking.write(head(identity, "GET", "/livez"))
+            assert (200, b"ok") == await answered(probe)
+            assert not reader.at_eof()
+            assert [200] * many == [(await answered(reader))[0] for _ in range(many)]
+
+
+def test_a_path_of_slashes_is_read_once() -> None:
+    """Twenty times as long takes twenty times as long, and not four hundred times."""
+
+    def used_s(slashes: int) -> float:
+        path = ("",) * slashes
+        begun = time.process_time()
+        assert route_of(path, store) is None
+        return time.process_time() - begun
+
+    store = a_store()
+    few = max(min(used_s(10_000) for _ in range(5)), 1e-5)
+    assert min(used_s(200_000) for _ in range(5)) < 100 * few
