@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from mooring.kube.errors import Invalid
 
 _SHOWN_MAX = 120
+_CHOICES_MAX: Final = 100
+_TEXT_MAX: Final = 1000
+_CAUSES_LETTERS_MAX: Final = 256 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,8 +51,11 @@ def not_found(field: str, value: Any) -> Cause:
     return Cause("FieldValueNotFound", field, f"Not found: {shown(value)}")
 
 
-def not_supported(field: str, value: Any, supported: Sequence[str]) -> Cause:
-    choices = ", ".join(f'"{choice}"' for choice in supported)
+def not_supported(field: str, value: Any, supported: Sequence[Any]) -> Cause:
+    """supported: texts, or values that are shown as JSON; the first hundred of them are told."""
+    choices = ", ".join(f'"{shortened(choice) if isinstance(choice, str) else shown(choice)}"' for choice in supported[:_CHOICES_MAX])
+    if len(supported) > _CHOICES_MAX:
+        choices += f", and {len(supported) - _CHOICES_MAX} more"
     return Cause("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {choices}")
 
 
@@ -71,8 +77,14 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
 
 
+def shortened(text: str) -> str:
+    """A text of the kind's author, whole unless it is as long as nobody reads."""
+    return text if len(text) <= _TEXT_MAX else text[: _TEXT_MAX - 1] + "…"
+
+
 def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Invalid:
-    unique = tuple(dict.fromkeys(causes))
+    """Differs from kube-apiserver: of very many causes, or very long ones, the first are told and the others counted."""
+    unique = _told(tuple(dict.fromkeys(causes)))
     assert unique, "an invalid object has a cause"
     text = str(unique[0]) if len(unique) == 1 else f"[{', '.join(map(str, unique))}]"
     qualified = f"{kind}.{group}" if group else kind
@@ -82,6 +94,17 @@ def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) ->
     if not name:
         del details["name"]
     return Invalid(f'{qualified} "{name}" is invalid: {text}', reason="Invalid", details=details)
+
+
+def _told(causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
+    """The first, how many more there are, and the last, which may say why nothing came after it."""
+    letters = 0
+    for number, cause in enumerate(causes):
+        letters += len(cause.field) + len(cause.message)
+        if letters > _CAUSES_LETTERS_MAX and 0 < number < len(causes) - 1:
+            more = Cause("FieldValueInvalid", cause.field, f"Invalid value: this one and {len(causes) - number - 2} more are not told")
+            return (*causes[:number], more, causes[-1])
+    return causes
 
 
 def _joined(text: str, detail: str) -> str:

@@ -23,9 +23,10 @@ import msgspec
 
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
+from mooring.apiserver.aside import Overtaken, in_loop
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.kinds import Kinds
-from mooring.apiserver.listing import PLAIN_LIST, ListOptions, Scope, moment_of, parse_version, token_after
+from mooring.apiserver.listing import PLAIN_LIST, ListOptions, Moment, Scope, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.managed import SERVER, Writer, record_after
@@ -117,10 +118,7 @@ class ObjectStore:
 
     def list(self, resource: Resource, scope: Scope, options: ListOptions = PLAIN_LIST) -> Listing:
         """Raises what `moment_of` raises."""
-        table = self.table(resource)
-        moment = moment_of(options, self.version, table.history.floor, namespaced=resource.namespaced)
-        version = self.version if moment.rv is None else moment.rv
-        found = table.items_at(version, scope.namespace, moment.after)
+        moment, version, found = in_loop(lambda: self._at(resource, scope, options))
         matching = [stored for stored in found if not scope.selects or scope.matches(stored)]
         page = matching[: moment.limit] if moment.limit > 0 else matching
         shown = tuple(stored.shown_by(resource) for stored in page)
@@ -129,6 +127,12 @@ class ObjectStore:
         token = token_after(page[-1].key, version, namespaced=resource.namespaced)
         return Listing(shown, version, token, None if scope.selects else len(matching) - len(page))
 
+    def _at(self, resource: Resource, scope: Scope, options: ListOptions) -> tuple[Moment, int, tuple[Stored, ...]]:
+        table = self.table(resource)
+        moment = moment_of(options, self.version, table.history.floor, namespaced=resource.namespaced)
+        version = self.version if moment.rv is None else moment.rv
+        return moment, version, tuple(table.items_at(version, scope.namespace, moment.after))
+
     # writing
 
     def create(self, resource: Resource, body: Json, namespace: str, now: float, *, dry_run: bool = False, by: Writer = SERVER) -> Written:
@@ -136,7 +140,8 @@ class ObjectStore:
         body = resource.encoded(body)
         meta = body["metadata"]
         write_pipeline.check_namespace(resource, meta, namespace)
-        write_pipeline.check_space(resource, meta, self._space(resource, meta.get("namespace", "")))
+        space = self._space(resource, meta.get("namespace", ""))
+        write_pipeline.check_space(resource, meta, space)
         resource.admit(body, self._view)
         resource.default(body)
         warnings = write_pipeline.normalise(resource, body)
@@ -157,7 +162,7 @@ class ObjectStore:
         holder = table.get(Key(namespace, meta["name"]))
         if holder is not None:
             raise write_pipeline.name_taken(resource, meta, holder)
-        stored = self._stored(resource, body) if dry_run else self._commit(resource, None, body, now, bounded=True)
+        stored = self._stored(resource, body) if dry_run else self._commit(resource, None, body, now, bounded=True, space=space)
         return Written(stored.shown_by(resource), created=True, warnings=warnings)
 
     def update(
@@ -320,20 +325,40 @@ class ObjectStore:
         namespaces = self.kinds.get(_NAMESPACES)
         return self._found(namespaces, Key("", name)) if resource.namespaced and namespaces is not None else None
 
-    def _commit(self, resource: Resource, old: Stored | None, obj: Json, now: float, *, bounded: bool = False) -> Stored:
-        obj["metadata"]["resourceVersion"] = str(self.version + 1)
-        new = self._stored(resource, obj)
-        if bounded:
-            write_pipeline.check_size(resource, new)  # (what the server writes by itself must not fail)
-        self._apply(resource, Change(self.version + 1, old, new, now))
-        if resource.ttl_s is not None:
-            self._expiring.append((now + resource.ttl_s, resource, new.key, new.rv))
-        return new
+    def _commit(
+        self, resource: Resource, old: Stored | None, obj: Json, now: float, *, bounded: bool = False, space: Stored | None = None
+    ) -> Stored:
+        """space: the namespace of what is made. Raises Overtaken in a thread beside the loop."""
+
+        def commit() -> Stored:
+            meta = obj["metadata"]
+            if space is not None and self._space(resource, space.key.name) is not space:
+                raise Overtaken
+            self._check_current(resource, Key(meta.get("namespace", ""), meta["name"]), old)
+            meta["resourceVersion"] = str(self.version + 1)
+            new = self._stored(resource, obj)
+            if bounded:
+                write_pipeline.check_size(resource, new)  # (what the server writes by itself must not fail)
+            self._apply(resource, Change(self.version + 1, old, new, now))
+            if resource.ttl_s is not None:
+                self._expiring.append((now + resource.ttl_s, resource, new.key, new.rv))
+            return new
+
+        return in_loop(commit)
 
     def _remove(self, resource: Resource, old: Stored, now: float) -> Stored:
-        change = Change(self.version + 1, old, None, now)
-        self._apply(resource, change)
-        return change.gone
+        def remove() -> Stored:
+            self._check_current(resource, old.key, old)
+            change = Change(self.version + 1, old, None, now)
+            self._apply(resource, change)
+            return change.gone
+
+        return in_loop(remove)
+
+    def _check_current(self, resource: Resource, key: Key, old: Stored | None) -> None:
+        """Raises Overtaken where another write came between what was read in a thread and its own."""
+        if self._tables[resource.storage].get(key) is not old:
+            raise Overtaken
 
     def _apply(self, resource: Resource, change: Change) -> None:
         assert change.rv == self.version + 1, "versions grow one by one"

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from mooring.apiserver.cel.checker import DYN, CompileError, checked
-from mooring.apiserver.cel.compiler import OverBudget, Scope, compiled, unescaped
+from mooring.apiserver.cel.compiler import Scope, compiled, unescaped
 from mooring.apiserver.cel.lexer import CelSyntaxError, tokens_of
 from mooring.apiserver.cel.values import CelError
+from mooring.apiserver.cel.work import OverBudget
 from mooring.apiserver.custom.goregexp import go_regexp
 
 NAMES: dict[str, Any] = {

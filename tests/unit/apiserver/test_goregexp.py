@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mooring.apiserver.custom.goregexp import go_regexp
 from mooring.apiserver.custom.regexsyntax import RegexpError
+from mooring.apiserver.effort import TooMuch
 
 FOUND: list[tuple[str, str, list[str]]] = [
     (r"a|ab", "ab", ["a"]),
@@ -97,7 +98,7 @@ def test_no_expression_goes_back(pattern: str, text: str, found: bool) -> None:
 
 def test_what_would_take_long_is_given_up() -> None:
     begun = time.process_time()
-    with pytest.raises(RegexpError, match="takes too long"):
+    with pytest.raises(TooMuch):
         list(go_regexp("[a-z]*x").find_all("a" * 100_000))
     assert time.process_time() - begun < 3.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 
 import pytest
 
@@ -45,13 +44,15 @@ async def test_what_is_over_the_share_has_the_next_turn(monkeypatch: pytest.Monk
 async def test_a_probe_waits_for_no_request(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "SHARE_S", 1e-9)  # each request has a turn of its own
     many = 200
-    async with serving(identity) as server:
-        async with connected(server, identity) as (reader, writer), connected(server, identity) as (probe, asking):
-            writer.write(head(identity, "GET", PATH) * many)
-            asking.write(head(identity, "GET", "/livez"))
-            assert (200, b"ok") == await answered(probe)
-            assert not reader.at_eof()
-            assert [200] * many == [(await answered(reader))[0] for _ in range(many)]
+    async with (
+        serving(identity) as server,
+        connected(server, identity) as (reader, writer),
+        connected(server, identity) as (probe, asking),
+    ):
+        writer.write(head(identity, "GET", PATH) * many)
+        asking.write(head(identity, "GET", "/livez"))
+        assert (200, b"ok") == await answered(probe)
+        assert [200] * many == [(await answered(reader))[0] for _ in range(many)]
 
 
 def test_a_path_of_slashes_is_read_once() -> None:

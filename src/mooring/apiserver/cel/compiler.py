@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from mooring.apiserver import effort
 from mooring.apiserver.cel import values, work
 from mooring.apiserver.cel.functions import FUNCTIONS, METHODS, PATTERN_FUNCTIONS, Function
 from mooring.apiserver.cel.parser import Call, Comprehension, Index, ListOf, Literal, MapOf, Name, Node, Select
 from mooring.apiserver.cel.values import NONE, CelError, Optional, Type, no_overload
-
-
-class OverBudget(CelError):
-    """The rules of one object are too much work."""
+from mooring.apiserver.cel.work import OverBudget
+from mooring.apiserver.effort import Effort, TooMuch
 
 
 class Scope:
@@ -20,16 +19,18 @@ class Scope:
 
     __slots__ = ("_left", "_names")
 
-    def __init__(self, names: Mapping[str, Any], left: list[int] | None = None) -> None:
-        self._names, self._left = names, left if left is not None else [work.STEPS_MAX]
+    def __init__(self, names: Mapping[str, Any], left: Effort | None = None) -> None:
+        self._names, self._left = names, left or effort.current()
 
     def __getitem__(self, name: str) -> Any:
         return self._names[name]
 
     def did(self, steps: int) -> None:
-        self._left[0] -= steps
-        if self._left[0] < 0:
-            raise OverBudget("operation cancelled: actual cost limit exceeded")
+        """Raises OverBudget."""
+        try:
+            self._left.spend(steps)
+        except TooMuch:
+            raise OverBudget from None
 
     def bound(self, names: Mapping[str, Any]) -> Scope:
         """With more names; the work is counted together."""

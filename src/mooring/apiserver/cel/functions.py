@@ -12,8 +12,10 @@ from typing import Any, Final
 from mooring.apiserver.cel import conversions as to
 from mooring.apiserver.cel import values
 from mooring.apiserver.cel.values import NONE, CelError, Optional, Type, no_overload
+from mooring.apiserver.cel.work import OverBudget
 from mooring.apiserver.custom.goregexp import go_regexp
 from mooring.apiserver.custom.regexsyntax import RegexpError
+from mooring.apiserver.effort import TooMuch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ def _regexp(apply: Callable[..., Any]) -> Callable[..., Any]:
             return apply(*args)
         except RegexpError as error:
             raise CelError(str(error)) from error
+        except TooMuch:
+            raise OverBudget from None
 
     return _text(tried)
 
@@ -117,6 +121,8 @@ def _is_sorted(items: Any) -> bool:
 
 def _sum(items: Any) -> Any:
     found = _list(items)
+    if found and all(isinstance(item, str) for item in found):
+        return _join(found)
     total: Any = found[0] if found else 0
     for item in found[1:]:
         total = values.add(total, item)

@@ -9,15 +9,21 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mooring.apiserver.cel.values import Unordered
+from mooring.apiserver.cel.values import CelError, Unordered
 
-STEPS_MAX: Final = 1_000_000
-"""In the evaluation of all rules of one object."""
+_VALUES_MAX: Final = 1_000_000
 ROUND: Final = 10
 """A loop's round, beside what is done in it."""
 PATTERN: Final = 1000
 """To read a pattern that is not written in the rule itself."""
 _LETTERS_A_STEP: Final = 8
+
+
+class OverBudget(CelError):
+    """The rules of one object are too much work."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
 
 
 def of_comparison(left: Any, right: Any) -> int:
@@ -58,7 +64,7 @@ def of_tree(part: Any) -> int:
 def _values_in(value: Any) -> int:
     """No more than can be worked on anyway."""
     count, level = 0, [value]
-    while level and count < STEPS_MAX:
+    while level and count < _VALUES_MAX:
         count += len(level)
         level = [
             inner for outer in level if isinstance(outer, list | dict) for inner in (outer.values() if isinstance(outer, dict) else outer)

@@ -19,20 +19,39 @@ from mooring.apiserver.server_side_apply.managed import is_cleared
 DEPTH_MAX: Final = 128
 VALUES_MAX: Final = 50_000
 """Four times what the largest definition in use has."""
+PATHS_LETTERS_MAX: Final = 16 * 1024 * 1024
+"""In the paths of all values together: what many values below a long key would cost whoever names them."""
 TOO_DEEP: Final = f"exceeded max depth: the body is nested deeper than {DEPTH_MAX} levels"
 
 
 def check_bounds(value: Any) -> None:
-    """Raises BadRequest for a JSON value that is nested too deeply, TooLarge for one with too many values in it."""
-    level, count = [value], 0
+    """Raises BadRequest for a JSON value that is nested too deeply, TooLarge for one with too many values in it, or too long paths."""
+    level, count, longest = [value], 0, 0
     for _ in range(DEPTH_MAX + 1):
         count += len(level)
         if count > VALUES_MAX:
             raise api_errors.too_large(f"more than {VALUES_MAX} values")
+        longest += max((len(key) for outer in level if isinstance(outer, dict) for key in outer if isinstance(key, str)), default=0)
         level = [inner for outer in level for inner in _inside(outer)]
         if not level:
-            return
-    raise api_errors.bad_request(TOO_DEEP)
+            break
+    else:
+        raise api_errors.bad_request(TOO_DEEP)
+    if count * longest > PATHS_LETTERS_MAX and _letters_of_paths(value) > PATHS_LETTERS_MAX:
+        raise api_errors.too_large(f"the paths of the values have more than {PATHS_LETTERS_MAX} letters: many values below a long key")
+
+
+def _letters_of_paths(value: Any) -> int:
+    found, level = 0, [(value, 0)]
+    while level:
+        found += sum(length for _, length in level)
+        level = [
+            (inner, length + (len(key) if isinstance(key, str) else 1))
+            for outer, length in level
+            if isinstance(outer, dict | list)
+            for key, inner in (outer.items() if isinstance(outer, dict) else enumerate(outer))
+        ]
+    return found
 
 
 def count_of(value: Any) -> int:

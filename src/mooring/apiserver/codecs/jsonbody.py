@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -62,19 +62,26 @@ def duplicate_fields(body: bytes) -> list[str]:
         found = found or len({name for name, _ in pairs}) != len(pairs)
 
     json.loads(body, object_pairs_hook=look)
-    return _named(json.loads(body, object_pairs_hook=_Pairs), "") if found else []
+    if not found:
+        return []
+    told: dict[str, None] = {}
+    _name(json.loads(body, object_pairs_hook=_Pairs), (), told)
+    return list(told)
 
 
-def _named(value: Any, path: str) -> list[str]:
+_TOLD_MAX: Final = 100
+_TOLD_LETTERS_MAX: Final = 64 * 1024
+
+
+def _name(value: Any, path: tuple[str, ...], told: dict[str, None]) -> None:
+    """path: of the value, in parts. told: gets what is there twice; of very many, or very long ones, the first."""
     if isinstance(value, _Pairs):
         seen: set[str] = set()
-        problems = []
         for name, inner in value:
-            if name in seen:
-                problems.append(f'duplicate field "{path}{name}"')
+            if name in seen and len(told) < _TOLD_MAX and sum(map(len, told)) < _TOLD_LETTERS_MAX:
+                told[f'duplicate field "{"".join((*path, name))}"'] = None
             seen.add(name)
-            problems += _named(inner, f"{path}{name}.")
-        return problems
-    if isinstance(value, list):
-        return [text for index, inner in enumerate(value) for text in _named(inner, f"{path[:-1]}[{index}].")]
-    return []
+            _name(inner, (*path, name, "."), told)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            _name(inner, (*path[:-1], f"[{index}]", "."), told)

@@ -5,71 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mooring.apiserver import field_errors
+from mooring.apiserver import effort, field_errors
 from mooring.apiserver.codecs.scalars import equal_json, type_of
 from mooring.apiserver.custom.formats import fits
-from mooring.apiserver.custom.goregexp import GoRegexp, go_regexp
+from mooring.apiserver.custom.goregexp import go_regexp
 from mooring.apiserver.custom.lists import counterparts
-from mooring.apiserver.custom.regexsyntax import RegexpError
 from mooring.apiserver.custom.structure import NOTHING
+from mooring.apiserver.effort import Effort, TooMuch
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 
-_WORK_MAX: Final = 1_000_000
-_EACH: Final = 5
-"""For one value at one place of the schema; and for what is found out about its letters:"""
-_NEW_PATTERN: Final = 300
-_PATTERN: Final = 20
-_LETTERS_A_STEP: Final = 8
+_EACH: Final = 15
+"""Steps for one value at one place of the schema; and for what is found out about its letters:"""
+_PATTERN: Final = 60
+_LETTERS_A_STEP: Final = 3
+_CAUSE: Final = 30
 _WIDTHS: Final = {"int32": 31, "int64": 63}
 _SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "not")
-
-
-class _TooMuch(Exception):
-    pass
-
-
-class _Work:
-    """How much may still be done, in microseconds, about; and the patterns that have been needed so far."""
-
-    __slots__ = ("_left", "_patterns")
-
-    def __init__(self) -> None:
-        self._left = _WORK_MAX
-        self._patterns: dict[str, GoRegexp] = {}
-
-    def did(self, steps: int) -> None:
-        self._left -= steps
-        if self._left < 0:
-            raise _TooMuch
-
-    def matches(self, pattern: str, text: str) -> bool:
-        """Raises _TooMuch."""
-        if pattern not in self._patterns:
-            self.did(_NEW_PATTERN)
-            self._patterns[pattern] = go_regexp(pattern)
-        try:
-            return self._patterns[pattern].search(text)
-        except RegexpError as error:
-            raise _TooMuch from error
 
 
 def check(value: Any, schema: Json, path: str = "", old: Any = NOTHING) -> list[Cause]:
     """old: the stored value or NOTHING. Differs from kube-apiserver: a value that is too much work for its schema is refused."""
     try:
-        return _check(value, schema, path, old, _Work())
-    except _TooMuch:
+        return _check(value, schema, path, old, effort.current())
+    except TooMuch:
         return [Cause("FieldValueInvalid", path or "<nil>", f"Invalid value: {type_of(value)}: too many values for such a schema")]
 
 
-def _check(value: Any, schema: Json, path: str, old: Any, work: _Work) -> list[Cause]:
-    work.did(_EACH)
+def _check(value: Any, schema: Json, path: str, old: Any, work: Effort) -> list[Cause]:
+    work.spend(_EACH)
     if old is not NOTHING and equal_json(old, value):
         return []
     wrong = _type(value, schema, path)
-    if wrong or value is None:
-        return wrong if value is None else [*wrong, *_enum(value, schema, path, work)]
-    return [*_enum(value, schema, path, work), *_own(value, schema, path, old, work), *_joined(value, schema, path, old, work)]
+    if value is None:
+        return wrong
+    own = [*wrong, *_enum(value, schema, path, work)]
+    if wrong:
+        return own
+    return [*own, *_own(value, schema, path, old, work), *_joined(value, schema, path, old, work)]
 
 
 def _type(value: Any, schema: Json, path: str) -> list[Cause]:
@@ -88,17 +61,17 @@ def _wrong_type(path: str, found: str, wanted: str) -> Cause:
     return Cause("FieldValueTypeInvalid", path, text)
 
 
-def _enum(value: Any, schema: Json, path: str, work: _Work) -> list[Cause]:
+def _enum(value: Any, schema: Json, path: str, work: Effort) -> list[Cause]:
     allowed = schema.get("enum")
-    work.did(len(allowed or ()))
+    work.spend(len(allowed or ()))
     if not allowed or any(equal_json(value, choice) for choice in allowed):
         return []
-    return [
-        field_errors.not_supported(path, value, [choice if isinstance(choice, str) else field_errors.shown(choice) for choice in allowed])
-    ]
+    cause = field_errors.not_supported(path, value, allowed)
+    work.spend(_CAUSE + len(cause.message))
+    return [cause]
 
 
-def _own(value: Any, schema: Json, path: str, old: Any, work: _Work) -> Iterator[Cause]:
+def _own(value: Any, schema: Json, path: str, old: Any, work: Effort) -> Iterator[Cause]:
     match value:
         case bool():
             return
@@ -126,22 +99,23 @@ def _number(value: float, schema: Json, path: str) -> Iterator[Cause]:
         yield field_errors.invalid(path, value, f"Checked value must be of type integer with format {schema['format']} in {path}")
 
 
-def _string(value: str, schema: Json, path: str, work: _Work) -> Iterator[Cause]:
+def _string(value: str, schema: Json, path: str, work: Effort) -> Iterator[Cause]:
     most, least, pattern, form = (schema.get(part) for part in ("maxLength", "minLength", "pattern", "format"))
     if most is not None and len(value) > most:
         yield field_errors.too_long(path, most)
     if least is not None and len(value) < least:
         yield _says(path, value, f"should be at least {least} chars long")
     if pattern or form:
-        work.did(_PATTERN + len(value) // _LETTERS_A_STEP)
-    if pattern and not work.matches(pattern, value):
-        yield _says(path, value, f"should match '{pattern}'")
+        work.spend(_PATTERN + len(value) // _LETTERS_A_STEP)
+    if pattern and not go_regexp(pattern).search(value):
+        work.spend(_CAUSE + len(pattern))
+        yield _says(path, value, f"should match '{field_errors.shortened(pattern)}'")
     if form and not fits(value, form):
         shown = field_errors.shown(value)
         yield Cause("FieldValueTypeInvalid", path, f"Invalid value: {shown}: {path} in body must be of type {form}: {shown}")
 
 
-def _list(value: list[Any], schema: Json, path: str, old: Any, work: _Work) -> Iterator[Cause]:
+def _list(value: list[Any], schema: Json, path: str, old: Any, work: Effort) -> Iterator[Cause]:
     most, least, items = schema.get("maxItems"), schema.get("minItems"), schema.get("items")
     if most is not None and len(value) > most:
         yield _too_many(path, len(value), most)
@@ -152,16 +126,16 @@ def _list(value: list[Any], schema: Json, path: str, old: Any, work: _Work) -> I
             yield from _check(item, items, f"{path}[{number}]", before, work)
 
 
-def _object(value: Json, schema: Json, path: str, old: Any, work: _Work) -> Iterator[Cause]:
+def _object(value: Json, schema: Json, path: str, old: Any, work: Effort) -> Iterator[Cause]:
     most, least = schema.get("maxProperties"), schema.get("minProperties")
     if most is not None and len(value) > most:
         yield _too_many(path, len(value), most)
     if least is not None and len(value) < least:
         yield _says(path, len(value), f"should have at least {least} properties")
-    work.did(len(schema.get("required") or ()))
+    work.spend(len(schema.get("required") or ()))
     for name in schema.get("required") or ():
         if name not in value:
-            work.did(_EACH)
+            work.spend(_CAUSE)
             yield field_errors.required(_member(path, name))
     properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
     before = old if isinstance(old, dict) else {}
@@ -173,7 +147,7 @@ def _object(value: Json, schema: Json, path: str, old: Any, work: _Work) -> Iter
         yield from (field_errors.required(_member(path, name)) for name in ("apiVersion", "kind") if not value.get(name))
 
 
-def _joined(value: Any, schema: Json, path: str, old: Any, work: _Work) -> Iterator[Cause]:
+def _joined(value: Any, schema: Json, path: str, old: Any, work: Effort) -> Iterator[Cause]:
     """allOf, anyOf, oneOf, not."""
     if not any(part in schema for part in _SCHEMAS):
         return

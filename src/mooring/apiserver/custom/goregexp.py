@@ -7,16 +7,23 @@ set of states after a letter is cached (a lazy DFA), so that most letters cost o
 from __future__ import annotations
 
 import dataclasses
-import functools
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
+from mooring.apiserver import effort
 from mooring.apiserver.custom.regexsyntax import Choice, Fits, Letter, Node, Place, RegexpError, Repeat, Sequence, parse
+from mooring.apiserver.effort import Effort
 
 _SIZE_MAX: Final = 10_000
 _NODES_MAX: Final = 100_000
 _REMEMBERED_MAX: Final = 1000
-_STEPS_MAX: Final = 2_000_000
+_REMEMBERED_STEPS_MAX: Final = 20_000
+"""In the states that one expression remembers, so that what it keeps of the texts that it has read stays under a megabyte."""
+_NEW_STEP: Final = 6
+_READ_STEPS: Final = 10
+_KEPT_MAX: Final = 500
+_KEPT_SIZE_MAX: Final = 100_000
 _MATCH: Final = 0
 """The step at which everything has been found."""
 
@@ -40,17 +47,26 @@ class _State:
 
 
 class GoRegexp:
-    """One expression. Raises RegexpError where matching would take too long; no sensible one does."""
+    """One expression. Its making and its matching are work of the request: they raise TooMuch."""
 
     def __init__(self, text: str) -> None:
-        self._steps, self._nodes, self._remembered = [_Step()], 0, 0
+        self._steps, self._nodes, self._remembered, self._remembered_steps = [_Step()], 0, 0, 0
+        self._effort = effort.current()
+        self._effort.spend(len(text))
         self._start = self._add(parse(text), _MATCH)
+        del self._effort
         self._has_places = any(step.place for step in self._steps)
         self._states: dict[tuple[tuple[int, ...], str, bool], _State] = {}
 
+    @property
+    def size(self) -> int:
+        """In steps, of some 200 bytes each."""
+        return len(self._steps)
+
     def search(self, text: str) -> bool:
         """True when the expression is found anywhere in the text."""
-        left, state = [_STEPS_MAX], self._state((self._start,), "", anywhere=True)
+        left, state = effort.current(), self._state((self._start,), "", anywhere=True)
+        left.spend(1 + len(text) // 2)
         for letter in (*text, ""):
             following, matched = state.then.get(letter) or self._read(state, letter, left, anywhere=True)
             if matched:
@@ -61,7 +77,7 @@ class GoRegexp:
 
     def find_all(self, text: str) -> Iterator[str]:
         """All matches from left to right, each as the expression prefers it; they don't overlap."""
-        left, begin, end = [_STEPS_MAX], 0, -1
+        left, begin, end = effort.current(), 0, -1
         while begin <= len(text):
             found = self._match_at(text, begin, left)
             if found is None or (found == begin == end):  # (nothing right after what was found is not found)
@@ -70,28 +86,25 @@ class GoRegexp:
             yield text[begin:found]
             begin, end = (found if found > begin else begin + 1), found
 
-    def _match_at(self, text: str, begin: int, left: list[int]) -> int | None:
+    def _match_at(self, text: str, begin: int, left: Effort) -> int | None:
         """Where the match that begins here ends."""
         state: _State | None = self._state((self._start,), _kind(text[begin - 1 : begin]), anywhere=False)
         end: int | None = None
         for at in range(begin, len(text) + 1):
             assert state is not None
             letter = text[at : at + 1]
-            _charge(left, 1)
+            left.spend(1)
             state, matched = state.then.get(letter) or self._read(state, letter, left, anywhere=False)
             end = at if matched else end
             if state is None:
                 break
         return end
 
-    def _read(self, state: _State, letter: str, left: list[int], *, anywhere: bool) -> tuple[_State | None, bool]:
+    def _read(self, state: _State, letter: str, left: Effort, *, anywhere: bool) -> tuple[_State | None, bool]:
         """One letter more, "" for the end. Gives the state after it, None when no way is left, and whether there was a match before it."""
-        self._remembered += 1
-        if self._remembered > _REMEMBERED_MAX:
-            self._states.clear()
-            self._remembered = 0
         reached = self._reached(state, letter)
-        _charge(left, len(reached))
+        left.spend(_READ_STEPS + len(reached))
+        self._remember(len(reached))
         at: dict[int, None] = {}
         matched = False
         for number in reached:
@@ -108,6 +121,13 @@ class GoRegexp:
         )
         state.then[letter] = after, matched
         return after, matched
+
+    def _remember(self, steps: int) -> None:
+        self._remembered += 1
+        self._remembered_steps += steps
+        if self._remembered > _REMEMBERED_MAX or self._remembered_steps > _REMEMBERED_STEPS_MAX:
+            self._states.clear()
+            self._remembered = self._remembered_steps = 0
 
     def _reached(self, state: _State, letter: str) -> dict[int, None]:
         """The letters and matches that can come next, the preferred ones first."""
@@ -126,15 +146,17 @@ class GoRegexp:
 
     def _state(self, at: tuple[int, ...], after: str, *, anywhere: bool) -> _State:
         key = at, after if self._has_places else "", anywhere
-        if key not in self._states:
-            self._states[key] = _State(at, key[1], {})
-        return self._states[key]
+        found = self._states.get(key)
+        if found is None:
+            found = self._states[key] = _State(at, key[1], {})
+        return found
 
     # the expression into steps, from its end to its beginning
 
     def _add(self, node: Node, then: int) -> int:
         """Gives the first step of a node. then: the one after it."""
         self._nodes += 1
+        self._effort.spend(_NEW_STEP)
         if self._nodes > _NODES_MAX:
             raise RegexpError("expression too large")
         match node:
@@ -176,14 +198,44 @@ class GoRegexp:
         return len(self._steps) - 1
 
 
-@functools.lru_cache(maxsize=2048)
 def go_regexp(pattern: str) -> GoRegexp:
-    """Raises RegexpError (a ValueError) for what is none."""
-    try:
-        return GoRegexp(pattern)
-    except RegexpError as error:
-        where = "" if "`" in str(error) else f": `{pattern}`"
-        raise RegexpError(f"error parsing regexp: {error}{where}") from error
+    """Raises RegexpError (a ValueError) for what is none, TooMuch."""
+    found = _KEPT.get(pattern)
+    if found is None:
+        try:
+            found = GoRegexp(pattern)
+        except RegexpError as error:
+            where = "" if "`" in str(error) else f": `{pattern}`"
+            raise RegexpError(f"error parsing regexp: {error}{where}") from error
+        _KEPT.put(pattern, found)
+    return found
+
+
+class _Kept:
+    """The expressions that were used last, as many as have so many steps together."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[str, GoRegexp] = OrderedDict()
+        self._size = 0
+
+    def get(self, pattern: str) -> GoRegexp | None:
+        found = self._found.get(pattern)
+        if found is not None:
+            self._found.move_to_end(pattern)
+        return found
+
+    def put(self, pattern: str, found: GoRegexp) -> None:
+        self._found[pattern] = found
+        self._size += _size(pattern, found)
+        while self._size > _KEPT_SIZE_MAX or len(self._found) > _KEPT_MAX:
+            self._size -= _size(*self._found.popitem(last=False))
+
+
+def _size(pattern: str, found: GoRegexp) -> int:
+    return len(pattern) + found.size
+
+
+_KEPT: Final = _Kept()
 
 
 def _may_be_nothing(node: Node) -> bool:
@@ -198,12 +250,6 @@ def _may_be_nothing(node: Node) -> bool:
             return any(map(_may_be_nothing, ways))
         case Repeat():
             return not node.least or _may_be_nothing(node.part)
-
-
-def _charge(left: list[int], steps: int) -> None:
-    left[0] -= steps
-    if left[0] < 0:
-        raise RegexpError("the expression takes too long")
 
 
 def _kind(letter: str) -> str:

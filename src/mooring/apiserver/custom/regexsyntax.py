@@ -5,7 +5,9 @@ Go's errors are given in its words. Of Unicode's classes only the general catego
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import functools
 import re
 import unicodedata
 from collections.abc import Callable
@@ -222,7 +224,7 @@ class _Reader:
         sign = self._text[self._at : self._at + 1]
         if sign and sign.lower() in _CLASSES:
             self._at += 1
-            return _not(_within(_CLASSES[sign.lower()])) if sign.isupper() else _within(_CLASSES[sign])
+            return _outside(_CLASSES[sign.lower()]) if sign.isupper() else _within(_CLASSES[sign])
         if sign not in ("p", "P"):
             return None
         found = _UNICODE.match(self._text, self._at)
@@ -230,8 +232,7 @@ class _Reader:
         if found is None or _CATEGORIES.fullmatch(name) is None:
             raise RegexpError(f"invalid character class range: `\\{self._text[self._at : found.end() if found else None]}`")
         self._at = found.end()
-        fits = _folded(lambda letter: unicodedata.category(letter).startswith(name), flags)
-        return _not(fits) if (sign == "P") != bool(found[1]) else fits
+        return _category(name, is_negated=(sign == "P") != bool(found[1]), is_folded=flags.i)
 
     def _letter(self) -> str:
         if not self.rest:
@@ -250,24 +251,27 @@ class _Reader:
         raise RegexpError(f"invalid escape sequence: `{self._text[begin : max(self._at, begin + 2)]}`")
 
     def _class(self, flags: _Flags) -> Node:
-        begin, negated, members = self._at - 1, self._take("^"), list[Fits]()
-        while not members or not self._take("]"):
+        begin, negated, members, ranges = self._at - 1, self._take("^"), dict[Fits, None](), list[tuple[str, str]]()
+        while not (members or ranges) or not self._take("]"):
             if not self.rest:
                 raise RegexpError(f"missing closing ]: `{self._text[begin:]}`")
-            members.append(self._member(flags))
-        fits: Fits = lambda letter: any(member(letter) for member in members)  # noqa: E731
-        if negated:
-            return Letter(_not(fits))
-        return Letter(fits)
+            member = self._member(flags)
+            if isinstance(member, tuple):
+                ranges.append(member)
+            else:
+                members[member] = None
+        within = _folded(_among(ranges), flags)
+        fits: Fits = lambda letter: within(letter) or any(member(letter) for member in members)  # noqa: E731
+        return Letter(_not(fits) if negated else fits)
 
-    def _member(self, flags: _Flags) -> Fits:
+    def _member(self, flags: _Flags) -> Fits | tuple[str, str]:
+        """A range, from one letter to another, or a known class."""
         posix = _NAMED.match(self._text, self._at)
         if posix is not None:
             if posix[2] not in _POSIX:
                 raise RegexpError(f"invalid character class range: `{posix[0]}`")
             self._at = posix.end()
-            fits = _folded(_within(_POSIX[posix[2]]), flags)
-            return _not(fits) if posix[1] else fits
+            return _posix_class(posix[2], is_negated=bool(posix[1]), is_folded=flags.i)
         begin, low = self._at, self._next()
         if low == "\\":
             known = self._known_class(flags)
@@ -275,14 +279,14 @@ class _Reader:
                 return known
             low = self._letter()
         if not self._text.startswith("-", self._at) or self._text.startswith("-]", self._at) or self._at + 1 >= len(self._text):
-            return _one(low, flags)
+            return low, low
         self._at += 1
         high = self._next()
         if high == "\\":
             high = self._letter()
         if high < low:
             raise RegexpError(f"invalid character class range: `{self._text[begin : self._at]}`")
-        return _folded(lambda letter: low <= letter <= high, flags)
+        return low, high
 
 
 def _with(flags: _Flags, signs: str) -> _Flags:
@@ -298,10 +302,39 @@ def _one(wanted: str, flags: _Flags) -> Fits:
     return _folded(lambda letter: letter == wanted, flags)
 
 
+@functools.cache
 def _within(ranges: str) -> Fits:
-    """ranges: letters, and `a-z` for all from one to another."""
-    found = [(part[0], part[-1]) for part in _RANGE.findall(ranges)]
-    return lambda letter: any(low <= letter <= high for low, high in found)
+    """ranges: letters, and `a-z` for all from one to another. One function for each class, so that a class that is said twice is one."""
+    return _among([(part[0], part[-1]) for part in _RANGE.findall(ranges)])
+
+
+@functools.cache
+def _outside(ranges: str) -> Fits:
+    return _not(_within(ranges))
+
+
+@functools.cache
+def _posix_class(name: str, *, is_negated: bool, is_folded: bool) -> Fits:
+    fits = _folded(_within(_POSIX[name]), _Flags(i=is_folded))
+    return _not(fits) if is_negated else fits
+
+
+@functools.cache
+def _category(name: str, *, is_negated: bool, is_folded: bool) -> Fits:
+    fits = _folded(lambda letter: unicodedata.category(letter).startswith(name), _Flags(i=is_folded))
+    return _not(fits) if is_negated else fits
+
+
+def _among(ranges: list[tuple[str, str]]) -> Fits:
+    """One look, however many ranges there are: those that touch are joined."""
+    lows, highs = list[str](), list[str]()
+    for low, high in sorted(ranges):
+        if highs and low <= highs[-1]:
+            highs[-1] = max(highs[-1], high)
+        else:
+            lows.append(low)
+            highs.append(high)
+    return lambda letter: (place := bisect.bisect_right(lows, letter)) > 0 and letter <= highs[place - 1]
 
 
 def _folded(fits: Fits, flags: _Flags) -> Fits:

@@ -6,16 +6,17 @@ import dataclasses
 import re
 from typing import Any, Final
 
-from mooring.apiserver import field_errors
+from mooring.apiserver import effort, field_errors
 from mooring.apiserver.cel import work
 from mooring.apiserver.cel.checker import STRING, CelType, CompileError, checked, mentions
-from mooring.apiserver.cel.compiler import OverBudget, Program, Scope, compiled
+from mooring.apiserver.cel.compiler import Program, Scope, compiled
 from mooring.apiserver.cel.values import NONE, CelError, Optional
-from mooring.apiserver.cel.work import STEPS_MAX
+from mooring.apiserver.cel.work import OverBudget
 from mooring.apiserver.codecs.scalars import equal_json, type_of
 from mooring.apiserver.custom.celtypes import Converter, cel_type_of, converter_of
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.structure import NOTHING, Structure
+from mooring.apiserver.effort import Effort
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 
@@ -31,7 +32,7 @@ class Rule:
     of_change: bool
     steps: int
 
-    def violation(self, value: Any, old: Any, left: list[int]) -> tuple[str, bool] | None:
+    def violation(self, value: Any, old: Any, left: Effort) -> tuple[str, bool] | None:
         """The message of a broken rule, and whether it could be evaluated; None when it holds. Raises OverBudget."""
         optional = bool(self.spec.get("optionalOldSelf"))
         if self.of_change and old is NOTHING and not optional:
@@ -127,13 +128,13 @@ class Rules:
         """old: NOTHING at creation."""
         found: list[Cause] = []
         try:
-            self._apply(new, old, "", [STEPS_MAX], found)
+            self._apply(new, old, "", effort.current(), found)
         except OverBudget:
             text = "validation failed due to running out of cost budget, no further validation rules will be run"
             found.append(Cause("FieldValueInvalid", _NO_PATH, f"Invalid value: null: {text}"))
         return found
 
-    def _apply(self, value: Any, old: Any, path: str, left: list[int], found: list[Cause]) -> None:
+    def _apply(self, value: Any, old: Any, path: str, left: Effort, found: list[Cause]) -> None:
         if value is None or (old is not NOTHING and equal_json(old, value)):
             return
         for rule in self._rules:
@@ -146,7 +147,7 @@ class Rules:
         elif isinstance(value, dict):
             self._apply_below(value, old if isinstance(old, dict) else {}, path, left, found)
 
-    def _apply_below(self, value: Json, old: Json, path: str, left: list[int], found: list[Cause]) -> None:
+    def _apply_below(self, value: Json, old: Json, path: str, left: Effort, found: list[Cause]) -> None:
         for name, member in value.items():
             declared = name in self._structure.properties
             rules = self._below.get(name) if declared else self._others

@@ -12,10 +12,12 @@ from typing import Final, NamedTuple
 
 from mooring.apiserver import api_errors
 from mooring.apiserver.durability import Durability
+from mooring.apiserver.effort import Effort, EffortInLoop, Elsewhere
 from mooring.apiserver.identity.tls import user_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.connection import Connection, Limits
 from mooring.apiserver.web.health import is_health
+from mooring.apiserver.web.long_requests import LongRequests
 from mooring.apiserver.web.messages import Reply, Request, WatchReply, error_reply
 from mooring.apiserver.web.metrics import CONTENT_TYPE, Asked, ServerMetrics, asked
 from mooring.apiserver.web.queries import Route, route_of
@@ -45,6 +47,17 @@ class _Watching(NamedTuple):
     begun: float
 
 
+class _Asking(NamedTuple):
+    """A request on its way to its answer."""
+
+    connection: Connection
+    head: Head
+    request: Request
+    route: Route | None
+    what: Asked
+    begun: float
+
+
 class Dispatcher:
     """The `Host` of all connections. Answers leave in the order of their versions, each once that is committed."""
 
@@ -64,7 +77,7 @@ class Dispatcher:
         self._extra: set[Connection] = set()
         self._service, self._store, self._durability, self._streams, self._clock = service, store, durability, streams, clock
         self._waiting: deque[tuple[int, _Exit]] = deque()
-        self._turns = Turns()
+        self._turns, self._long = Turns(), LongRequests(store)
         self._date, self._date_at = "", -1
         self._on_quiet: Callable[[], None] = lambda: None
         durability.on_commit(lambda _resource: self.release())
@@ -125,23 +138,43 @@ class Dispatcher:
             self._turns.take(partial(self._answer, connection, head, request, body))
 
     def _answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
-        """The service answers at once. What it says may be seen when the newest version is committed."""
-        begun, route, used = self.now(), self._route(request), processor_s()
-        what = asked(request, route)
+        """The service answers at once, or aside."""
+        asking = _Asking(connection, head, request, route := self._route(request), asked(request, route), self.now())
+        if body is None:
+            self._leave(asking, error_reply(api_errors.entity_too_large(BODY_BYTES_MAX)))
+            return
+        request.body = body
+        if self._long.is_one(request, route):
+            self._answer_aside(asking)
+            return
+        began = processor_s()
         try:
-            if body is None:
-                reply: Reply | WatchReply = error_reply(api_errors.entity_too_large(BODY_BYTES_MAX))
-            else:
-                request.body = body
-                reply = self._answered(request, route)
-            exit_ = self._exit(connection, head, what, begun, reply)
+            reply = self._answered(request, route)
+        except Elsewhere:
+            self._answer_aside(asking)
         except Exception as error:
-            trace = traceback.format_exc()
-            _log.error("A request could not be answered", error=error, method=request.method, path=_shown(head), traceback=trace)
-            text = f"Internal error occurred: {type(error).__name__}"
-            exit_ = self._exit(connection, head, what, begun, error_reply(ServerError(text, reason="InternalError")))
-        if (used := processor_s() - used) > STALL_S:
+            self._leave(asking, error, traceback.format_exc())
+        else:
+            self._leave(asking, reply)
+        if (used := processor_s() - began) > STALL_S:
             _log.warning("A request held the server", method=request.method, path=_shown(head), processor_s=round(used, 3))
+
+    def _answer_aside(self, asking: _Asking) -> None:
+        request, route = asking.request, asking.route
+        self._long.take(len(request.body), lambda: self._service.answer(request, route, Effort()), partial(self._leave, asking))
+
+    def _leave(self, asking: _Asking, found: Reply | WatchReply | Exception, trace: str = "") -> None:
+        """Sends the answer, once the newest version, which it may have seen, is committed."""
+        request = asking.request
+        try:
+            if isinstance(found, Exception):
+                raise found
+            exit_ = self._exit(asking, found)
+        except Exception as error:
+            trace = trace or traceback.format_exc()
+            _log.error("A request could not be answered", error=error, method=request.method, path=_shown(asking.head), traceback=trace)
+            text = f"Internal error occurred: {type(error).__name__}"
+            exit_ = self._exit(asking, error_reply(ServerError(text, reason="InternalError")))
         if self._store.version <= self._durability.committed or is_health(request.path):
             exit_(None)
         elif self._durability.failure:
@@ -155,7 +188,7 @@ class Dispatcher:
     def _answered(self, request: Request, route: Route | None) -> Reply | WatchReply:
         if request.path == ("metrics",) and request.method == "GET":
             return Reply(200, self._metrics.page(), CONTENT_TYPE)
-        return self._service.answer(request, route)
+        return self._service.answer(request, route, EffortInLoop())
 
     def readable(self, connection: Connection) -> None:
         if connection.watch is not None:
@@ -179,6 +212,10 @@ class Dispatcher:
             if slow_at:
                 _log.info(2, "A client was too slow and was cut off", at=slow_at)
 
+    def close(self) -> None:
+        """Nothing is answered aside any more."""
+        self._long.close()
+
     def when_quiet(self, call: Callable[[], None]) -> None:
         """Calls once the last connection has gone: at once if there is none."""
         self._on_quiet = call
@@ -187,17 +224,18 @@ class Dispatcher:
 
     # the steps
 
-    def _exit(self, connection: Connection, head: Head, what: Asked, begun: float, reply: Reply | WatchReply) -> _Exit:
+    def _exit(self, asking: _Asking, reply: Reply | WatchReply) -> _Exit:
         """Sends the reply, or another in its stead. A watch that begins with existing objects takes them now."""
-        stream = None if isinstance(reply, Reply) else self._streams.prepare(reply, connection, is_chunked=head.is_chunkable)
+        connection, what = asking.connection, asking.what
+        stream = None if isinstance(reply, Reply) else self._streams.prepare(reply, connection, is_chunked=asking.head.is_chunkable)
 
         def leave(other: Reply | None) -> None:
             final = other or reply
             if isinstance(final, Reply):
                 connection.reply(final)
-                self._metrics.answered(what, final.status, self.now() - begun)
+                self._metrics.answered(what, final.status, self.now() - asking.begun)
             elif stream is not None and connection.stream():
-                connection.watch = _Watching(stream, what, begun)
+                connection.watch = _Watching(stream, what, asking.begun)
                 self._metrics.watching(what, 1)
                 self._streams.begin(stream)
 

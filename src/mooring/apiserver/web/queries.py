@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, objectmeta
 from mooring.apiserver.codecs.codec import FieldValidation
 from mooring.apiserver.codecs.schema import decode
@@ -28,6 +29,11 @@ class Route:
     @property
     def is_collection(self) -> bool:
         return not self.name
+
+
+def key_of(route: Route) -> Key:
+    """The key of its object; of a collection, one without a name."""
+    return Key(route.namespace or "", route.name)
 
 
 def route_of(path: tuple[str, ...], store: ObjectStore) -> Route | None:

@@ -130,6 +130,8 @@ class ApiServer:
             for connection in list(self._dispatcher.connections):
                 connection.abort()
             await gone.wait()
+        finally:
+            self._dispatcher.close()
 
     def _look(self) -> None:
         self._dispatcher.look()

@@ -12,13 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api import names
-from mooring.api.meta import Key
-from mooring.apiserver import api_errors, write_pipeline
+from mooring.apiserver import api_errors, effort, write_pipeline
 from mooring.apiserver.codecs.codec import FieldValidation, UnknownFields, decode_object, unusable
 from mooring.apiserver.codecs.patches import applied_change, change_of
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.discovery.about import About
 from mooring.apiserver.durability import Durability, InMemory
+from mooring.apiserver.effort import Effort, TooMuch
 from mooring.apiserver.identity.users import Tokens
 from mooring.apiserver.listing import Scope, check_match, checked_scope, parsed_scope, watch_start_of
 from mooring.apiserver.objectmeta import MESSAGES as META
@@ -50,12 +50,15 @@ class Service:
         self._about = About(store)
         self._authorization = f"Bearer {token}".encode()
 
-    def answer(self, request: Request, route: Route | None) -> Reply | WatchReply:
-        """The answer to a known user; an error is one, too. route: None where no kind has the path."""
+    def answer(self, request: Request, route: Route | None, work: Effort | None = None) -> Reply | WatchReply:
+        """The answer to a known user; an error is one, too. route: None where no kind has the path. Raises what `work` raises."""
         try:
-            return self._answer(request, route)
+            with effort.of_request(work or Effort()):
+                return self._answer(request, route)
         except ApiError as error:
             return error_reply(error)
+        except TooMuch as error:
+            return error_reply(api_errors.too_large(str(error)))
         except RecursionError:
             return error_reply(api_errors.bad_request("the body is nested too deeply"))
 
@@ -127,7 +130,7 @@ class _Verbs:
         self.warnings: list[str] = []
         """Warnings about the body. They are sent with a refusal, too."""
         self._resource: Resource = route.resource
-        self._key = Key(route.namespace or "", route.name)
+        self._key = queries.key_of(route)
 
     def answer(self) -> Reply | WatchReply:
         verbs = self._collection_verbs() if self._route.is_collection else self._object_verbs()

@@ -1,0 +1,43 @@
+"""Threads beside the loop, for work that takes long: they may read what never changes, and ask the loop for everything else.
+
+Objects and their tables belong to the loop. Who works in a thread does what touches them by `in_loop`; what he has read may have been
+overtaken by then, and he begins anew, as kube-apiserver does when etcd has another version than it had read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_loop: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.ContextVar("aside", default=None)
+
+
+class Overtaken(Exception):
+    """What was read in a thread is no longer so."""
+
+
+def in_loop(call: Callable[[], T]) -> T:
+    """The call's result, or error. At once, where the caller is in the loop; a thread waits for it."""
+    loop = _loop.get()
+    if loop is None:
+        return call()
+    done: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:
+            done.set_exception(error)
+
+    loop.call_soon_threadsafe(run, context=contextvars.Context())
+    return done.result()
+
+
+def begin_aside(loop: asyncio.AbstractEventLoop) -> None:
+    """Says that this thread works beside the loop, from now on."""
+    _loop.set(loop)

@@ -1,0 +1,71 @@
+"""The work that one request may be, counted while it is done by whoever does what may grow without bound.
+
+Differs from kube-apiserver, which has many threads and bounds bytes, operations and the cost of CEL: here one loop serves everybody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import Final
+
+STEPS_MAX: Final = 3_000_000
+_STEPS_IN_LOOP: Final = 60_000
+"""A step is about a third of a microsecond of one processor."""
+
+
+class TooMuch(Exception):
+    """The request is more work than one may be."""
+
+
+class Elsewhere(Exception):
+    """The request is more work than the loop has time for; it begins anew in a thread."""
+
+
+class Effort:
+    """What is left of one request's work."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = STEPS_MAX
+
+    def spend(self, steps: int) -> None:
+        """Raises TooMuch."""
+        self._left -= steps
+        if self._left < 0:
+            raise TooMuch("the request takes too much work")
+
+
+class EffortInLoop(Effort):
+    """What is left of a request's share of the loop."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self._left = _STEPS_IN_LOOP
+
+    def spend(self, steps: int) -> None:
+        """Raises Elsewhere."""
+        self._left -= steps
+        if self._left < 0:
+            raise Elsewhere
+
+
+_current: contextvars.ContextVar[Effort | None] = contextvars.ContextVar("effort", default=None)
+
+
+def current() -> Effort:
+    """That of the request that is being answered; a whole one where none is."""
+    return _current.get() or Effort()
+
+
+@contextlib.contextmanager
+def of_request(effort: Effort) -> Iterator[None]:
+    """What is done within is work of this request."""
+    token = _current.set(effort)
+    try:
+        yield
+    finally:
+        _current.reset(token)
