@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 from mooring.api.meta import Key
+from mooring.apiserver import field_errors
 from mooring.apiserver.codecs.codec import DEPTH_MAX, VALUES_MAX, check_bounds
+from mooring.apiserver.codecs.jsonbody import duplicate_fields
 from mooring.apiserver.rules import SECRETS
 from mooring.apiserver.web.messages import Reply
 from mooring.apiserver.web.negotiation import as_yaml
@@ -161,3 +163,39 @@ def test_a_large_answer_is_not_given_in_yaml() -> None:
 def test_the_head_of_an_answer_stays_small() -> None:
     warnings = tuple(f"{number} {'x' * 10_000}" for number in range(1000))
     assert len(rendered(Reply(200, b"", warnings=warnings), "", is_last=False)) < 8000
+
+
+def below(key: str, value: Any) -> Any:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {key: value}}
+
+
+def test_the_paths_of_all_values_together_have_a_largest_length() -> None:
+    """Each value's path is a text, and there are 45,000 values below a key of a megabyte."""
+    check_bounds(below("k" * 1_000_000, [0] * 14))
+    with pytest.raises(TooLarge, match="many values below a long key"):
+        check_bounds(below("k" * 1_000_000, [0] * 20))
+    check_bounds({f"{number}": {"k" * 100: [0] * 10} for number in range(4000)})
+
+
+def test_what_is_there_twice_below_a_long_key_is_told_in_few_words() -> None:
+    body = b'{"metadata":{"name":"x"},"data":{"%b":{%b}}}' % (b"k" * 10_000, b",".join([b'"a":1,"b":2'] * 1000))
+    assert duplicate_fields(body) == [f'duplicate field "data.{"k" * 10_000}.{name}"' for name in "ab"]
+    many = b'{"data":{"%b":{%b}}}' % (b"k" * 10_000, b",".join(b'"%x":1,"%x":1' % (number, number) for number in range(1000)))
+    assert sum(map(len, duplicate_fields(many))) < 100_000
+    assert ['duplicate field "a[1].b"'] == duplicate_fields(b'{"a":[0,{"b":1,"b":2}]}')
+
+
+def test_of_very_many_causes_the_first_and_the_last_are_told() -> None:
+    causes = [field_errors.invalid(f"spec[{number}]", "x", "y" * 1000) for number in range(5000)]
+    error = field_errors.invalid_object("Thing", "", "x", causes)
+    assert len(str(error)) < 400_000
+    told = error.details["causes"]
+    assert (told[0]["field"], told[-1]["field"]) == ("spec[0]", "spec[4999]")
+    assert f"this one and {5000 - len(told)} more are not told" in told[-2]["message"]
+
+
+def test_of_very_many_choices_the_first_are_told() -> None:
+    told = field_errors.not_supported("a", "x", [f"choice-{number}" for number in range(1000)]).message
+    assert told.endswith('"choice-99", and 900 more')
+    assert len(field_errors.not_supported("a", "x", ["c" * 1_000_000]).message) < 2000
+    assert 'Unsupported value: "x": supported values: "1", "a"' == field_errors.not_supported("a", "x", [1, "a"]).message

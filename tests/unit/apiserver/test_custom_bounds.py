@@ -157,3 +157,12 @@ def test_a_table_has_so_many_columns_at_most() -> None:
     columns = [{"name": "c", "type": "string", "jsonPath": ".a"} for _ in range(101)]
     assert 201 == define(Client(), {}, additionalPrinterColumns=columns[1:]).status
     assert "Too many: 101: must have at most 100 items" in define(Client(), {}, additionalPrinterColumns=columns).body.decode()
+
+
+def test_a_definition_has_so_many_versions_at_most() -> None:
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    versions = [{"name": f"v{number}", "served": True, "storage": not number, "schema": schema} for number in range(101)]
+    spec = {"group": "bounds.test", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"}, "versions": versions}
+    reply = Client().ask("POST", DEFINITIONS, {"metadata": {"name": "things.bounds.test"}, "spec": spec})
+    assert 422 == reply.status
+    assert "spec.versions: Too many: 101: must have at most 100 items" in reply.body.decode()

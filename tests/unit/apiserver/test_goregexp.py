@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import re
+import sys
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.apiserver.custom.goregexp import go_regexp
+from mooring.apiserver import effort
+from mooring.apiserver.custom import goregexp
+from mooring.apiserver.custom.goregexp import GoRegexp, go_regexp
 from mooring.apiserver.custom.regexsyntax import RegexpError
-from mooring.apiserver.effort import TooMuch
+from mooring.apiserver.effort import Effort, TooMuch
 
 FOUND: list[tuple[str, str, list[str]]] = [
     (r"a|ab", "ab", ["a"]),
@@ -128,3 +133,46 @@ def test_any_text_is_an_expression_or_a_clean_error(pattern: str, text: str) -> 
     except RegexpError:
         return
     assert bool(list(expression.find_all(text))) is expression.search(text)
+
+
+def test_a_class_of_many_ranges_is_one_look() -> None:
+    """Python's functions that a match calls, counted: no more for a class of a thousand ranges than for one of ten."""
+
+    def calls(ranges: int) -> int:
+        members = "".join(f"{chr(0x400 + 3 * number)}-{chr(0x401 + 3 * number)}" for number in range(ranges))
+        expression, count = GoRegexp(f"^[{members}]$"), 0
+
+        def counted(_frame: object, event: str, _arg: object) -> None:
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(counted)
+        try:
+            assert not expression.search("x")
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert calls(1000) == calls(10)
+
+
+def test_what_an_expression_remembers_is_bounded() -> None:
+    letters = random.Random(1)
+    expression = GoRegexp("(a|b)*a(a|b){900}c")
+    with contextlib.suppress(TooMuch):
+        expression.search("".join(letters.choice("ab") for _ in range(3000)))
+    assert sum(len(state.at) for state in expression._states.values()) < 40_000
+
+
+def test_expressions_are_kept_as_far_as_they_are_small() -> None:
+    go_regexp("kept")
+    with effort.of_request(Unlimited()):
+        for number in range(60):
+            go_regexp(f"(a|b){{900}}(a|b){{900}}{number}")
+    assert goregexp._KEPT._size <= goregexp._KEPT_SIZE_MAX
+    assert goregexp._KEPT.get("kept") is None
+
+
+class Unlimited(Effort):
+    def spend(self, steps: int) -> None:
+        """As much as anybody likes."""

@@ -20,6 +20,8 @@ _SEE: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
 _MIXED_CASE: Final = "may have mixed case, but should otherwise match: "
 _OTHERS: Final = "set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
 _WARNING_BYTES_MAX: Final = 256
+_VERSIONS_MAX: Final = 100
+"""Differs from kube-apiserver, which has no bound: each version is a kind of its own, in discovery and OpenAPI, too."""
 _RULES_BYTES_MAX: Final = 128 * 1024
 _RULE_BYTES: Final = 128
 """Bytes that a rule counts for at least. Differs from kube-apiserver, which estimates the cost of rules."""
@@ -27,6 +29,8 @@ _RULE_BYTES: Final = 128
 
 def validate(new: Json) -> list[Cause]:
     spec = new["spec"]
+    if len(spec["versions"] or ()) > _VERSIONS_MAX:
+        return [Cause("FieldValueTooMany", "spec.versions", f"Too many: {len(spec['versions'])}: must have at most {_VERSIONS_MAX} items")]
     if _rules_bytes(spec) > _RULES_BYTES_MAX:
         return [
             field_errors.invalid("spec.versions", len(spec["versions"]), f"rules of more than {_RULES_BYTES_MAX} letters take long to read")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -23,6 +24,8 @@ _OBJECTS: Final = 200
 _WAITING_MAX: Final = 256
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 _TRIES: Final = 5
+_SWITCH_S: Final = 0.001
+"""How long the thread may keep the interpreter from the loop: Python's 0.005 s is waited for at each socket that is read or written."""
 
 Answer = Callable[[], Reply | WatchReply]
 
@@ -58,6 +61,7 @@ class LongRequests:
         self._waiting_bytes += size
         loop = asyncio.get_running_loop()
         if self._pool is None:
+            sys.setswitchinterval(_SWITCH_S)
             self._pool = concurrent.futures.ThreadPoolExecutor(1, "apiserver/long", begin_aside, (loop,))
 
         def done(found: asyncio.Future[Reply | WatchReply]) -> None:

@@ -1,0 +1,248 @@
+"""Requests that take long are answered beside the loop: nobody waits for them, and nothing stale that they have read is written."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import dataclasses
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from mooring.api.meta import Key
+from mooring.apiserver import effort
+from mooring.apiserver.aside import Overtaken, begin_aside, in_loop
+from mooring.apiserver.effort import Effort, EffortInLoop, Elsewhere, TooMuch
+from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.identity.tls import Identity, identity_in
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.rules import CONFIG_MAPS, NAMESPACES
+from mooring.apiserver.web import long_requests
+from mooring.apiserver.web.long_requests import LongRequests
+from mooring.apiserver.web.messages import Reply, WatchReply
+from mooring.base.stalls import STALL_S, StallMeter
+from mooring.kube.errors import AlreadyExists
+from tests.unit.apiserver.objects import NOW, a_store, create, decoded
+from tests.unit.apiserver.serving import answered, connected, head, serving
+from tests.unit.apiserver.test_custom_bounds import DEFINITIONS, THINGS
+
+Json = dict[str, Any]
+CONFIG: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}, "data": {"k": "v"}}
+KEY = Key("default", "a")
+PATTERN = "(a|b)*a(a|b){600}$"
+
+
+@pytest.fixture(scope="module")
+def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
+    return identity_in(tmp_path_factory.mktemp("identity"), time.time())
+
+
+def definition(schema: Json) -> bytes:
+    names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    versions = [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]
+    spec = {"group": "bounds.test", "scope": "Cluster", "names": names, "versions": versions}
+    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.bounds.test"}}
+    return json.dumps({**body, "spec": spec}).encode()
+
+
+def a_long_text() -> str:
+    letters = random.Random(1)
+    return "".join(letters.choice("ab") for _ in range(1000))
+
+
+PATTERNED: Json = {"type": "object", "properties": {"l": {"type": "array", "items": {"type": "string", "pattern": PATTERN}}}}
+RULE = f"self.l.all(x, !x.matches('{PATTERN}'))"
+RULED: Json = {
+    "type": "object",
+    "properties": {"l": {"type": "array", "items": {"type": "string"}}},
+    "x-kubernetes-validations": [{"rule": RULE}],
+}
+
+
+@pytest.mark.parametrize("schema", [PATTERNED, RULED], ids=["pattern", "rule"])
+async def test_a_probe_is_answered_while_an_object_is_judged(identity: Identity, schema: Json) -> None:
+    """The judging of one such text takes 0.3 s of a processor, and the body is small."""
+    thing = {"apiVersion": "bounds.test/v1", "kind": "Thing", "metadata": {"name": "one"}, "l": [a_long_text()] * 4}
+    made, body = definition(schema), json.dumps(thing).encode()
+    assert len(body) < long_requests.BODY_BYTES
+    meter = StallMeter()
+    async with (
+        serving(identity) as server,
+        connected(server, identity) as (reader, writer),
+        connected(server, identity) as (probe, asking),
+    ):
+        writer.write(head(identity, "POST", DEFINITIONS, Content_Length=len(made), Content_Type="application/json") + made)
+        assert 201 == (await answered(reader))[0]
+        meter.start()
+        writer.write(head(identity, "POST", THINGS, Content_Length=len(body), Content_Type="application/json") + body)
+        told = asyncio.create_task(answered(reader))
+        probes = 0
+        while not told.done():
+            asking.write(head(identity, "GET", "/livez"))
+            assert (200, b"ok") == await answered(probe)
+            probes += 1
+        meter.stop()
+    assert (await told)[0] in (201, 422)
+    assert probes >= 2, "the probes came through while the object was judged"
+    assert meter.worst_s < 5 * STALL_S  # (it was 1 s and more in the loop)
+
+
+# -- the store
+
+
+class Beside:
+    """A thread beside the running loop, as the server's."""
+
+    def __init__(self) -> None:
+        self._pool = concurrent.futures.ThreadPoolExecutor(1, initializer=begin_aside, initargs=(asyncio.get_running_loop(),))
+
+    def begin(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+
+class Halt:
+    """A place where a thread stands until the loop has done something."""
+
+    def __init__(self) -> None:
+        self._there, self._go_on = threading.Event(), threading.Event()
+
+    def stand(self) -> None:
+        self._there.set()
+        assert self._go_on.wait(10)
+
+    async def meanwhile(self, call: Callable[[], Any]) -> None:
+        assert await asyncio.to_thread(self._there.wait, 10)
+        call()
+        self._go_on.set()
+
+
+def judged_slowly(halt: Halt) -> Resource:
+    """The kind, whose objects wait to be judged."""
+
+    def judge(new: Json) -> Iterable[Cause]:
+        halt.stand()
+        return CONFIG_MAPS.validate_create(new)
+
+    return dataclasses.replace(CONFIG_MAPS, validate_create=judge)
+
+
+async def test_what_was_read_aside_is_not_written_over_a_later_write() -> None:
+    store, halt = a_store(), Halt()
+    create(store, CONFIG_MAPS, CONFIG, "default")
+
+    def slow(obj: Json) -> Json:
+        halt.stand()
+        return {**obj, "data": {**obj["data"], "slow": "1"}}
+
+    def quick(obj: Json) -> Json:
+        return {**obj, "data": {**obj["data"], "quick": "1"}}
+
+    def again() -> Any:
+        with pytest.raises(Overtaken):
+            store.patch(CONFIG_MAPS, KEY, slow, NOW)
+        return store.patch(CONFIG_MAPS, KEY, slow, NOW)
+
+    told = Beside().begin(again)
+    await halt.meanwhile(lambda: store.patch(CONFIG_MAPS, KEY, quick, NOW))
+    await told
+    assert store.get(CONFIG_MAPS, KEY).whole()["data"] == {"k": "v", "quick": "1", "slow": "1"}
+
+
+async def test_nothing_is_made_aside_where_somebody_has_been_quicker() -> None:
+    store, halt = a_store(), Halt()
+    other = {**CONFIG, "data": {"k": "other"}}
+
+    def slow() -> None:
+        with pytest.raises(AlreadyExists):
+            store.create(judged_slowly(halt), decoded(CONFIG_MAPS, CONFIG), "default", NOW)
+
+    told = Beside().begin(slow)
+    await halt.meanwhile(lambda: create(store, CONFIG_MAPS, other, "default"))
+    await told
+    assert store.get(CONFIG_MAPS, KEY).whole()["data"] == {"k": "other"}
+
+
+async def test_nothing_is_made_aside_in_a_namespace_that_has_gone() -> None:
+    store, halt = a_store(), Halt()
+    create(store, NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
+
+    def slow() -> None:
+        body = decoded(CONFIG_MAPS, {**CONFIG, "metadata": {"name": "a", "namespace": "n"}})
+        with pytest.raises(Overtaken):
+            store.create(judged_slowly(halt), body, "n", NOW)
+
+    told = Beside().begin(slow)
+    await halt.meanwhile(lambda: store.delete(NAMESPACES, Key("", "n"), NOW))
+    await told
+    assert not len(store.table(CONFIG_MAPS))
+
+
+async def test_a_thread_gets_what_the_loop_answers_or_raises() -> None:
+    here = threading.get_ident()
+
+    def fail() -> None:
+        raise KeyError("no")
+
+    assert here == await Beside().begin(lambda: in_loop(threading.get_ident))
+    assert here == in_loop(threading.get_ident)
+    with pytest.raises(KeyError):
+        await Beside().begin(lambda: in_loop(fail))
+
+
+# -- the line
+
+
+async def test_who_is_always_overtaken_is_told_to_come_again() -> None:
+    tries = []
+    told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def overtaken() -> Reply:
+        tries.append(1)
+        raise Overtaken
+
+    LongRequests(a_store()).take(1, overtaken, told.set_result)
+    answer = await told
+    assert (429, 5) == (answer.status, len(tries))
+
+
+@pytest.mark.parametrize(("sizes", "taken"), [([1] * 300, 256), ([30 * 1024 * 1024] * 5, 2)], ids=["many", "large"])
+async def test_so_many_wait_at_most(sizes: list[int], taken: int) -> None:
+    told: asyncio.Queue[int] = asyncio.Queue()
+    go_on = threading.Event()
+
+    def slow() -> Reply:
+        assert go_on.wait(10)
+        return Reply(200, b"")
+
+    def tell(answer: Reply | WatchReply | Exception) -> None:
+        assert isinstance(answer, Reply), answer
+        told.put_nowait(answer.status)
+
+    line = LongRequests(a_store())
+    for size in sizes:
+        line.take(size, slow, tell)
+    assert [told.get_nowait() for _ in range(told.qsize())] == [429] * (len(sizes) - taken)
+    go_on.set()
+    async with asyncio.timeout(10):
+        assert [await told.get() for _ in range(taken)] == [200] * taken
+        line.take(1, slow, tell)  # (there is room again)
+        assert 200 == await told.get()
+
+
+# -- the effort
+
+
+def test_what_is_over_the_budget_is_refused_or_goes_elsewhere() -> None:
+    with pytest.raises(TooMuch):
+        Effort().spend(effort.STEPS_MAX + 1)
+    with pytest.raises(Elsewhere):
+        EffortInLoop().spend(effort.STEPS_MAX)
+    whole = Effort()
+    with effort.of_request(whole):
+        assert effort.current() is whole
+    assert effort.current() is not whole
