@@ -16,7 +16,7 @@ from mooring.kube.cluster import EventType
 
 BATCH_MAX: Final = 256
 """Items in a batch."""
-_BATCH_BYTES: Final = 512 * 1024
+_BATCH_BYTES: Final = 128 * 1024
 _STEPS_KEPT: Final = 4
 
 

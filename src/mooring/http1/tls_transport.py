@@ -77,7 +77,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         found: dict[str, Any] | None = self._tls.getpeercert()
         return found or None
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Sends, or keeps until it can be sent: `Receiver.writable` says when that is too much. Once secured; nothing after close()."""
         if self._is_closing or self._tcp is None:
             return

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mooring.apiserver.identity.tls import Identity, client_login, identity_in
+from mooring.apiserver.web import dispatch
 from mooring.apiserver.web.connection import Limits
 from mooring.apiserver.web.server import ApiServer
 from mooring.base import log
@@ -295,3 +296,48 @@ def test_no_bytes_break_the_server(identity: Identity, start: bytes, noise: byte
     finally:
         log.configure()
     assert "could not be answered" not in logged.getvalue()
+
+
+# -- large answers
+
+
+async def many_secrets(server: ApiServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, identity: Identity) -> None:
+    """Ten, of a megabyte each."""
+    for number in range(10):
+        body = json.dumps({**a_secret(f"s{number}"), "stringData": {"k": "x" * 700_000}}).encode()
+        writer.write(head(identity, "POST", PATH, Content_Length=len(body), Content_Type="application/json") + body)
+        assert 201 == (await answered(reader))[0]
+
+
+async def test_of_a_large_answer_as_much_is_encrypted_as_the_client_reads(identity: Identity) -> None:
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        await many_secrets(server, reader, writer, identity)
+        async with connected(server, identity) as (slow, asking):
+            asking.write(head(identity, "GET", PATH) * 2)
+            async with asyncio.timeout(10):
+                while not (unsent := sum(each.unsent_bytes for each in server._dispatcher.connections)):
+                    await asyncio.sleep(0.01)
+            assert unsent > 1_000_000, "what the client does not read is not in the buffers of TLS and of the socket"
+            first, second = await answered(slow), await answered(slow)
+            assert first[0] == second[0] == 200
+            assert 10 == len(first[1]["items"]) == len(second[1]["items"])
+            assert not sum(each.unsent_bytes for each in server._dispatcher.connections)
+
+
+async def test_while_large_answers_are_not_read_no_more_of_them_are_given(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "_UNSENT_BYTES_MAX", 10_000_000)
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        await many_secrets(server, reader, writer, identity)
+        async with connected(server, identity) as (_slow, asking):
+            asking.write(head(identity, "GET", PATH))
+            async with asyncio.timeout(10):
+                while not any(each.unsent_bytes for each in server._dispatcher.connections):
+                    await asyncio.sleep(0.01)
+            writer.write(head(identity, "GET", PATH) + head(identity, "GET", f"{PATH}/s1"))
+            assert 429 == (await answered(reader))[0]
+            assert 200 == (await answered(reader))[0], "what is small is answered"
+        async with asyncio.timeout(10):
+            while any(each.unsent_bytes for each in server._dispatcher.connections):
+                await asyncio.sleep(0.01)
+        writer.write(head(identity, "GET", PATH))
+        assert 200 == (await answered(reader))[0]

@@ -94,7 +94,7 @@ async def test_headers_have_a_largest_size(identity: Identity) -> None:
 
 
 async def test_what_nobody_expected_is_an_answer_and_a_traceback_in_the_log(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_service: Service, _request: object, _route: object) -> None:
+    def broken(_service: Service, _request: object, _route: object, _work: object) -> None:
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(Service, "answer", broken)

@@ -26,6 +26,8 @@ from mooring.http1.tls_transport import TlsTransport
 _AHEAD_BYTES_MAX: Final = 64 * 1024
 _STEPS_A_TURN: Final = 32
 """Heads and bodies that are read from one connection before others have their turn."""
+_PIECE_BYTES: Final = 256 * 1024
+"""Of a large answer, what is encrypted at once: the next piece when the client has read most of it."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
@@ -93,6 +95,7 @@ class Connection:
         "_refusal",
         "_request",
         "_state",
+        "_unsent",
         "certificate",
         "deadline",
         "is_writable",
@@ -108,6 +111,7 @@ class Connection:
         self._body: Body | None = None
         self._request: Request | None = None
         self._refusal: Reply | None = None
+        self._unsent = memoryview(b"")
         self._is_advancing = self._is_paused = False
         self.is_writable = True
         self.certificate: dict[str, Any] | None = None
@@ -123,8 +127,21 @@ class Connection:
         assert self._state is _State.ANSWERING
         assert self._head is not None
         stays, with_body = self._head.is_persistent, self._head.method != "HEAD"
-        self._link.write(rendered(reply, self._host.date(), is_last=not stays, with_body=with_body))
-        self._next(stays=stays)
+        self._unsent = memoryview(rendered(reply, self._host.date(), is_last=not stays, with_body=with_body))
+        self._send()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of the answer, what the client has not made room for."""
+        return len(self._unsent)
+
+    def _send(self) -> None:
+        """Sends of the answer what the client makes room for; behind its end the next request has its turn."""
+        while self._link is not None and self._unsent and self.is_writable:
+            piece, self._unsent = self._unsent[:_PIECE_BYTES], self._unsent[_PIECE_BYTES:]
+            self._link.write(piece)
+        if not self._unsent and self._state is _State.ANSWERING and self._head is not None:
+            self._next(stays=self._head.is_persistent)
 
     def stream(self) -> bool:
         """The answer is a watch, whose lines come by `write`, in HTTP's chunks where it knows them. False when the client has gone."""
@@ -205,12 +222,15 @@ class Connection:
         elif self._state is _State.STREAMING:
             self.deadline = math.inf
             self._host.readable(self)
+        elif self._unsent:
+            self._rest()
+            self._send()
         else:
             self._rest()
             self._advance()
 
     def lost(self) -> None:
-        self._link = None
+        self._link, self._unsent = None, memoryview(b"")
         if self._state is _State.STREAMING:
             self._host.ended(self)
         self._host.lost(self)

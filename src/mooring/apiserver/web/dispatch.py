@@ -37,6 +37,10 @@ _log = logger(__name__)
 _TURNED_AWAY_MAX: Final = 64
 """Connections over the limit that are told so at the same time; more are cut without a word."""
 
+_LARGE_BYTES: Final = 1024 * 1024
+_UNSENT_BYTES_MAX: Final = 128 * 1024 * 1024
+"""Of all answers that their clients do not read. One more large one is refused meanwhile."""
+
 _Exit = Callable[[Reply | None], None]
 """Sends an answer: the one that was found, or another that has taken its place."""
 
@@ -169,6 +173,8 @@ class Dispatcher:
         try:
             if isinstance(found, Exception):
                 raise found
+            if isinstance(found, Reply) and len(found.body) > _LARGE_BYTES and not self._has_room_for(len(found.body)):
+                found = error_reply(api_errors.too_many_requests())
             exit_ = self._exit(asking, found)
         except Exception as error:
             trace = trace or traceback.format_exc()
@@ -240,6 +246,10 @@ class Dispatcher:
                 self._streams.begin(stream)
 
         return leave
+
+    def _has_room_for(self, size: int) -> bool:
+        unsent = sum(connection.unsent_bytes for connection in self.connections)
+        return not unsent or unsent + size <= _UNSENT_BYTES_MAX
 
     def _failed(self) -> Reply:
         text = f"the server could not save its objects and ends: {self._durability.failure}"
