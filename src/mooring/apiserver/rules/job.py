@@ -58,7 +58,7 @@ def _prepare_create(new: Json, now: float) -> None:
     for key in ("controller-uid", CONTROLLER_UID):
         labels.setdefault(key, meta["uid"])
     for key in ("job-name", JOB_NAME):
-        labels.setdefault(key, meta["name"])
+        labels.setdefault(key, meta.get("name", ""))
     selector = spec.setdefault("selector", {})
     selector.setdefault("matchLabels", {}).setdefault(CONTROLLER_UID, meta["uid"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -86,6 +87,8 @@ def _has(resource: Resource, subresource: str) -> bool:
 Query = Mapping[str, str]
 
 _FIELD_MANAGER_MAX: Final = 128
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DIGITS_MAX: Final = 19
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
@@ -220,10 +223,12 @@ def _boolean(text: str) -> bool:
 
 
 def _number(query: Query, name: str) -> int | None:
+    """As Go's ParseInt reads it: decimal digits with a sign, of 64 bits."""
     text = query.get(name)
     if text is None:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        raise api_errors.bad_request(f"strconv.ParseInt: parsing {field_errors.shown(text)}: invalid syntax") from None
+    if _INTEGER.fullmatch(text) is None:
+        raise api_errors.bad_request(f"strconv.ParseInt: parsing {field_errors.shown(text)}: invalid syntax")
+    if len(text.lstrip("+-0")) > _DIGITS_MAX or not -(2**63) <= int(text) < 2**63:
+        raise api_errors.bad_request(f"strconv.ParseInt: parsing {field_errors.shown(text)}: value out of range")
+    return int(text)
