@@ -173,5 +173,5 @@ def test_an_odd_field_is_answered(resource: Resource) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: f"{resource.group or 'core'}-{resource.version}-{resource.plural}")
-def test_every_odd_field_is_answered(resource: Resource) -> None:
-    tried(resource, len(ODD))
+def test_an_odd_field_is_answered_six_times(resource: Resource) -> None:
+    tried(resource, 6)
