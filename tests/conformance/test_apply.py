@@ -119,6 +119,35 @@ def test_what_was_there_before_the_first_apply_has_an_owner_then(sc: Applying) -
     assert {"one": {"f:allowVolumeExpansion": {}, "f:mountOptions": {}}, "before-first-apply*": before} == owners(applied)
 
 
+NOTE = "kubectl.kubernetes.io/last-applied-configuration"
+BY_KUBECTL = "kubectl-client-side-apply"
+
+
+def test_an_apply_by_kubectl_alone_begins_the_record_and_other_writers_keep_theirs(api: Rest, name: str) -> None:
+    """kubectl takes over what the owner of its note owns, and removes what its file does not say."""
+    pv = Applying(api, PVS, name)
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": {"driver": "d", "volumeHandle": "h"}}
+    api.post(PVS, pv.config({"metadata": {"annotations": {NOTE: "{}"}}, "spec": spec}), fieldManager=BY_KUBECTL).ok(201)
+    metadata = {"finalizers": ["kubernetes.io/pv-protection", "d/x"], "annotations": {"pv.kubernetes.io/provisioned-by": "d"}}
+    changed = api.patch(pv.path, {"metadata": metadata}, fieldManager="other").ok()
+    found = owners(changed)
+    annotations = {"f:annotations": {"f:pv.kubernetes.io/provisioned-by": {}}}
+    assert {"f:metadata": {**annotations, "f:finalizers": {'v:"d/x"': {}}}} == found["other*"]
+    assert {"f:annotations": {".": {}, f"f:{NOTE}": {}}} == found[f"{BY_KUBECTL}*"]["f:metadata"], "nobody owns what admission has added"
+    assert {".": {}, "f:storage": {}} == found[f"{BY_KUBECTL}*"]["f:spec"]["f:capacity"]
+    assert {} == found[f"{BY_KUBECTL}*"]["f:spec"]["f:persistentVolumeReclaimPolicy"], "what it left to the default is its own"
+
+
+def test_an_update_by_kubectl_that_leaves_its_note_takes_only_what_it_changes(sc: Applying) -> None:
+    sc.api.post(sc.kind, sc.config({**CLASS, "mountOptions": ["a"]}), fieldManager="maker").ok(201)
+    body = {"metadata": {"annotations": {NOTE: "{}"}, "labels": {"a": "b"}}}
+    found = owners(sc.api.patch(sc.path, body, fieldManager=BY_KUBECTL).ok())
+    mine: dict[str, Any] = {"f:annotations": {".": {}, f"f:{NOTE}": {}}, "f:labels": {".": {}, "f:a": {}}}
+    assert {"f:metadata": mine} == found[f"{BY_KUBECTL}*"]
+    rest: dict[str, Any] = {"f:mountOptions": {}, "f:provisioner": {}, "f:reclaimPolicy": {}, "f:volumeBindingMode": {}}
+    assert [rest] == [fields for manager, fields in found.items() if manager != f"{BY_KUBECTL}*"]
+
+
 @pytest.mark.parametrize("empty", [[{}], []], ids=["one empty entry", "an empty list"])
 def test_a_client_can_end_the_record(sc: Applying, empty: list[object]) -> None:
     sc.apply("one", {**CLASS, "mountOptions": ["a"]}).ok(201)

@@ -29,7 +29,7 @@ from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, Moment, Scope, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import managed
-from mooring.apiserver.server_side_apply.managed import SERVER, Writer, record_after
+from mooring.apiserver.server_side_apply.managed import SERVER, Writer, record_after, record_at_creation
 from mooring.apiserver.table import DEFAULT_LIMITS, Change, Deleted, HistoryLimits, Listing, Stored, StoreView, Table, Written
 from mooring.base.randomness import Random
 
@@ -142,11 +142,11 @@ class ObjectStore:
         write_pipeline.check_namespace(resource, meta, namespace)
         space = self._space(resource, meta.get("namespace", ""))
         write_pipeline.check_space(resource, meta, space)
+        record = record_at_creation(resource, body, by, now)
         resource.admit(body, self._view)
         resource.default(body)
         warnings = write_pipeline.normalise(resource, body)
         version_given = write_pipeline.has_version(meta)
-        record = record_after(resource, None, body, by, now)
         metadata.stamp_new(body, self._randomness.uid(), now)
         metadata.put_record(body, record)
         namespace, table = meta.get("namespace", ""), self.table(resource)

@@ -144,6 +144,18 @@ def test_kubectl_may_take_what_it_has_applied_on_its_own_side() -> None:
         apply(STORAGE_CLASSES, live, a_class("x", mountOptions=["b"]), "another", NOW)
 
 
+def test_of_an_object_without_record_kubectl_owns_what_its_note_says_and_nothing_else() -> None:
+    """It would remove the rest when it moves on to the server's side."""
+    note = '{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"x"},"mountOptions":["a"],"provisioner":"csi.test"}'
+    live = a_class("x", mountOptions=["a"], parameters={"others": "1"}, annotations={LAST_APPLIED: note}, finalizers=["d/x"])
+    obj = apply(STORAGE_CLASSES, live, a_class("x", mountOptions=["a"]), "kubectl", NOW)
+    fields = {one["manager"]: one["fieldsV1"] for one in obj["metadata"]["managedFields"] if one["operation"] == "Update"}
+    annotations: Json = {f"f:{LAST_APPLIED}": {}}
+    assert {"f:metadata": {"f:annotations": annotations}, "f:mountOptions": {}, "f:provisioner": {}} == fields["kubectl-client-side-apply"]
+    kept: Json = {"f:annotations": {}, "f:finalizers": {".": {}, 'v:"d/x"': {}}}
+    assert {"f:metadata": kept, "f:parameters": {".": {}, "f:others": {}}} == fields[managed.BEFORE_FIRST_APPLY]
+
+
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"odd":1}', '{"mountOptions":["z"]}'])
 def test_a_note_of_kubectl_that_is_no_longer_true_allows_nothing(note: str) -> None:
     with pytest.raises(Conflict):

@@ -12,14 +12,23 @@ import msgspec
 from mooring.apiserver import api_errors
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import managed
-from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, shown
-from mooring.apiserver.server_side_apply.managed import Entry, Managed, Manager, empty_object, shape_of, unwritten, without_record
+from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, field_set, named, shown
+from mooring.apiserver.server_side_apply.managed import (
+    LAST_APPLIED,
+    Entry,
+    Managed,
+    Manager,
+    empty_object,
+    shape_of,
+    unwritten,
+    without_record,
+)
 from mooring.apiserver.server_side_apply.shapes import Shape
 from mooring.apiserver.server_side_apply.typed import Untyped, check, compare, fields_of, merge, remove, with_named
 from mooring.kube.errors import Conflict, ServerError
 
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _KUBECTL: Final = "kubectl"
+_KUBECTLS_OWN: Final = "kubectl-client-side-apply"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,16 +53,13 @@ def apply(resource: Resource, live: Json, config: Json, writer: str, now: str, *
     live: {} where there is none yet. config: the body's JSON value. Raises Conflict, BadRequest, ServerError.
     """
     _check(resource, config)
-    empty = empty_object(resource)
-    live = live or empty
-    record = managed.read_entries(live["metadata"].get("managedFields"))
-    ignored = unwritten(resource, subresource)
-    shape = shape_of(resource)
+    live = live or empty_object(resource)
+    record: Managed = managed.read_entries(live["metadata"].get("managedFields"))
     is_first = not record
     if is_first:
-        first = managed.updater(managed.BEFORE_FIRST_APPLY, resource.api_version, subresource)
-        record = managed.after_update(record, compare(shape, empty, live), first, ignored, now)
-    applying = _Applying(shape, ignored, managed.applier(writer, subresource), resource.api_version, now)
+        record = _first_record(resource, live, now, subresource)
+    ignored = unwritten(resource, subresource)
+    applying = _Applying(shape_of(resource), ignored, managed.applier(writer, subresource), resource.api_version, now)
     try:
         outcome = _by_kubectl(applying, live, config, record, force) if writer == _KUBECTL else applying.apply(live, config, record, force)
     except Conflicting as error:
@@ -112,6 +118,18 @@ class _Applying:
         if entry is None or not fields:
             return others
         return {**others, self.manager: Entry(fields, entry.version, self.now if changed else entry.time)}
+
+
+def _first_record(resource: Resource, live: Json, now: str, subresource: str) -> Managed:
+    """Of an object that has none. What kubectl has applied by itself is known by its note, and is all that it may take over."""
+    record = managed.record_before(resource, live, now, subresource)
+    first = next(iter(record), None)
+    if first is None or not managed.has_note(live):
+        return record
+    note = field_set((named("metadata"), named("annotations"), named(LAST_APPLIED)))
+    applied = record[first].fields & (note | _applied_by_client(shape_of(resource), live))
+    rest = _without(dict(record), first, applied)
+    return {**rest, managed.updater(_KUBECTLS_OWN, resource.api_version): Entry(applied, resource.api_version, now)} if applied else record
 
 
 def _by_kubectl(applying: _Applying, live: Json, config: Json, record: Managed, force: bool) -> Outcome:

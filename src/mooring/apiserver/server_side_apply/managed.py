@@ -1,11 +1,14 @@
 """Reads, updates and writes `metadata.managedFields`.
 
-A manager is a name with an operation: appliers and updaters differ, and so do sub-resources. The record begins with the first apply:
-objects without one carry none. Fields that an object had before belong to `before-first-apply`.
+A manager is a name with an operation: appliers and updaters differ, and so do sub-resources. The record begins with the first apply, the
+server's or kubectl's own: objects without one carry none. Fields that an object had before belong to `before-first-apply`. kubectl's own
+apply counts since a later `kubectl apply --server-side` takes over all that the owner of its note (LAST_APPLIED) owns, and removes what the
+file does not say: others' fields must not be among these.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
@@ -20,6 +23,8 @@ from mooring.apiserver.server_side_apply.typed import Comparison, compare
 from mooring.base.clock import rfc3339
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation in which kubectl notes what it has applied by itself."""
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 UPDATERS_MAX: Final = 10
@@ -199,6 +204,15 @@ def unwritten(resource: Resource, subresource: str) -> FieldSet:
     return field_set(*((named(name),) for name in whole))
 
 
+def record_at_creation(resource: Resource, sent: Json, by: Writer, now: float) -> list[Json]:
+    """The managedFields of a new object. sent: without what admission adds, which nobody owns."""
+    new = sent
+    if not by.applies and (sent["metadata"].get("managedFields") or has_note(sent)):
+        new = copy.deepcopy(sent)
+        resource.default(new)
+    return record_after(resource, None, new, by, now)
+
+
 def record_after(resource: Resource, old: Json | None, new: Json, by: Writer, now: float, subresource: str = "") -> list[Json]:
     """The managedFields after a write; empty where none are kept.
 
@@ -209,14 +223,28 @@ def record_after(resource: Resource, old: Json | None, new: Json, by: Writer, no
     if by.applies:
         return [] if is_cleared(sent) else sent
     kept = old["metadata"].get("managedFields") if old is not None else None
-    if not (sent or kept) or is_cleared(sent):
+    begins = has_note(new) and not (old is not None and has_note(old))
+    if not (sent or kept or begins) or is_cleared(sent):
         return []
     record = read_entries(sent) or read_entries(kept)
-    if not record:
+    if not (record or begins):
         return []
+    if not record and old is not None:
+        record = record_before(resource, old, rfc3339(now))
     who = updater(by.name, resource.api_version, subresource)
     compared = compare(shape_of(resource), without_record(empty_object(resource) if old is None else old), without_record(new))
     return written_entries(after_update(record, compared, who, unwritten(resource, subresource), rfc3339(now)))
+
+
+def record_before(resource: Resource, live: Json, time: str, subresource: str = "") -> dict[Manager, Entry]:
+    """The record of an object that has none: whoever wrote its fields, they belong to nobody that is known by name."""
+    first = updater(BEFORE_FIRST_APPLY, resource.api_version, subresource)
+    return after_update({}, compare(shape_of(resource), empty_object(resource), live), first, unwritten(resource, subresource), time)
+
+
+def has_note(obj: Json) -> bool:
+    """True for an object that kubectl has applied by itself."""
+    return LAST_APPLIED in (obj["metadata"].get("annotations") or ())
 
 
 def empty_object(resource: Resource) -> Json:
