@@ -231,7 +231,8 @@ def record_after(resource: Resource, old: Json | None, new: Json, by: Writer, no
         return []
     if not record and old is not None:
         record = record_before(resource, old, rfc3339(now))
-    who = updater(by.name, resource.api_version, subresource)
+    version = new["apiVersion"] if subresource == "scale" else resource.api_version  # (a scale writes a field of its object)
+    who = updater(by.name, version, subresource)
     compared = compare(shape_of(resource), without_record(empty_object(resource) if old is None else old), without_record(new))
     return written_entries(after_update(record, compared, who, unwritten(resource, subresource), rfc3339(now)))
 
