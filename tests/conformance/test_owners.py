@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.builders import a_lease, a_node, a_secret, a_va
-from tests.support.paths import EVENTS, LEASES, NAMESPACES, NODES, SECRETS, VAS
+from tests.support.builders import a_job, a_lease, a_node, a_secret, a_va
+from tests.support.paths import EVENTS, JOBS, LEASES, NAMESPACES, NODES, SECRETS, VAS
 from tests.support.rest import Rest
 from tests.support.waiting import eventually
 
@@ -219,6 +219,25 @@ def test_a_dependent_with_another_owner_stays(family: Family) -> None:
     family.delete("one", propagationPolicy="Foreground").ok()
     family.comes_to("two", "child")
     assert [ref(two)] == family.meta("child")["ownerReferences"]
+
+
+def test_an_owner_waits_for_what_is_in_no_namespace_no_longer_than_it_is_there(api: Rest, family: Family, name: str) -> None:
+    """The reference leads nowhere, and blocks by its uid all the same."""
+    owner = family.make("owner")
+    api.post(NODES, a_node(name, ownerReferences=[ref(owner, blockOwnerDeletion=True)])).ok(201)
+    family.delete("owner", propagationPolicy="Foreground")
+    assert ["foregroundDeletion"] == family.meta("owner")["finalizers"]
+    api.delete(f"{NODES}/{name}").ok()
+    family.comes_to()
+
+
+def test_the_dependents_of_a_job_stay(api: Rest, family: Family, name: str) -> None:
+    made = api.post(JOBS, a_job(name, suspend=True)).ok(201)
+    family.make("child", ref(made))
+    family.make("other", ref(made), finalizers=[HOLD])
+    api.delete(f"{JOBS}/{name}").ok()
+    eventually(lambda: api.get(f"{JOBS}/{name}").status == 404, WAIT_S, "the job is gone")
+    assert [None, None] == [family.meta(short).get("ownerReferences") for short in ("child", "other")]
 
 
 def test_those_who_wait_for_each_other_go(api: Rest, family: Family) -> None:

@@ -192,6 +192,66 @@ def test_a_job_gets_its_selector_and_labels(api: Rest, name: str) -> None:
     assert wanted == made["spec"]["template"]["metadata"]["labels"]
 
 
+@pytest.mark.parametrize("spec", [{}, {"template": a_template(labels={"app": "web"}, restartPolicy="Never")}], ids=["bare", "labelled"])
+def test_a_job_has_the_labels_of_its_template(api: Rest, name: str, spec: Json) -> None:
+    made = api.post(JOBS, a_job(name, suspend=True, **spec)).ok(201)
+    assert made["metadata"]["labels"] == made["spec"]["template"]["metadata"]["labels"]
+    assert 4 + len(spec) == len(made["metadata"]["labels"])
+    assert made["metadata"]["labels"] == api.get(f"{JOBS}/{name}").ok()["metadata"]["labels"]
+
+
+def test_a_job_keeps_labels_of_its_own(api: Rest, name: str) -> None:
+    body = a_job(name, suspend=True, template=a_template(labels={"app": "web"}, restartPolicy="Never"))
+    body["metadata"]["labels"] = {"app": "web"}
+    assert {"app": "web"} == api.post(JOBS, body).ok(201)["metadata"]["labels"]
+
+
+STATUSES = {"Deployment": {}, "ReplicaSet": {"replicas": 0}, "StatefulSet": {"replicas": 0, "availableReplicas": 0}, "Job": {}}
+
+
+@pytest.mark.parametrize("kind", STATUSES)
+def test_the_first_answer_has_a_status_that_clients_can_read(api: Rest, name: str, kind: str) -> None:
+    made = api.post(path_of(kind), {**body_of(kind, name), "status": {"replicas": 7}}).ok(201)
+    assert STATUSES[kind] == made["status"] == api.get(f"{path_of(kind)}/{name}").ok()["status"]
+
+
+@pytest.mark.parametrize("kind", PLURALS)
+def test_a_deletion_of_what_makes_pods_answers_a_status(api: Rest, name: str, kind: str) -> None:
+    made = api.post(path_of(kind), body_of(kind, name)).ok(201)
+    gone = api.delete(f"{path_of(kind)}/{name}").ok()
+    details = {"name": name, "group": "apps", "kind": PLURALS[kind], "uid": made["metadata"]["uid"]}
+    assert ("Status", "Success", details) == (gone["kind"], gone["status"], gone["details"])
+
+
+ORPHANING = (
+    '299 - "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set '
+    'propagationPolicy=Orphan to suppress this warning"'
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "warnings", "finalizers"),
+    [
+        ({}, [ORPHANING], ["a.b/c", "orphan"]),
+        ({"propagationPolicy": "Background"}, [], ["a.b/c"]),
+        ({"propagationPolicy": "Foreground"}, [], ["a.b/c", "foregroundDeletion"]),
+        ({"orphanDependents": True}, [], ["a.b/c", "orphan"]),
+    ],
+    ids=["nothing", "background", "foreground", "orphans"],
+)
+def test_the_pods_of_a_job_stay_unless_its_deletion_says_otherwise(
+    api: Rest, name: str, options: Json, warnings: list[str], finalizers: list[str]
+) -> None:
+    body = a_job(name, suspend=True)
+    body["metadata"]["finalizers"] = ["a.b/c"]
+    api.post(JOBS, body).ok(201)
+    answer = api.delete(f"{JOBS}/{name}", {**options, "dryRun": ["All"]})
+    assert (warnings, finalizers) == (answer.warnings, answer.ok()["metadata"]["finalizers"])
+    listed = api.delete(JOBS, {**options, "dryRun": ["All"]}, fieldSelector=f"metadata.name={name}")
+    assert warnings == listed.warnings
+    api.patch(f"{JOBS}/{name}", {"metadata": {"finalizers": None}}).ok()
+
+
 @pytest.mark.parametrize("kind", PLURALS)
 def test_a_scale_is_read_and_written(api: Rest, name: str, kind: str) -> None:
     path = f"{path_of(kind)}/{name}"

@@ -31,6 +31,11 @@ class DeleteOptions:
     propagation: str = ""
     orphan_dependents: bool | None = None
 
+    @property
+    def says_nothing(self) -> bool:
+        """Of dependents."""
+        return not self.propagation and self.orphan_dependents is None
+
     def without_propagation(self) -> DeleteOptions:
         """The same without a policy for dependents."""
         return dataclasses.replace(self, propagation="", orphan_dependents=None)
@@ -70,6 +75,11 @@ def follow(meta: Json, options: DeleteOptions) -> None:
         policy = "Orphan" if options.orphan_dependents else "Background"
     if policy:
         set_follower(meta, _FINALIZER_OF[policy])
+
+
+def has_follower(meta: Json) -> bool:
+    """The object itself says what becomes of its dependents."""
+    return any(name in (ORPHAN, FOREGROUND) for name in meta.get("finalizers") or ())
 
 
 def set_follower(meta: Json, finalizer: str) -> None:

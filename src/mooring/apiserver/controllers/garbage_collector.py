@@ -88,13 +88,14 @@ class Collector:
         self._queue: deque[Place] = deque()
         self._queued: set[Place] = set()
         self._puzzling: set[Place] = set()  # (they name a kind that is not served)
+        self._waiting: dict[str, Place] = {}  # (owners that are deleted in the foreground, by uid)
         self._relinked: set[Place] = set()  # (their references are new: what is odd about them has not been told)
         store.follows_owners = True
         store.on_change(self._changed)
         store.kinds.on_change(self._kinds_changed)
         for resource in store.kinds.storing():
             for stored in store.table(resource).items():
-                self._found(Place(resource.storage, stored.key), links_of(stored))
+                self._found(Place(resource.storage, stored.key), stored, links_of(stored))
 
     @property
     def has_work(self) -> bool:
@@ -118,11 +119,12 @@ class Collector:
         if old.owners != new.owners:
             self._dependents.unlink(place, old.owners)
             self._dependents.link(place, new.owners)
-            self._enqueue_owners(change.key.namespace, old.owners)  # (it may block them no more)
+            self._enqueue_waiting(old.owners)  # (it may block them no more)
             self._enqueue(place)
             self._relinked.add(place)
         stored = change.new or change.old
         assert stored is not None
+        self._note_waiting(place, stored, change.new is not None and new.waits_for_dependents)
         if change.new is None:
             self._puzzling.discard(place)
             self._relinked.discard(place)
@@ -133,10 +135,11 @@ class Collector:
             if not old.waits_for_dependents:
                 self._enqueue_all(stored.uid)
 
-    def _found(self, place: Place, links: Links) -> None:
+    def _found(self, place: Place, stored: Stored, links: Links) -> None:
         if place.storage != _EVENTS and (links.owners or links.is_deleting):
             self._dependents.link(place, links.owners)
             self._enqueue(place)
+            self._note_waiting(place, stored, links.waits_for_dependents)
             if links.owners:
                 self._relinked.add(place)
 
@@ -155,11 +158,17 @@ class Collector:
         for place in self._dependents.of(uid):
             self._enqueue(place)
 
-    def _enqueue_owners(self, namespace: str, owners: tuple[Owner, ...]) -> None:
+    def _note_waiting(self, place: Place, stored: Stored, waits: bool) -> None:
+        if waits:
+            self._waiting[stored.uid] = place
+        else:
+            self._waiting.pop(stored.uid, None)
+
+    def _enqueue_waiting(self, owners: tuple[Owner, ...]) -> None:
+        """By their uids, as their dependents are counted: wherever a reference leads, whoever waits for it looks again."""
         for owner in owners:
-            found = self._owner(owner, namespace)
-            if found is not None and links_of(found[1]).waits_for_dependents:
-                self._enqueue(Place(found[0].storage, found[1].key))
+            if owner.uid in self._waiting:
+                self._enqueue(self._waiting[owner.uid])
 
     # what follows from it
 
@@ -210,7 +219,8 @@ class Collector:
         elif waiting and self._dependents.any(stored.uid):
             self._pass_on(resource, stored, now)
         else:
-            self._store.delete(resource, stored.key, now, DeleteOptions(uid=stored.uid))
+            policy = "" if links.says_who_follows else "Background"  # (whatever its kind's default is)
+            self._store.delete(resource, stored.key, now, DeleteOptions(uid=stored.uid, propagation=policy))
 
     def _pass_on(self, resource: Resource, stored: Stored, now: float) -> None:
         """The object's owners wait for it, and it has dependents of its own: it waits for these."""

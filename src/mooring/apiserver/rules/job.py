@@ -42,7 +42,7 @@ def _default(new: Json) -> None:
     spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else _BACKOFF_LIMIT)
     labels = spec["template"]["metadata"].get("labels")
     if labels and not new["metadata"].get("labels"):
-        new["metadata"]["labels"] = dict(labels)
+        new["metadata"]["labels"] = labels  # (the same map: what a new Job's template gets, the Job gets, too)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     spec.setdefault("manualSelector", False)
@@ -55,10 +55,13 @@ def _prepare_create(new: Json, now: float) -> None:
     if spec["manualSelector"]:
         return
     labels = spec["template"]["metadata"].setdefault("labels", {})
+    is_shared = meta.get("labels") is labels or not meta.get("labels")
     for key in ("controller-uid", CONTROLLER_UID):
         labels.setdefault(key, meta["uid"])
     for key in ("job-name", JOB_NAME):
         labels.setdefault(key, meta.get("name", ""))
+    if is_shared:
+        meta["labels"] = dict(labels)
     selector = spec.setdefault("selector", {})
     selector.setdefault("matchLabels", {}).setdefault(CONTROLLER_UID, meta["uid"])
 
@@ -99,6 +102,8 @@ JOBS: Final = Resource(
     categories=("all",),
     message=MESSAGES["Job"],
     status=Status.WITH_METADATA,
+    orphans="child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning",
     default=_default,
     prepare_create=_prepare_create,
     prepare_update=podtemplate.prepare_update,

@@ -262,11 +262,12 @@ class _Verbs:
 
     def _delete(self) -> Reply:
         options = self._delete_options()
+        self._warn_of_orphans(options)
         deleted = self._store.delete(self._resource, self._key, self._now, options)
         if not deleted.gone and options.orphan_dependents is False:
-            return Reply(202, self._one(deleted.stored))
+            return Reply(202, self._one(deleted.stored), warnings=tuple(self.warnings))
         if not deleted.gone or self._resource.delete_answers_object:
-            return Reply(200, self._one(deleted.stored))
+            return Reply(200, self._one(deleted.stored), warnings=tuple(self.warnings))
         details = {**api_errors.details_of(self._resource, self._key.name), "uid": deleted.stored.uid}
         return json_reply({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 
@@ -274,10 +275,16 @@ class _Verbs:
         """Answers what was found, as it was before."""
         found = self._found()
         options = self._delete_options()
+        self._warn_of_orphans(options)
         for stored in found.items:
             with contextlib.suppress(NotFound):  # (the list may be an older one)
                 self._store.delete(self._resource, stored.key, self._now, options)
-        return Reply(200, self._rendering.many(self._resource, _list_meta(found), found.items, self._now))
+        body = self._rendering.many(self._resource, _list_meta(found), found.items, self._now)
+        return Reply(200, body, warnings=tuple(self.warnings))
+
+    def _warn_of_orphans(self, options: DeleteOptions) -> None:
+        if self._resource.orphans and options.says_nothing:
+            self.warnings.append(self._resource.orphans)
 
     def _ask(self, asked: Resource) -> Reply:
         """A question, answered: of an object, or by itself."""
