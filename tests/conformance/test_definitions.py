@@ -164,6 +164,17 @@ def test_what_a_definition_leaves_out_is_filled_in(api: Rest, name: str) -> None
     assert (["v1"], 1) == (made["status"]["storedVersions"], made["metadata"]["generation"])
 
 
+def test_a_whole_number_is_one_however_it_is_written(api: Rest, name: str) -> None:
+    plural = plural_of(name)
+    odd = {"x-kubernetes-int-or-string": True, "default": 3.0}
+    body = a_definition(plural, a_version(spec_of(a={**WHOLE, "default": 1.0, "minimum": 1.0, "enum": [1.0, 2.0]}, b=odd)))
+    things = installed(api, body)
+    shown = api.get(f"{DEFINITIONS}/{plural}.{GROUP}").body.decode()
+    assert [] == [text for text in ("1.0", "2.0", "3.0") if text in shown]
+    api.post(things, an_object(plural, "x", spec={"c": 4.0})).ok(201)
+    assert b'"spec":{"a":1,"b":3}' in api.get(f"{things}/x").body.replace(b" ", b"")
+
+
 def test_a_format_that_nobody_checks_earns_a_warning(api: Rest, name: str) -> None:
     body = a_definition(plural_of(name), a_version(spec_of(a={**TEXT, "format": "odd"}, b={**TEXT, "format": "date"})))
     assert ['299 - "unrecognized format \\"odd\\""'] == api.post(DEFINITIONS, body, dryRun="All").warnings
@@ -203,6 +214,7 @@ def test_objects_go_before_their_definition(api: Rest, name: str) -> None:
     held["metadata"]["finalizers"] = ["example.com/hold"]
     api.post(things, held).ok(201)
     deleted = api.delete(place).ok()
+    assert (1, None) == (deleted["metadata"]["generation"], deleted["metadata"].get("deletionGracePeriodSeconds"))
     assert ["customresourcecleanup.apiextensions.k8s.io"] == deleted["metadata"]["finalizers"]
     assert ("True", "InstanceDeletionPending") == conditions_of(deleted)["Terminating"]
     eventually(lambda: ["held"] == [item["metadata"]["name"] for item in api.get(things).ok()["items"]], 30, "the free one is gone")
@@ -213,6 +225,19 @@ def test_objects_go_before_their_definition(api: Rest, name: str) -> None:
     api.patch(f"{things}/held", {"metadata": {"finalizers": None}}).ok()
     eventually(lambda: api.get(place).status == 404, 60, "the definition is gone")
     eventually(lambda: api.get(things).status == 404, 30, "the path is gone")
+
+
+def test_a_definition_that_others_hold_says_that_its_objects_are_gone(api: Rest, name: str) -> None:
+    plural = plural_of(name)
+    body = a_definition(plural, a_version(OBJECT))
+    body["metadata"]["finalizers"] = ["example.com/hold"]
+    installed(api, body)
+    place = f"{DEFINITIONS}/{plural}.{GROUP}"
+    marked = api.delete(place, {"propagationPolicy": "Foreground"}).ok()["metadata"]
+    assert ["example.com/hold", "customresourcecleanup.apiextensions.k8s.io"] == marked["finalizers"]
+    eventually(lambda: ["example.com/hold"] == api.get(place).ok()["metadata"]["finalizers"], 30, "its objects are gone")
+    assert ("False", "InstanceDeletionCompleted") == conditions_of(api.get(place).ok())["Terminating"]
+    api.patch(place, {"metadata": {"finalizers": None}}).ok()
 
 
 def test_a_watch_ends_with_its_kind(server: Server, name: str) -> None:

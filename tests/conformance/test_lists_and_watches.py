@@ -9,6 +9,7 @@ import pytest
 
 from tests.conformance.conftest import Server
 from tests.support.builders import a_secret, a_va
+from tests.support.customkinds import a_definition, a_version, an_object, installed
 from tests.support.paths import SECRETS, VAS
 from tests.support.rest import Rest
 from tests.support.waiting import eventually
@@ -203,6 +204,39 @@ def test_a_bookmark_comes_before_the_time_out(server: Server, name: str) -> None
     assert "BOOKMARK" == mark["type"]
     assert {"resourceVersion", "creationTimestamp"} >= set(mark["object"]["metadata"])
     assert int(mark["object"]["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
+
+
+def test_a_watch_that_begins_in_the_future_is_told_no_version(api: Rest, name: str) -> None:
+    """The bookmark would be of a version that nobody has reached."""
+    query = {"labelSelector": f"set={name}", "resourceVersion": "99999999999", "allowWatchBookmarks": "true", "timeoutSeconds": 1}
+    with api.watch(SECRETS, **query) as watch:
+        assert [] == watch.rest()
+
+
+def test_items_of_built_in_kinds_do_not_say_their_kind(api: Rest, name: str) -> None:
+    secrets(api, name, 2)
+    listed = api.get(SECRETS, labelSelector=f"set={name}").ok()
+    assert ("SecretList", "v1") == (listed["kind"], listed["apiVersion"])
+    assert [(None, None, f"{name}-s{n}") for n in range(2)] == [
+        (item.get("kind"), item.get("apiVersion"), item["metadata"]["name"]) for item in listed["items"]
+    ]
+    definitions = api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").ok()
+    assert {None} >= {item.get("kind") for item in definitions["items"]}
+
+
+def test_lists_of_custom_kinds_always_have_a_token_and_their_items_their_kinds(api: Rest, name: str) -> None:
+    plural = f"l{name.replace('-', '')}s"
+    things = installed(api, a_definition(plural, a_version({"type": "object"})))
+    api.post(things, an_object(plural, "x")).ok(201)
+    listed = api.get(things).ok()
+    assert ("", [plural[:-1].capitalize()]) == (listed["metadata"]["continue"], [item["kind"] for item in listed["items"]])
+
+
+@pytest.mark.parametrize(("kind", "part", "empty"), [("Table", "rows", []), ("PartialObjectMetadataList", "items", None)])
+def test_an_empty_list(api: Rest, name: str, kind: str, part: str, empty: list[Any] | None) -> None:
+    accept = {"Accept": f"application/json;as={kind};v=v1;g=meta.k8s.io"}
+    found = api.request("GET", SECRETS, headers=accept, labelSelector=f"set={name}").ok()
+    assert (kind, empty) == (found["kind"], found[part])
 
 
 def test_a_watch_is_a_stream_of_json_lines(api: Rest, name: str) -> None:

@@ -240,6 +240,8 @@ JUDGED: dict[str, Row] = {
     "hook_sig": (container(lifecycle={"stopSignal": "SIGTERM"}), []),
     "init_restart": (first(restartPolicy="Never"), []),
     "init_always": (first(restartPolicy="Always", livenessProbe={"exec": {"command": ["x"]}}), []),
+    "con_restart_odd": (container(restartPolicy="bogus"), [(UNSUPPORTED, ".restartPolicy")]),
+    "con_restart_empty": (container(restartPolicy=""), [(UNSUPPORTED, ".restartPolicy")]),
     "con_restart": (container(restartPolicy="Always"), []),
     "con_restart2": (container(restartPolicy="Never"), []),
     "resources_eph": (container(resources={"limits": {"ephemeral-storage": "1Gi"}}), []),

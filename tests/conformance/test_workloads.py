@@ -223,6 +223,31 @@ def test_a_deletion_of_what_makes_pods_answers_a_status(api: Rest, name: str, ki
     assert ("Status", "Success", details) == (gone["kind"], gone["status"], gone["details"])
 
 
+def test_the_status_endpoint_of_a_deployment_writes_no_labels(api: Rest, name: str) -> None:
+    """It does for the others, and annotations."""
+    written = {"metadata": {"labels": {"s": "1", "-": "odd"}, "annotations": {"a": "b"}}}
+    path = f"{path_of('Deployment')}/{name}"
+    api.post(path_of("Deployment"), body_of("Deployment", name)).ok(201)
+    metadata = api.patch(f"{path}/status", written).ok()["metadata"]
+    assert (None, {"a": "b"}) == (metadata.get("labels"), metadata["annotations"])
+    api.post(path_of("ReplicaSet"), body_of("ReplicaSet", name)).ok(201)
+    labels = {"metadata": {"labels": {"s": "1"}}}
+    assert {"s": "1"} == api.patch(f"{path_of('ReplicaSet')}/{name}/status", labels).ok()["metadata"]["labels"]
+
+
+REVISIONS = f"{APPS}/controllerrevisions"
+
+
+@pytest.mark.parametrize("data", [{}, {"a": 1}, {"spec": {"x": [1.5]}}])
+def test_the_data_of_a_revision_are_any_object(api: Rest, name: str, data: Json) -> None:
+    assert data == api.post(REVISIONS, {"metadata": {"name": name}, "data": data, "revision": 1}).ok(201)["data"]
+
+
+@pytest.mark.parametrize(("data", "says"), [(None, "mandatory"), (0, "valid JSON object"), ("x", "valid JSON"), ([], "valid JSON object")])
+def test_the_data_of_a_revision_are_an_object(api: Rest, name: str, data: Any, says: str) -> None:
+    api.post(REVISIONS, {"metadata": {"name": name}, "data": data, "revision": 1}).invalid((REQUIRED, "data", says))
+
+
 ORPHANING = (
     '299 - "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set '
     'propagationPolicy=Orphan to suppress this warning"'

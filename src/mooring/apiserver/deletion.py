@@ -36,10 +36,6 @@ class DeleteOptions:
         """Of dependents."""
         return not self.propagation and self.orphan_dependents is None
 
-    def without_propagation(self) -> DeleteOptions:
-        """The same without a policy for dependents."""
-        return dataclasses.replace(self, propagation="", orphan_dependents=None)
-
 
 PLAIN_DELETE: Final = DeleteOptions()
 
@@ -77,9 +73,13 @@ def follow(meta: Json, options: DeleteOptions) -> None:
         set_follower(meta, _FINALIZER_OF[policy])
 
 
-def has_follower(meta: Json) -> bool:
-    """The object itself says what becomes of its dependents."""
-    return any(name in (ORPHAN, FOREGROUND) for name in meta.get("finalizers") or ())
+def in_force(options: DeleteOptions, meta: Json, *, follows: bool, orphans: bool) -> DeleteOptions:
+    """With the policy that counts. follows: somebody looks after dependents. orphans: the kind's stay where nothing is said, also not by
+    a finalizer of the object's own."""
+    if not follows:
+        return dataclasses.replace(options, propagation="", orphan_dependents=None)
+    said = not options.says_nothing or any(name in (ORPHAN, FOREGROUND) for name in meta.get("finalizers") or ())
+    return options if said or not orphans else dataclasses.replace(options, propagation="Orphan")
 
 
 def set_follower(meta: Json, finalizer: str) -> None:

@@ -143,8 +143,9 @@ class Resource:
     nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish that long after their last write. storage_version: for
     kinds that are stored in another shape. decode: replaces the message's decoder for custom kinds; from a body without apiVersion and kind
     and a list for the paths of unknown fields. custom: the definition's part of a custom kind, whose message declares the metadata alone.
-    orphans: the warning of a kind whose dependents stay where a deletion says nothing of them. bare_finalizers: they need no prefix. body_version: the shown apiVersion, where it is not the kind's own. graceful: objects are marked
-    before they are deleted, and watchers see it. actions: sub-resources beside /status. answer: for kinds that are asked, never stored.
+    orphans: the warning of a kind whose dependents stay where a deletion says nothing of them. bare_finalizers: they need no prefix.
+    body_version: the shown apiVersion, where it is not the kind's own. graceful: objects are marked before they are deleted, and watchers
+    see it. actions: sub-resources beside /status. answer: for kinds that are asked, never stored.
     """
 
     group: str

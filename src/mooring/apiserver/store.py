@@ -14,7 +14,6 @@ to write in answer to one registers a follower; it is called when all listeners 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -25,7 +24,7 @@ import msgspec
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
 from mooring.apiserver.aside import Overtaken, in_loop
-from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions, has_follower
+from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions, in_force
 from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, Moment, Scope, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
@@ -221,11 +220,8 @@ class ObjectStore:
             raise api_errors.forbidden(resource, key.name, f"this {resource.singular} may not be deleted")
         write_pipeline.check_preconditions(resource, old, options)
         before = old.whole()
-        if not self.follows_owners:
-            options = options.without_propagation()
-        elif resource.orphans and options.says_nothing and not has_follower(before["metadata"]):
-            options = dataclasses.replace(options, propagation="Orphan")
-        left = resource.delete(old.whole(), options, now)
+        policy = in_force(options, before["metadata"], follows=self.follows_owners, orphans=bool(resource.orphans))
+        left = resource.delete(old.whole(), policy, now)
         if left is None:
             if not options.dry_run:
                 old = self._remove(resource, old, now)

@@ -75,6 +75,8 @@ class Cursor:
         self.is_over = now >= self._end or self._hub.is_closed
         if self._bookmarks and now >= self.wake_at:
             self._bookmark_at = self._next_bookmark()
+            if self._version > self._hub.shown:
+                return None  # (the watch began with a version that is yet to come: none has been reached)
             return Batch(self._version, (WatchItem(EventType.BOOKMARK, self._version),))
         return None
 

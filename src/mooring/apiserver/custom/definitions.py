@@ -93,6 +93,8 @@ class Definitions:
                 self._write_status(name, status, now)
         elif lifecycle.CLEANUP in finalizers:
             kept = [finalizer for finalizer in finalizers if finalizer != lifecycle.CLEANUP]
+            if kept:
+                self._write_status(name, lifecycle.emptied(definition["status"], now), now)
             self._write_finalizers(name, kept, now)
 
     # definitions

@@ -95,6 +95,11 @@ def emptying(status: Json, now: float) -> Json:
     return _with_condition(status, _TERMINATING, True, "InstanceDeletionInProgress", "CustomResource deletion is in progress", now)
 
 
+def emptied(status: Json, now: float) -> Json:
+    """The status of a definition that others hold, when no object is left."""
+    return _with_condition(status, _TERMINATING, False, "InstanceDeletionCompleted", "removed all instances", now)
+
+
 def is_protected(group: str) -> bool:
     """True for groups that belong to Kubernetes: their kinds need an approval."""
     return group in ("k8s.io", "kubernetes.io") or group.endswith((".k8s.io", ".kubernetes.io"))
@@ -150,14 +155,17 @@ def prepare_update(new: Json, old: Json, _now: float) -> None:
 
 
 def delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
-    """A definition is held until its objects are gone."""
+    """A definition is held until its objects are gone. The first deletion marks in a way of its own: without grace period and policy."""
     meta = obj["metadata"]
-    if not meta.get("deletionTimestamp"):
-        finalizers = meta.setdefault("finalizers", [])
-        if CLEANUP not in finalizers:
-            finalizers.append(CLEANUP)
-        obj["status"] = _terminating(obj["status"], now)
-    return deletion.plain(obj, options, now)
+    if meta.get("deletionTimestamp"):
+        meta.setdefault("deletionGracePeriodSeconds", 0)
+        return deletion.plain(obj, options, now)
+    meta["deletionTimestamp"] = rfc3339(now)
+    finalizers = meta.setdefault("finalizers", [])
+    if CLEANUP not in finalizers:
+        finalizers.append(CLEANUP)
+    obj["status"] = _terminating(obj["status"], now)
+    return obj
 
 
 def storage_version(definition: Json) -> str:

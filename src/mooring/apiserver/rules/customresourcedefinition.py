@@ -8,6 +8,7 @@ from mooring.apiserver import objectmeta
 from mooring.apiserver.codecs.scalars import WrongType
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom import lifecycle, validating
+from mooring.apiserver.custom.prune_default import whole_numbers
 from mooring.apiserver.resource import Json, Resource, Status
 
 MESSAGES: Final = objectmeta.MESSAGES.extended("""
@@ -40,6 +41,9 @@ _LOOSE: Final[dict[str, tuple[type, ...]]] = {
 }
 """Parts of a schema that may be of several types, or whose values may be null."""
 
+_VALUES: Final = ("default", "enum", "example", "maximum", "minimum", "multipleOf")
+"""Parts of a schema that are values, in which Go writes 1.0 as 1."""
+
 _DEPTH_MAX: Final = 50
 _SCHEMAS: Final = ("allOf", "oneOf", "anyOf")
 _SCHEMA_MAPS: Final = ("properties", "patternProperties", "definitions")
@@ -59,6 +63,7 @@ def _decode_within(schema: Json, path: str, unknown: list[str], depth: int = 0) 
     """Differs from kube-apiserver: there is a limit to the depth."""
     if depth > _DEPTH_MAX:
         raise ValueError(f"a schema of more than {_DEPTH_MAX} levels at {path}")
+    schema.update({part: whole_numbers(schema[part]) for part in _VALUES if part in schema})
     for part, kinds in _LOOSE.items():
         if schema.get(part) is not None and not isinstance(schema[part], kinds):
             raise WrongType("JSONSchemaProps" if part != "enum" else "[]JSON", schema[part], f"{path}.{part}")

@@ -62,6 +62,13 @@ def _prepare_deployment(new: Json, old: Json, now: float) -> None:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
+def _prepare_status(new: Json, old: Json, _now: float) -> None:
+    """Differs from other kinds: labels stay as they are."""
+    new["metadata"].pop("labels", None)
+    if "labels" in old["metadata"]:
+        new["metadata"]["labels"] = old["metadata"]["labels"]
+
+
 def _validate_deployment(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
     yield from podtemplate.validate_counts(spec, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
@@ -148,6 +155,7 @@ DEPLOYMENTS: Final = podtemplate.with_scale(
         default=_default_deployment,
         prepare_create=podtemplate.prepare_create,
         prepare_update=_prepare_deployment,
+        prepare_status=_prepare_status,
         validate=_validate_deployment,
         validate_update=_validate_update,
         warnings=podtemplate.warnings,

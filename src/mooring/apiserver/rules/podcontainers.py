@@ -104,6 +104,7 @@ _MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _NOT_FOR_INIT: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _ONLY_ALWAYS: Final = "may not be set for init containers without restartPolicy=Always"
+_RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
 _RULE_ACTIONS: Final = ("Restart", "RestartAllContainers")
 
 
@@ -152,7 +153,9 @@ def validate_one(container: Json, field: str, spec: Json) -> Iterator[Cause]:
 def _validate_restarts(container: Json, field: str) -> Iterator[Cause]:
     yield from podresources.validate_resize_policy(container.get("resizePolicy") or [], f"{field}.resizePolicy")
     rules = container.get("restartPolicyRules") or []
-    if rules and not container.get("restartPolicy"):
+    if "restartPolicy" in container:
+        yield from checks.one_of(container["restartPolicy"], f"{field}.restartPolicy", _RESTART_POLICIES)
+    elif rules:
         yield field_errors.required(f"{field}.restartPolicy", "must specify restartPolicy when restart rules are used")
     for number, rule in enumerate(rules):
         at, codes = f"{field}.restartPolicyRules[{number}]", rule.get("exitCodes")

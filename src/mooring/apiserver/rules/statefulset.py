@@ -22,7 +22,7 @@ StatefulSetPersistentVolumeClaimRetentionPolicy: 1 whenDeleted s, 2 whenScaled s
 StatefulSetOrdinals: 1 start i32!
 StatefulSetStatus: 1 observedGeneration i64, 2 replicas i32!, 3 readyReplicas i32, 4 currentReplicas i32, 5 updatedReplicas i32, 6 currentRevision s, 7 updateRevision s, 9 collisionCount i32?, 10 conditions *StatefulSetCondition@type, 11 availableReplicas i32!
 StatefulSetCondition: 1 type s!, 2 status s!, 3 lastTransitionTime time!, 4 reason s, 5 message s
-ControllerRevision: 1 metadata ObjectMeta!, 2 data any, 3 revision i64!
+ControllerRevision: 1 metadata ObjectMeta!, 2 data any?, 3 revision i64!
 """)  # noqa: E501
 
 _HISTORY: Final = 10
@@ -128,6 +128,8 @@ STATEFUL_SETS: Final = podtemplate.with_scale(
 def _validate_revision(new: Json) -> Iterator[Cause]:
     if new.get("data") is None:
         yield field_errors.required("data", "data is mandatory")
+    elif not isinstance(new["data"], dict):
+        yield field_errors.required("data", "data must be a valid JSON object")
     yield from checks.at_least(new["revision"], "revision", 0)
 
 

@@ -46,7 +46,12 @@ class Whole:
         return stored.body
 
     def many(self, resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...], _now: float) -> bytes:
-        return _listed(resource.list_kind, resource.api_version, meta, (stored.body for stored in items))
+        """Items of built-in kinds do not say their kind, as in the real server; those of custom kinds do."""
+        if resource.custom is not None:
+            return _listed(resource.list_kind, resource.api_version, {"continue": "", **meta}, [stored.body for stored in items])
+        head = b'{"apiVersion":%s,"kind":%s,' % (_encode(resource.api_version), _encode(resource.kind))
+        bodies = [b"{" + stored.body[len(head) :] if stored.body.startswith(head) else stored.body for stored in items]
+        return _listed(resource.list_kind, resource.api_version, meta, bodies)
 
     def event(self, _resource: Resource, stored: Stored, _now: float, *, first: bool) -> bytes:
         return stored.body
@@ -71,7 +76,8 @@ class Metadata:
     def many(self, resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...], _now: float) -> bytes:
         if not self.is_list:
             raise _mismatch(f"you requested PartialObjectMetadata, but the requested object is a list ({resource.list_kind})")
-        return _listed("PartialObjectMetadataList", self.version, meta, (_partial(self.version, stored) for stored in items))
+        whole = _listed("PartialObjectMetadataList", self.version, meta, [_partial(self.version, stored) for stored in items])
+        return whole if items else whole.removesuffix(b"[]}") + b"null}"
 
     def event(self, _resource: Resource, stored: Stored, _now: float, *, first: bool) -> bytes:
         return _partial(self.version, stored)
@@ -139,7 +145,7 @@ def _partial_of(version: str, metadata: bytes | msgspec.Raw) -> bytes:
     return b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (version.encode(), bytes(metadata))
 
 
-def _listed(kind: str, api_version: str, meta: dict[str, Any], items: Iterable[bytes]) -> bytes:
+def _listed(kind: str, api_version: str, meta: dict[str, Any], items: list[bytes]) -> bytes:
     head = _encode({"kind": kind, "apiVersion": api_version, "metadata": meta})
     return head[:-1] + b',"items":[' + b",".join(items) + b"]}"
 
