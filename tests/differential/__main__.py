@@ -12,32 +12,37 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.differential.compare import Difference, Judge, crash_of
 from tests.differential.generate import sequence
+from tests.differential.schemas import Schemas
 from tests.differential.servers import both, embedded_alone
 from tests.differential.shrinking import shrunk
 from tests.differential.steps import Step
 from tests.support.control_plane import shared_control_plane
 
 SHOWN_EVERY_S = 10.0
+_ENDLESS = 10**9
 
 
 def main() -> int:
     options = _parser().parse_args()
-    seeds = range(options.first, options.first + options.seeds) if options.seed is None else range(options.seed, options.seed + 1)
+    count = _ENDLESS if options.minutes else options.seeds
+    seeds = range(options.first, options.first + count) if options.seed is None else range(options.seed, options.seed + 1)
     with tempfile.TemporaryDirectory(prefix="mooring-differential-") as own:
         folder = Path(own)
         if options.alone:
             return _alone(folder, seeds)
         with shared_control_plane(options.plane or folder) as plane, both(folder, plane) as targets:
-            return _run(Judge(targets), seeds, options)
+            return _run(Judge(targets), targets[1].schemas(), seeds, options)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=200, help="how many")
+    parser.add_argument("--minutes", type=float, default=0, help="in place of a number of seeds: as many as there is time for")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--steps", help="with --seed: only these of its steps, such as 0,4,5")
@@ -48,11 +53,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(judge: Judge, seeds: range, options: argparse.Namespace) -> int:
+def _run(judge: Judge, schemas: Schemas, seeds: Iterable[int], options: argparse.Namespace) -> int:
     began = shown_at = time.monotonic()
+    done = 0
     failed: Counter[str] = Counter()
     for done, seed in enumerate(seeds, 1):
-        steps = _chosen(sequence(seed), options.steps)
+        if options.minutes and time.monotonic() - began > options.minutes * 60:
+            break
+        steps = _chosen(sequence(seed, schemas), options.steps)
         found = judge.first_difference(steps)
         if found is not None:
             sort = _sort(found)
@@ -63,7 +71,7 @@ def _run(judge: Judge, seeds: range, options: argparse.Namespace) -> int:
                 break
         if time.monotonic() - shown_at > SHOWN_EVERY_S:
             shown_at = time.monotonic()
-            print(f"{done} of {len(seeds)} sequences, {judge.requests / (shown_at - began):.0f} requests a second", file=sys.stderr)
+            print(f"{done} sequences, {judge.requests / (shown_at - began):.0f} requests a second", file=sys.stderr)
     print(f"{done} sequences, {judge.requests} requests, {failed.total()} differ; {time.monotonic() - began:.0f} s")
     for name, count in judge.known.most_common():
         print(f"  known: {count} times {name}")
@@ -75,7 +83,7 @@ def _run(judge: Judge, seeds: range, options: argparse.Namespace) -> int:
 def _alone(folder: Path, seeds: range) -> int:
     with embedded_alone(folder) as target:
         for seed in seeds:
-            crash = crash_of(target, sequence(seed))
+            crash = crash_of(target, sequence(seed, target.schemas()))
             if crash:
                 print(f"seed {seed}:\n{crash}")
                 return 1

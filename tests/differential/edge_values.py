@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tests.differential.steps import REMOVED, Edit
@@ -77,8 +77,13 @@ def at(obj: Any, place: tuple[str | int, ...]) -> Any:
     return obj
 
 
-def edit(randomness: random.Random, known: Json, donors: tuple[Json, ...] = ()) -> Edit:
-    """A change somewhere in an object like `known`: mostly of one value. donors: objects whose parts may be taken."""
+def edit(randomness: random.Random, known: Json, donors: tuple[Json, ...] = (), declared: Callable[[], Edit] | None = None) -> Edit:
+    """A change somewhere in an object like `known`: mostly of one value.
+
+    donors: objects whose parts may be taken. declared: gives a change by the kind's schema.
+    """
+    if declared is not None and randomness.random() < 0.4:
+        return declared()
     donor = randomness.choice(donors) if donors else {}
     offered = [place for place in places(donor) if place[:2] != ("metadata", "ownerReferences")]
     if offered and randomness.random() < 0.45:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tests.differential import edge_values as edges
 from tests.differential import invalid_requests
+from tests.differential.schemas import Schemas
 from tests.differential.steps import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, REMOVED, STRATEGIC_PATCH, Edit, Ref, Step
 from tests.differential.subjects import SPACES, SUBJECTS, Json, Subject
 
@@ -34,16 +35,16 @@ class _Target:
         return f"{self.collection}/{self.name}"
 
 
-def sequence(seed: int) -> tuple[Step, ...]:
-    """The same for the same seed."""
-    return tuple(_Making(random.Random(seed)).steps())
+def sequence(seed: int, schemas: Schemas | None = None) -> tuple[Step, ...]:
+    """The same for the same seed and schemas. Without schemas only the fields of the samples are written to."""
+    return tuple(_Making(random.Random(seed), schemas).steps())
 
 
 class _Making:
     """One sequence: a few objects of one or two kinds, and what is done with them."""
 
-    def __init__(self, randomness: random.Random) -> None:
-        self._randomness = randomness
+    def __init__(self, randomness: random.Random, schemas: Schemas | None) -> None:
+        self._randomness, self._schemas = randomness, schemas
         self._subjects = randomness.sample(SUBJECTS, randomness.choice((1, 1, 2)))
         self._written: list[int] = []
         self._listed: list[int] = []
@@ -62,7 +63,7 @@ class _Making:
 
     def _create(self, target: _Target, odd_share: float = 0.6) -> Step:
         obj = target.subject.named(self._some_object(target), target.name, self._randomness.choice((target.space, "")))
-        edits = tuple(edges.edit(self._randomness, obj, target.subject.full) for _ in range(self._randomness.choice((1, 1, 2))))
+        edits = tuple(self._edit(target, obj) for _ in range(self._randomness.choice((1, 1, 2))))
         edits = edits if self._randomness.random() < odd_share else ()
         for edit in edits:
             edit.apply(obj)
@@ -78,7 +79,7 @@ class _Making:
 
     def _put(self, target: _Target) -> Step:
         path, known = target.path, self._some_object(target)
-        edits = [edges.edit(self._randomness, known, target.subject.full) for _ in range(self._randomness.choice((0, 1, 1, 2)))]
+        edits = [self._edit(target, known) for _ in range(self._randomness.choice((0, 1, 1, 2)))]
         edits += self._version_edits()
         edits += [Edit(("metadata", "labels"), {"n": str(self._number)})] if self._randomness.random() < 0.3 else []
         query = self._write_query(target, dry=edges.is_risky(tuple(edits)))
@@ -104,9 +105,7 @@ class _Making:
         return self._patch_of(target, self._randomness.choice((MERGE_PATCH, STRATEGIC_PATCH)))
 
     def _patch_of(self, target: _Target, content_type: str) -> Step:
-        edits = tuple(
-            edges.edit(self._randomness, self._some_object(target), target.subject.full) for _ in range(self._randomness.choice((1, 1, 2)))
-        )
+        edits = tuple(self._edit(target, self._some_object(target)) for _ in range(self._randomness.choice((1, 1, 2))))
         body: Json = {}
         for edit in edits:
             edges.put_in(body, edit.place, None if edit.value is REMOVED else edit.value)
@@ -118,7 +117,7 @@ class _Making:
     def _json_patch(self, target: _Target) -> Step:
         known, ops, edits = self._some_object(target), [], []
         for _ in range(self._randomness.choice((1, 1, 2, 3))):
-            edit = edges.edit(self._randomness, known, target.subject.full)
+            edit = self._edit(target, known)
             edits.append(edit)
             pointer = "/" + "/".join(str(part).replace("~", "~0").replace("/", "~1") for part in edit.place)
             name = "remove" if edit.value is REMOVED else self._randomness.choice(("add", "add", "replace", "test"))
@@ -133,7 +132,7 @@ class _Making:
 
     def _apply(self, target: _Target) -> Step:
         obj = target.subject.named(self._some_object(target), target.name, self._randomness.choice((target.space, "")))
-        edits = tuple(edges.edit(self._randomness, obj, target.subject.full) for _ in range(self._randomness.choice((0, 1, 1))))
+        edits = tuple(self._edit(target, obj) for _ in range(self._randomness.choice((0, 1, 1))))
         for edit in edits:
             edit.apply(obj)
         query = [pair for pair in self._write_query(target, dry=edges.is_risky((Edit(("x",), obj),))) if pair[0] != "fieldManager"]
@@ -205,6 +204,9 @@ class _Making:
         else:
             self._maybe(query, 0.15, "gracePeriodSeconds", ("0", "5", "x", "-1", ""))
             self._maybe(query, 0.1, "propagationPolicy", ("Background", "x", ""))
+        if target.subject.kind == "Job" and "propagationPolicy" not in {**dict(query), **(body or {})}:
+            query = [("dryRun", "All")]  # (the pods of a Job stay, and somebody takes the mark of it at a moment of their own)
+            body = None
         return self._step("DELETE", target.path, query, body=body, writes=True)
 
     def _delete_many(self, target: _Target) -> Step:
@@ -224,6 +226,11 @@ class _Making:
         return self._step(method, path, query, **more)
 
     # its parts
+
+    def _edit(self, target: _Target, known: Json) -> Edit:
+        subject, schemas = target.subject, self._schemas
+        declared = None if schemas is None else lambda: schemas.edit(self._randomness, subject.api, subject.kind)
+        return edges.edit(self._randomness, known, subject.full, declared)
 
     def _target(self) -> _Target:
         """Mostly something that was made before."""
@@ -270,6 +277,8 @@ class _Making:
         return (("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"),) if self._randomness.random() < 0.2 else ()
 
     def _step(self, method: str, path: str, query: Query, *, writes: bool = False, **more: Any) -> Step:
+        if "/controllerrevisions" in path and "finalizers" in repr(more):
+            query = [*(pair for pair in query if pair[0] != "dryRun"), ("dryRun", "All")]  # (nobody gets them off again in the real one)
         step = Step(self._number, method, path, tuple(query), **more)
         self._number += 1
         if writes:

@@ -202,6 +202,15 @@ KNOWN: Final = (
         lambda seen: seen.codes == (400, 422) and "customresourcedefinitions" in seen.step.path,
     ),
     Known(
+        "a revision's data as text",
+        "the data of a ControllerRevision are compared as values; the real one compares their text, so that a patch of anything else is "
+        "refused where the text had blanks or another order",
+        lambda seen: (
+            seen.codes[0] in (200, 201) and seen.codes[1] == 422 and "/controllerrevisions" in seen.step.path and seen.says_any("'data'")
+        ),
+        ends=True,
+    ),
+    Known(
         "conflicts about such fields",
         "the real one remembers the owner of a field that it has dropped",
         lambda seen: seen.codes[1] == 409 and seen.says_any("preventPodScheduling", "configSource", ".spec.drivers", "preferredHolder"),

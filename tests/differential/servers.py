@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from tests.differential.schemas import Schemas
 from tests.differential.steps import JSON, MERGE_PATCH, Step
 from tests.differential.subjects import DEFINITIONS, DEFINITIONS_PATH, SPACES, SUBJECTS, Subject
 from tests.support.control_plane import ADMIN_TOKEN, ControlPlane
@@ -96,6 +97,16 @@ class Target:
         answer = _answer(self._connection.getresponse())
         return answer.status, answer.value
 
+    def schemas(self) -> Schemas:
+        """Those of all subjects, as this server tells them."""
+        wanted = {(subject.api, subject.kind) for subject in SUBJECTS}
+
+        def all_of_them() -> Schemas | None:
+            found = Schemas.of_server(lambda path: self.request("GET", path)[1], {api for api, _ in wanted})
+            return found if wanted <= found.kinds else None
+
+        return eventually(all_of_them, 30, "the schemas of custom kinds are published")
+
     def prepare(self) -> None:
         """What all sequences take for granted."""
         for space in SPACES:
@@ -122,7 +133,7 @@ class Target:
                 path = f"{collection}/{quote(item['metadata']['name'])}"
                 if item["metadata"].get("finalizers"):
                     self.request("PATCH", path, {"metadata": {"finalizers": None}}, MERGE_PATCH)
-                self.request("DELETE", path, {"gracePeriodSeconds": 0})
+                self.request("DELETE", path, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
         raise AssertionError(f"{self.name} keeps {collection}: {found}")
 
     def close(self) -> None:

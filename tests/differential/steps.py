@@ -32,15 +32,16 @@ class Ref:
 
 @dataclasses.dataclass(frozen=True)
 class Edit:
-    """A place in an object and what is put there."""
+    """A place in an object and what is put there. grows: also where the way to it is not there yet."""
 
     place: tuple[str | int, ...]
     value: Any
+    grows: bool = False
 
     def apply(self, obj: Any) -> None:
         """Writes to the object; where the place is not there, nothing happens."""
-        for part in self.place[:-1]:
-            if not _has(obj, part):
+        for part, follows in zip(self.place[:-1], self.place[1:], strict=True):
+            if not _has(obj, part) and not (self.grows and _grown(obj, part, follows)):
                 return
             obj = obj[part]
         last = self.place[-1]
@@ -49,19 +50,28 @@ class Edit:
                 obj.pop(last, None)
             else:
                 obj[last] = self.value
-        elif isinstance(obj, list) and isinstance(last, int) and last < len(obj):
-            if self.value is REMOVED:
-                obj.pop(last)
-            else:
-                obj[last] = self.value
+        elif isinstance(obj, list) and isinstance(last, int) and (last < len(obj) or self.grows):
+            obj[last : last + 1] = [] if self.value is REMOVED else [self.value]
 
     def __repr__(self) -> str:
         shown = "removed" if self.value is REMOVED else repr(self.value)
         return f"{'.'.join(map(str, self.place))} := {shown}"
 
 
+def _grown(obj: Any, part: str | int, follows: str | int) -> bool:
+    """Makes what is missing, where it can be."""
+    new: Any = [] if isinstance(follows, int) else {}
+    if isinstance(obj, dict) and isinstance(part, str):
+        obj[part] = new
+    elif isinstance(obj, list) and isinstance(part, int):
+        obj[part:] = [new]
+    else:
+        return False
+    return True
+
+
 def _has(obj: Any, part: str | int) -> bool:
-    return (isinstance(obj, dict) and part in obj) or (isinstance(obj, list) and isinstance(part, int) and part < len(obj))
+    return (isinstance(obj, dict) and obj.get(part) is not None) or (isinstance(obj, list) and isinstance(part, int) and part < len(obj))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,6 +71,7 @@ def _new_event(name: str) -> Json:
     }
 
 
+_CLAIM_TEMPLATE: Final = {"metadata": {"name": "data"}, "spec": plain.a_claim("x")["spec"]}
 _BASES: Final[dict[str, list[Json]]] = {
     "PersistentVolume": [plain.a_pv("x"), plain.a_pv("x", source={"hostPath": {"path": "/x"}})],
     "PersistentVolumeClaim": [plain.a_claim("x"), plain.a_claim("x", storageClassName=None), plain.a_claim("x", volumeName="a")],
@@ -87,6 +88,11 @@ _BASES: Final[dict[str, list[Json]]] = {
     "ServiceAccount": [{}, {"secrets": [{"name": "s"}], "automountServiceAccountToken": False}],
     "Lease": [plain.a_lease("x")],
     "Namespace": [{}],
+    "Deployment": [plain.a_workload("Deployment")],
+    "ReplicaSet": [plain.a_workload("ReplicaSet")],
+    "StatefulSet": [plain.a_workload("StatefulSet"), plain.a_workload("StatefulSet", volumeClaimTemplates=[_CLAIM_TEMPLATE])],
+    "ControllerRevision": [{"data": {"a": "b"}, "revision": 1}],
+    "Job": [plain.a_job("x"), plain.a_job("x", completions=3, parallelism=2, completionMode="Indexed")],
 }
 
 _CUSTOM_BASES: Final[dict[str, list[Json]]] = {
@@ -144,10 +150,7 @@ def _other_group(definition: Json) -> Json:
     return made
 
 
-_NOT_COMPARED: Final = ("apps", "batch")
-"""Their statuses are taken as they are, and of a StatefulSet's template little is looked at: docs/apiserver.md says so."""
-
 SUBJECTS: Final = (
-    *(_built_in(resource) for resource in RESOURCES if resource.answer is None and resource.group not in _NOT_COMPARED),
+    *(_built_in(resource) for resource in RESOURCES if resource.answer is None),
     *(_custom(definition) for definition in DEFINITIONS),
 )
