@@ -145,6 +145,19 @@ def test_a_file_written_without_waiting_for_the_disk_says_so_until_it_is_closed(
     assert not durable.read(tmp_path / "o.db").totals.careless
 
 
+def test_versions_jump_once_for_a_careless_run_that_was_not_closed(tmp_path: Path) -> None:
+    """Whoever opens the file next knows all that is in it, also when it is killed in turn."""
+    opened(tmp_path / "o.db", careful=False).abandon()
+    file = ObjectFile(tmp_path / "o.db", durable.read(tmp_path / "o.db"))
+    file.jump()
+    file.abandon()
+    assert not durable.read(tmp_path / "o.db").totals.careless
+    careless = ObjectFile(tmp_path / "o.db", durable.read(tmp_path / "o.db"), careful=False)
+    careless.jump()
+    careless.abandon()
+    assert durable.read(tmp_path / "o.db").totals.careless, "this run is one itself"
+
+
 # -- refusals
 
 

@@ -348,3 +348,6 @@ def test_a_file_that_was_written_carelessly_and_not_closed_makes_versions_jump(t
 
     assert 5 + durable.JUMP == asyncio.run(version(careful=False))
     assert 5 + durable.JUMP == asyncio.run(version(careful=True)), "it was closed"
+    subprocess.run([sys.executable, "-c", CARELESS, str(tmp_path)], check=False, timeout=30)
+    assert 5 + 2 * durable.JUMP == asyncio.run(version(careful=True))
+    assert 5 + 2 * durable.JUMP == asyncio.run(version(careful=True)), "once for each such run"
