@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.applying import APPLY_PATCH, SHAPE_DEFINITION, SHAPES, Applying, owners
-from tests.support.paths import CSI_NODES, NODES, PVS, STORAGE_CLASSES, VAS
+from tests.support.applying import APPLY_PATCH, PODS, SHAPE_DEFINITION, SHAPES, Applying, owners
+from tests.support.paths import CSI_NODES, NODES, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import JSON_PATCH, Answer, Rest
 from tests.support.waiting import eventually
 
@@ -274,6 +274,92 @@ def test_what_is_no_config_of_the_kind_is_refused(sc: Applying, change: dict[str
     assert (status, "Status") == (answer.status, answer.json["kind"])
     assert says in answer.json["message"]
     sc.api.get(sc.path).refused(404, "NotFound")
+
+
+ODD: list[tuple[str, Any, str]] = [
+    ("image", True, "expected string, got &value.valueUnstructured{Value:true}"),
+    ("image", {"a": ["b", None, 1.5]}, '{Value:map[string]interface {}{"a":[]interface {}{"b", interface {}(nil), 1.5}}}'),
+    ("resources", [{"b": 1, "a": None}], "expected map, got &{[map[a:<nil> b:1]]}"),
+    ("ports", "x", "expected list, got &{x}"),
+    ("ports", [{"containerPort": True}], "expected numeric (int or float), got bool"),
+    ("ports", [{"containerPort": "x"}], "expected numeric (int or float), got string"),
+    ("ports", [{"containerPort": [1]}], "expected numeric (int or float), got []interface {}"),
+    ("ports", [{"containerPort": {"a": 1}}], "expected numeric (int or float), got map[string]interface {}"),
+    ("stdin", "x", "expected boolean, got &{x}"),
+    ("resources", {"limits": {"cpu": [1]}}, "expected any scalar, got &{[1]}"),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "says"), ODD)
+def test_what_has_the_wrong_type_is_told_in_the_words_of_kube_apiserver(api: Rest, name: str, place: str, value: Any, says: str) -> None:
+    answer = Applying(api, PODS, name).apply("m", {"spec": {"containers": [{"name": "c", "image": "i", place: value}]}})
+    assert (500, True) == (answer.status, answer.json["message"].endswith(says)), answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("pods", {"spec": {"terminationGracePeriodSeconds": 1.5, "containers": [{"name": "c", "image": "i"}]}}),
+        ("pods", {"spec": {"containers": [{"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": {"a": 1}}}}]}}),
+        ("pods", {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "x"}}}]}}),
+        ("secrets", {"data": {"a": "!"}}),
+        ("secrets", {"metadata": {"creationTimestamp": "x"}}),
+    ],
+)
+def test_what_cannot_be_converted_names_the_kind(api: Rest, name: str, kind: str, fields: dict[str, Any]) -> None:
+    applying = Applying(api, PODS if kind == "pods" else SECRETS, name)
+    answer = applying.apply("m", {**fields, "metadata": {"namespace": "default", **fields.get("metadata", {})}})
+    said = f"/v1, Kind={'Pod' if kind == 'pods' else 'Secret'}"
+    start = f"failed to convert new object (default/{name}; {said}) to proper version: unable to convert unstructured object to {said}: "
+    assert (500, start) == (answer.status, answer.json["message"][: len(start)])
+    api.get(applying.path).refused(404, "NotFound")
+
+
+TWICE: dict[str, tuple[str, list[str]]] = {
+    "json": ('{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"{0}","name":"{0}"}},"type":"a","type":"a"}}', ["1 name", "1 type"]),
+    "yaml": ("apiVersion: v1\nkind: Secret\nmetadata:\n  name: {0}\nstringData:\n  a: b\n  'a': c\n", ["7 a"]),
+    "outer": (
+        "apiVersion: v1\nkind: Secret\nstringData: {{a: b, a: c}}\nmetadata:\n  name: x\nmetadata:\n  name: {0}\n",
+        ["3 a", "7 metadata"],
+    ),
+    "numbers": ("apiVersion: v1\nkind: Secret\nmetadata:\n  name: {0}\nstringData:\n  1: b\n  '1': c\n", []),
+}
+
+
+@pytest.mark.parametrize("row", TWICE)
+def test_a_key_said_twice_is_told_with_its_line(api: Rest, name: str, row: str) -> None:
+    body, lines = TWICE[row][0].format(name).encode(), [(text.split()[0], text.split()[1]) for text in TWICE[row][1]]
+    said = [f'line {line}: key "{key}" already set in map' for line, key in lines]
+    options = {"fieldManager": "m", "dryRun": "All"}
+    escaped = [text.replace('"', '\\"') for text in said]
+    assert [f'299 - "{text}"' for text in escaped] == api.patch(f"{SECRETS}/{name}", body, APPLY_PATCH, **options).warnings
+    strict = api.patch(f"{SECRETS}/{name}", body, APPLY_PATCH, **options, fieldValidation="Strict")
+    if said:
+        text = "\n  ".join(["error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:", *said])
+        assert text == strict.refused(400, "BadRequest")["message"]
+    assert [] == api.patch(f"{SECRETS}/{name}", body, APPLY_PATCH, **options, fieldValidation="Ignore").warnings
+
+
+def test_a_type_error_comes_before_what_is_said_twice(api: Rest, name: str) -> None:
+    body = b'{"apiVersion":"v1","kind":"Secret","metadata":{"name":"%s"},"type":"a","type":"a","x":1}' % name.encode()
+    answer = api.patch(f"{SECRETS}/{name}", body, APPLY_PATCH, fieldManager="m", fieldValidation="Strict")
+    assert (500, []) == (answer.status, answer.warnings)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'{"a": [}', "yaml: did not find expected node content"),
+        (b"a: b: c", "yaml: mapping values are not allowed in this context"),
+        (b"a:\n\t- b", "yaml: line 2: found character that cannot start any token"),
+        (b"5", "json: cannot unmarshal number into Go value of type map[string]interface {}"),
+        (b"true", "json: cannot unmarshal bool into Go value of type map[string]interface {}"),
+    ],
+)
+def test_a_text_that_is_no_map_is_told_in_the_words_of_kube_apiserver(api: Rest, name: str, body: bytes, says: str) -> None:
+    message = api.patch(f"{SECRETS}/{name}", body, APPLY_PATCH, fieldManager="m").refused(400, "BadRequest")["message"]
+    assert message.startswith("error decoding YAML: ")
+    assert message.endswith(says)
 
 
 @pytest.mark.parametrize("body", [b"a: [", b"[]", b"text"])

@@ -112,14 +112,14 @@ KNOWN: Final = (
         "numbers that are too large",
         "a number that does not fit is refused in an apply, too; the real one keeps the largest that fits",
         lambda seen: (
-            (seen.codes[0] == 422 and seen.codes[1] in (200, 201) and "parser says" in str(seen.ours["value"]))
+            (seen.codes[0] in (422, 500) and seen.codes[1] in (200, 201, 422) and "parser says" in str(seen.ours["value"]))
             or (seen.step.content_type == APPLY_PATCH and any(number in str(seen.step) for number in ("9223372036854775808", "1e+100")))
         ),
         ends=True,
     ),
     Known(
-        "who owned the status",
-        "until the first apply nobody knows who wrote a field: what the server itself wrote belongs to before-first-apply, too",
+        "who owned a field",
+        "until the first apply nobody knows who wrote a field: what others and the server itself wrote belongs to before-first-apply",
         lambda seen: (
             (seen.codes[0] == 409 and "FieldManagerConflict" in str(seen.ours["value"]))
             or (seen.step.content_type == APPLY_PATCH and all(text.startswith("value.status.") for text in seen.differences))

@@ -33,18 +33,18 @@ def test_a_value_of_its_shape_is_taken() -> None:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (spec(text=1), ".spec.text: expected string, got 1"),
-        (spec(text=["a"]), '.spec.text: expected string, got ["a"]'),
-        (spec(map=[]), ".spec.map: expected map, got []"),
-        (spec(list={}), ".spec.list: expected list, got {}"),
-        (spec(items=[{"port": True}]), '.spec.items[port=true,protocol="TCP"].port: expected numeric (int or float), got true'),
+        (spec(text=1), ".spec.text: expected string, got &value.valueUnstructured{Value:1}"),
+        (spec(text=["a"]), '.spec.text: expected string, got &value.valueUnstructured{Value:[]interface {}{"a"}}'),
+        (spec(map=[]), ".spec.map: expected map, got &{[]}"),
+        (spec(list={}), ".spec.list: expected list, got &{map[]}"),
+        (spec(items=[{"port": True}]), '.spec.items[port=true,protocol="TCP"].port: expected numeric (int or float), got bool'),
         (spec(items=[5]), ".spec.items: element 0: associative list with keys may not have non-map elements"),
         (spec(items=[{}, {}]), '.spec.items: duplicate entries for key [protocol="TCP"]'),
         (spec(items=[{"port": 1}, {"port": 1}]), '.spec.items: duplicate entries for key [port=1,protocol="TCP"]'),
         (spec(set=["a", "a"]), '.spec.set: duplicate entries for key [="a"]'),
         (spec(odd=1), ".spec.odd: field not declared in schema"),
         (spec(odd=1, text=1), "errors:\n  .spec.odd: "),
-        ({"metadata": {"labels": {"a": 1}}}, ".metadata.labels.a: expected string, got 1"),
+        ({"metadata": {"labels": {"a": 1}}}, ".metadata.labels.a: expected string, got &value.valueUnstructured{Value:1}"),
     ],
 )
 def test_what_is_of_another_shape_is_told(value: Json, says: str) -> None:

@@ -19,7 +19,7 @@ from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.codecs.strategic import merge_strategic
 from mooring.apiserver.resource import Json, Resource
 from mooring.kube.cluster import PatchType
-from mooring.kube.errors import ApiError, BadRequest, Invalid
+from mooring.kube.errors import ApiError, BadRequest, Invalid, ServerError
 
 OPERATIONS_MAX: Final = 10_000
 COPIED_BYTES_MAX: Final = 3 * 1024 * 1024
@@ -56,16 +56,23 @@ def change_of(
     return change
 
 
-def applied_change(
-    resource: Resource,
-    applied: Callable[[Json], Json],
-    validation: FieldValidation,
-    warnings: list[str],
-) -> Callable[[Json], Json]:
-    """An apply as such a function. applied: what it makes of the live object, which is {} where there is none."""
+def applied_change(resource: Resource, applied: Callable[[Json], Json], place: str, kind: str) -> Callable[[Json], Json]:
+    """An apply as such a function. applied: what it makes of the live object, which is {} where there is none. place, kind: for texts.
+
+    The function raises ServerError (500), as kube-apiserver answers, for what can't be decoded; for custom kinds what patches raise.
+    """
 
     def change(stored: Json) -> Json:
-        return _decoded(resource, applied(stored), validation, warnings)
+        merged = applied(stored)
+        if resource.custom is not None:
+            return _decoded(resource, merged, FieldValidation.IGNORE, None)
+        check_bounds(merged)
+        try:
+            return decode_object(resource, merged, FieldValidation.IGNORE, [])[0]
+        except BadRequest as error:
+            why = str(error).partition(f"cannot be handled as a {resource.kind}: ")[2] or str(error)
+            text = f"failed to convert new object ({place}) to proper version: unable to convert unstructured object to {kind}: {why}"
+            raise ServerError(text, code=500) from error
 
     return change
 

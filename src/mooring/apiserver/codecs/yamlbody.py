@@ -133,3 +133,72 @@ def _check_bounds(body: bytes) -> None:
             raise ValueError(TOO_DEEP)
         if number > _EVENTS_MAX:
             raise ValueError("YAML with too many values")
+
+
+def trouble(error: BaseException) -> str:
+    """The reason that a text is no YAML, in the words of Go's parser; "" for other errors."""
+    cause = error.__cause__
+    if not isinstance(cause, yaml.MarkedYAMLError):
+        return ""
+    lines = [mark.line for mark in (cause.context_mark, cause.problem_mark) if mark is not None and mark.line]
+    line = f"line {lines[0] + isinstance(cause, yaml.scanner.ScannerError)}: " if lines else ""
+    return f"{line}{cause.problem}"
+
+
+def duplicate_keys(body: bytes) -> list[str]:
+    """One `line 7: key "x" already set in map` for each, the inner ones first, as Go's parser tells them. body: what `parse_yaml` takes."""
+    finder = _Twice()
+    try:
+        for event in yaml.parse(body, Loader=_JsonLikeLoader):
+            finder.take(event)
+    except yaml.YAMLError:  # (JSON that is no YAML: nothing is known of its lines)
+        return []
+    return finder.found
+
+
+class _Map:
+    """A map that is being read. key: the one whose value comes; line: where that begins."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[type, Any]] = set()
+        self.key: tuple[type, Any] | None = None
+        self.line = 0
+
+
+class _Twice:
+    """Follows a parser's events."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self._open: list[_Map | None] = []
+
+    def take(self, event: Any) -> None:
+        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            self._begin(event)
+            self._open.append(_Map() if isinstance(event, yaml.MappingStartEvent) else None)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            self._open.pop()
+            self._end()
+        elif isinstance(event, yaml.ScalarEvent):
+            above = self._open[-1] if self._open else None
+            if above is not None and above.key is None:
+                value = _plain(event.value) if event.implicit[0] else event.value
+                above.key = (type(value), value)
+            else:
+                self._begin(event)
+                self._end()
+
+    def _begin(self, event: Any) -> None:
+        above = self._open[-1] if self._open else None
+        if above is not None:
+            above.line = event.start_mark.line + 1
+
+    def _end(self) -> None:
+        """A value is complete."""
+        above = self._open[-1] if self._open else None
+        if above is None or above.key is None:
+            return
+        if above.key in above.seen:
+            self.found.append(f"line {above.line}: key {msgspec.json.encode(above.key[1]).decode()} already set in map")
+        above.seen.add(above.key)
+        above.key = None

@@ -185,7 +185,7 @@ class ObjectFile:
         self._shrink()
 
     def jump(self, beyond: int = 0) -> None:
-        """Raises the version above all that a client may have seen, and above `beyond`: once for each careless run. Raises StorageFailed."""
+        """Raises the version above all that a client may have seen, and above `beyond`: once for a careless run. Raises StorageFailed."""
         while self._log_changes:
             self.fold()
         totals = Totals(max(self.version + JUMP, beyond), self._totals.count, self._totals.digest, not self._careful)

@@ -170,7 +170,7 @@ def _note(config: Json) -> str:
 
 
 def _check(resource: Resource, config: Json) -> None:
-    version, kind = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
+    version, kind = _text(config, "apiVersion"), _text(config, "kind")
     if (version, kind) != (resource.api_version, resource.kind):
         raise api_errors.bad_request(f"invalid object type: {_qualified(version)}, Kind={kind}")
     metadata = config.get("metadata") or {}
@@ -179,9 +179,24 @@ def _check(resource: Resource, config: Json) -> None:
     try:
         check(shape_of(resource), config)
     except Untyped as error:
-        place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}" if isinstance(metadata, dict) else "/"
-        text = f"failed to create typed patch object ({place}; {_qualified(version)}, Kind={kind}): {error}"
-        raise ServerError(text, code=500) from error  # (so the real one answers; nothing was tried)
+        raise ServerError(f"failed to create typed patch object ({place_of(config)}): {error}", code=500) from error
+
+
+def place_of(config: Json) -> str:
+    """An object as kube-apiserver names it where an apply can't be carried out: it answers 500 then, and has tried nothing."""
+    metadata = config.get("metadata")
+    named = metadata if isinstance(metadata, dict) else {}
+    return f"{_text(named, 'namespace')}/{_text(named, 'name')}; {kind_of(config)}"
+
+
+def kind_of(config: Json) -> str:
+    return f"{_qualified(_text(config, 'apiVersion'))}, Kind={_text(config, 'kind')}"
+
+
+def _text(value: Json, name: str) -> str:
+    """The member, where it is a text."""
+    found = value.get(name)
+    return found if isinstance(found, str) else ""
 
 
 def _qualified(version: str) -> str:

@@ -158,7 +158,7 @@ def _field(message: Message, field: Field) -> Shape:
     if inner is not None:
         one = _message(inner, place in GRANULAR_FIELDS)
     else:
-        one = ANYTHING if field.type == "any" else Shape(Form.SCALAR, type=_SCALARS.get(field.type, ""))
+        one = ANYTHING if field.type in ("any", "intstr") else Shape(Form.SCALAR, type=_SCALARS.get(field.type, ""))
     if field.shape == "{":
         return Shape(Form.MAP, atomic=place in ATOMIC_FIELDS, other=lambda: one)
     if field.shape != "*":

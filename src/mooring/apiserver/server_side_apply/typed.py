@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from mooring.apiserver import field_errors
 from mooring.apiserver.codecs.scalars import equal_json
+from mooring.apiserver.server_side_apply import gotexts
 from mooring.apiserver.server_side_apply.fieldsets import FieldSet, FieldSetBuilder, Path, keyed, named, shown, valued
 from mooring.apiserver.server_side_apply.shapes import ANYTHING, Form, Shape, resolved
 
@@ -19,6 +19,7 @@ class _Absent:
 
 ABSENT: Final = _Absent()
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {"string": (str,), "boolean": (bool,), "numeric": (int, float)}
+_TELLERS: Final = {"string": gotexts.syntax, "numeric": gotexts.type_name}
 _TOLD: Final = {"": "any scalar", "numeric": "numeric (int or float)"}
 
 
@@ -132,12 +133,13 @@ def _wrong(shape: Shape, value: Any, path: Path) -> Iterator[str]:
     elif isinstance(value, dict | list) or (
         shape.type and (not isinstance(value, _TYPES[shape.type]) or (shape.type == "numeric" and isinstance(value, bool)))
     ):
-        yield f"{shown(path)}: expected {_TOLD.get(shape.type, shape.type)}, got {field_errors.shown(value)}"
+        tell = _TELLERS.get(shape.type, gotexts.plain)
+        yield f"{shown(path)}: expected {_TOLD.get(shape.type, shape.type)}, got {tell(value)}"
 
 
 def _wrong_map(shape: Shape, value: Any, path: Path) -> Iterator[str]:
     if not isinstance(value, dict):
-        yield f"{shown(path)}: expected map, got {field_errors.shown(value)}"
+        yield f"{shown(path)}: expected map, got {gotexts.plain(value)}"
         return
     for name, inner in value.items():
         place, below = (*path, named(name)), shape.inner(name)
@@ -149,7 +151,7 @@ def _wrong_map(shape: Shape, value: Any, path: Path) -> Iterator[str]:
 
 def _wrong_list(shape: Shape, value: Any, path: Path) -> Iterator[str]:
     if not isinstance(value, list):
-        yield f"{shown(path)}: expected list, got {field_errors.shown(value)}"
+        yield f"{shown(path)}: expected list, got {gotexts.plain(value)}"
         return
     seen: set[str] = set()
     for number, item in enumerate(value):

@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.codec import TOO_DEEP, check_bounds
+from mooring.apiserver.codecs.codec import TOLD_MAX, TOO_DEEP, check_bounds
 from mooring.apiserver.codecs.jsonbody import duplicate_fields, hugest, parse_json
 from mooring.apiserver.codecs.protobody import PROTOBUF, parse_protobuf
 from mooring.apiserver.codecs.schema import Message
-from mooring.apiserver.codecs.yamlbody import BYTES_MAX, dump_yaml, parse_yaml
+from mooring.apiserver.codecs.yamlbody import BYTES_MAX, dump_yaml, duplicate_keys, parse_yaml, trouble
 from mooring.apiserver.web.messages import JSON
 from mooring.apiserver.web.rendering import WHOLE, Metadata, Rendering, Table
 from mooring.kube.cluster import PatchType
@@ -114,26 +114,30 @@ def is_apply(content_type: str) -> bool:
 
 
 def parse_apply(body: bytes) -> tuple[dict[str, Any], list[str]]:
-    """An apply's config, and its duplicate fields. JSON is YAML, too. Raises BadRequest."""
+    """An apply's config, and its duplicate keys. JSON is YAML, too. Raises BadRequest."""
     try:
-        value, twice = _parse_json(body) if body.lstrip()[:1] == b"{" else _parse_yaml(body)
-        is_yaml = hugest(value) is not None
+        value, twice = _parse_json(body) if body.lstrip()[:1] == b"{" else (None, [])
+        is_yaml = value is None or hugest(value) is not None
     except (ValueError, RecursionError):
         is_yaml = True
     if is_yaml:
-        value, twice = _parsed_apply(body)
+        value, _ = _parsed_apply(body)
     if not isinstance(value, dict | None):
-        kind = "array" if isinstance(value, list) else "string"
+        kind = next(name for kinds, name in _GO_KINDS if isinstance(value, kinds))
         what = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
         raise api_errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {what}")
-    return value or {}, twice
+    return value or {}, duplicate_keys(body)[:TOLD_MAX] if is_yaml or twice else []
+
+
+_GO_KINDS: Final = ((list, "array"), (bool, "bool"), (str, "string"), ((int, float), "number"))
 
 
 def _parsed_apply(body: bytes) -> tuple[Any, list[str]]:
     try:
         return _parse_yaml(body)
     except (ValueError, RecursionError) as error:
-        raise api_errors.bad_request(f"error decoding YAML: {str(error) or type(error).__name__}") from error
+        why = trouble(error) or str(error) or type(error).__name__
+        raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {why}") from error
 
 
 def as_yaml(body: bytes) -> bytes:

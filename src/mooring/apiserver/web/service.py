@@ -23,7 +23,7 @@ from mooring.apiserver.identity.users import Tokens
 from mooring.apiserver.listing import Scope, check_match, checked_scope, parsed_scope, watch_start_of
 from mooring.apiserver.objectmeta import MESSAGES as META
 from mooring.apiserver.resource import Action, Call, Json, Resource
-from mooring.apiserver.server_side_apply.apply import apply
+from mooring.apiserver.server_side_apply.apply import apply, kind_of, place_of
 from mooring.apiserver.server_side_apply.managed import Writer
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Listing, Stored, Written
@@ -245,10 +245,6 @@ class _Verbs:
 
     def _applied(self, options: WriteOptions) -> Callable[[Json], Json]:
         config, twice = negotiation.parse_apply(self._request.body)
-        if options.validation is FieldValidation.STRICT and twice:
-            raise api_errors.bad_request(f"error strict decoding YAML: {', '.join(twice)}")
-        if options.validation is FieldValidation.WARN:
-            self.warnings.extend(twice)
         applied = partial(
             apply,
             self._resource,
@@ -258,7 +254,19 @@ class _Verbs:
             subresource=self._route.subresource,
             force=options.force,
         )
-        return applied_change(self._resource, applied, FieldValidation.IGNORE, self.warnings)
+        change = applied_change(self._resource, applied, place_of(config), kind_of(config))
+
+        def checked(live: Json) -> Json:
+            """What is said twice counts once the apply has been carried out."""
+            changed = change(live)
+            if options.validation is FieldValidation.STRICT and twice:
+                lines = "".join(f"\n  {text}" for text in twice)
+                raise api_errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{lines}")
+            if options.validation is FieldValidation.WARN:
+                self.warnings.extend(twice)
+            return changed
+
+        return checked
 
     def _delete(self) -> Reply:
         options = self._delete_options()

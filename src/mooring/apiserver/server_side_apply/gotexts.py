@@ -1,0 +1,52 @@
+"""JSON values in the words of Go's formats, in which kube-apiserver tells what an apply has of a wrong type. Long ones are cut."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+_SHOWN_MAX: Final = 200
+
+
+def plain(value: Any) -> str:
+    """As `%v` of a pointer to it."""
+    return f"&{{{_cut(_plain(value))}}}"
+
+
+def syntax(value: Any) -> str:
+    """As `%#v`."""
+    return f"&value.valueUnstructured{{Value:{_cut(_syntax(value))}}}"
+
+
+def type_name(value: Any) -> str:
+    """As `%T`."""
+    if isinstance(value, dict):
+        return "map[string]interface {}"
+    if isinstance(value, list):
+        return "[]interface {}"
+    return "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "float64" if isinstance(value, float) else "int64"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{name}:{_plain(value[name])}' for name in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_plain, value))}]"
+    return "<nil>" if value is None else value if isinstance(value, str) else _scalar(value)
+
+
+def _syntax(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"map[string]interface {{}}{{{', '.join(f'{_scalar(name)}:{_syntax(value[name])}' for name in sorted(value))}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(_syntax, value))}}}"
+    return "interface {}(nil)" if value is None else _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
