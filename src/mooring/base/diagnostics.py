@@ -2,7 +2,8 @@
 
 No library's server: every sidecar has this one, and aiohttp's would cost several MiB of its memory budget (decision 0003). Kubelet and
 Prometheus need no more than GET and HEAD of a fixed list of paths. Everything is bounded, since the address is often open to the whole
-cluster: one request a connection, 8 KiB of request line and headers, ten seconds a connection, 64 connections.
+cluster: one request a connection, 8 KiB of request line and headers, ten seconds a connection, 64 connections. One more is always let in,
+so that nobody can keep a probe out: in its place the address that holds most loses a connection, the oldest that has asked nothing first.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import dataclasses
 import errno
 import os
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
@@ -29,6 +31,10 @@ CONNECTION_S_MAX: Final = 10.0
 CONNECTIONS_MAX: Final = 64
 _BACKLOG: Final = 128
 _UNREAD_BYTES_MAX: Final = 64 * 1024
+_NETWORK_BYTES: Final = 8
+"""Of an IPv6 address: whoever has one has the whole network."""
+_MAPPED: Final = bytes(10) + b"\xff\xff"
+"""The network of IPv4 addresses on a socket that takes both."""
 
 TEXT: Final = "text/plain; charset=utf-8"
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
@@ -46,6 +52,15 @@ class Reply:
 Route = Callable[[], Awaitable[Reply]]
 
 
+@dataclasses.dataclass(slots=True, eq=False)
+class _Connection:
+    """One that is open. address: the client's, an IPv6 network of one client as one."""
+
+    task: asyncio.Task[None]
+    address: str
+    has_asked: bool = False
+
+
 class Diagnostics:
     """The server. routes: path to what answers it; a path may be added later, until then it is 404. any_method: POST counts as GET does."""
 
@@ -53,7 +68,8 @@ class Diagnostics:
         self._routes = routes
         self._any_method = any_method
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[_Connection, None] = {}  # the oldest first
+        self._is_crowded = False
 
     async def start(self, address: str) -> tuple[str, int]:
         """Listens, gives host and port. address: `:8080` (all interfaces), `[::1]:80`, `localhost:80`. Raises ConfigError that names it."""
@@ -75,32 +91,45 @@ class Diagnostics:
             return
         self._server.close()
         self._server = None
-        for task in self._connections:
+        tasks = [connection.task for connection in self._connections]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, in a task that asyncio's server made for it."""
         task = asyncio.current_task()
         assert task is not None
-        if len(self._connections) >= CONNECTIONS_MAX:
-            _log.info(2, "Too many diagnostics connections, one was cut", limit=CONNECTIONS_MAX)
-            writer.transport.abort()
-            return
         task.set_name("diagnostics/connection")
-        self._connections.add(task)
+        self._make_room()
+        connection = _Connection(task, _client(writer.get_extra_info("peername")))
+        self._connections[connection] = None
         try:
             async with asyncio.timeout(CONNECTION_S_MAX):
-                await self._exchange(reader, writer)
+                await self._exchange(connection, reader, writer)
         except (TimeoutError, OSError):
             writer.transport.abort()
         except asyncio.CancelledError:
             writer.transport.abort()  # close() ends us; to the stream machinery this task has simply finished
         finally:
-            self._connections.discard(task)
+            self._connections.pop(connection, None)
             writer.close()
 
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _make_room(self) -> None:
+        """Cuts a connection where there are too many. Told once, until half are gone: who floods the port must not flood the log."""
+        if len(self._connections) < CONNECTIONS_MAX:
+            self._is_crowded = self._is_crowded and len(self._connections) > CONNECTIONS_MAX // 2
+            return
+        if not self._is_crowded:
+            _log.info(2, "Too many diagnostics connections, the oldest are cut", limit=CONNECTIONS_MAX)
+        self._is_crowded = True
+        held = Counter(connection.address for connection in self._connections)
+        most = max(held.values())
+        cut = min((one for one in self._connections if held[one.address] == most), key=lambda one: one.has_asked)  # (the first of equals)
+        del self._connections[cut]
+        cut.task.cancel()
+
+    async def _exchange(self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:
@@ -108,6 +137,7 @@ class Diagnostics:
         except asyncio.LimitOverrunError:
             method, reply, is_whole = "", Reply(431, "request line and headers are too long\n"), False
         else:
+            connection.has_asked = True
             method, path = _request(head)
             reply, is_whole = await self._reply(method, path), method in ("GET", "HEAD")
         writer.write(_rendered(reply, with_body=method != "HEAD"))
@@ -128,6 +158,17 @@ class Diagnostics:
         except Exception as error:
             _log.error("Diagnostics request failed", error=error, path=path)
             return Reply(500, "internal server error\n")
+
+
+def _client(peer: tuple[Any, ...] | None) -> str:
+    """Whose share a connection counts to. peer: as the socket gives it, None for one that is gone already."""
+    if peer is None:
+        return ""
+    host = str(peer[0]).partition("%")[0]
+    if ":" not in host:
+        return host
+    packed = socket.inet_pton(socket.AF_INET6, host)
+    return packed.hex() if packed.startswith(_MAPPED) else packed[:_NETWORK_BYTES].hex()
 
 
 def _request(head: bytes) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from mooring.base import diagnostics
+from mooring.base import diagnostics, log
 from mooring.base.diagnostics import CONNECTIONS_MAX, Diagnostics, Reply, split_address
 from mooring.base.errors import ConfigError
 
@@ -128,18 +128,78 @@ async def test_a_client_that_only_knocks_is_no_error(capsys):
     assert "" == capsys.readouterr().err
 
 
-async def test_connections_above_the_limit_are_cut_and_the_others_live():
-    async with serving() as bound, contextlib.AsyncExitStack() as stack:
-        open_ones = []
-        for _ in range(CONNECTIONS_MAX):
-            reader, writer = await asyncio.open_connection(*bound)
+@contextlib.asynccontextmanager
+async def held(bound, *addresses):
+    """Silent connections in this order, each from its address of loopback."""
+    async with contextlib.AsyncExitStack() as stack:
+        found = []
+        for address in addresses:
+            reader, writer = await asyncio.open_connection(*bound, local_addr=(address, 0))
             stack.callback(writer.close)
-            open_ones.append((reader, writer))
-        with contextlib.suppress(ConnectionError):
-            assert ("", {}, "") == await exchange(bound, b"GET /healthz HTTP/1.1\r\n\r\n")
-        reader, writer = open_ones[0]
+            found.append((reader, writer))
+        yield found
+
+
+async def reply_to(connection):
+    """The first bytes of the answer to a request, b"" from one that was cut."""
+    reader, writer = connection
+    with contextlib.suppress(ConnectionError):
         writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
-        assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 200")
+        return (await asyncio.wait_for(reader.read(), 5))[:12]
+    return b""
+
+
+async def test_silent_connections_keep_no_probe_out():
+    """Else any pod that can reach the port has the kubelet kill the program."""
+    async with serving() as bound, held(bound, *["127.0.0.1"] * CONNECTIONS_MAX) as open_ones:
+        assert "HTTP/1.1 200 OK" == (await asked(bound, "/healthz"))[0]
+        assert [b"", b"HTTP/1.1 200"] == [await reply_to(one) for one in open_ones[:2]]
+
+
+async def test_the_address_with_most_connections_makes_room():
+    async with serving() as bound, held(bound, "127.0.0.1", *["127.0.0.2"] * (CONNECTIONS_MAX + 10)) as open_ones:
+        assert [b"HTTP/1.1 200", *[b""] * 11] == [await reply_to(one) for one in open_ones[:12]]
+
+
+async def test_who_has_asked_is_cut_after_who_has_not():
+    async def never():
+        await asyncio.Event().wait()
+
+    async with serving(**{"/never": never}) as bound, held(bound, *["127.0.0.1"] * CONNECTIONS_MAX) as open_ones:
+        open_ones[0][1].write(b"GET /never HTTP/1.1\r\n\r\n")
+        assert "HTTP/1.1 200 OK" == (await asked(bound, "/healthz"))[0]  # (what was written before has been read)
+        assert "HTTP/1.1 200 OK" == (await asked(bound, "/healthz"))[0]
+        assert b"" == await reply_to(open_ones[1])
+        assert not open_ones[0][0].at_eof()
+
+
+async def test_a_flood_of_connections_is_logged_once(capsys):
+    log.configure(verbosity=2)
+    try:
+        async with serving() as bound, held(bound, *["127.0.0.1"] * (CONNECTIONS_MAX + 20)):
+            await asked(bound, "/healthz")
+    finally:
+        log.configure()
+    assert 1 == capsys.readouterr().err.count("Too many diagnostics connections")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("::ffff:10.0.0.1", "::ffff:10.0.0.2", False),
+        ("2001:db8::1:2:3:4", "2001:db8::5", True),
+        ("2001:db8:0:1::5", "2001:db8::5", False),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+    ],
+)
+def test_a_network_of_ipv6_has_one_share(one, other, is_same):
+    assert is_same == (diagnostics._client((one, 9)) == diagnostics._client((other, 10)))
+
+
+def test_a_client_that_is_gone_has_no_address():
+    assert "" == diagnostics._client(None)
 
 
 async def test_closing_cuts_what_is_open():
