@@ -93,7 +93,9 @@ def _back_up(flags: BackupFlags, file: Path) -> None:
 def _restore(flags: RestoreFlags, file: Path) -> None:
     from mooring.apiserver.disk.backup import restore
     from mooring.base.clock import LoopClock
+    from mooring.base.ownership import own_folder
 
+    own_folder(Path(flags.state))
     saved, replaced = restore(Path(flags.state), file, LoopClock().wall_s(), replace=flags.replace)
     sys.stdout.write(f"'{flags.state}' has the {len(saved.objects)} objects of '{file}'; versions go on after {saved.version}\n")
     if replaced is not None:
@@ -158,10 +160,13 @@ async def _serve(flags: ApiServerFlags) -> int:
     from mooring.apiserver.web.server import ApiServer
     from mooring.base.clock import LoopClock
     from mooring.base.folders import folder_or_temporary
+    from mooring.base.ownership import own_folder
     from mooring.base.randomness import Random
     from mooring.base.stopping import stop_signals
 
     clock, randomness = LoopClock(), Random()
+    if flags.state:
+        own_folder(Path(flags.state))
     with stop_signals() as stop, folder_or_temporary(flags.state) as folder:
         async with _objects(flags, folder, clock, randomness) as (store, durability):
             identity = identity_in(folder / "tls", clock.wall_s())

@@ -219,11 +219,17 @@ def _examples_command(flags: DevFlags, prog: str) -> str:
 
 
 def _run(flags: DevFlags, prog: str) -> int:
-    """Enters the mount namespace first, while this process has one thread: grpc and the event loop start others."""
+    """Enters the mount namespace first, while this process has one thread: grpc and the event loop start others.
+
+    In it the owners of folders are not to be known any more: they are looked at before.
+    """
     check_server_parts()
+    from mooring.base.ownership import own_folder
     from mooring.dev.driver_form import Socket, parse_form
     from mooring.mounts.namespace import MountSpace, enter_private_mounts
 
+    if flags.state:
+        own_folder(Path(flags.state))
     is_elsewhere = isinstance(parse_form(flags.driver), Socket)  # mounts are made where that driver runs: we must see them
     space = MountSpace() if is_elsewhere else enter_private_mounts()
     return asyncio.run(_dev(flags, prog, space))

@@ -35,6 +35,14 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
     assert {"accounts.key", "ca.crt", "ca.key", "server.crt", "server.key", "token"} == made
 
 
+def test_an_identity_that_others_could_have_written_is_refused(tmp_path: Path) -> None:
+    """Whoever knows the token, or has signed the certificate, is the cluster's admin."""
+    identity_in(tmp_path / "tls", NOW)
+    (tmp_path / "tls" / "token").chmod(0o666)
+    with pytest.raises(ConfigError, match=r"can't be trusted: others may write to '.*/tls/token' \(mode 0666\); remove the folder"):
+        identity_in(tmp_path / "tls", NOW)
+
+
 def test_two_folders_have_two_identities(tmp_path: Path) -> None:
     first, second = identity_in(tmp_path / "a", NOW), identity_in(tmp_path / "b", NOW)
     assert first.token != second.token

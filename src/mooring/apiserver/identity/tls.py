@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from mooring.apiserver.identity.users import User
+from mooring.base import ownership
 from mooring.base.errors import ConfigError
 
 _CA_LIFE: Final = datetime.timedelta(days=3650)
@@ -77,10 +78,16 @@ def user_of(certificate: Mapping[str, Any]) -> User:
 
 
 def identity_in(folder: Path, now: float) -> Identity:
-    """The identity in the folder; missing files are made. now: epoch seconds. Raises ConfigError for a file that can't be read or used."""
+    """The identity in the folder; missing files are made. now: epoch seconds.
+
+    Raises ConfigError for a file that can't be read or used, or that another user could have written. (The folders above are looked at
+    where a program starts: `base/ownership.py`.)
+    """
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if reason := ownership.refusal(folder):
+            raise ConfigError(f"the server's identity in '{folder}' can't be trusted: {reason}; remove the folder for a new one")
         authority, authority_key = _authority(folder, moment)
         certificate, key = folder / "server.crt", folder / "server.key"
         if not _is_good(certificate, key, authority, moment):
