@@ -29,6 +29,9 @@ SETTLED_S_MAX: Final = 10.0
 
 _BACKLOG: Final = 128
 
+READ_BYTES: Final = 16 * 1024
+"""At once of one client: small frames take us some microseconds each, and others are to have their turn."""
+
 Method = Callable[[bytes], Awaitable[bytes]]
 """A request's bytes to an answer's. Raises DriverError; is cancelled when the caller waits no longer."""
 
@@ -69,6 +72,8 @@ class _Clients:
 
     def __init__(self, methods: Mapping[str, Method]) -> None:
         self.methods = methods
+        self.buffer = bytearray(READ_BYTES)
+        """Of all connections: what was read into it is taken in before anybody reads again."""
         self._open: set[_Client] = set()
         self._all_gone = asyncio.Event()
         self._all_gone.set()
@@ -102,7 +107,7 @@ class _Clients:
             await asyncio.gather(self._all_gone.wait(), *calls, return_exceptions=True)
 
 
-class _Client(asyncio.Protocol):
+class _Client(asyncio.BufferedProtocol):
     """One connection."""
 
     def __init__(self, clients: _Clients) -> None:
@@ -120,9 +125,19 @@ class _Client(asyncio.Protocol):
         else:
             self._transport.abort()
 
-    def data_received(self, data: bytes) -> None:
-        self._carry_out(self._connection.receive(data))
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._clients.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._carry_out(self._connection.receive(bytes(memoryview(self._clients.buffer)[:nbytes])))
         self._flush()
+        if nbytes == READ_BYTES and not self._is_paused:  # there is more, which one of the loops would read at once
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if not self._is_paused and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._timer.cancel()

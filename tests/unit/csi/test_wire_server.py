@@ -17,7 +17,9 @@ from mooring.base.errors import ConfigError
 from mooring.csi import wire_server
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.wire.serving.calls import STREAMS_MAX
-from mooring.csi.wire_server import listening
+from mooring.csi.wire.serving.connection import ServerConnection
+from mooring.csi.wire.serving.events import Event
+from mooring.csi.wire_server import READ_BYTES, listening
 from tests.unit.csi.unary_servers import CLIENTS, SAY, SERVERS, SERVICE, Echo, fate, over
 from tests.unit.csi.wire import talk
 
@@ -314,7 +316,7 @@ async def test_a_client_that_begins_and_drops_gets_no_more_work_done_than_any(so
         reader, writer = await asyncio.open_unix_connection(socket)
         writer.write(BEGIN)
         headers = talk.block([(name, value if name != ":path" else f"/{SERVICE}/Hang") for name, value in SAY])
-        for first in range(1, 8_001, 400):
+        for first in range(1, 1_601, 400):
             for call in range(first, first + 400, 2):
                 writer.write(talk.frame(talk.HEADERS, talk.END_HEADERS, call, headers) + talk.data(call, talk.message(b""), end=True))
                 writer.write(talk.reset(call, talk.CANCEL))
@@ -324,6 +326,29 @@ async def test_a_client_that_begins_and_drops_gets_no_more_work_done_than_any(so
         assert echo.most <= STREAMS_MAX
         while await reader.read(65_536):
             pass
+
+
+async def test_a_flood_is_read_in_small_pieces_and_each_has_a_turn_of_its_own(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the loop would read at once: small frames cost much more than their bytes."""
+    turn, reads = 0, []
+    receive = ServerConnection.receive
+
+    def received(self: ServerConnection, data: bytes) -> list[Event]:
+        reads.append((turn, len(data)))
+        return receive(self, data)
+
+    monkeypatch.setattr(ServerConnection, "receive", received)
+    flood = BEGIN + talk.frame(talk.PRIORITY, 0, 1, bytes(5)) * 8_000
+    async with listening(Echo().methods(), socket):
+        reader, writer = await asyncio.open_unix_connection(socket)
+        writer.write(flood)
+        while sum(size for _, size in reads) < len(flood):
+            turn += 1
+            await asyncio.sleep(0)
+        writer.close()
+        await reader.read()
+    assert max(size for _, size in reads) <= READ_BYTES
+    assert len(reads) == len({turn for turn, _ in reads}) >= len(flood) / READ_BYTES
 
 
 HEADERS = talk.headers(1, SAY)

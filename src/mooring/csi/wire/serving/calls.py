@@ -21,6 +21,9 @@ STREAMS_MAX: Final = 100
 HELD_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
 """Of requests of one connection, until each is answered."""
 
+WASTED_MAX: Final = 1_000
+"""Calls that a client has dropped, or begun beyond STREAMS_MAX, more than were answered: each costs us more than it costs the client."""
+
 WINDOW_BYTES: Final = WINDOW_DEFAULT
 """What the client may send on one stream, and on the connection, before it hears that we have read some."""
 
@@ -37,6 +40,7 @@ class ServedCalls:
         self._dropped: set[int] = set()  # asked, and ended by the client
         self._received = 0
         self._held = 0
+        self._wasted = 0
         self._begin_with = b""
         self.last_id = 0
         self.is_leaving = False
@@ -47,6 +51,7 @@ class ServedCalls:
     def answer(self, stream_id: int, message: bytes) -> None:
         """Ends a call with its message, and OK."""
         if (stream := self._asked(stream_id)) is not None:
+            self._wasted = max(0, self._wasted - 1)
             stream.unsent = b"\x00%b%b" % (len(message).to_bytes(4), message)
             stream.trailers = header_frames(stream_id, TRAILERS_OK, self._frame_bytes_max, END_STREAM)
             self._sending.begin(stream, self._block(HEADERS))
@@ -55,6 +60,7 @@ class ServedCalls:
     def refuse(self, stream_id: int, code: int, text: str) -> None:
         """Ends a call with an error. text: of any length; some clients take 8 KiB."""
         if (stream := self._asked(stream_id)) is not None:
+            self._wasted = max(0, self._wasted - 1)
             self._end(stream, error_headers(code, text))
 
     def end_all(self, text: str) -> None:
@@ -85,6 +91,7 @@ class ServedCalls:
         self.last_id = stream_id
         if len(self._streams) + len(self._dropped) >= STREAMS_MAX or self.is_leaving:
             self._sending.put(rst_stream(stream_id, ErrorCode.REFUSED_STREAM))
+            self._waste()
             return
         stream = self._streams[stream_id] = Request(stream_id, self._sending.settings.window)
         self._go_on(stream, stream.headers_came(headers, ended, self._now()))
@@ -108,6 +115,7 @@ class ServedCalls:
         """The client does not wait any more."""
         if (stream := self._stream(stream_id, "RST_STREAM")) is not None:
             self._drop(stream)
+            self._waste()
 
     def window_came(self, stream_id: int, increment: int) -> None:
         """The client takes more, of one stream or (0) of all."""
@@ -118,6 +126,12 @@ class ServedCalls:
         self._close_sent()
 
     # -- streams
+
+    def _waste(self) -> None:
+        """One more call was begun for nothing. Raises BrokenConnection for a client that does little else."""
+        self._wasted += 1
+        if self._wasted > WASTED_MAX:
+            raise BrokenConnection(ErrorCode.ENHANCE_YOUR_CALM, f"more than {WASTED_MAX} calls that were begun and dropped")
 
     def _stream(self, stream_id: int, name: str) -> Request | None:
         """The stream of a frame; None for one that is over: frames may have been on their way. Raises BrokenConnection for no stream."""

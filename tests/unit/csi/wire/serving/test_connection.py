@@ -9,6 +9,7 @@ import pytest
 from mooring.csi.codes import Code
 from mooring.csi.wire.connection import Connection
 from mooring.csi.wire.events import Answered, Gone, Settled
+from mooring.csi.wire.serving.calls import STREAMS_MAX, WASTED_MAX
 from mooring.csi.wire.serving.connection import HEADER_BYTES_MAX, ServerConnection
 from mooring.csi.wire.serving.events import Asked, Dropped, Event
 from tests.unit.csi.wire import talk
@@ -79,6 +80,42 @@ def test_a_lost_client_waits_for_nothing() -> None:
     asked(server, 3)
     assert [Dropped(1), Dropped(3), Gone("error reading from client: EOF")] == server.lost()
     assert [] == server.refuse(1, Code.CANCELED, "") == server.answer(3, b"")
+
+
+def dropped(stream_id: int) -> bytes:
+    return request(stream_id) + talk.reset(stream_id, talk.CANCEL)
+
+
+def test_a_client_that_only_begins_and_drops_is_left() -> None:
+    """Rapid reset: each call costs it some bytes, and us the beginning of a call."""
+    server = a_server()
+    for call in range(WASTED_MAX):
+        server.receive(dropped(2 * call + 1))
+        server.refuse(2 * call + 1, Code.CANCELED, "")
+    server.to_send()
+    *_, gone = server.receive(dropped(2 * WASTED_MAX + 1))
+    assert isinstance(gone, Gone)
+    assert gone.broken
+    assert talk.ENHANCE_YOUR_CALM == talk.goodbye_in(server.to_send())
+
+
+def test_calls_beyond_the_bound_count_as_dropped() -> None:
+    server = a_server()
+    for call in range(STREAMS_MAX + WASTED_MAX):
+        assert not any(isinstance(event, Gone) for event in server.receive(request(2 * call + 1)))
+    *_, gone = server.receive(request(2 * (STREAMS_MAX + WASTED_MAX) + 1))
+    assert isinstance(gone, Gone)
+
+
+def test_calls_that_were_answered_make_up_for_dropped_ones() -> None:
+    server = a_server()
+    for call in range(3 * WASTED_MAX):
+        asked(server, 4 * call + 1)
+        server.answer(4 * call + 1, b"x") if call % 2 else server.refuse(4 * call + 1, Code.NOT_FOUND, "")
+        server.receive(dropped(4 * call + 3))
+        assert [] == server.refuse(4 * call + 3, Code.CANCELED, "")
+        server.receive(talk.window(0, 6)) if call % 2 else None
+        server.to_send()
 
 
 def test_pings_and_settings_are_answered() -> None:
