@@ -21,8 +21,8 @@ _log = logger(__name__)
 RECEIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one answer. gRPC's default of 4 MiB is reached by ListVolumes without paging at some 20,000 volumes."""
 
-ERROR_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of an answer's headers, with an error's text: Go's default. Beyond gRPC's 16 KiB any error would come as ResourceExhausted."""
+ERROR_BYTES_MAX: Final = 256 * 1024
+"""Of an answer's headers, with an error's text, as in `wire/connection.py`. With gRPC's 16 KiB others would come as ResourceExhausted."""
 
 LOST_TEXT: Final = "error reading from server: EOF"
 """Of a call whose connection broke, as Go's client says it."""

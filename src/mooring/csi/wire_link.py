@@ -19,7 +19,8 @@ from mooring.csi.wire.events import Answered, Event, Gone, Leaving, Settled
 
 _log = logger(__name__)
 
-READ_BYTES: Final = 64 * 1024
+READ_BYTES: Final = 16 * 1024
+"""At once: small frames take some microseconds each, and others are to have their turn."""
 CROWDED_BYTES: Final = 8 * 1024 * 1024
 """Of requests that lie here since the peer has taken in all before them: from then on no call begins until it has taken them, too."""
 _CALL_BYTES: Final = 256

@@ -6,8 +6,8 @@ from typing import Final
 
 from mooring.csi.wire.frames import BrokenConnection, ErrorCode
 
-FRAMES_MAX: Final = 10_000
-"""Of one block. A server that fills its frames needs 1,024 for 16 MiB."""
+FRAMES_MAX: Final = 1_000
+"""Of one block. A server that fills its frames needs 16 for 256 KiB."""
 
 
 class HeaderBlock:

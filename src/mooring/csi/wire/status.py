@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http
-import re
 from typing import Final
 
 from mooring.csi.codes import Code
@@ -37,8 +36,6 @@ _BY_HTTP_STATUS: Final = {
     504: Code.UNAVAILABLE,
 }
 
-_ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
-
 
 def code_of_reset(error_code: int) -> Code:
     """The gRPC code of a stream that the server ended by RST_STREAM. error_code: also one of no list."""
@@ -68,8 +65,14 @@ def text_of_http(status: int, content_type: bytes | None) -> str:
 def decoded(message: bytes) -> str:
     """The text of a grpc-message, percent-encoded UTF-8; a text in no UTF-8 is read as Latin-1, and a % without digits is one."""
     if b"%" in message:
-        message = _ESCAPE.sub(lambda escape: bytes((int(escape[1], 16),)), message)
+        first, *rest = message.split(b"%")
+        message = first + b"".join([_BYTES.get(part[:2], b"%" + part[:2]) + part[2:] for part in rest])
     try:
         return message.decode()
     except UnicodeDecodeError:
         return message.decode("latin-1")
+
+
+_DIGITS: Final = "0123456789abcdefABCDEF"
+_BYTES: Final = {f"{high}{low}".encode(): bytes((int(high + low, 16),)) for high in _DIGITS for low in _DIGITS}
+"""By two digits. Much quicker than a call for each."""
