@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
-from mooring.kube.client.codec import UNDECODABLE, codec_of, status_of
+from mooring.kube.client import codec, rest
+from mooring.kube.client.codec import ODD_MAX, TOLD_MAX, UNDECODABLE, codec_of, status_of
 from mooring.kube.cluster import EventType, Unread
 from mooring.kube.errors import Gone, ServerError
 from tests.support.builders import a_va
@@ -143,6 +144,34 @@ def test_what_is_deleted_and_can_not_be_read_makes_the_cache_list_again() -> Non
         TYPED.event(VOLUME_ATTACHMENTS, a_line("DELETED", {**a_va("bad"), "spec": {"attacher": [SECRET]}}))
 
 
+def a_page_of(odd: int) -> bytes:
+    return b'{"metadata":{"resourceVersion":"9"},"items":[' + b",".join([json.dumps(a_va("a")).encode(), *[b"1"] * odd]) + b"]}"
+
+
+def test_many_broken_items_take_a_few_lines_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two bytes each in the answer, and a line of a hundred each in the log: that filled disks."""
+    page = TYPED.page(VOLUME_ATTACHMENTS, a_page_of(ODD_MAX))
+    assert (1, ODD_MAX) == (len(page.items), len(page.unread))
+    *told, last = capsys.readouterr().err.splitlines()
+    assert TOLD_MAX == len(told)
+    assert last.endswith(f"count={ODD_MAX - TOLD_MAX}")
+
+
+def test_a_list_of_little_but_broken_items_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given up where the bound is reached, however many are left: each takes a while."""
+    decoded = 0
+
+    def report(*_: object, is_told: bool) -> Unread:
+        nonlocal decoded
+        decoded += 1
+        return Unread()
+
+    monkeypatch.setattr(codec, "_report", report)
+    with pytest.raises(ValueError, match=f"more than {ODD_MAX} of its items can't be read"):
+        TYPED.page(VOLUME_ATTACHMENTS, a_page_of(200_000))
+    assert ODD_MAX + 1 == decoded
+
+
 @pytest.mark.parametrize("line", [b"<html>", b'{"type":"ADDED","object":{"meta', b"{}", b'{"type":5}', b"\xff", b"[]"])
 def test_what_is_no_event_is_no_line_of_a_watch(line: bytes) -> None:
     with pytest.raises(UNDECODABLE):
@@ -152,3 +181,9 @@ def test_what_is_no_event_is_no_line_of_a_watch(line: bytes) -> None:
 def test_only_a_status_is_a_status() -> None:
     assert status_of(b'{"kind":"Status","code":404}') == {"kind": "Status", "code": 404}
     assert [None] * 4 == [status_of(body) for body in (b'{"kind":"Pod"}', b"[]", b"404 page not found", b"\xff")]
+
+
+def test_many_broken_events_take_a_few_lines_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    chunk = b"".join(a_line(kind, obj) + b"\n" for kind, obj in [("ODD", a_va("a")), ("ADDED", 1)] * 100)
+    assert [] == list(rest._events(VOLUME_ATTACHMENTS, rest.LineSplitter(10_000), chunk, "/path"))
+    assert TOLD_MAX == capsys.readouterr().err.count("\n")

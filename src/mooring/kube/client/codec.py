@@ -21,6 +21,11 @@ T = TypeVar("T")
 UNDECODABLE: Final = (ValueError, RecursionError)
 """Errors of msgspec for hostile input: its own and UnicodeDecodeError are ValueErrors, deep nesting raises the other."""
 
+TOLD_MAX: Final = 10
+"""Objects of one page, or of one piece of a watch, that the log names; a server may send hundreds of thousands."""
+ODD_MAX: Final = 20_000
+"""Items of one page that can't be read: with more of them it is no list. Pages are asked for by five hundred."""
+
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
@@ -84,28 +89,36 @@ class Codec(Generic[T]):
             return self._page_by_item(kind, body)
         return Page(found.items or (), found.metadata.resource_version, found.metadata.continue_)
 
-    def event(self, kind: Kind[T], line: bytes) -> WatchEvent[T] | None:
-        """A watch line, None when it has to be skipped. Raises the error of an ERROR line; one of UNDECODABLE for what is no JSON."""
+    def event(self, kind: Kind[T], line: bytes, *, is_told: bool = True) -> WatchEvent[T] | None:
+        """A watch line, None when it has to be skipped; is_told: the log says so.
+
+        Raises the error of an ERROR line; one of UNDECODABLE for what is no JSON.
+        """
         try:
             found = self._line.decode(line)
             event_type = _OBJECT_EVENTS.get(found.type)
         except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
-            return self._odd_event(kind, line)
+            return self._odd_event(kind, line, is_told)
         if event_type is None:
-            return self._odd_event(kind, line)
+            return self._odd_event(kind, line, is_told)
         return WatchEvent(event_type, found.object, self._resource_version(found.object))
 
     def _page_by_item(self, kind: Kind[T], body: bytes) -> Page[T]:
         found = _RAW_LIST.decode(body)
-        items, unread = [], []
+        items: list[T] = []
+        unread: list[Unread] = []
         for raw in found.items or ():
             try:
                 items.append(self._object.decode(raw))
             except UNDECODABLE as error:
-                unread.append(_report(kind, raw, error))
+                unread.append(_report(kind, raw, error, is_told=len(unread) < TOLD_MAX))
+                if len(unread) > ODD_MAX:
+                    raise ValueError(f"more than {ODD_MAX} of its items can't be read, the last one since: {error}") from None
+        if len(unread) > TOLD_MAX:
+            _log.error("More objects that can't be decoded were skipped", resource=kind.resource, count=len(unread) - TOLD_MAX)
         return Page(tuple(items), found.metadata.resource_version, found.metadata.continue_, tuple(unread))
 
-    def _odd_event(self, kind: Kind[T], line: bytes) -> WatchEvent[T] | None:
+    def _odd_event(self, kind: Kind[T], line: bytes, is_told: bool) -> WatchEvent[T] | None:
         """Whatever is not a plain change: bookmarks, errors, broken objects, types unknown to us."""
         found = _RAW_LINE.decode(line)
         if found.type == "ERROR":
@@ -117,11 +130,12 @@ class Codec(Generic[T]):
         try:
             self._object.decode(found.object)
         except UNDECODABLE as error:
-            one = _report(kind, found.object, error)
+            one = _report(kind, found.object, error, is_told=is_told)
             if found.type == EventType.DELETED.value:
                 raise Gone(f"{kind.resource} {one.name[:300]} was deleted, and can't be read: all are listed again") from None
         else:
-            _log.error("A watch event of unknown type was skipped", resource=kind.resource, type=found.type[:40])
+            if is_told:
+                _log.error("A watch event of unknown type was skipped", resource=kind.resource, type=found.type[:40])
         return None
 
     def _resource_version(self, obj: Any) -> str:
@@ -174,13 +188,18 @@ def _watch_error(raw: msgspec.Raw) -> ApiError:
     return from_status(status, code)
 
 
-def _report(kind: Kind[Any], raw: msgspec.Raw, error: Exception) -> Unread:
+def _report(kind: Kind[Any], raw: msgspec.Raw, error: Exception, *, is_told: bool) -> Unread:
     """msgspec's words name a path and two types, never a value: safe to log."""
     try:
         meta = _NAMED.decode(raw).metadata
     except UNDECODABLE:
         meta = _Meta()
-    _log.error(
-        "An object that can't be decoded was skipped", error=error, resource=kind.resource, namespace=meta.namespace, name=meta.name[:300]
-    )
+    if is_told:
+        _log.error(
+            "An object that can't be decoded was skipped",
+            error=error,
+            resource=kind.resource,
+            namespace=meta.namespace,
+            name=meta.name[:300],
+        )
     return Unread(meta.namespace, meta.name, meta.uid)

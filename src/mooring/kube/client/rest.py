@@ -9,7 +9,7 @@ import msgspec
 
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
-from mooring.kube.client.codec import UNDECODABLE, codec_of, plurals_of
+from mooring.kube.client.codec import TOLD_MAX, UNDECODABLE, codec_of, plurals_of
 from mooring.kube.client.paths import list_query, paths_of, watch_query
 from mooring.kube.client.responses import Response, error_of, is_json
 from mooring.kube.client.retrying import RetryingClient, Stream
@@ -183,12 +183,14 @@ def _about(method: str, request: Request) -> str:
 
 def _events(kind: Kind[T], splitter: LineSplitter, chunk: bytes, path: str) -> Iterator[WatchEvent[T]]:
     """The events whose lines end in this chunk. Raises Unreachable for a line that is none: the stream can't be trusted further."""
-    codec = codec_of(kind.struct)
+    codec, skipped = codec_of(kind.struct), 0
     try:
         for line in splitter.feed(chunk):
-            event = codec.event(kind, line)
+            event = codec.event(kind, line, is_told=skipped < TOLD_MAX)
             if event is not None:
                 yield event
+            else:
+                skipped += 1
     except LineTooLong as error:
         raise Unreachable(f"WATCH {path}: {error}") from None
     except UNDECODABLE as error:
