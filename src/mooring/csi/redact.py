@@ -17,14 +17,10 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from mooring.csi.proto import csi_pb2
-
-STRIPPED: Final = "***stripped***"
+from mooring.csi.scrub import STRIPPED, without
 
 TOKENS_KEY: Final = "csi.storage.k8s.io/serviceAccount.tokens"
 """In volume_context: tokens of the pod's service account, by audience. The option does not cover it."""
-
-_SECRET_LENGTH_MIN: Final = 4  # a shorter value is part of too many words to be told from them
-_LINE_LENGTH_MIN: Final = 8  # of one line of a longer secret, such as a key
 
 _GO_ESCAPES: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 
@@ -43,11 +39,9 @@ def scrubbed(text: str, request: Message) -> str:
     """The text with every secret value of the request replaced by STRIPPED; the text itself, the same object, if there is none.
 
     For what a driver says about a request: some put the command line or the URL that failed into their message. Values under four
-    characters stay, they can't be told from other text.
+    characters stay, they can't be told from other text. A long text is cut.
     """
-    for secret in sorted(_spellings(request), key=len, reverse=True):
-        text = text.replace(secret, STRIPPED)
-    return text
+    return without(text, secret_values(request))
 
 
 def _shown(message: Message) -> dict[str, Any]:
@@ -134,14 +128,3 @@ def _tokens(value: str) -> Iterator[str]:
         return
     entries = audiences.values() if isinstance(audiences, dict) else ()
     yield from (str(entry["token"]) for entry in entries if isinstance(entry, dict) and "token" in entry)
-
-
-def _spellings(request: Message) -> set[str]:
-    """The secrets of a request in the forms they are likely to be met in: as they are, trimmed, quoted, line by line."""
-    found: set[str] = set()
-    for secret in secret_values(request):
-        trimmed = secret.strip()
-        found.update(form for form in (secret, trimmed, json.dumps(trimmed, ensure_ascii=False)[1:-1]) if len(form) >= _SECRET_LENGTH_MIN)
-        lines = [line.strip() for line in trimmed.splitlines()]
-        found.update(line for line in lines if len(line) >= _LINE_LENGTH_MIN)
-    return found
