@@ -174,13 +174,21 @@ def _safely(convert: Callable[[Any], Any], value: Any) -> Any:
         return f"<{type(value).__name__}: {type(error).__name__} while it was shown>"
 
 
-_UNSAFE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UNSAFE: Final = re.compile("[^\x20-\x7e]")
 
 
 def _dumps(value: Any) -> str:
-    """One line of JSON, also for readers that know more line ends than JSON, and without lone surrogates, which no stream takes."""
+    """One line of JSON, also for readers that know more line ends than JSON, without lone surrogates, and as a terminal may show it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=lambda other: str(_safely(str, other)))
-    return text if text.isprintable() else _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text if text.isprintable() else _UNSAFE.sub(_json_escape, text)
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    char = found[0]
+    if char.isprintable():
+        return char
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 _second: tuple[int, str] = (-1, "")

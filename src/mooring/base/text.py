@@ -2,6 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+_HIDDEN: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def visible(text: str) -> str:
+    """The text for one line of a terminal: what would move its cursor, end its line or turn its letters round is written out.
+
+    Others have their say in errors, names and labels: a driver, or whoever may write an object.
+    """
+    return text if text.isprintable() else _HIDDEN.sub(_escaped, text)
+
+
+def visible_lines(text: str) -> str:
+    """The same for a text of ours that has several lines."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    char = found[0]
+    if char in _SHORT:
+        return _SHORT[char]
+    point = ord(char)
+    return f"\\x{point:02x}" if point <= 0xFF else f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"
+
 
 def shortened(text: str, bytes_max: int) -> str:
     """The text in at most so many bytes of valid UTF-8; what was cut ends in `...`. bytes_max: at least 3."""

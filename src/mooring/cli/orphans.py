@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from mooring.base.errors import ConfigError, MooringError
 from mooring.base.flagkinds import BOOL, DURATION, STRING
 from mooring.base.flags import Parsed, flag
+from mooring.base.text import visible, visible_lines
 from mooring.base.units import format_duration
 from mooring.cli.grpc_client import grpc_client
 from mooring.cli.people import run_for_people
@@ -116,7 +117,7 @@ def _serve(flags: OrphansFlags, machine: Machine, prog: str) -> int:
     except ConfigError:
         raise
     except MooringError as error:
-        sys.stderr.write(f"{prog}: {error}\n")
+        sys.stderr.write(f"{prog}: {visible_lines(str(error))}\n")
         return CANNOT
 
 
@@ -254,7 +255,7 @@ class Orphans:
         it = "it" if len(chosen) == 1 else "them"
         what = f"{counted(len(chosen), 'volume')} of {self._driver_name} with all that is in {it}"
         self._say(f"{what}; no other cluster on this storage was asked.")
-        self._stderr.write(f"Type the driver's name to delete {it}: {self._driver_name}\n> ")
+        self._stderr.write(f"Type the driver's name to delete {it}: {visible(self._driver_name)}\n> ")
         self._stderr.flush()
         return self._stdin.readline().strip() == self._driver_name
 
@@ -291,4 +292,4 @@ class Orphans:
         self._stdout.write(shown(report, removed, self._clock.wall_s()))
 
     def _say(self, text: str) -> None:
-        self._stderr.write(f"{text}\n")
+        self._stderr.write(f"{visible(text)}\n")

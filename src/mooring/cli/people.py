@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError, parse
+from mooring.base.text import visible_lines
 from mooring.cli.process import VERSION, Command, check_words, configure_logging
 from mooring.cli.tables import ProcessFlags
 
@@ -96,5 +97,5 @@ def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: C
         sys.stderr.write(command.refusal(prog, error))
         return error.exit_code
     except ConfigError as error:
-        sys.stderr.write(f"{prog}: {error}\n")
+        sys.stderr.write(f"{prog}: {visible_lines(str(error))}\n")
         return error.exit_code

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TextIO, cast
 
+from mooring.base.text import visible, visible_lines
 from mooring.dev.story import Happening, Screen
 
 _ROAD_WIDTH: Final = 14
@@ -103,23 +104,23 @@ class PlainScreen:
         pass
 
     def title(self, text: str) -> None:
-        self._line(text, "bold")
+        self._line(visible_lines(text), "bold")
 
     def step(self, at_s: float, text: str) -> None:
         self._line("", "")
-        self._line(text, "bold", (f"{at_s:6.3f}  ", "dim"))
+        self._line(visible_lines(text), "bold", (f"{at_s:6.3f}  ", "dim"))
 
     def happening(self, one: Happening) -> None:
         style = "red" if one.problem else _COLOURS.get(one.who, "")
-        way = (f"{road(one):<{_ROAD_WIDTH}}  ", style)
-        self._line(described(one), "red" if one.problem else "", (f"{one.at_s:6.3f}    ", "dim"), way)
+        way = (f"{visible(road(one)):<{_ROAD_WIDTH}}  ", style)
+        self._line(visible(described(one)), "red" if one.problem else "", (f"{one.at_s:6.3f}    ", "dim"), way)
 
     def check(self, at_s: float, text: str) -> None:
-        self._line(text, "", (f"{at_s:6.3f}    ", "dim"), self._OK)
+        self._line(visible_lines(text), "", (f"{at_s:6.3f}    ", "dim"), self._OK)
 
     def failure(self, at_s: float, text: str) -> None:
         self._line("", "")
-        self._line(text, "bold red", (f"{at_s:6.3f}  ", "dim"), self._FAILED)
+        self._line(visible_lines(text), "bold red", (f"{at_s:6.3f}  ", "dim"), self._FAILED)
 
     def end(self, at_s: float, text: str) -> None:
         self.step(at_s, text)
@@ -183,13 +184,13 @@ class LiveScreen(PlainScreen):
     def step(self, at_s: float, text: str) -> None:
         if self._task is not None:
             self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(text, total=None)
+        self._task = self._progress.add_task(visible_lines(text), total=None)
         super().step(at_s, text)
 
     def end(self, at_s: float, text: str) -> None:
         self._progress.stop()
         self._line("", "")
-        self._line(text, "bold green", (f"{at_s:6.3f}  ", "dim"))
+        self._line(visible_lines(text), "bold green", (f"{at_s:6.3f}  ", "dim"))
 
     def _line(self, text: str, style: str, *heads: Part) -> None:
         """Text behind heads is broken at words; the terminal itself breaks other text, so that it can be copied as one line."""

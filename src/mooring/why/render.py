@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from mooring.api.quantity import Quantity, parse_quantity
+from mooring.base.text import visible
 from mooring.why.orphans import Finding, FindingKind, Report
 
 _HEADS: Final = ("KIND", "VOLUME", "SIZE", "AGE", "PERSISTENTVOLUME", "CLAIM", "WHY")
@@ -64,13 +65,13 @@ def _bytes(size: str) -> int | None:
 def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
     """removed, wall_s: as for as_json."""
     rows = [_row(finding, removed, wall_s) for finding in report.findings]
-    text = _aligned([_HEADS, *rows]) if rows else ""
+    text = _aligned([_HEADS, *(tuple(map(visible, row)) for row in rows)]) if rows else ""
     gone = {handle for handle, problem in removed.items() if not problem}
     left = Counter(finding.kind for finding in report.findings if finding.handle not in gone)
     counts = ", ".join(f"{left[kind]} {kind.value}" for kind in FindingKind if kind not in _OF_SNAPSHOTS or left[kind])
     deleted = f"; {len(gone)} deleted" if gone else ""
     open_ = f"; {counted(len(report.unplaced), 'intent')} open, and not known yet for which volume" if report.unplaced else ""
-    return f"{text}{report.driver}: {counted(report.volume_count - len(gone), 'volume')}, {counts}{deleted}{open_}\n"
+    return f"{text}{visible(report.driver)}: {counted(report.volume_count - len(gone), 'volume')}, {counts}{deleted}{open_}\n"
 
 
 def counted(count: int, what: str) -> str:

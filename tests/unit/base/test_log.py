@@ -307,3 +307,11 @@ def test_a_library_that_nobody_configured_writes_warnings_alone():
     code = "from mooring.base.log import logger; log = logger('mooring.x'); log.info(0, 'hello'); log.warning('careful', node='n1')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ("", 'careful node="n1"\n') == (done.stdout, done.stderr)
+
+
+def test_texts_within_collections_turn_no_line_round():
+    """Nor in JSON, which a terminal shows as it shows any text."""
+    for json_form in (False, True):
+        with logged(json=json_form) as lines:
+            _log.info(0, "Told", given=["a\u202eb\U000e0041\x9bc\u00fc"])
+        assert '["a\\u202eb\\udb40\\udc41\\u009bc\u00fc"]' in lines[0]

@@ -228,3 +228,11 @@ def test_the_json():
     assert ("leaked", "vol-7", 5, True) == (leaked["kind"], leaked["volumeHandle"], leaked["sizeBytes"], leaked["deleted"])
     assert 1 << 30 == ghost["sizeBytes"], "a number there, too, whatever the PersistentVolume says"
     assert ("ghost", 90, "pv1", "ns/c") == (ghost["kind"], ghost["ageSeconds"], ghost["persistentVolume"], ghost["claim"])
+
+
+def test_a_drivers_words_move_no_cursor_in_the_table():
+    report = judged(an_inventory(Volume("vol\x1b[2J\nfake  vol-8")))
+    shown = as_table(report, {"vol\x1b[2J\nfake  vol-8": "no\x9b31m"}, 0.0)
+    assert "vol\\x1b[2J\\nfake  vol-8" in shown
+    assert "no\\x9b31m" in shown
+    assert not set(shown) & {"\x1b", "\x9b"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import textwrap
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.cells import cell_len
 
 from mooring.apiserver.printers.column import short_age
+from mooring.base.text import visible
 from mooring.dev.live.board import READY, Board, NodeRow, VolumeRow
 from mooring.dev.live.table import Column, Line, Row, Table, fit
 
@@ -37,8 +37,8 @@ def render(board: Board, width: int, height: int, *, ascii_only: bool = False) -
 
 
 def plain(text: str, *, ascii_only: bool) -> str:
-    """Text for one line of a terminal: without control characters, which drivers may put into their errors."""
-    shown = "".join(" " if unicodedata.category(char) in ("Cc", "Zl", "Zp") else char for char in text)
+    """Text for one line of a terminal."""
+    shown = visible(text)
     return shown.translate(_ASCII).encode("ascii", "replace").decode() if ascii_only else shown
 
 

@@ -250,7 +250,7 @@ async def test_without_colour(terminal: Emulator, monkeypatch: pytest.MonkeyPatc
 async def test_a_drivers_control_characters_move_no_cursor(shown: Shown) -> None:
     async with shown.viewing():
         shown.screen.happening(Happening(1.0, "driver", "CSI", "Probe", problem="a\x1b[2J\x07b\rc"))
-        assert await shown.sees(lambda: "a [2J b c" in "\n".join(shown.terminal.shown)), shown.terminal.shown
+        assert await shown.sees(lambda: "a\\x1b[2J\\x07b\\rc" in "\n".join(shown.terminal.shown)), shown.terminal.shown
 
 
 # -- where there is a view
