@@ -7,12 +7,14 @@ import io
 import json
 import os
 import select
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mooring.base.errors import ConfigError
+from mooring.kube.client import child
 from mooring.kube.client.config import ExecPlugin, InteractiveMode
 from mooring.kube.client.exec_plugin import run_plugin
 from tests.unit.kube.kubeconfigs import SECRET, a_program
@@ -118,8 +120,48 @@ def next_words(reader: int) -> bytes:
     return os.read(reader, 100)
 
 
-async def test_a_cancelled_run_ends_the_plugin_and_its_children(tmp_path: Path) -> None:
+async def test_what_a_plugin_leaves_running_holds_nothing_up_and_goes(tmp_path: Path) -> None:
+    """It has the plugin's standard output, whose end would never come."""
+    printing(tmp_path, {"token": "t"})
+    reader = os.open(_fifo(tmp_path), os.O_RDONLY | os.O_NONBLOCK)
+    plugin = a_plugin(tmp_path, f"sleep 1000 3>{tmp_path}/lives & cat {tmp_path}/answer")
+    assert "t" == (await run_plugin(plugin, 10)).token
+    assert await _is_closed(reader)
+
+
+async def test_what_has_left_the_plugins_session_holds_nothing_up_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that a plugin starts for the next time stays, whatever it holds."""
+    monkeypatch.setattr(child, "HELD_S_MAX", 0.01)
+    printing(tmp_path, {"token": "t"})
+    plugin = a_plugin(
+        tmp_path,
+        f"setsid sh -c 'echo $$ > {tmp_path}/agent; exec sleep 1000' & cat {tmp_path}/answer; while ! test -s {tmp_path}/agent; do :; done",
+    )
+    assert "t" == (await run_plugin(plugin, 10)).token
+    os.kill(int((tmp_path / "agent").read_text()), signal.SIGKILL)
+
+
+def _fifo(folder: Path) -> Path:
+    """Closed for reading once nobody has it open for writing any more."""
+    os.mkfifo(folder / "lives")
+    return folder / "lives"
+
+
+async def _is_closed(reader: int) -> bool:
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                if not os.read(reader, 1):
+                    return True
+            except BlockingIOError:
+                pass
+            await asyncio.sleep(0)
+
+
+async def test_a_cancelled_run_ends_the_plugin_and_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The child holds the fifo: its end is seen only when the child is gone."""
+    began = asyncio.Event()
+    monkeypatch.setattr(child._Child, "connection_made", lambda *_: began.set())
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
@@ -127,8 +169,7 @@ async def test_a_cancelled_run_ends_the_plugin_and_its_children(tmp_path: Path) 
         async with asyncio.timeout(10), asyncio.TaskGroup() as group:
             script = f"sh -c 'exec 9> {fifo}; echo up >&9; exec sleep 1000' & wait"
             run = group.create_task(run_plugin(a_plugin(tmp_path, script), 100), name="run")
-            while not any(task.get_name() == "exec-plugin/stdout" for task in asyncio.all_tasks()):  # noqa: ASYNC110 -- a few turns
-                await asyncio.sleep(0)
+            await began.wait()
             while await asyncio.to_thread(next_words, reader) != b"up\n":
                 pass
             run.cancel()

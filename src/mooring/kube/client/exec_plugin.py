@@ -7,11 +7,8 @@ A plugin's standard output is secret and never shown; the end of its standard er
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
-import os
 import re
-import signal
 import sys
 from typing import Any, Final
 
@@ -19,9 +16,9 @@ import msgspec
 
 from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import ConfigError
+from mooring.kube.client.child import printed
 from mooring.kube.client.config import ExecPlugin, InteractiveMode, clean_token
 
-_OUTPUT_BYTES_MAX: Final = 2**20
 _SAID_LENGTH_MAX: Final = 300
 _TOKEN_LIKE: Final = re.compile(r"[A-Za-z0-9_.=+-]{32,}")
 
@@ -45,53 +42,15 @@ async def run_plugin(plugin: ExecPlugin, timeout_s: float) -> PluginAnswer:
     info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
     environment = {**plugin.environment, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
     try:
-        process = await asyncio.create_subprocess_exec(
-            plugin.command,
-            *plugin.arguments,
-            stdin=None if interactive else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=None if interactive else asyncio.subprocess.PIPE,
-            env=environment,
-            start_new_session=not interactive,  # so that its children go with it
-        )
-    except (OSError, ValueError) as error:
-        raise _failure(plugin, f"can't be started: {getattr(error, 'strerror', None) or type(error).__name__}") from None
-    try:
         async with asyncio.timeout(timeout_s):
-            (output, stderr), code = await _outcome(process)
+            code, output, stderr = await printed((plugin.command, *plugin.arguments), environment, with_terminal=interactive)
     except TimeoutError:
         raise _failure(plugin, f"did not end within {timeout_s:g} s") from None
-    finally:
-        await _end(process, with_children=not interactive)
+    except (OSError, ValueError) as error:
+        raise _failure(plugin, f"can't be started: {getattr(error, 'strerror', None) or type(error).__name__}") from None
     if code != 0:
         raise _failure(plugin, f"ended with code {code}{_stderr_end(stderr)}")
     return _read_answer(plugin, output, stderr)
-
-
-async def _outcome(process: asyncio.subprocess.Process) -> tuple[tuple[bytes, bytes], int]:
-    async with asyncio.TaskGroup() as group:
-        output = group.create_task(_read(process.stdout), name="exec-plugin/stdout")
-        stderr = group.create_task(_read(process.stderr), name="exec-plugin/stderr")
-    return (output.result(), stderr.result()), await process.wait()
-
-
-async def _read(stream: asyncio.StreamReader | None) -> bytes:
-    """All of a stream, the end of it when it is too long: so the plugin never waits for us."""
-    kept = b""
-    while stream is not None and (chunk := await stream.read(65536)):
-        kept = (kept + chunk)[-_OUTPUT_BYTES_MAX:]
-    return kept
-
-
-async def _end(process: asyncio.subprocess.Process, *, with_children: bool) -> None:
-    if process.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        if with_children:
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
-    await process.wait()
 
 
 def _may_interact(plugin: ExecPlugin) -> bool:
