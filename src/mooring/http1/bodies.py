@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mooring.http1.syntax import Malformed
+from mooring.http1.syntax import Malformed, header_fields
 
 BODY_BYTES_MAX: Final = 3 * 1024 * 1024
 """Of a request."""
@@ -57,7 +57,7 @@ class Body:
 
 
 class Chunks:
-    """A body in chunks, decoded as it comes. Extensions and trailers are read and dropped."""
+    """A body in chunks, decoded as it comes. Extensions and trailers are checked and dropped."""
 
     __slots__ = ("_in_trailer", "_left", "_trailer", "is_whole")
 
@@ -112,6 +112,7 @@ class Chunks:
             if self._trailer > _TRAILER_BYTES_MAX:
                 raise Malformed("the trailer is too long", 431)
             self.is_whole = end == at
+            header_fields(data[at:end])  # dropped, and yet no more than a header may be
             return end + 2
         match = _CHUNK_SIZE.fullmatch(data, at, end)
         if match is None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
-from mooring.http1.syntax import NAME, TOKEN, Malformed, Unsendable, content_length, header_fields
+from mooring.http1.syntax import NAME, TOKEN, Malformed, Unsendable, content_length, header_fields, stays
 
 _REQUEST_LINE: Final = re.compile(rb"(%b{1,32}) ([\x21-\x7e\x80-\xff]+) HTTP/([0-9])\.([0-9])" % TOKEN.encode())
 _ENCODED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -25,8 +25,7 @@ class Head:
     def __init__(self, method: str, target: str, headers: Mapping[str, str], version: int) -> None:
         self.method, self.target, self.headers = method, target, headers
         self.is_chunkable = version >= 1
-        words = headers.get("connection", "").lower()
-        self.is_persistent = "close" not in words if version >= 1 else "keep-alive" in words
+        self.is_persistent = stays(headers.get("connection", ""), version)
         self.length = _length(headers, version)
         self.expects_continue = version >= 1 and headers.get("expect", "").lower() == "100-continue"
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mooring.http1.bodies import Chunks
-from mooring.http1.syntax import HEAD_BYTES_MAX, BrokenOff, Malformed, content_length, header_fields
+from mooring.http1.syntax import HEAD_BYTES_MAX, BrokenOff, Malformed, content_length, header_fields, stays
 
 INTERIM_MAX: Final = 16
 """Answers 1xx before the one that counts."""
@@ -201,8 +201,8 @@ class ResponseReader:
                 if name in _ONCE:
                     raise Malformed(f"the header {name} is there twice")
             length = self._framed(first, version, status)
-        words = first.get("connection", "").lower() if "connection" not in repeated else ", ".join(repeated["connection"]).lower()
-        is_persistent = "close" not in words and (version >= 1 or "keep-alive" in words) and self._left != _UNTIL_CLOSE
+        words = ",".join(repeated.get("connection") or [first.get("connection", "")])
+        is_persistent = stays(words, version) and self._left != _UNTIL_CLOSE
         self.head = ResponseHead(status, reason, ResponseHeaders(first, repeated), length, is_persistent=is_persistent)
 
     def _skip(self, status: int) -> None:

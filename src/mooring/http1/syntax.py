@@ -80,6 +80,12 @@ def _lower_name(spelled: str) -> str:
     return name
 
 
+def stays(text: str, version: int) -> bool:
+    """True when a `Connection` header lets the connection stay. text: all its values; words that only begin or end so say nothing."""
+    words = {word.strip(" \t").lower() for word in text.split(",")}
+    return "close" not in words and (version >= 1 or "keep-alive" in words)
+
+
 def content_length(text: str) -> int:
     """Raises Malformed."""
     if not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS_MAX):

@@ -218,7 +218,7 @@ async def test_somebody_elses_certificate_opens_nothing(identity: Identity, tmp_
 
 
 @pytest.mark.parametrize(
-    "header", ["", "Bearer", "Bearer wrong", "Basic eDp5", "bearer {token}", "Bearer {token}x", "Bearer  {token}", "{token}"]
+    "header", ["", "Bearer", "Bearer wrong", "Basic eDp5", "bearer {token}x", "Bearer {token}x", "Bearer  {token}", "{token}"]
 )
 async def test_without_the_token_it_is_401_and_a_status(identity: Identity, header: str) -> None:
     async with serving(identity) as server, connected(server, identity) as (reader, writer):

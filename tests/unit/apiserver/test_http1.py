@@ -96,7 +96,16 @@ def test_chunks_need_http_1_1_and_other_versions_are_505() -> None:
 
 @pytest.mark.parametrize(
     ("version", "connection", "stays"),
-    [("1.1", "", True), ("1.1", "close", False), ("1.1", "Keep-Alive, CLOSE", False), ("1.0", "", False), ("1.0", "Keep-Alive", True)],
+    [
+        ("1.1", "", True),
+        ("1.1", "close", False),
+        ("1.1", "Keep-Alive, CLOSE", False),
+        ("1.0", "", False),
+        ("1.0", "Keep-Alive", True),
+        ("1.1", "close-notify, x-close", True),
+        ("1.0", "x-keep-alive", False),
+        ("1.1", "\tclose ,x", False),
+    ],
 )
 def test_connections_stay_as_each_version_says(version: str, connection: str, stays: bool) -> None:
     assert stays == parse_head(a_head(f"GET / HTTP/{version}", f"Connection: {connection}")).is_persistent

@@ -53,14 +53,20 @@ def client() -> Client:
     return Client()
 
 
-@pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer wrong", f"bearer {TOKEN}", TOKEN, "Bearer \udcff"])
+@pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer wrong", f"Bearer  {TOKEN}", f"Basic {TOKEN}", TOKEN, "Bearer \udcff"])
 def test_whoever_shows_no_token_is_unauthorized(client: Client, authorization: str) -> None:
     for path in ("/api/v1/nodes", "/version", "/apis", "/no/such"):
         reply = client.ask("GET", path, headers={"authorization": authorization})
         assert (401, "Unauthorized") == (reply.status, json.loads(reply.body)["message"])
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+@pytest.mark.parametrize("authorization", [f"bearer {TOKEN}", f"BEARER {TOKEN} ", f"  Bearer {TOKEN} more"])
+def test_a_token_is_read_as_kube_apiserver_reads_it(client: Client, authorization: str) -> None:
+    """The scheme in any case, and no more than two words."""
+    assert 200 == client.ask("GET", "/version", headers={"authorization": authorization}).status
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/readyz/ping", "/livez/log"])
 def test_health_is_for_everybody(client: Client, path: str) -> None:
     reply = client.ask("GET", path, headers={"authorization": ""})
     assert (200, b"ok") == (reply.status, reply.body)

@@ -85,5 +85,9 @@ MALFORMED: dict[str, bytes] = {
     "a chunk that ends in a bare line feed": OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\n0\r\n\r\n",
     "an extension without end": OK + b"Transfer-Encoding: chunked\r\n\r\n1;" + b"x" * 300,
     "a trailer without end": with_chunks(b"a", trailer=b"A: bcdefgh\r\n" * 1000),
+    "a trailer line without a colon": with_chunks(b"a", trailer=b"A\r\n"),
+    "a trailer line without a name": with_chunks(b"a", trailer=b": b\r\n"),
+    "a trailer with a space before its colon": with_chunks(b"a", trailer=b"A : b\r\n"),
+    "a trailer with a bare line feed": with_chunks(b"a", trailer=b"A: b\nC: d\r\n"),
     "a trailer line without end": with_chunks(b"a", trailer=b"A: " + b"b" * 300),
 }

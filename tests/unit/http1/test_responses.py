@@ -135,7 +135,6 @@ def test_a_body_may_be_taken_while_it_comes() -> None:
         b'3;a="b"\r\nabc\r\n0 ; x\r\nTrailer: y\r\nB:\r\n\r\n',
         b"0003\r\nabc\r\n000\r\n\r\n",
         b"3 \t;\r\nabc\r\n0\r\n\r\n",
-        b"3\r\nabc\r\n0\r\n1\r\n\r\n",
     ],
 )
 def test_extensions_and_trailers_are_read_and_dropped(wire: bytes) -> None:
@@ -190,6 +189,8 @@ def test_a_refusal_of_connect_has_a_body() -> None:
         (b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n", True),
         (b"HTTP/1.1 200 OK\r\nConnection: close\r\n", False),
         (b"HTTP/1.1 200 OK\r\nConnection: a\r\nconnection: CLOSE\r\n", False),
+        (b"HTTP/1.1 200 OK\r\nConnection: close-notify, not-close\r\n", True),
+        (b"HTTP/1.0 200 OK\r\nConnection: not-keep-alive\r\n", False),
         (b"HTTP/1.0 200 OK\r\n", False),
         (b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n", True),
         (b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive, close\r\n", False),

@@ -11,8 +11,8 @@ WHICH: Final = ("healthz", "livez", "readyz")
 
 
 def is_health(path: tuple[str, ...]) -> bool:
-    """True for paths that need no credentials. A single check, such as /readyz/ping, does."""
-    return len(path) == 1 and path[0] in WHICH
+    """True for paths that need no credentials: all checks, or one of them, as /readyz/ping."""
+    return len(path) <= 2 and path[0] in WHICH
 
 
 def health(path: tuple[str, ...], query: Mapping[str, str], failure: str) -> Reply | None:

@@ -48,7 +48,7 @@ class Service:
         self._store, self._clock, self._durability = store, clock, durability or InMemory(store)
         self._tokens = tokens
         self._about = About(store)
-        self._authorization = f"Bearer {token}".encode()
+        self._token = token.encode()
 
     def answer(self, request: Request, route: Route | None, work: Effort | None = None) -> Reply | WatchReply:
         """The answer to a known user; an error is one, too. route: None where no kind has the path. Raises what `work` raises."""
@@ -72,8 +72,10 @@ class Service:
         return error_reply(Unauthorized("Unauthorized", reason="Unauthorized"))
 
     def _is_known(self, request: Request) -> bool:
-        given = request.headers.get("authorization", "").encode("utf-8", "surrogateescape")
-        return request.is_known or hmac.compare_digest(given, self._authorization)
+        if request.is_known:
+            return True
+        scheme, token = (*request.headers.get("authorization", "").strip().split(" ", 2), "", "")[:2]
+        return scheme.lower() == "bearer" and hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token)
 
     def _answer(self, request: Request, route: Route | None) -> Reply | WatchReply:
         if route is not None:
