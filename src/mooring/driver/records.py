@@ -23,7 +23,7 @@ class Records:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def get(self, record_id: str) -> dict[str, Any] | None:
         """The record, None where there is none. Raises OSError, ValueError for one that can't be read."""

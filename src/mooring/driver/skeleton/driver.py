@@ -34,8 +34,9 @@ class Skeleton(Plugin):
 
     def __init__(self, folder: Path, node_id: str) -> None:
         self.node_id, self.node_segments = node_id, {f"{self.name}/node": node_id}
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._data, self._records = folder / "data", Records(folder / "records")
-        self._data.mkdir(exist_ok=True)
+        self._data.mkdir(mode=0o700, exist_ok=True)  # volumes are for whoever they are mounted for, and no other user of the node
 
     # The controller: volumes come and go
 
