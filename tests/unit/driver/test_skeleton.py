@@ -8,7 +8,6 @@ from pathlib import Path
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.skeleton.driver import Skeleton
 
-
 MOUNTED = csi.VolumeCapability(mount={}, access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER})
 
 

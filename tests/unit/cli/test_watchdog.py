@@ -1,0 +1,76 @@
+"""A process that hangs is ended from within: no port decides about that."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import NoReturn
+
+import pytest
+
+from mooring.cli import watchdog
+from mooring.cli.watchdog import OVERDUE_BEATS_MAX, watching
+
+HANGS = """
+import asyncio, sys
+from mooring.base.clock import LoopClock
+from mooring.cli import watchdog
+watchdog.HUNG_S = 0.05
+async def main():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watchdog.watching(LoopClock(), lambda: "", sys.exit))
+        await asyncio.sleep(0)
+        hang_here()
+def hang_here():
+    import re
+    re.match("(a*)*b", "a" * 64)  # holds the interpreter's lock, so that no thread of Python's would run
+asyncio.run(main())
+"""
+
+
+class Over(Exception):
+    """The process would have ended."""
+
+
+class Beats:
+    """A clock that counts, and ends the test."""
+
+    def __init__(self, beats_max: int) -> None:
+        self.count, self.beats_max = 0, beats_max
+
+    async def sleep(self, seconds: float) -> None:
+        assert seconds < watchdog.HUNG_S / 2, "the next beat comes in time"
+        self.count += 1
+        if self.count == self.beats_max:
+            raise Over
+
+
+def leaves(code: int) -> NoReturn:
+    raise SystemExit(code)
+
+
+@pytest.mark.slow
+def test_a_loop_that_does_not_turn_ends_the_process_and_says_where_it_stands() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60, check=False)
+    assert 1 == done.returncode
+    assert "Timeout" in done.stderr
+    assert "in hang_here" in done.stderr
+
+
+async def test_a_loop_that_turns_goes_on() -> None:
+    with pytest.raises(Over):
+        await watching(Beats(1_000), lambda: "", leaves)
+
+
+async def test_a_lease_that_stays_unrenewed_ends_the_process(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Beats(1_000)
+    with pytest.raises(SystemExit) as ended:
+        await watching(clock, lambda: "failed election to renew leadership", leaves)
+    assert (1, OVERDUE_BEATS_MAX) == (ended.value.code, clock.count)
+    assert 'reason="failed election to renew leadership"' in capsys.readouterr().err
+
+
+async def test_a_lease_that_is_renewed_in_the_end_does_not() -> None:
+    clock = Beats(1_000)
+    with pytest.raises(Over):
+        await watching(clock, lambda: "" if clock.count % OVERDUE_BEATS_MAX == 0 else "late", leaves)
