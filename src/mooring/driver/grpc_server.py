@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 from mooring.base.errors import ConfigError
 from mooring.csi.address import target
@@ -14,6 +15,11 @@ from mooring.csi.socket_file import cannot_bind, permissions, removed_at_the_end
 with quiet_core():
     import grpc
     import grpc.aio
+
+STREAMS_MAX: Final = 1_000
+"""Calls at once of one connection, as its client hears: gRPC's core has no bound. Sidecars make some hundreds."""
+
+OPTIONS: Final = (("grpc.max_concurrent_streams", STREAMS_MAX),)
 
 
 @asynccontextmanager
@@ -25,7 +31,7 @@ async def listening(
     mode: of the socket file. grace_s: how long calls in flight may take to end afterwards; what is left then is cancelled. The socket
     file is removed at the end, unless another has taken its place. Raises ConfigError when the socket can't be bound.
     """
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers(tuple(handlers))
     try:
         with permissions(mode):
@@ -43,7 +49,7 @@ async def listening(
 @asynccontextmanager
 async def listening_on_tcp(handlers: Sequence[grpc.GenericRpcHandler], address: str, *, grace_s: float = 5.0) -> AsyncGenerator[int, None]:
     """The same on a TCP address, host:port; gives the port. Without encryption: for test suites, on a loopback address."""
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers(tuple(handlers))
     try:
         port = server.add_insecure_port(address)

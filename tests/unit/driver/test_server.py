@@ -15,8 +15,10 @@ import pytest
 from mooring.base.errors import ConfigError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import methods_of
+from mooring.driver.grpc_server import STREAMS_MAX
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving, socket_path
+from tests.unit.csi.wire import talk
 from tests.unit.driver.calls import a_creation, a_driver, a_publication
 from tests.unit.driver.test_node_service import Publishing
 from tests.unit.driver.test_sdk import Creating, OnlyIdentity
@@ -190,3 +192,40 @@ def test_a_relative_path_is_below_the_working_folder() -> None:
 def test_endpoints_that_are_none(endpoint: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         socket_path(endpoint)
+
+
+class Hanging(OnlyIdentity):
+    """Its Probe never answers."""
+
+    def __init__(self) -> None:
+        self.running = self.most = 0
+        self.is_full = asyncio.Event()
+
+    async def probe(self, request: csi.ProbeRequest) -> csi.ProbeResponse:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        if self.running == STREAMS_MAX:
+            self.is_full.set()
+        try:
+            return await asyncio.get_running_loop().create_future()
+        finally:
+            self.running -= 1
+
+
+@pytest.mark.slow
+async def test_one_client_begins_no_more_calls_than_it_was_told(tmp_path: Path) -> None:
+    """gRPC's core has no bound of its own; others are answered meanwhile."""
+    driver = Hanging()
+    fields = [(":method", "POST"), (":scheme", "http"), (":path", "/csi.v1.Identity/Probe"), (":authority", "x")]
+    fields += [("te", "trailers"), ("content-type", "application/grpc")]
+    calls = range(1, 2 * (STREAMS_MAX + 500), 2)
+    async with serving(driver, str(tmp_path / "csi.sock")) as path:
+        reader, writer = await asyncio.open_unix_connection(path)
+        flood = b"".join(talk.headers(call, fields) + talk.data(call, talk.message(b""), end=True) for call in calls)
+        writer.write(talk.PREFACE + talk.settings() + flood)
+        await asyncio.wait_for(driver.is_full.wait(), 20)
+        await asked(path, "Identity/GetPluginInfo", csi.GetPluginInfoRequest())
+        assert STREAMS_MAX == driver.most
+        writer.close()
+        while await reader.read(65_536):
+            pass
