@@ -160,6 +160,76 @@ async def test_a_server_that_was_set_back_is_noticed_also_where_an_own_write_alo
         assert ("1", "2", "") == (followed.version_of("a"), followed.version_of("b"), followed.informer.obstacle)
 
 
+async def test_an_answer_from_before_shows_at_once_that_the_server_was_set_back(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]):
+    """The watch may say nothing for ten minutes. By now the server has given more versions than the cache has seen."""
+    restore = cluster.backup()
+    async with following(cluster) as followed:
+        cluster.put(PVS, "a", spec={"csi": {"driver": "lost"}})
+        cluster.put(PVS, "ghost")
+        await settle()
+        restore()
+        for number in range(5):
+            cluster.put(PVS, f"new{number}")
+        cluster.end_watches()  # those of the former server; the next one goes on from version 3
+        await settle()
+        assert ("2", "3") == (followed.version_of("a"), followed.version_of("ghost"))
+        read = await followed.informer.write(Key("", "a"), cluster.get(PVS, "a"))
+        assert "1" == read.metadata.resource_version
+        await settle()
+        assert ("1", None, "2") == (followed.version_of("a"), followed.version_of("ghost"), followed.version_of("new0"))
+        assert "was set back from version 6 to 1" in capsys.readouterr().err
+        cluster.put(PVS, "newer")
+        await settle()
+        assert "7" == followed.version_of("newer")
+
+
+async def test_several_answers_from_before_at_a_time_call_for_one_list(cluster: FakeCluster):
+    restore = cluster.backup()
+    async with following(cluster) as followed:
+        cluster.put(PVS, "a", spec={"csi": {"driver": "lost"}})
+        await settle()
+        restore()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(followed.informer.write(Key("", "a"), cluster.get(PVS, "a")))
+        await settle()
+        assert "1" == followed.version_of("a")
+        assert 2 == len(cluster.asked("list"))
+
+
+async def test_an_answer_from_before_while_a_list_is_on_its_way_calls_for_another_one(cluster: FakeCluster):
+    """That list may be of before, too."""
+    restore = cluster.backup()
+    async with following(cluster) as followed:
+        cluster.put(PVS, "a", spec={"csi": {"driver": "lost"}})
+        await settle()
+        cluster.fail("list", None, late=True, delay_s=0.5)
+        cluster.forget_history()
+        cluster.end_watches(Gone("too old resource version", reason="Expired"))
+        await settle()  # it is listed, and the answer is on its way
+        restore()
+        cluster.put(PVS, "b")
+        await followed.informer.write(Key("", "a"), cluster.get(PVS, "a"))
+        await asyncio.sleep(1)
+        assert ("1", "2") == (followed.version_of("a"), followed.version_of("b"))
+
+
+async def test_answers_that_overtake_each_other_call_for_no_list(cluster: FakeCluster):
+    async with following(cluster) as followed:
+
+        async def patch_whose_answer_is_slow() -> PersistentVolume:
+            answer = await cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"metadata": {"labels": {"by": "us"}}}))
+            await asyncio.sleep(5)
+            return answer
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(followed.informer.write(Key("", "a"), patch_whose_answer_is_slow()))
+            await asyncio.sleep(1)
+            await followed.informer.write(Key("", "a"), cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"spec": {"volumeMode": "Block"}})))
+        await settle()
+        assert 1 == len(cluster.asked("list"))
+
+
 @pytest.mark.parametrize("may_be_missing", [True, False])
 async def test_a_kind_that_may_be_missing_has_no_objects_until_it_is_served(cluster: FakeCluster, may_be_missing: bool):
     """Any other keeps its cache empty and unfilled: a proxy may have lost its way, and nobody must think that nothing is there."""

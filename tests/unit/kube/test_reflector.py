@@ -11,7 +11,7 @@ from mooring.api.core import PERSISTENT_VOLUMES as PVS
 from mooring.api.core import PersistentVolume
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.kube.cache.reflector import PAGE_S, WATCH_GRACE_S, YIELD_EVERY, Reflector
+from mooring.kube.cache.reflector import LISTED_S, PAGE_S, PROOFS_MAX, WATCH_GRACE_S, YIELD_EVERY, Reflector
 from mooring.kube.cluster import EventType, Unread, WatchEvent
 from mooring.kube.errors import ApiError, Forbidden, Gone, ServerError, TooManyRequests, Unauthorized
 from tests.support.virtual_loop import in_virtual_time
@@ -39,6 +39,9 @@ class Record:
 
     def list_ends(self, version: str) -> None:
         self.lists.append((self._names, version))
+
+    def set_back(self) -> None:
+        self.events.append(("SET BACK", ""))
 
     def not_served(self) -> None:
         self.events.append(("NOT SERVED", ""))
@@ -202,6 +205,41 @@ async def test_a_bookmark_from_before_shows_that_the_server_was_set_back():
         cluster.bookmark()
         await asyncio.sleep(0.01)
         assert record.lists[1:] == [(["a", "new"], "2")]
+
+
+async def test_a_list_that_took_long_is_proved_before_it_is_watched_from():
+    """A process that stood still has listed before the restore, and watches after: the watch would be silent about what was lost."""
+    cluster = a_cluster("a")
+    restore = cluster.backup()
+    cluster.put(PVS, "lost")
+    cluster.fail("list", None, late=True, delay_s=LISTED_S + 1)
+    async with reflecting(cluster) as record:
+        await asyncio.sleep(LISTED_S)
+        restore()
+        await asyncio.sleep(2)
+        assert [(["a", "lost"], "2"), (["a"], "1")] == record.lists
+        assert ("SET BACK", "") in record.events
+        assert ["1"] == [request.resource_version for request in cluster.asked("watch")]
+
+
+async def test_a_list_that_took_long_is_not_made_again_where_the_server_goes_on(cluster: FakeCluster):
+    cluster.fail("list", None, late=True, delay_s=LISTED_S + 1)
+    async with reflecting(cluster) as record:
+        await asyncio.sleep(LISTED_S + 2)
+        assert [500, 1] == [request.body[0] for request in cluster.asked("list")]
+        assert [(["a"], "1")] == record.lists
+        assert ["1"] == [request.resource_version for request in cluster.asked("watch")]
+
+
+async def test_a_server_that_takes_long_for_each_answer_is_watched_all_the_same(cluster: FakeCluster):
+    cluster.fail("list", None, times=100, late=True, delay_s=LISTED_S + 1)
+    async with reflecting(cluster) as record:
+        await asyncio.sleep(10 * (LISTED_S + 1))
+        assert 1 + PROOFS_MAX == len(cluster.asked("list"))
+        assert 1 == cluster.watching
+        cluster.put(PVS, "b")
+        await asyncio.sleep(0.01)
+        assert [("ADDED", "b")] == record.events
 
 
 async def test_a_watch_that_came_to_newer_versions_is_renewed_without_a_further_question(cluster: FakeCluster):

@@ -287,6 +287,43 @@ def test_a_server_set_back_is_believed(store: Store[PersistentVolume]):
     assert len(store.apply(pv_at("kept", 501))) == 1
 
 
+@pytest.mark.parametrize(
+    ("answered", "is_of_before"),
+    [(4, True), (5, False), (6, True), (10, True), (11, False)],
+    ids=["older than it was", "as it is", "changed, and that not told", "the same, at the end of what was told", "changed since"],
+)
+def test_an_answer_that_denies_what_was_known_is_of_a_server_that_was_set_back(
+    store: Store[PersistentVolume], answered: int, is_of_before: bool
+):
+    store.apply(pv_at(version=5))
+    store.bookmark("10")
+    sight = store.sight(PV1)
+    store.apply(pv_at(version=20))  # what comes while the answer is on its way says nothing about it
+    assert is_of_before == store.is_of_before(pv_at(version=answered), sight)
+
+
+def test_an_answer_says_nothing_where_nothing_was_known_or_the_cache_has_come_back_meanwhile(store: Store[PersistentVolume]):
+    unknown = store.sight(PV1)
+    store.apply(pv_at(version=50))
+    known = store.sight(PV1)
+    relist(store, 7, pv_at(version=5))
+    assert not store.is_of_before(pv_at(version=5), unknown)
+    assert not store.is_of_before(pv_at(version=5), known)
+
+
+def test_the_list_of_a_server_that_is_known_to_have_been_set_back_counts_alone_whatever_its_version(store: Store[PersistentVolume]):
+    """It has given so many versions since that it is ahead of the cache once more."""
+    store.apply(pv_at("pv1", 40))
+    store.wrote(pv_at("lost", 50))
+    store.set_back()
+    restored = pv_at("pv1", 30)
+    relist(store, 55, restored)
+    assert (restored,) == store.values()
+    listing = store.relist()
+    store.wrote(pv_at("pv1", 57))
+    assert [] == [*listing.page([restored], "56"), *listing.end("56")], "the next list is one like any"
+
+
 def test_a_bookmark_moves_the_version_on_and_never_back(store: Store[PersistentVolume]):
     store.bookmark("10")
     store.bookmark("9")

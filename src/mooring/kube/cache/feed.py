@@ -170,6 +170,9 @@ class Feed(Generic[T]):
             self._store.bookmark(event.resource_version)
             self.deliver(self._store.exclude(obj, Cause.WATCH))
 
+    def set_back(self) -> None:
+        self._store.set_back()
+
     def not_served(self) -> None:
         if self.may_be_missing:
             self.synced.set()

@@ -162,9 +162,10 @@ class Informer(Generic[T]):
         """Makes one of our writes to the object of this key, and lets the answer in (`wrote`). Raises what the request raises.
 
         The watch may show the write before its answer is here: that, too, is told as our own, once the answer has come. An answer
-        that the object is no more enters, too: it may be long until the watch says so.
+        that the object is no more enters, too: it may be long until the watch says so. One from before what is known here shows that the
+        server was set back: then all is listed anew.
         """
-        before = self.store.get(key)
+        before, sight = self.store.get(key), self.store.sight(key)
         with self._reader.writing(key) as write:
             try:
                 answer = await request
@@ -175,6 +176,8 @@ class Informer(Generic[T]):
                 raise
             write.answered(answer)
             self.wrote(answer)
+        if self.store.is_of_before(answer, sight) and self._run.reflector is not None:
+            self._run.reflector.set_back(self.store.known(), answer.metadata.resource_version)
         return answer
 
     def wrote(self, obj: T) -> None:

@@ -6,8 +6,9 @@ failure too, so no server can cause a hot loop; each watch is asked to end after
 logged once until its text changes, and retried. A kind that is not served is such an error: the cache keeps its content.
 
 A server that was restored from a backup goes on from older versions. It accepts a watch from a version that it has yet to reach, is silent
-until then, and would never tell what the restore undid. So before a watch resumes that broke, or did not come to a newer version, the
-server's version is asked for; if it went back, as a bookmark may show too, all is listed again.
+until then, and would never tell what the restore undid. So before a watch resumes that broke, or did not come to a newer version, and
+before one that begins long after its list was asked for, the server's version is asked for; if it went back, as a bookmark or the answer
+to a request of others may show too (`set_back`), all is listed again.
 
 Source: client-go tools/cache (reflector): its times and back-off. Differs from client-go: only the newest state is listed, never "any"
 (resourceVersion 0 answers without pages, and may be older than what is known); no streaming list.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -39,6 +41,8 @@ WATCH_S: Final = (300.0, 600.0)
 WATCH_GRACE_S: Final = 60.0  # beyond the time that the server was asked to keep
 PAGE_S: Final = 120.0  # no shorter than a client gives a list
 PAGES_EXPIRED_MAX: Final = 2  # lists that broke off because pages took too long, before one is asked for without pages
+LISTED_S: Final = 1.0  # no server is restored in less; a list that was asked for longer ago may be of before that
+PROOFS_MAX: Final = 3  # in a row: a server that takes long for each answer is watched all the same
 RETRY_AFTER_S_MAX: Final = 300.0
 YIELD_EVERY: Final = 100  # a burst of events does not hold up the loop any longer
 
@@ -61,6 +65,9 @@ class Sink(Protocol[T]):
         """All pages were delivered: what is not among them is gone."""
 
     def event(self, event: WatchEvent[T]) -> None: ...
+
+    def set_back(self) -> None:
+        """The server was set back: what the next list says is all that counts, whatever its version."""
 
     def not_served(self) -> None:
         """The server has no such kind, as yet or any more."""
@@ -94,6 +101,9 @@ class Reflector(Generic[T]):
         self._forgotten = False  # the server said so since the last healthy watch; the second time we wait
         self._has_news = False  # the running watch has shown a change
         self._may_be_set_back = False  # the last watch ended without a proof that the server's versions went on
+        self._proved_at = -math.inf  # when the last list, or proof of it, was asked for
+        self._shown: SetBack | None = None  # by an answer to others, since the last list was asked for
+        self._time: asyncio.Timeout | None = None  # of the running watch
         self._log = _log.bind(reflector=name or kind.plural)
         self._log_once = LogOnce(self._log, over="The API server answers again")
         self.trouble: ApiError | None = None
@@ -102,17 +112,37 @@ class Reflector(Generic[T]):
     async def run(self) -> None:
         while True:
             try:
-                if self._may_be_set_back and self._version:
-                    await self._check_version()
-                if not self._version:
-                    await self._list()
+                await self._catch_up()
                 delay_s = await self._watch()
             except ApiError as error:
                 delay_s = self._failed(error)
             await self._clock.sleep(delay_s)
 
+    def set_back(self, known: str, version: str) -> None:
+        """An answer to others has shown that the server was set back: all is listed again, at once.
+
+        known: the version that it had. version: that it answered.
+        """
+        self._shown = self._set_back(known, version)
+        if self._time is not None and not self._time.expired():
+            self._time.reschedule(0.0)
+
+    async def _catch_up(self) -> None:
+        """All is listed, and the server goes on from there. Raises ApiError."""
+        if not self._version:
+            await self._list()
+        for _ in range(PROOFS_MAX):
+            if self._shown is not None or (not self._may_be_set_back and self._clock.now() - self._proved_at <= LISTED_S):
+                break
+            await self._check_version()
+        if self._shown is not None:
+            self._version = ""
+            raise self._shown
+
     async def _list(self) -> None:
         """Raises ApiError."""
+        self._shown, self._proved_at = None, self._clock.now()
+        self._may_be_set_back = False
         self._sink.list_begins()
         limit = self._page_limit if self._pages_expired < PAGES_EXPIRED_MAX else 0
         page = await self._page(limit, "")
@@ -132,17 +162,18 @@ class Reflector(Generic[T]):
 
     async def _check_version(self) -> None:
         """Raises SetBack, and any other ApiError."""
-        told = self._sink.known()
+        told, asked_at = self._sink.known(), self._clock.now()
         known = told if order(told, self._version) > 0 else self._version
         page = await self._page(1, "")
         if order(page.resource_version, known) < 0:
             raise self._set_back(known, page.resource_version)
-        self._may_be_set_back = False
+        self._may_be_set_back, self._proved_at = False, asked_at
 
     def _set_back(self, known: str, version: str) -> SetBack:
         """known: the version that it had. version: that the server has now."""
         error = SetBack(f"the API server was set back from version {known} to {version}, as by a restore from a backup")
         self._version = ""
+        self._sink.set_back()
         return error
 
     async def _page(self, limit: int, token: str) -> Page[T]:
@@ -162,10 +193,12 @@ class Reflector(Generic[T]):
             await self._read_events()
         except ApiError as caught:
             error = caught
-        lived_s = self._clock.now() - began
+        error, ended = self._shown or error, self._clock.now()
+        lived_s = ended - began
         if isinstance(error, Gone):
             self._version = ""
         self._may_be_set_back = error is not None or self._version == version
+        self._proved_at = ended
         if isinstance(error, SetBack):
             return self._failed(error)
         if lived_s >= HEALTHY_S or self._has_news or (error is None and lived_s >= SHORT_S):
@@ -181,7 +214,7 @@ class Reflector(Generic[T]):
         watch = self._cluster.watch(self._kind, self._selection, resource_version=self._version, timeout_s=timeout_s)
         count = 0
         try:
-            async with asyncio.timeout(timeout_s + WATCH_GRACE_S), contextlib.aclosing(watch) as events:
+            async with asyncio.timeout(timeout_s + WATCH_GRACE_S) as self._time, contextlib.aclosing(watch) as events:
                 async for event in events:
                     self._take(event)
                     count += 1
@@ -189,6 +222,8 @@ class Reflector(Generic[T]):
                         await self._clock.sleep(0)
         except TimeoutError:
             return
+        finally:
+            self._time = None
 
     def _take(self, event: WatchEvent[T]) -> None:
         if event.type is EventType.BOOKMARK and order(event.resource_version, self._version) < 0:

@@ -12,7 +12,7 @@ Three sources feed it, in any interleaving: lists, the watch, and the answers of
   that older events still on their way don't bring it back. A tombstone goes when the watch shows the deletion, or when a list that
   began after the write has ended.
 - A list whose version lies before `version`, or before that of an own write or of a list that broke off, comes from a server that was set
-  back (restored from a backup): then it alone counts.
+  back (restored from a backup): then it alone counts. So does the next list once an answer has shown that (`is_of_before`).
 
 A change never joins two objects of different uid: a reused name is one change to nothing, then one from nothing.
 """
@@ -61,6 +61,18 @@ class Change(Generic[T]):
         return key_of(self.object)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sight:
+    """What a store knows of one object at a moment, as versions. told: up to which lists and watch have shown everything.
+
+    object: its own, "" for none. lists_alone: how many lists of a server that was set back there have been.
+    """
+
+    told: str
+    object: str
+    lists_alone: int
+
+
 class Store(Generic[T]):
     """indexes: name → function that gives the values under which an object is found; it must depend on the object alone."""
 
@@ -72,6 +84,8 @@ class Store(Generic[T]):
         self.version = ""
         self._ahead = ""  # the newest version of our own writes, and of lists that may not have come to their end
         self.tombstones_lost = 0
+        self._is_set_back = False  # the next list alone counts
+        self._lists_alone = 0
 
     def index(self, indexes: Mapping[str, IndexFunction[T]]) -> None:
         """Further indexes, while the store is empty. One that is there already must be the same function."""
@@ -141,6 +155,27 @@ class Store(Generic[T]):
         """The newest version that the server is known to have come to, by list and watch, or by the answer to an own write."""
         return self._ahead if order(self._ahead, self.version) > 0 else self.version
 
+    def sight(self, key: Key) -> Sight:
+        """What is known of the object of this key now, while a request about it is about to be sent."""
+        obj = self._objects.get(key)
+        return Sight(self.version, "" if obj is None else obj.metadata.resource_version, self._lists_alone)
+
+    def is_of_before(self, obj: T, sight: Sight) -> bool:
+        """True when the answer to a request with this object shows that the server was set back: it denies what was known as it was sent.
+
+        The object has never been as old, or it changed at a time of which the watch had shown all, and not that. What a server answers to
+        writes, and to reads of one object, is its newest state.
+        """
+        answered = obj.metadata.resource_version
+        if not sight.object or sight.lists_alone != self._lists_alone:
+            return False
+        step = order(answered, sight.object)
+        return step < 0 or (step > 0 and order(answered, sight.told) <= 0)
+
+    def set_back(self) -> None:
+        """The server was set back."""
+        self._is_set_back = True
+
     def relist(self) -> Relist[T]:
         """Begins a new list; call it before the list is asked for."""
         self._lists_begun += 1
@@ -207,11 +242,15 @@ class Relist(Generic[T]):
         self._store = store
         self._number = number
         self._known = store.known()
+        self._is_alone = store._is_set_back
         self._listed: set[Key] = set()
 
     def rewound(self, version: str) -> bool:
-        """True when the list at this version comes from before what the store knew to have happened when the list was asked for."""
-        return order(version, self._known) < 0
+        """True when the list at this version comes from before what the store knew to have happened when the list was asked for.
+
+        So does one before which the server is known to have been set back, even if it has come as far again.
+        """
+        return self._is_alone or order(version, self._known) < 0
 
     def page(self, objects: Iterable[T], version: str) -> list[Change[T]]:
         """version: of the list, the same on each page."""
@@ -246,6 +285,8 @@ class Relist(Generic[T]):
         changes = [store._take_out(obj, Cause.RELIST) for obj in missing]
         if rewound:
             store._ahead = ""
+            store._lists_alone += 1
+            store._is_set_back = False
         store._tombstones = {uid: lists for uid, lists in store._tombstones.items() if lists >= self._number}
         store.version = version
         return changes
