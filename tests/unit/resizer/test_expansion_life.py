@@ -8,9 +8,9 @@ from mooring.api.core import SECRETS
 from mooring.controllers.resizer import names
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.errors import Conflict
+from mooring.kube.errors import Conflict, Unreachable
 from tests.support.builders import a_secret
-from tests.support.cluster_world import LateWatch, without
+from tests.support.cluster_world import HeldWatch, LateWatch, without
 from tests.support.resizing import (
     CLAIMS,
     EXPAND,
@@ -33,7 +33,7 @@ from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import GiB
 
 pytestmark = in_virtual_time
-GET_CLAIM = "get persistentvolumeclaims"
+GET_CLAIM, GET_PV = "get persistentvolumeclaims", "get persistentvolumes"
 LEFT_TO_US = {names.RESIZER: "csi.test"}
 
 
@@ -61,6 +61,46 @@ async def test_R1_a_failure_is_not_told_of_a_claim_that_has_its_size(world):
         await world.node_done(2)
         await world.settle(5.0)
         assert {} == await world.conditions()
+
+
+async def test_R1_a_failure_takes_no_volume_from_its_node(world):
+    """An answer was lost, the call is made once more and fails, and meanwhile the claim says that it is the node's turn."""
+    world.driver.script(EXPAND, Wait(2.0, Fail(Code.INVALID_ARGUMENT)))
+    async with world.resizing():
+        await world.called(EXPAND)
+        await world.patch(PVS, "pv", {"spec": {"capacity": {"storage": "2Gi"}}})
+        await world.set_status({"allocatedResourceStatuses": {"storage": NODE_PENDING}})
+        await world.settle(5.0)
+        assert ("1Gi", "2Gi", NODE_PENDING, "2Gi") == await world.state()
+        assert names.CONTROLLER_ERROR not in await world.conditions()
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_a_growth_that_was_saved_is_not_made_again_where_the_answer_was_lost(is_read):
+    """is_read: the API server answers the first time that the claim is looked at."""
+    world = await ResizerWorld(faults=LateWatch(CLAIMS.plural, seconds=60.0)).volume(2, 1)
+    gate = world.driver.gate(EXPAND)
+    async with world.resizing():
+        await world.called()
+        world.cluster.refuse(MARK, times=1, error=Unreachable("reset"), after=True)
+        if not is_read:
+            world.cluster.refuse(GET_CLAIM, times=1, error=Unreachable("reset"))
+        gate.set()
+        await world.settle(30)
+    assert [2] == world.asked
+    assert [*STD_EXPAND, *[GET_CLAIM] * (1 if is_read else 2)] == world.story
+
+
+async def test_a_volume_that_the_cache_alone_says_to_have_grown_is_written():
+    """An API server was set back, say: the claim would be handed to a node that finds nothing to do."""
+    watch = HeldWatch(PVS.plural)
+    world = await ResizerWorld(faults=watch).volume(1, 1, pv=2)
+    async with world.resizing():
+        watch.hold()
+        await world.patch(PVS, "pv", {"spec": {"capacity": {"storage": "1Gi"}}})
+        await world.ask(2)
+        await world.state_is(1, 2, NODE_PENDING, 2)
+    assert [MARK, EXPAND, GET_PV, SAVE_PV, MARK] == world.story
 
 
 @pytest.mark.parametrize("annotate", [False, True])

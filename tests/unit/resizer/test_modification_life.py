@@ -10,9 +10,9 @@ from mooring.api.meta import Kind
 from mooring.apiserver.local import Faults
 from mooring.controllers.resizer import names
 from mooring.csi.codes import Code, go_name
-from mooring.kube.errors import Forbidden
+from mooring.kube.errors import Forbidden, Unreachable
 from tests.support.builders import a_secret, an_attributes_class
-from tests.support.cluster_world import without
+from tests.support.cluster_world import HeldWatch, LateWatch, without
 from tests.support.resizing import (
     CLAIMS,
     EXPAND,
@@ -403,6 +403,40 @@ async def test_a_failure_is_not_told_of_a_claim_that_has_its_class(world: Resize
         await world.set_status({"currentVolumeAttributesClassName": "b", "modifyVolumeStatus": None, "conditions": None})
         await world.settle(5.0)
         assert {} == await world.conditions()
+
+
+async def test_a_class_that_was_saved_is_not_asked_for_again_where_the_answer_was_lost():
+    """The driver might be at work on it again, when the claim, which shows it, asks for the next one."""
+    world = ResizerWorld(faults=LateWatch(CLAIMS.plural, seconds=60.0))
+    for name in "bc":
+        await world.make_class(name)
+    await world.volume(vac="b")
+    gate = world.driver.gate(MODIFY)
+    async with world.resizing():
+        await world.called(MODIFY)
+        world.cluster.refuse(MARK, times=1, error=Unreachable("reset"), after=True)
+        gate.set()
+        await world.settle(30)
+        assert ["b"] == world.classes
+        await world.ask_class("c")
+        await world.modification_is("c", None, None, "c")
+    assert ["b", "c"] == world.classes
+
+
+async def test_a_volume_that_the_cache_alone_says_to_have_the_class_is_written():
+    """An API server was set back, say: a claim that says it is done is looked at no more, and the volume kept its former class."""
+    watch = HeldWatch(PVS.plural)
+    world = ResizerWorld(faults=watch)
+    for name in "bc":
+        await world.make_class(name)
+    await world.volume(vac="b", ms="InProgress", target="b", of_pv={"volumeAttributesClassName": "b"})
+    gate = world.driver.gate(MODIFY)
+    async with world.resizing():
+        await world.called(MODIFY)
+        watch.hold()
+        await world.patch(PVS, "pv", {"spec": {"volumeAttributesClassName": "c"}})
+        gate.set()
+        await world.modification_is("b", None, None, "b")
 
 
 # -- taken back

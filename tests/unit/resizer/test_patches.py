@@ -70,13 +70,20 @@ def test_R1_the_nodes_turn_is_told_beside_resizing_and_ends_the_error():
     claim = a_claim(2, 1, 2, PROGRESS, conditions=[RESIZING, ERROR])
     pending = {"type": names.FS_PENDING, "status": "True", "message": "m", "lastTransitionTime": NOW}
     status = {"allocatedResourceStatuses": {"storage": NODE_PENDING}, "conditions": [pending, gone(names.CONTROLLER_ERROR)]}
-    assert {"status": status} == growth.node_next(claim, "m", NOW, recover=True)
+    assert {"status": status} == growth.node_next(claim, "2Gi", "m", NOW, recover=True)
+
+
+def test_the_nodes_turn_comes_with_the_size_on_a_claim_that_does_not_say_it():
+    """An API server was set back during the call: the node's turn without a size would be for the one that the claim asks for by now."""
+    body = growth.node_next(a_claim(5, 1), "2Gi", "m", NOW, recover=True)
+    assert {"storage": "2Gi"} == body["status"]["allocatedResources"]
+    assert "allocatedResources" not in growth.node_next(a_claim(5, 1), "2Gi", "m", NOW, recover=False)["status"]
 
 
 def test_without_recovery_the_nodes_turn_replaces_resizing():
     claim = a_claim(2, 1, conditions=[RESIZING])
     pending = {"type": names.FS_PENDING, "status": "True", "message": "m", "lastTransitionTime": NOW}
-    assert {"status": {"conditions": [pending, gone(names.RESIZING)]}} == growth.node_next(claim, "m", NOW, recover=False)
+    assert {"status": {"conditions": [pending, gone(names.RESIZING)]}} == growth.node_next(claim, "2Gi", "m", NOW, recover=False)
 
 
 def test_R2_the_end_has_the_size_and_no_step_and_no_condition():

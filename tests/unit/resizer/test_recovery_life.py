@@ -13,7 +13,7 @@ from mooring.api.meta import Kind
 from mooring.apiserver.local import Faults
 from mooring.controllers.resizer import names
 from mooring.csi.codes import Code, go_name
-from mooring.kube.errors import ServerError
+from mooring.kube.errors import ServerError, Unreachable
 from tests.support.builders import a_secret
 from tests.support.cluster_world import LateWatch, without
 from tests.support.resizing import (
@@ -459,3 +459,20 @@ async def test_the_memory_ends_with_the_claim():
         await world.settle(700)
         (expansion, _), *_ = resizer._parts
         assert 0 == len(expansion._view.memory)
+
+
+async def test_that_a_write_was_not_answered_is_forgotten_with_the_claim():
+    world = await ResizerWorld().volume(2, 1)
+    gate = world.driver.gate(EXPAND)
+    async with world.resizing() as resizer:
+        await world.called()
+        world.cluster.refuse(MARK, times=1, error=Unreachable("reset"), after=True)
+        gate.set()
+        await world.settle(0.2)
+        (expansion, _), *_ = resizer._parts
+        unsure = expansion._reconciler._writes._unsure
+        assert 1 == len(unsure)
+        world.cluster.refuse("get persistentvolumeclaims", error=Unreachable("reset"))
+        await world.tear_away(CLAIMS, "claim")
+        await world.settle(5)
+        assert 0 == len(unsure)

@@ -62,7 +62,9 @@ class ClaimReconciler(abc.ABC):
         raise AssertionError("unreachable")
 
     async def _write_volume(self, claim: PersistentVolumeClaim, pv_uid: str, body_of: Callable[[PersistentVolume], Body]) -> None:
-        """Raises Failed, Stale."""
+        """One that has it all, as the cache says, is looked at: a server that was set back may have another one. Raises Failed, Stale."""
+        if not body_of(pv := self._writes.current_volume(claim, pv_uid)):
+            await self._writes.look_at_volume(pv)
         for attempt in range(CONFLICTS_MAX):
             pv = self._writes.current_volume(claim, pv_uid)
             try:

@@ -13,7 +13,7 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.meta import Key, Kind, key_of
 from mooring.base.errors import MooringError
 from mooring.control.result import Stale
-from mooring.kube.cache.informer import Informer
+from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from mooring.kube.patch import strategic_patch
@@ -41,6 +41,12 @@ class Writes:
 
     def __init__(self, cluster: Cluster, claims: Informer[PersistentVolumeClaim], volumes: Informer[PersistentVolume]) -> None:
         self._cluster, self._claims, self._volumes = cluster, claims, volumes
+        self._unsure: set[str] = set()  # uids of claims whose last write was not answered
+        claims.on_change(self._forget)
+
+    def _forget(self, change: Change[PersistentVolumeClaim]) -> None:
+        if change.new is None:
+            self._unsure.discard(change.object.metadata.uid)
 
     def current(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
         """The claim as it is now. Raises Stale when it is no more."""
@@ -55,6 +61,20 @@ class Writes:
         if found is None or uid not in ("", found.metadata.uid):
             raise Stale(claim.metadata.name)
         return found
+
+    async def settle(self, claim: PersistentVolumeClaim) -> None:
+        """Where the last write to the claim was not answered, and may have been done: looks at it. Raises Stale where it was, and Failed.
+
+        Else a call that is over would be made once more, and its answer would find a claim that is beyond it.
+        """
+        if claim.metadata.uid in self._unsure:
+            await self._look(PERSISTENT_VOLUME_CLAIMS, self._claims, claim)
+            if self.current(claim).metadata.resource_version != claim.metadata.resource_version:
+                raise Stale(claim.metadata.name)
+
+    async def look_at_volume(self, pv: PersistentVolume) -> None:
+        """Takes in the volume as it is now. Raises Failed, Stale."""
+        await self._look(PERSISTENT_VOLUMES, self._volumes, pv)
 
     async def claim(self, claim: PersistentVolumeClaim, body: Mapping[str, Any], *, strictly: bool = False) -> None:
         """Patches the status, and metadata with it; nothing for {}. strictly: only the claim as it was read."""
@@ -74,6 +94,7 @@ class Writes:
             request = self._cluster.patch(kind, meta.name, patch, meta.namespace, subresource=subresource)
             try:
                 await cache.write(key_of(obj), request)
+                self._unsure.discard(meta.uid)
                 return
             except NotFound:
                 raise Stale(meta.name) from None
@@ -85,7 +106,14 @@ class Writes:
                     raise Failed(f"{kind.name} {meta.name} could not be saved: {error}", is_told=False) from error
             except ApiError as error:
                 passing = isinstance(error, Unreachable | ServerError | TooManyRequests)
+                if isinstance(error, Unreachable | ServerError):
+                    self._note_unsure(obj)
                 raise Failed(f"{kind.name} {meta.name} could not be saved: {error}", is_told=not passing) from error
+
+    def _note_unsure(self, obj: PersistentVolume | PersistentVolumeClaim) -> None:
+        """The write may have been done. Those to a volume are of the volume as it was read, and are refused where it was."""
+        if isinstance(obj, PersistentVolumeClaim) and self._claims.store.get(key_of(obj)) is not None:
+            self._unsure.add(obj.metadata.uid)
 
     async def _look(self, kind: Kind[T], cache: Informer[T], obj: T) -> None:
         """Takes in the object as it is now. Raises Stale for another one, and Failed where the cache is ahead of the server.
@@ -96,9 +124,11 @@ class Writes:
         try:
             found = await cache.write(key_of(obj), self._cluster.get(kind, meta.name, meta.namespace))
         except NotFound:
+            self._unsure.discard(meta.uid)
             raise Stale(meta.name) from None
         except ApiError as error:
             raise Failed(f"{kind.name} {meta.name} could not be read: {error}", is_told=False) from error
+        self._unsure.discard(meta.uid)
         if found.metadata.uid != meta.uid:
             raise Stale(meta.name)
         if order(found.metadata.resource_version, meta.resource_version) < 0:

@@ -41,10 +41,10 @@ def marked(claim: PersistentVolumeClaim, size: str, now: str, *, anew: bool, rec
     return patch_body(status, _note(claim, None) if recover else {})
 
 
-def node_next(claim: PersistentVolumeClaim, message: str, now: str, *, recover: bool) -> Body:
-    """The driver has done its part: the node does the rest."""
+def node_next(claim: PersistentVolumeClaim, size: str, message: str, now: str, *, recover: bool) -> Body:
+    """The driver has done its part: the node does the rest. size: that was asked for; a claim of before a restore may not say so."""
     pending = condition_patch(claim, names.FS_PENDING, now, message=message)
-    step = _step(claim, names.NODE_PENDING) if recover else {}
+    step = {**_allocated(claim, size), **_step(claim, names.NODE_PENDING)} if recover else {}
     dropped = [names.CONTROLLER_ERROR] if recover else [names.RESIZING, names.CONTROLLER_ERROR]
     return patch_body({**step, **conditions_patch(claim, [pending], dropped)}, _note(claim, None) if recover else {})
 

@@ -12,7 +12,8 @@ from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSec
 from mooring.controllers.resizer.expansion import decide as d
 from mooring.controllers.resizer.expansion import patches
 from mooring.controllers.resizer.expansion.decide_after import After, Expanded, decide_after
-from mooring.controllers.resizer.view import quantity
+from mooring.controllers.resizer.expansion.size import is_nodes_turn
+from mooring.controllers.resizer.view import quantity, sizes_of
 from mooring.controllers.resizer.writes import Failed
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
@@ -23,6 +24,7 @@ class Reconciler(ClaimReconciler):
 
     async def perform(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
         """The actions in order. Raises Failed, Stale."""
+        await self._writes.settle(claim)
         secrets: Mapping[str, str] = {}
         pv_uid = self._writes.current_volume(claim).metadata.uid  # one made anew during the call has not grown
         for action in decision.actions:
@@ -72,24 +74,32 @@ class Reconciler(ClaimReconciler):
         self._remember(claim, asked, after.reason, is_infeasible=after.is_infeasible)
         if not after.size:
             if self._options.recover:
-                write = self._write_unless(claim, _has(asked), lambda now: patches.failed(now, after, self._now()))
+                write = self._write_unless(claim, self._is_beyond(asked), lambda now: patches.failed(now, after, self._now()))
                 await self._save_failure(claim, write)
             is_in_use = after.reason == d.FAILED_PRECONDITION and self._options.handle_volume_inuse_error
             raise Failed(d.failure_text(self._view, self._writes.current_volume(claim), after.error), is_in_use=is_in_use)
         before = (claim.status.capacity or {}).get(names.STORAGE, "") if after.on_node and self._options.annotate else ""
         await self._write_volume(claim, pv_uid, lambda pv: patches.volume_size(pv, after.size, before))
         if after.on_node:
-            await self._hand_over(claim, after.size)
+            await self._hand_over(claim, asked, after.size)
         else:
             await self._write_unless(claim, never, lambda now: patches.done(now, after.size, recover=self._options.recover))
             self._tell(claim, names.RESIZE_SUCCESSFUL, "Resize volume succeeded")
         self._view.memory.forget(key_of(claim))
 
-    async def _hand_over(self, claim: PersistentVolumeClaim, size: str) -> None:
+    def _is_beyond(self, size: str) -> Callable[[PersistentVolumeClaim], bool]:
+        """True for a claim of which an earlier call has made this size, so that a failure to make it says nothing any more."""
+
+        def is_beyond(claim: PersistentVolumeClaim) -> bool:
+            return _has(size)(claim) or is_nodes_turn(sizes_of(claim, self._writes.current_volume(claim)))
+
+        return is_beyond
+
+    async def _hand_over(self, claim: PersistentVolumeClaim, asked: str, size: str) -> None:
         """The node's turn. Raises Failed, Stale."""
         text = patches.pending_text(self._view.driver)
         recover = self._options.recover
-        write = self._write_unless(claim, _has(size), lambda now: patches.node_next(now, text, self._now(), recover=recover))
+        write = self._write_unless(claim, _has(size), lambda now: patches.node_next(now, asked, text, self._now(), recover=recover))
         if await write:
             self._tell(claim, names.FS_RESIZE_REQUIRED, "Require file system resize of volume on node")
 

@@ -40,11 +40,17 @@ def size_to_ask(sizes: Sizes, *, is_final: bool, on_controller: bool, node_pendi
     return sizes.wanted if is_over and sizes.volume.value < allocated.value else allocated
 
 
+def is_nodes_turn(sizes: Sizes) -> bool:
+    """True while the node may be at work on the size that the volume has."""
+    allocated = sizes.wanted if sizes.allocated is None else sizes.allocated
+    return sizes.step in (names.NODE_PENDING, names.NODE_IN_PROGRESS) and sizes.volume.value >= allocated.value
+
+
 def _larger(sizes: Sizes, allocated: Quantity, *, is_final: bool) -> Quantity | None:
+    if is_nodes_turn(sizes):
+        return None
     match sizes.step:
-        case names.NODE_PENDING | names.NODE_IN_PROGRESS:
-            return None if sizes.volume.value >= allocated.value else allocated
-        case names.NODE_INFEASIBLE:
+        case names.NODE_PENDING | names.NODE_IN_PROGRESS | names.NODE_INFEASIBLE:
             return allocated
         case names.CONTROLLER_IN_PROGRESS:
             return sizes.wanted if is_final else allocated

@@ -25,6 +25,7 @@ class Reconciler(ClaimReconciler):
 
     async def perform(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
         """The actions in order. Raises Failed, Stale."""
+        await self._writes.settle(claim)
         secrets: Mapping[str, str] = {}
         pv_uid = self._writes.current_volume(claim).metadata.uid
         for action in decision.actions:
