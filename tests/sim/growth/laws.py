@@ -80,6 +80,7 @@ class Laws:
             table.clear()
             table.update({one["metadata"]["name"]: one for one in whole(plural)})
         self._of_before |= {(operation.handle, operation.node_id) for operation in self._backend.locks.values() if operation.verb == EXPAND}
+        self._of_before |= {(handle, wanted) for (verb, handle), wanted in self._open.items() if verb == EXPAND}  # some are on their way
         self._open.clear()
         self._grown.clear()
         self._freed.clear()
