@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
@@ -12,6 +13,7 @@ from mooring.control.lease.elector import LeaderElector
 from mooring.controllers.attacher import decide, writes
 from mooring.controllers.attacher.controller import Attacher
 from mooring.controllers.attacher.view import BY_VOLUME, View, volume_of
+from mooring.kube.cache import reflector
 from tests.sim.planting import Bug, both, set_backs_are_not_noticed
 
 
@@ -49,6 +51,11 @@ def _contexts_are_kept() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(writes, "_status", kept)
 
 
+def _lists_are_not_proved() -> contextlib.AbstractContextManager[Any]:
+    """A watch begins from a list however long ago that was asked for."""
+    return mock.patch.object(reflector, "LISTED_S", math.inf)
+
+
 _NOT_WELL: Final = {
     "wanted-unattached",
     "wanted-missing",
@@ -62,6 +69,7 @@ _NOT_WELL: Final = {
 BUGS: Final[Mapping[str, Bug]] = {
     "fence-stays-open": Bug(_fence_stays_open, {"no-lease"}),
     "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=20),
+    "lists-unproved": Bug(_lists_are_not_proved, _NOT_WELL, first_seed=9779),
     "undos-silence-the-next": Bug(_undos_silence_the_next, {"silent"}, first_seed=900),
     "namesakes-are-strangers": Bug(_namesakes_are_strangers, {"two-nodes", "unpublish-wanted"}, first_seed=40),
     "contexts-kept": Bug(_contexts_are_kept, {"metadata-wrong"}, first_seed=140),

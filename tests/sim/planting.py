@@ -12,6 +12,7 @@ from unittest import mock
 
 from mooring.control.queue import WorkQueue
 from mooring.kube.cache.reflector import Reflector
+from mooring.kube.cache.store import Store
 from mooring.kube.cluster import EventType
 from mooring.kube.versions import order
 
@@ -61,7 +62,7 @@ def failures_are_final() -> contextlib.AbstractContextManager[Any]:
 
 
 def set_backs_are_not_noticed() -> contextlib.AbstractContextManager[Any]:
-    """A watch goes on from its version, also where the server has yet to reach that."""
+    """A watch goes on from its version, also where the server has yet to reach that, whatever it answers."""
     take = Reflector._take
 
     def unasked(self: Reflector[Any], event: Any) -> None:
@@ -71,7 +72,16 @@ def set_backs_are_not_noticed() -> contextlib.AbstractContextManager[Any]:
     async def trusted(self: Reflector[Any]) -> None:
         self._may_be_set_back = False
 
-    return both(mock.patch.object(Reflector, "_take", unasked), mock.patch.object(Reflector, "_check_version", trusted))
+    return both(
+        mock.patch.object(Reflector, "_take", unasked),
+        mock.patch.object(Reflector, "_check_version", trusted),
+        answers_show_nothing(),
+    )
+
+
+def answers_show_nothing() -> contextlib.AbstractContextManager[Any]:
+    """An answer to a write, or a read, that denies what the cache knows is not looked at."""
+    return mock.patch.object(Store, "is_of_before", return_value=False)
 
 
 def assert_found(run_seed: Callable[..., Any], bugs: Mapping[str, Bug], name: str, lives_max: int) -> None:

@@ -14,6 +14,7 @@ from mooring.controllers.resizer import view
 from mooring.controllers.resizer.claim_controller import ClaimController
 from mooring.controllers.resizer.claim_reconciler import never
 from mooring.controllers.resizer.event_handlers import EventHandlers
+from mooring.controllers.resizer.expansion import patches as growth_patches
 from mooring.controllers.resizer.expansion import reconcile
 from mooring.controllers.resizer.expansion.decide_after import After, Expanded, decide_after
 from mooring.controllers.resizer.expansion.reconcile import Reconciler as Expansion
@@ -23,7 +24,7 @@ from mooring.controllers.resizer.modification.reconcile import Reconciler as Mod
 from mooring.controllers.resizer.view import bytes_text
 from mooring.controllers.resizer.writes import Writes
 from mooring.kube.cache.store import Store
-from tests.sim.planting import Bug, no_back_off, set_backs_are_not_noticed
+from tests.sim.planting import Bug, answers_show_nothing, both, no_back_off, set_backs_are_not_noticed
 
 
 def _sizes_are_not_marked() -> contextlib.AbstractContextManager[Any]:
@@ -106,7 +107,29 @@ def _failures_are_written_on_what_is_done() -> contextlib.AbstractContextManager
 
 def _answers_prove_nothing() -> contextlib.AbstractContextManager[Any]:
     """How far the server was is known from whole lists and the watch alone, not from own writes, and lists that broke off."""
-    return mock.patch.object(Store, "known", lambda self: self.version)
+    return both(mock.patch.object(Store, "known", lambda self: self.version), answers_show_nothing())
+
+
+def _lost_answers_are_forgotten() -> contextlib.AbstractContextManager[Any]:
+    """The driver is called again for a claim whose last write was not answered, and may have said that all is done."""
+    return mock.patch.object(Writes, "settle", mock.AsyncMock())
+
+
+def _volumes_are_believed() -> contextlib.AbstractContextManager[Any]:
+    """A PersistentVolume that has all by what the cache says is not looked at."""
+    return mock.patch.object(Writes, "look_at_volume", mock.AsyncMock())
+
+
+def _nodes_get_no_size() -> contextlib.AbstractContextManager[Any]:
+    """The node's turn comes without the size that was asked for."""
+    node_next = growth_patches.node_next
+
+    def without(claim: Any, size: str, *args: Any, **options: Any) -> Any:
+        body = node_next(claim, size, *args, **options)
+        body.get("status", {}).pop("allocatedResources", None)
+        return body
+
+    return mock.patch.object(growth_patches, "node_next", without)
 
 
 _NOT_WELL: Final = {"unserved", "sizes-differ", "class-differs", "state-left", "unsettled"}
@@ -122,7 +145,11 @@ BUGS: Final[Mapping[str, Bug]] = {
     "sizes-held-up": Bug(_sizes_are_held_up, {"held-up"}, first_seed=101),
     "volumes-late": Bug(_volumes_are_written_late, {"pv-shrank", "sizes-differ"}),
     "failures-late": Bug(_failures_are_written_on_what_is_done, {"state-left"}, first_seed=1989),
+    "lost-answers-forgotten": Bug(_lost_answers_are_forgotten, {"overtaken", "node-overridden"}, first_seed=3625),
+    "volumes-believed": Bug(_volumes_are_believed, {"class-differs", "sizes-differ", "node-overridden"}, first_seed=4299),
+    "nodes-without-size": Bug(_nodes_get_no_size, {"node-overridden"}, first_seed=14098),
+    "answers-unheard": Bug(answers_show_nothing, {*_NOT_WELL, "hot-loop"}, first_seed=11518),
     "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=25),
-    "answers-prove-nothing": Bug(_answers_prove_nothing, _NOT_WELL, first_seed=165),
+    "answers-prove-nothing": Bug(_answers_prove_nothing, _NOT_WELL, first_seed=69),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
 }
