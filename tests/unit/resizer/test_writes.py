@@ -19,8 +19,8 @@ from tests.unit.kube.fake_cluster import FakeCluster
 pytestmark = in_virtual_time
 
 
-async def _refused(known_version: str) -> None:
-    """Writes to a PersistentVolume as it is known at this version, which the server, at version 1, refuses."""
+async def _refused(known_version: str, **known_as: str) -> None:
+    """Writes to a PersistentVolume as it is known at this version, which the server, at version 1, refuses. known_as: its metadata."""
     cluster = FakeCluster()
     cluster.put(PERSISTENT_VOLUMES, "pv", spec={"capacity": {"storage": "1Gi"}})
 
@@ -29,7 +29,7 @@ async def _refused(known_version: str) -> None:
 
     volumes = informer(PERSISTENT_VOLUMES)
     found = await cluster.get(PERSISTENT_VOLUMES, "pv")
-    known = msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, resource_version=known_version))
+    known = msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, resource_version=known_version, **known_as))
     volumes.wrote(known)
     cluster.fail("patch", Conflict("the object has been modified", reason="Conflict"))
     writes = Writes(cluster, informer(PERSISTENT_VOLUME_CLAIMS), volumes)  # type: ignore[arg-type]
@@ -41,7 +41,13 @@ async def test_what_has_changed_is_judged_anew_at_once() -> None:
         await _refused("0")
 
 
-async def test_what_a_server_that_was_set_back_does_not_have_is_tried_again_after_a_while() -> None:
+async def test_another_object_of_the_name_is_judged_anew_at_once() -> None:
+    with pytest.raises(Stale):
+        await _refused("0", uid="former")
+
+
+@pytest.mark.parametrize("known_as", [{}, {"uid": "lost"}], ids=["the same object", "another of the name"])
+async def test_what_a_server_that_was_set_back_does_not_have_is_tried_again_after_a_while(known_as: dict[str, str]) -> None:
     """Until the cache has listed all anew, each try would be refused: at once, it would ask the driver again and again."""
     with pytest.raises(Failed, match="PersistentVolume pv could not be saved: the API server was set back"):
-        await _refused("50")
+        await _refused("50", **known_as)

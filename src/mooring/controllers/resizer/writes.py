@@ -129,7 +129,7 @@ class Writes:
         except ApiError as error:
             raise Failed(f"{kind.name} {meta.name} could not be read: {error}", is_told=False) from error
         self._unsure.discard(meta.uid)
+        if order(found.metadata.resource_version, meta.resource_version) < 0:  # be it the same object or another of the name
+            raise Failed(f"{kind.name} {meta.name} could not be saved: the API server was set back", is_told=False)
         if found.metadata.uid != meta.uid:
             raise Stale(meta.name)
-        if order(found.metadata.resource_version, meta.resource_version) < 0:
-            raise Failed(f"{kind.name} {meta.name} could not be saved: the API server was set back", is_told=False)
