@@ -233,8 +233,6 @@ class Laws:
     def _volume_changed(self, old: Json, new: Json) -> None:
         name, sizes = new["metadata"]["name"], [bytes_of(pv["spec"].get("capacity")) for pv in (old, new)]
         handle = new["spec"]["csi"]["volumeHandle"]
-        if sizes[1] > sizes[0] and self._may_precede_set_back():
-            self._of_before.add((handle, str(sizes[1])))  # where nodes do all, this is the call
         if sizes[1] < sizes[0] and not self._plan.on_node:
             self._fail("pv-shrank", f"{name} had {sizes[0]}, now {sizes[1]}")
         if sizes[1] != sizes[0] and not self._plan.on_node and sizes[1] > self._backend.sizes.get(handle, sizes[1]):

@@ -374,6 +374,22 @@ async def test_a_node_only_driver_is_not_called():
     assert "1G" == (await world.pv())["metadata"]["annotations"][names.PRE_RESIZE]
 
 
+async def test_a_volume_of_a_node_only_driver_grows_for_no_claim_that_the_cache_alone_has():
+    """A restore has undone it, say: the volume would show a size that nobody asks for, and no node makes."""
+    watch = HeldWatch(CLAIMS.plural)
+    world = ResizerWorld(ResizingDriver((), on_node=True), watch)
+    await world.volume(2, 1, 2, PROGRESS, conditions=[condition(names.RESIZING)])
+    pv = await world.pv()
+    await world.tear_away(PVS, "pv")
+    async with world.resizing():
+        watch.hold()
+        await world.tear_away(CLAIMS, "claim")
+        await world.create({**pv, "metadata": {"name": "pv"}})
+        await world.settle(30)
+        assert "1Gi" == (await world.pv())["spec"]["capacity"]["storage"]
+    assert [GET_CLAIM] == world.story
+
+
 @pytest.mark.parametrize(("answer", "shown"), [(3 * GiB, "3Gi"), (2 * GiB + 1, str(2 * GiB + 1)), (2 * GiB + (1 << 20), "2049Mi")])
 async def test_the_driver_may_give_more(answer, shown):
     world = await ResizerWorld(ResizingDriver(node_step=False)).volume(2, 1)

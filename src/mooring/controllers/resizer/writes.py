@@ -62,12 +62,13 @@ class Writes:
             raise Stale(claim.metadata.name)
         return found
 
-    async def settle(self, claim: PersistentVolumeClaim) -> None:
+    async def settle(self, claim: PersistentVolumeClaim, *, anyway: bool = False) -> None:
         """Where the last write to the claim was not answered, and may have been done: looks at it. Raises Stale where it was, and Failed.
 
         Else a call that is over would be made once more, and its answer would find a claim that is beyond it.
+        anyway: also where it was answered.
         """
-        if claim.metadata.uid in self._unsure:
+        if anyway or claim.metadata.uid in self._unsure:
             await self._look(PERSISTENT_VOLUME_CLAIMS, self._claims, claim)
             if self.current(claim).metadata.resource_version != claim.metadata.resource_version:
                 raise Stale(claim.metadata.name)

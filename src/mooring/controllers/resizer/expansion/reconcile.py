@@ -24,7 +24,7 @@ class Reconciler(ClaimReconciler):
 
     async def perform(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
         """The actions in order. Raises Failed, Stale."""
-        await self._writes.settle(claim)
+        await self._writes.settle(claim, anyway=_is_unproved(decision))
         secrets: Mapping[str, str] = {}
         pv_uid = self._writes.current_volume(claim).metadata.uid  # one made anew during the call has not grown
         for action in decision.actions:
@@ -102,6 +102,15 @@ class Reconciler(ClaimReconciler):
         write = self._write_unless(claim, _has(size), lambda now: patches.node_next(now, asked, text, self._now(), recover=recover))
         if await write:
             self._tell(claim, names.FS_RESIZE_REQUIRED, "Require file system resize of volume on node")
+
+
+def _is_unproved(decision: Decision) -> bool:
+    """True where neither a write to the claim nor a call shows that the claim is still the one in the cache: a restore may have undone it.
+
+    The volume would show a size that nobody asks for any more, and no node would make.
+    """
+    kinds = {type(action) for action in decision.actions}
+    return d.ExpandOnNode in kinds and d.Mark not in kinds
 
 
 def _has(size: str) -> Callable[[PersistentVolumeClaim], bool]:
