@@ -148,7 +148,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "lost-answers-forgotten": Bug(_lost_answers_are_forgotten, {"overtaken", "node-overridden"}, first_seed=3625),
     "volumes-believed": Bug(_volumes_are_believed, {"class-differs", "sizes-differ", "node-overridden"}, first_seed=4299),
     "nodes-without-size": Bug(_nodes_get_no_size, {"node-overridden"}, first_seed=14098),
-    "answers-unheard": Bug(answers_show_nothing, {*_NOT_WELL, "hot-loop"}, first_seed=11518),
+    "answers-unheard": Bug(answers_show_nothing, {*_NOT_WELL, "hot-loop"}, first_seed=11841),
     "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=25),
     "answers-prove-nothing": Bug(_answers_prove_nothing, _NOT_WELL, first_seed=69),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
