@@ -21,6 +21,8 @@ from tests.sim.plane.plan import NAMESPACE, OTHER, PODS_MAX, VolumePlan
 from tests.sim.plane.program_acts import ProgramActs
 from tests.sim.plane.stands import Json, is_alive, node_of
 from tests.sim.plane.user_acts import UserActs
+from tests.sim.plane.workload_acts import WorkloadActs
+from tests.sim.plane.workload_hands import NOTE
 from tests.sim.plane.world import PlaneWorld
 from tests.support.builders import a_va
 
@@ -28,7 +30,7 @@ ACTS_MAX: Final = 100_000
 FOREIGN: Final = "foreign-"
 
 
-class Acts(NodeActs, ProgramActs, AgentActs, UserActs):
+class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
     """keepers: of the programs, by their names' beginnings."""
 
     def __init__(self, world: PlaneWorld, hands: Hands, keepers: Mapping[str, Sequence[Keeper]]) -> None:
@@ -44,6 +46,7 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs):
         await self._hands.prepare()
         for volume in self._world.plan.volumes:
             await self._make(volume)
+        await self.restore_workloads()
 
     async def disturb(self) -> None:
         """One act."""
@@ -67,6 +70,7 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs):
         self._plug_in_all()
         await self.restore()
         await self.set_right()
+        await self.settle_workloads()
         for found in [*self._laws.attachments.values()]:
             if found.name.startswith(FOREIGN):
                 await self._hands.delete(VOLUME_ATTACHMENTS, found.name)
@@ -107,8 +111,11 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs):
 
     async def restore(self) -> None:
         """What is missing of volumes comes back, now that their old names are free; unless all are deleted."""
+        if self._ends and self._world.plan.workloads.runs:
+            await self.sweep_workloads()
         if self._ends:
             return
+        await self.restore_workloads()
         for volume in self._world.plan.volumes:
             await self._make(volume)
         while self._unbound:
@@ -139,6 +146,7 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs):
 
     async def delete_all(self) -> None:
         """Every pod, those that have finished too; those of dead nodes by force. And claims whose volumes were made for them."""
+        await self.delete_workloads()
         for pod in list(self._laws.pods.values()):
             if "deletionTimestamp" not in pod["metadata"]:
                 await self._delete(pod, None if self._hands.is_on_living(pod) else 0)
@@ -149,7 +157,7 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs):
     # -- pods
 
     async def make_pod(self) -> None:
-        if len(self._alive()) < PODS_MAX:
+        if len(self._single()) < PODS_MAX:
             volumes = [volume for volume in self._world.plan.volumes if self._randomness.happens(0.6)]
             await self._make_pod([volume.name for volume in volumes or self._world.plan.volumes[:1]])
 
@@ -170,14 +178,14 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs):
 
     async def move_pod(self) -> None:
         """Deleted here, and made elsewhere with the same volumes, at once or when it is gone."""
-        if pods := self._alive():
+        if pods := self._single():
             pod = self._one_of(pods)
             await self._delete(pod)
             await self._make_pod([name.removesuffix(SECOND) for name in _claims(pod)])
 
     async def recreate_pod(self) -> None:
         """Removed by force, and made anew under its name, here or there."""
-        if pods := self._alive():
+        if pods := self._single():
             pod, node = self._one_of(pods), self._one_of(self._world.plan.nodes)
             await self._delete(pod, grace_s=0)
             await self._hands.make_pod(pod["metadata"]["name"], _claims(pod), node, pod["metadata"]["namespace"])
@@ -196,6 +204,10 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs):
 
     def _alive(self) -> list[Json]:
         return [pod for pod in self._laws.pods.values() if is_alive(pod)]
+
+    def _single(self) -> list[Json]:
+        """Those that were never a workload's."""
+        return [pod for pod in self._alive() if NOTE not in (pod["metadata"].get("annotations") or {})]
 
     # -- claims and volumes
 

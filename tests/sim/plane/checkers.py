@@ -9,7 +9,7 @@ from mooring.api.meta import is_deleting
 from mooring.api.volume_names import attachment_name, unique_name
 from tests.sim.checkers import Complaint
 from tests.sim.plan import DRIVER, FINALIZER
-from tests.sim.plane import agent_checkers
+from tests.sim.plane import agent_checkers, workload_checkers
 from tests.sim.plane.hands import Hands
 from tests.sim.plane.placing import is_waiting
 from tests.sim.plane.stands import is_active, is_alive, node_of
@@ -22,6 +22,7 @@ def complaints(world: PlaneWorld, hands: Hands) -> list[Complaint]:
     found = [*_pods(world, hands), *_attachments(world), *_reports(world, hands), *_storage(world)]
     if world.agents is not None:
         found += agent_checkers.complaints(world.agents)
+    found += workload_checkers.complaints(world) if world.plan.workloads.runs else ()
     return [*found, *(_claims(world) if world.plan.provisions else ())]
 
 

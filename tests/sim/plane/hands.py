@@ -63,9 +63,10 @@ class Hands(UserHands):
             f"patch {kind.name} {name} {body}", self._cluster.patch(kind.whole(), name, patch, namespace, subresource=subresource)
         )
 
-    async def delete(self, kind: Kind[Any], name: str, namespace: str = "", grace_s: int | None = None) -> None:
-        how = "" if grace_s is None else " by force"
-        await self.do(f"delete {kind.name} {name}{how}", self._cluster.delete(kind, name, namespace, grace_period_s=grace_s))
+    async def delete(self, kind: Kind[Any], name: str, namespace: str = "", grace_s: int | None = None, *, propagation: str = "") -> None:
+        how = f" {propagation}".rstrip() if grace_s is None else " by force"
+        request = self._cluster.delete(kind, name, namespace, grace_period_s=grace_s, propagation=propagation)
+        await self.do(f"delete {kind.name} {name}{how}", request)
 
     async def prepare(self) -> None:
         await self.do("create namespace", self._cluster.create(NAMESPACES.whole(), {"metadata": {"name": OTHER}}))

@@ -56,6 +56,10 @@ class Kubelet:
     def wake(self) -> None:
         self._looks.set()
 
+    def has(self, uid: str) -> bool:
+        """Whether the machine has anything mounted for the pod."""
+        return any(uid in uids for uids in self.mounted.values())
+
     async def run(self) -> None:
         while True:
             await self._looks.wait()
@@ -128,8 +132,8 @@ class Kubelet:
             for handle in mine:
                 if uid not in self.mounted.get(handle, ()) and unique_name(DRIVER, handle) in listed:
                     await self._mount(uid, handle)
-            if pod["status"]["phase"] == "Pending" and self._has_all(pod):
-                await self._pod_status(name, namespace, {"phase": "Running", "containerStatuses": [_container({"running": {}})]})
+            if (pod["status"]["phase"] == "Pending" or self._owes_ready(pod)) and self._has_all(pod):
+                await self._pod_status(name, namespace, {"phase": "Running", **self._ready(), "containerStatuses": [_RUNNING]})
         elif is_active(pod):  # its containers end first
             await self._pause()
             ended = {"terminated": {"exitCode": 0}}
@@ -137,6 +141,19 @@ class Kubelet:
         elif "deletionTimestamp" in pod["metadata"] and not any(uid in pods for pods in self.mounted.values()):
             await self._pause()
             await self._cluster.delete(PODS, name, namespace, uid=uid, grace_period_s=0)
+
+    def _owes_ready(self, pod: Json) -> bool:
+        """Whether somebody has said that the pod is not ready, and workloads wait for it."""
+        conditions = pod["status"].get("conditions") or ()
+        is_ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        return self._world.plan.workloads.runs and pod["status"]["phase"] == "Running" and not is_ready
+
+    def _ready(self) -> Json:
+        """What a pod's status says, where somebody reads it."""
+        if not self._world.plan.workloads.runs:
+            return {}
+        since = {"lastTransitionTime": rfc3339(self._world.clock.wall_s())} if self.stamps else {}
+        return {"conditions": [{"type": "Ready", "status": "True", **since}]}
 
     async def _mount(self, uid: str, handle: str) -> None:
         await self._pause()
@@ -199,7 +216,8 @@ class Kubelet:
 
     async def _pod_status(self, name: str, namespace: str, status: Json) -> None:
         self._tell(f"pod {name}: {status}")
-        patch = Patch(PatchType.MERGE, {"status": status})
+        kind = PatchType.STRATEGIC if self._world.plan.workloads.runs else PatchType.MERGE
+        patch = Patch(kind, {"status": status})
         await self._cluster.patch(PODS.whole(), name, patch, namespace, subresource="status")
 
     async def _pause(self) -> None:
@@ -215,3 +233,6 @@ class Kubelet:
 
 def _container(state: Json) -> Json:
     return {"name": "c", "image": "example.com/image:1", "imageID": "", "ready": "running" in state, "restartCount": 0, "state": state}
+
+
+_RUNNING: Final = _container({"running": {}})

@@ -56,6 +56,8 @@ class Laws(AttachmentLaws):
         self._in_flight: set[tuple[str, int, str]] = set()
         self._recent: dict[tuple[object, str], deque[float]] = defaultdict(deque)
         self._last: dict[tuple[str, Key], Json] = {}  # the objects as they stand there, by kind
+        self.on_begin: Callable[[PlaneWrite], None] = lambda write: None
+        """Called with each write that a program sends."""
         self._ended_at: dict[tuple[int, str], int] = {}  # the version of Nodes that a process of node health knew when it ended the pod
 
     # -- programs
@@ -75,6 +77,7 @@ class Laws(AttachmentLaws):
     def begins(self, write: PlaneWrite) -> None:
         self.counts["writes"] += 1
         self.asked.begins(write)
+        self.on_begin(write)
         key = self._flight(write)
         if key in self._in_flight:
             self._fail("I10", f"{write.who}#{write.process} begins {write.what} while another write to it is in flight")

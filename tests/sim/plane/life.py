@@ -11,6 +11,7 @@ from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.controllers.attacher.controller import Attacher
 from mooring.controllers.binding import options as binding
 from mooring.controllers.nodehealth.controller import NodeHealth
+from mooring.controllers.workloads.controller import Workloads
 from mooring.csi.in_process import InProcessDriver
 from tests.sim.endpoint import info_of
 from tests.sim.keeper import Made
@@ -24,6 +25,8 @@ from tests.sim.standing import outside
 
 WORKERS: Final = 4
 """Of volumes: in a world this small as good as the 64 of production, and a start is quicker."""
+OWNED: Final = ("pods", "statefulsets", "deployments", "replicasets", "jobs", "controllerrevisions", "persistentvolumeclaims")
+"""By the controllers of workloads."""
 FOLLOWED: Final = ("pods", "nodes", "persistentvolumeclaims", "persistentvolumes", "csidrivers", "volumeattachments")
 
 
@@ -56,3 +59,8 @@ def binder(world: Any, mortal: Mortal) -> Made:
     """With the scheduler, where that places the pods."""
     placed = frozenset({binding.SCHEDULER}) if world.plan.placing.runs else frozenset[str]()
     return claims.binder(world.claims, mortal, claims.PARTS | placed)
+
+
+def workloads(world: Any, mortal: Mortal) -> Made:
+    line = PlaneLine(world, mortal, OWNED)
+    return Workloads(_runtime(world, line, mortal, 6000)), line

@@ -18,7 +18,7 @@ from tests.sim.provisioning.line import WritingLine
 LATENCY_S: Final = 0.05
 """Of each write, where two controllers with different views undo each other's work as long as one's watch is late."""
 ATTACHDETACH, ATTACHER, HEALTH, PROVISIONER, BINDER = "attachdetach", "attacher", "nodehealth", "provisioner", "binder"
-AGENT = "agent"
+AGENT, WORKLOADS = "agent", "workloads"
 
 
 @dataclasses.dataclass(slots=True, eq=False)

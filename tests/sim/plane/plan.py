@@ -13,6 +13,7 @@ from tests.sim.plane.agent_plan import ACTS as AGENT_ACTS
 from tests.sim.plane.agent_plan import AgentPlan, agents_of
 from tests.sim.plane.habit_plan import HabitPlan, habits_of
 from tests.sim.plane.placing_plan import PlacingPlan, placing_of
+from tests.sim.plane.workload_plan import WorkloadPlan, workloads_of
 from tests.sim.provisioning.plan import SaveFaults
 
 NAMESPACE: Final = "default"
@@ -24,6 +25,7 @@ NO_SAVE_FAULTS: Final = SaveFaults(0.0, 0.0, 0.0)
 NO_AGENTS: Final = AgentPlan()
 NO_PLACING: Final = PlacingPlan()
 NO_HABITS: Final = HabitPlan()
+NO_WORKLOADS: Final = WorkloadPlan()
 PODS_MAX: Final = 5
 """At once."""
 
@@ -89,7 +91,8 @@ class Plan:
     run, and claims get their volumes from them, else volumes are made by hand with their claims; publishes, binder_faults, saves: as in the
     plan of claims. force_after_s, forces: options of the attach/detach controller. step_s: the longest pause between two steps of a
     kubelet. tolerated_s: how long a pod stays on a node that is not ready. agents: of the nodes. placing: by the scheduler. manners: of
-    users and kubelets. server: the API server's. stops: of controllers. skipped: the acts, by number, that are left out.
+    users and kubelets. server: the API server's. stops: of controllers. workloads: that users have. skipped: the acts, by number, that are
+    left out.
     """
 
     seed: int
@@ -131,6 +134,7 @@ class Plan:
     manners: HabitPlan = NO_HABITS
     server: ServerHabits = NO_SERVER_HABITS
     stops: Stops = NO_STOPS
+    workloads: WorkloadPlan = NO_WORKLOADS
 
 
 def plan_of(seed: int) -> Plan:
@@ -144,6 +148,7 @@ def plan_of(seed: int) -> Plan:
     attachers = 2 if randomness.happens(0.1) else 1
     volumes = tuple(_volume(randomness, number) for number in range(1 + randomness.below(3)))
     placing = placing_of(seed)
+    workloads = workloads_of(seed, placing=placing.runs)
     provisions = randomness.happens(0.1) or placing.runs
     if (
         controllers > 1 or provisions
@@ -184,7 +189,10 @@ def plan_of(seed: int) -> Plan:
         restart_s=randomness.uniform(0.0, 5.0),
         api=api_faults(randomness),
         driver=driver_faults(randomness, timeout_s),
-        acts=_acts(randomness, NEVER_PROVISIONED if provisions else ()) + (AGENT_ACTS if agents.runs else ()) + habits.acts,
+        acts=_acts(randomness, NEVER_PROVISIONED if provisions else ())
+        + (AGENT_ACTS if agents.runs else ())
+        + habits.acts
+        + workloads.acts,
         agents=agents,
         placing=placing,
         manners=habits,
@@ -192,6 +200,7 @@ def plan_of(seed: int) -> Plan:
         server=NO_SERVER_HABITS if attachers > 1 else dataclasses.replace(server_habits(seed), set_back=False),
         stops=dataclasses.replace(stops(seed), skew_s=0.0),  # whose clocks differ: `jump_clock`
         binder_faults=placing.faults,
+        workloads=workloads,
     )
 
 

@@ -19,8 +19,8 @@ from tests.sim.plane.bugs import BUGS
 from tests.sim.plane.checkers import complaints, fingerprint, leftovers
 from tests.sim.plane.hands import Hands
 from tests.sim.plane.kubelet import Kubelet
-from tests.sim.plane.life import attachdetach, attacher, binder, health, provisioner
-from tests.sim.plane.line import AGENT, ATTACHDETACH, ATTACHER, BINDER, HEALTH, PROVISIONER
+from tests.sim.plane.life import attachdetach, attacher, binder, health, provisioner, workloads
+from tests.sim.plane.line import AGENT, ATTACHDETACH, ATTACHER, BINDER, HEALTH, PROVISIONER, WORKLOADS
 from tests.sim.plane.plan import Plan, plan_of
 from tests.sim.plane.silence import LOOK_S
 from tests.sim.plane.world import PlaneWorld
@@ -34,7 +34,7 @@ LOOKS_S: Final = (1.0, 5.0)
 QUICK_LOOKS: Final = 20
 UNNOTICED_S: Final = 150.0
 """The longest time that node health needs for all that it does about a node that died last."""
-LED: Final = (ATTACHDETACH, ATTACHER, HEALTH)
+LED: Final = (ATTACHDETACH, ATTACHER, HEALTH, WORKLOADS)
 """Programs that may stand for a Lease, with a second replica."""
 GIVEN_UP_S: Final = 30.0
 """After peace, until nodes that are dead are given up."""
@@ -66,6 +66,9 @@ class _Life(Course[PlaneWorld]):
         hands, keepers = Hands(world, kubelets), self._keepers(world, kubelets)
         acts = Acts(world, hands, keepers)
         world.laws.on_change = lambda node: _wake(kubelets, node)
+        if self._plan.workloads.runs:
+            world.workloads.is_mounted = lambda node, uid: node in kubelets and kubelets[node].has(uid)
+            world.collects()
         await acts.prepare()
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(kubelet.run(), name=f"sim/{node}") for node, kubelet in kubelets.items()]
@@ -91,6 +94,7 @@ class _Life(Course[PlaneWorld]):
             (HEALTH, health, int(plan.health)),
             (PROVISIONER, provisioner, int(plan.provisions)),
             (BINDER, binder, int(plan.provisions)),
+            (WORKLOADS, workloads, int(plan.workloads.runs)),
         ]
         agents = [node.keeper for node in kubelets.values() if isinstance(node, AgentNode)]
         replicas = plan.stops.replicas

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.base.clock import LoopClock
 from mooring.kube.cluster import Request
 from tests.sim.plane.agent import AgentSide
@@ -13,6 +15,7 @@ from tests.sim.plane.backend import PlaneBackend
 from tests.sim.plane.claim_laws import ClaimLaws
 from tests.sim.plane.laws import Laws
 from tests.sim.plane.plan import Plan
+from tests.sim.plane.workload_laws import WorkloadLaws
 from tests.sim.world import EPOCH_S, SimWorld
 
 
@@ -45,6 +48,9 @@ class PlaneWorld(SimWorld):
         self.claims = ClaimSide(self, ClaimLaws(self.truth, backend, self.fail))
         if plan.provisions:
             self.store.on_change(self.claims.laws.changed)
+        self.workloads = WorkloadLaws(laws, self.clock.now, self.fail)
+        if plan.workloads.runs:
+            laws.on_begin = self.workloads.begins
         if plan.agents.runs:
             self.agents = AgentSide(self, group)
             self.agents.begin(laws)
@@ -57,6 +63,11 @@ class PlaneWorld(SimWorld):
         """A renewal of a node's Lease is about the node of that name, whichever Lease it has by then."""
         return super().may_come_astray(request) or request.kind.plural == "leases"
 
+    def collects(self) -> None:
+        """From now on, what a deleted owner leaves is deleted: by the server's own garbage collector."""
+        self.store.on_change(self.workloads.changed)
+        Collecting(self.store, clock=self.clock).start()
+
     def heal(self) -> None:
         super().heal()
         if self.agents is not None:
@@ -66,6 +77,13 @@ class PlaneWorld(SimWorld):
         """The disks are given back."""
         if self.agents is not None:
             self.agents.close()
+
+
+class Collecting(Housekeeping):
+    """What it does is nobody's write, whoever has caused it."""
+
+    def _plan(self) -> None:
+        contextvars.Context().run(super()._plan)
 
 
 class ClaimSide:

@@ -1,0 +1,119 @@
+"""What users do with their workloads, and what happens to the workloads' controllers: acts, as in `acts.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
+from mooring.api.meta import Kind
+from mooring.api.pods import PODS
+from mooring.api.workloads import STATEFUL_SETS
+from mooring.base.randomness import Random
+from tests.sim.keeper import Keeper
+from tests.sim.plane.hands import CLASS
+from tests.sim.plane.line import WORKLOADS
+from tests.sim.plane.plan import NAMESPACE
+from tests.sim.plane.stands import Json, is_alive
+from tests.sim.plane.workload_hands import NOTE, RELEASED, SET, bodies
+from tests.sim.plane.workload_stands import controller_of
+
+T = TypeVar("T")
+REPLICAS_MAX: Final = 3
+ROUNDS_MAX: Final = 4
+"""Of templates: an old one comes back."""
+
+
+class WorkloadActs:
+    """A part of `Acts`."""
+
+    _world: Any
+    _hands: Any
+    _laws: Any
+    _keepers: Mapping[str, Sequence[Keeper]]
+    _randomness: Random
+
+    # -- the controllers
+
+    async def kill_workloads(self) -> None:
+        self._one_of(self._keepers[WORKLOADS]).kill()
+
+    async def roll_workloads(self) -> None:
+        self._hands.tell("rolls the controllers of workloads")
+        await self._one_of(self._keepers[WORKLOADS]).roll()
+
+    # -- all workloads
+
+    async def restore_workloads(self) -> None:
+        """What is missing is made, as it was at first."""
+        for kind, body in bodies(self._world.plan, CLASS):
+            name = body["metadata"]["name"]
+            if self._found(kind, name) is None:
+                await self._hands.do(f"create {kind.name} {name}", self._world.cluster.create(kind.whole(), body, NAMESPACE))
+
+    async def relabel_pod(self) -> None:
+        """A pod is taken from its workload."""
+        if pods := [pod for pod in self._laws.pods.values() if is_alive(pod) and controller_of(pod) is not None]:
+            pod = self._one_of(pods)
+            labels = {"app": None, RELEASED: "yes"}
+            await self._hands.merge(PODS, pod["metadata"]["name"], {"metadata": {"labels": labels}}, NAMESPACE)
+
+    async def settle_workloads(self) -> None:
+        """Pods that were taken from them go, and those that others have made with their claims."""
+        volumes = {volume.name for volume in self._world.plan.volumes}
+        for pod in list(self._laws.pods.values()) if self._world.plan.workloads.runs else ():
+            meta, claims = pod["metadata"], {volume["persistentVolumeClaim"]["claimName"] for volume in pod["spec"].get("volumes") or ()}
+            is_strange = NOTE not in (meta.get("annotations") or {}) and not claims <= volumes
+            if is_strange or RELEASED in (meta.get("labels") or {}):
+                await self._hands.delete(PODS, pod["metadata"]["name"], NAMESPACE)
+
+    async def delete_workloads(self) -> None:
+        for kind, body in bodies(self._world.plan, CLASS):
+            await self._hands.delete(kind, body["metadata"]["name"], NAMESPACE, propagation="Background")
+
+    async def sweep_workloads(self) -> None:
+        """What was made for a workload that had gone goes, too."""
+        for pod in [pod for pod in self._laws.pods.values() if is_alive(pod)]:
+            await self._hands.delete(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
+        for namespace, name in [key for key, claim in self._laws.claims.items() if "deletionTimestamp" not in claim["metadata"]]:
+            await self._hands.delete(PERSISTENT_VOLUME_CLAIMS, name, namespace)
+
+    # -- StatefulSets
+
+    async def scale_set(self) -> None:
+        await self._hands.merge(STATEFUL_SETS, SET, {"spec": {"replicas": self._randomness.below(REPLICAS_MAX + 1)}}, NAMESPACE)
+
+    async def roll_set(self) -> None:
+        await self._new_round(STATEFUL_SETS, SET)
+
+    async def delete_set(self) -> None:
+        await self._delete_workload(STATEFUL_SETS, SET)
+
+    async def change_retention(self) -> None:
+        policy = {"whenDeleted": self._one_of(("Retain", "Delete")), "whenScaled": self._one_of(("Retain", "Delete"))}
+        await self._hands.merge(STATEFUL_SETS, SET, {"spec": {"persistentVolumeClaimRetentionPolicy": policy}}, NAMESPACE)
+
+    async def drop_set_claim(self) -> None:
+        """A user throws the data of one pod away, mostly with the pod."""
+        if keys := [key for key in self._laws.claims if key[1].rpartition("-")[0].endswith(f"-{SET}")]:
+            key = self._one_of(keys)
+            await self._hands.delete(PERSISTENT_VOLUME_CLAIMS, key[1], key[0])
+            if self._randomness.happens(0.7):
+                await self._hands.delete(PODS, key[1].partition("-")[2], NAMESPACE)
+
+    # -- parts of acts
+
+    async def _new_round(self, kind: Kind[Any], name: str) -> None:
+        notes = {NOTE: str(self._randomness.below(ROUNDS_MAX))}
+        await self._hands.merge(kind, name, {"spec": {"template": {"metadata": {"annotations": notes}}}}, NAMESPACE)
+
+    async def _delete_workload(self, kind: Kind[Any], name: str) -> None:
+        propagation = self._one_of(("Background", "Foreground", "Orphan"))
+        await self._hands.delete(kind, name, NAMESPACE, propagation=propagation)
+
+    def _found(self, kind: Kind[Any], name: str) -> Json | None:
+        found: Json | None = self._world.truth.get(kind.whole(), name, NAMESPACE)
+        return found
+
+    def _one_of(self, items: Sequence[T]) -> T:
+        return items[self._randomness.below(len(items))]

@@ -1,0 +1,98 @@
+"""Workloads as the laws look at them: which states each has had, and since when; and which pods it has had."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from tests.sim.plane.line import PlaneWrite
+from tests.sim.plane.stands import Json
+
+SLACK_S: Final = 60.0
+"""How long ago a turn may have begun whose writes still come: what it was decided by may be as old, whatever was shown meanwhile."""
+KINDS: Final = ("StatefulSet", "Deployment", "ReplicaSet", "Job")
+
+
+def controller_of(obj: Json) -> Json | None:
+    """The reference to it."""
+    return next((one for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+
+
+@dataclasses.dataclass(slots=True)
+class PodStand:
+    """made: the version of its creation. ended: that of the first state in which it did not live any more, None while it does.
+
+    phase: the last one. owners: uids of all controllers that it ever had. counted: whether a finalizer of a Job was ever on it.
+    """
+
+    made: int
+    uid: str
+    name: str
+    phase: str = "Pending"
+    ended: int | None = None
+    succeeded: int | None = None
+    owners: set[str] = dataclasses.field(default_factory=set)
+
+
+class WorkloadStands:
+    """pods: by uid, all that ever were. states: of workloads, by uid: (version, object), None at the end."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.pods: dict[str, PodStand] = {}
+        self.states: dict[str, list[tuple[int, Json | None]]] = defaultdict(list)
+        self._times: list[float] = []
+        self._versions: list[int] = []
+
+    def known(self, write: PlaneWrite, plural: str) -> int:
+        """The newest version that the write can have been decided by for sure."""
+        return min(write.knows(plural), self._version_at(self._now() - SLACK_S))
+
+    def since(self, uid: str, version: int) -> Iterator[Json | None]:
+        """The states of a workload from the one of this version on; all for one that is younger."""
+        states = self.states[uid]
+        first = bisect.bisect_right(states, version, key=lambda one: one[0])
+        return (state for _, state in states[max(0, first - 1) :])
+
+    def pods_of(self, uid: str) -> list[PodStand]:
+        return [pod for pod in self.pods.values() if uid in pod.owners]
+
+    def _version_at(self, at_s: float) -> int:
+        place = bisect.bisect_right(self._times, at_s)
+        return self._versions[place - 1] if place else 0
+
+    def _passes(self, version: int) -> None:
+        self._times.append(self._now())
+        self._versions.append(version)
+
+    def _workload_changed(self, version: int, new: Json | None, uid: str) -> None:
+        self.states[uid].append((version, new))
+
+    def _pod_stands(self, version: int, new: Json | None, uid: str) -> None:
+        stand = self.pods.get(uid)
+        if new is None:
+            if stand is not None and stand.ended is None:
+                stand.ended = version
+            return
+        if stand is None:
+            stand = self.pods[uid] = PodStand(version, uid, new["metadata"]["name"])
+        if (owner := controller_of(new)) is not None:
+            stand.owners.add(owner["uid"])
+        stand.phase = phase_of(new)
+        if stand.phase == "Succeeded" and stand.succeeded is None:
+            stand.succeeded = version
+        if stand.ended is None and ("deletionTimestamp" in new["metadata"] or stand.phase in ("Succeeded", "Failed")):
+            stand.ended = version
+
+
+def phase_of(pod: Json) -> str:
+    return str(pod.get("status", {}).get("phase", "Pending"))
+
+
+def ordinals_of(stateful_set: Json) -> range:
+    spec: dict[str, Any] = stateful_set["spec"]
+    start = int((spec.get("ordinals") or {}).get("start", 0))
+    return range(start, start + int(spec["replicas"]))
