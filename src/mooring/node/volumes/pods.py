@@ -33,6 +33,7 @@ from mooring.node.volumes.found import Found, find_in_pod
 from mooring.node.volumes.kept import beside_what_is_kept
 from mooring.node.volumes.pod_folders import pod_folders, remove_pod_folder
 from mooring.node.volumes.requests import EXPANDS
+from mooring.node.volumes.running import is_said_unready, running_conditions
 from mooring.node.volumes.selinux import Labels
 from mooring.node.volumes.unread import Unread
 from mooring.node.volumes.view import Resolver, claims_of, is_leaving
@@ -48,7 +49,6 @@ NOT_STARTED: Final = ("", "Pending")
 """Phases of a pod in which nothing runs yet."""
 
 _FOLDER_STAYS: Final = "The folder of a pod that is gone can't be removed, and is tried again; look what is in it"
-_CONDITIONS: Final = tuple({"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready"))
 
 
 class NodePods:
@@ -167,7 +167,7 @@ class NodePods:
         if not self._actual.has_all(uid):
             return Result(why.PodWaits())
         done = ""
-        if pod.status.phase != "Running":
+        if pod.status.phase != "Running" or is_said_unready(pod):
             await self._set_running(pod)
             done = "All volumes of the pod are there"
         return Result(why.PodRuns(), done=done, after_s=AGAIN_S if self._is_looked_at_again(uid) else None)
@@ -217,7 +217,7 @@ class NodePods:
 
     async def _set_running(self, pod: Pod) -> None:
         """Of a pod that has changed since, nothing is said: it may have ended."""
-        status = {"phase": "Running", "conditions": _CONDITIONS}
+        status = {"phase": "Running", "conditions": running_conditions(pod, self._clock.wall_s())}
         patch = strategic_patch({"metadata": {"resourceVersion": pod.metadata.resource_version}, "status": status}, of=pod)
         key = key_of(pod)
         answer = await self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status")
