@@ -50,15 +50,17 @@ class Writes:
         return made
 
     async def delete_pod(self, pod: Pod) -> None:
-        """Counts as going from now on. Raises ApiError."""
+        """Counts as going from now on. Raises Stale where it could not be deleted now, or another pod has its name; ApiError."""
         meta = pod.metadata
         self.caches.going.add(meta.uid)
         try:
             await self.cluster.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
-        except (NotFound, Conflict):  # it is gone; the watch says so
+        except NotFound:  # it is gone; the watch says so
             pass
-        except ApiError:
+        except ApiError as error:
             self.caches.going.discard(meta.uid)
+            if isinstance(error, Conflict):
+                raise Stale(f"pod {key_of(pod)} is not deleted: {error}") from error
             raise
 
     # -- any object
@@ -120,11 +122,14 @@ class Writes:
         return await informer.write(key, self.cluster.create(kind, body, namespace))
 
     async def delete(self, kind: Kind[T], obj: T, propagation: str = "") -> None:
+        """Raises Stale where it could not be deleted now, or another object has its name."""
         meta = obj.metadata
         try:
             await self.cluster.delete(kind, meta.name, meta.namespace, uid=meta.uid, propagation=propagation)
-        except (NotFound, Conflict):
+        except NotFound:
             pass
+        except Conflict as error:
+            raise Stale(f"{kind.name} {key_of(obj)} is not deleted: {error}") from error
 
     async def write_status(self, informer: Informer[T], obj: T, old: msgspec.Struct, new: msgspec.Struct) -> bool:
         """Of this version of the object. Returns False where nothing is new. Raises Stale."""

@@ -1,0 +1,49 @@
+"""Requests of workloads that the API server refuses for a moment, and that have to be made again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mooring.api.meta import Kind
+from mooring.api.workloads import DEPLOYMENTS, JOBS
+from mooring.apiserver.local import Faults
+from mooring.kube.errors import ApiError, Conflict
+from tests.support.builders import a_job, a_workload
+from tests.support.virtual_loop import in_virtual_time
+from tests.support.workload_world import WorkloadWorld, condition
+
+pytestmark = in_virtual_time
+
+
+class Once(Faults):
+    """Refuses one request like this."""
+
+    def __init__(self, verb: str, plural: str, error: ApiError) -> None:
+        self._verb, self._plural = verb, plural
+        self._error: ApiError | None = error
+
+    async def before(self, verb: str, kind: Kind[object], name: str) -> None:
+        if (verb, kind.plural) == (self._verb, self._plural) and self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+
+async def test_a_pod_whose_deletion_met_a_conflict_is_deleted_all_the_same() -> None:
+    """It counted as going for ever: the Deployment kept a pod that nobody wished for, and said that it ended."""
+    world = WorkloadWorld(Once("delete", "pods", Conflict("the object has been modified", reason="Conflict")))
+    async with world.living():
+        await world.create(a_workload("Deployment", replicas=2))
+        await world.rolled_out(DEPLOYMENTS)
+        await world.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 1}})
+        await world.rolled_out(DEPLOYMENTS)
+        await asyncio.sleep(60.0)
+        assert 1 == len(await world.names())
+
+
+async def test_a_job_whose_time_is_up_goes_although_its_deletion_met_a_conflict() -> None:
+    world = WorkloadWorld(Once("delete", "jobs", Conflict("the object has been modified", reason="Conflict")))
+    world.node.ends = {"sum": "Succeeded"}
+    async with world.living():
+        await world.create(a_job(ttlSecondsAfterFinished=30))
+        await world.shown(JOBS, "sum", lambda job: condition(job, "Complete")[0] == "True")
+        await world.gone(JOBS, "sum", wait_s=300.0)
