@@ -83,6 +83,21 @@ def test_a_pod_is_available_once_it_has_been_ready_long_enough(pod: Pod, min_rea
     assert wait_s == available_in_s(pod, min_ready_s, NOW)
 
 
+BEHIND = NOW - 7200.0
+"""What a clock says that is two hours behind, and may be set right at any moment."""
+
+
+def test_a_clock_that_is_behind_makes_nobody_wait_for_longer_than_it_takes() -> None:
+    """The wait was as long as the clock was behind, also once that was right again: nothing else wakes a workload that waits for time."""
+    assert 45.0 == available_in_s(the_pod("for 30 s"), 45, BEHIND)
+    ended, late = the_job(ENDED, ttlSecondsAfterFinished=100), the_job({"startTime": CREATED}, activeDeadlineSeconds=200)
+    after = [jobs.decide(job, (), (), tallies.count(job, (), ()), 0.0, BEHIND).after_s for job in (ended, late)]
+    assert [100.0, 200.0] == after
+    progress = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated", "lastUpdateTime": READY_AT}
+    rollout_of = typed({**a_workload("Deployment", progressDeadlineSeconds=60), "status": {"conditions": [progress]}})
+    assert 61.0 == looked_at_again_s(rollout_of, rollout_of.status, BEHIND)
+
+
 def owned_by(uid: str, **labels: str) -> Pod:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": True}
     return the_pod(f"of-{uid}", ownerReferences=[owner], labels=labels or APP)

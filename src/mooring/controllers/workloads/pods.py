@@ -40,8 +40,11 @@ def is_running_and_ready(pod: Pod) -> bool:
 
 
 def available_in_s(pod: Pod, min_ready_s: int, now: float) -> float | None:
-    """Seconds until the pod has been ready for so long, 0 for already, None for a pod that is not ready. now: seconds since the epoch."""
-    return max(0.0, ready_since(pod) + min_ready_s - now) if is_ready(pod) else None
+    """Seconds until the pod has been ready for so long, 0 for already, None for a pod that is not ready. now: seconds since the epoch.
+
+    At most min_ready_s: a clock that is behind may be set right meanwhile.
+    """
+    return min(float(min_ready_s), max(0.0, ready_since(pod) + min_ready_s - now)) if is_ready(pod) else None
 
 
 def is_available(pod: Pod, min_ready_s: int, now: float) -> bool:

@@ -58,7 +58,8 @@ def looked_at_again_s(deployment: Deployment, status: DeploymentStatus, now: flo
     current, deadline_s = conditions.find(status.conditions, PROGRESSING), deployment.spec.progress_deadline_seconds or 0
     if current is None or current.reason in (NEW_AVAILABLE, TIMED_OUT) or deployment.spec.paused:
         return None
-    return max(0.0, _updated_at(current) + deadline_s - now) + 1.0
+    left_s = max(0.0, _updated_at(current) + deadline_s - now)
+    return min(float(deadline_s), left_s) + 1.0  # a clock that is behind may be set right meanwhile
 
 
 def _has_deadline(deployment: Deployment) -> bool:
