@@ -3,14 +3,16 @@
 The attach/detach controller and the attacher are always the real ones, one or two of each. Node health is real where the seed says so, and
 a hand plays it elsewhere. In three lives of ten the nodes run the real agent, on the machines, disks and drivers of `tests/sim/node` and
 under its laws, too; elsewhere kubelets are scripts that keep to the handshake of volumesInUse and volumesAttached. In one of five the real
-scheduler places the pods, and their volumes come from claims; elsewhere pods are made for a node. The storage refuses nothing: that a
-volume for one node is published on one alone is the plane's own duty.
+scheduler places the pods, and their volumes come from claims; elsewhere pods are made for a node. In half of those lives users have
+workloads, too: their controllers are real, and so is the garbage collector. The storage refuses nothing: that a volume for one node is
+published on one alone is the plane's own duty.
 
 | file                | meaning                                                                                                        |
 |---------------------|----------------------------------------------------------------------------------------------------------------|
 | `plan.py`           | what a seed chooses: volumes, nodes, which programs run really, the share of each fault                         |
 | `agent_plan.py`     | the same for agents, from a randomness of its own                                                              |
 | `placing_plan.py`   | the same for the scheduler                                                                                     |
+| `workload_plan.py`  | the same for workloads: a StatefulSet, a Deployment, a Job                                                      |
 | `habit_plan.py`     | the same for what users do that they should not, and for slow kubelets                                         |
 | `life.py`           | what each program's life begins with                                                                           |
 | `line.py`           | a program's line to the API server; each write remembers what its program had been shown when it began         |
@@ -24,6 +26,8 @@ volume for one node is published on one alone is the plane's own duty.
 | `user_hands.py`     | their requests                                                                                                 |
 | `node_acts.py`      | what happens to nodes and their Nodes                                                                          |
 | `program_acts.py`   | what happens to the programs, their clock and the driver                                                       |
+| `workload_acts.py`  | what users do with workloads, and what happens to their controllers                                            |
+| `workload_hands.py` | the workloads as users write them                                                                              |
 | `agent_acts.py`     | what happens to agents and their drivers, and what peace asks of pods for their sake                           |
 | `stands.py`         | what stands in the API server, and since which version                                                         |
 | `laws.py`           | I1 to I6 and I10 to I13, called at every step                                                                  |
@@ -32,12 +36,17 @@ volume for one node is published on one alone is the plane's own duty.
 | `mount_laws.py`     | of them, those about storage and mounts                                                                        |
 | `asked.py`          | laws about harm: what each process asked for and was told                                                      |
 | `silence.py`        | a law: nobody waits in silence                                                                                 |
+| `workload_laws.py`  | the laws of StatefulSets and their claims                                                                      |
+| `workload_counts.py` | the laws that count pods: of ReplicaSets, Deployments, Jobs                                                   |
+| `workload_stands.py` | the states that workloads and their pods have had                                                             |
 | `claim_laws.py`     | the laws of claims where users edit what binds them                                                            |
 | `checkers.py`       | I7 to I9: what must be true once the faults have ended, and once all pods are gone                             |
+| `workload_checkers.py` | the same of workloads                                                                                       |
 | `agent_checkers.py` | the same of agents: reports, drivers, mounts, disks                                                            |
 | `bugs.py`           | parts of the plane replaced by worse ones, which the simulation must find                                      |
 | `harm_bugs.py`      | defects of the attach/detach controller that were once there, planted again                                    |
 | `mend_bugs.py`      | the same of node health and binder                                                                             |
+| `workload_bugs.py`  | the same of workloads, and others                                                                              |
 
 In four lives of ten users have habits (`user_acts.py`): they import volumes by hand, give them to other claims, tear claims and volumes
 away, restore backups, edit references, change classes and take rights away; nodes are stranded, made anew, or heard for a moment. There

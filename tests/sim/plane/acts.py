@@ -28,6 +28,8 @@ from tests.support.builders import a_va
 
 ACTS_MAX: Final = 100_000
 FOREIGN: Final = "foreign-"
+JOB_ENDS: Final = 1 << 45
+"""Of the randomness that says how Jobs' pods end."""
 
 
 class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
@@ -37,6 +39,8 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
         super().__init__()
         self._world, self._hands, self._keepers, self._laws = world, hands, keepers, world.laws
         self._randomness = Random(world.plan.seed)
+        self._given_up: set[str] = set()
+        self._ends_of_jobs = Random(JOB_ENDS + world.plan.seed)
         self._count = 0
         self._unbound: list[tuple[VolumePlan, bool]] = []
         self._ends = False
@@ -111,6 +115,7 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
 
     async def restore(self) -> None:
         """What is missing of volumes comes back, now that their old names are free; unless all are deleted."""
+        await self._remove_followers()
         if self._ends and self._world.plan.workloads.runs:
             await self.sweep_workloads()
         if self._ends:
@@ -125,6 +130,7 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
         """Nodes that stay dead are given up, in one of the ways that there are: by the taint, with their Node, or pod by pod."""
         for node in [node for node, kubelet in self._hands.kubelets.items() if not kubelet.alive]:
             self._hands.kubelets[node].dies()
+            self._given_up.add(node)
             way = self._world.plan.seed % 3 if self._world.plan.forces else 0
             if way == 0 and (stand := self._laws.nodes.get(node)) is not None and stand.is_there:
                 await self._hands.taint(node)
@@ -142,7 +148,13 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
 
     async def _remove_pods_of(self, node: str) -> None:
         for pod in [pod for pod in self._laws.pods.values() if node_of(pod) == node]:
-            await self._delete(pod, grace_s=0)
+            await self._hands.remove(pod)
+
+    async def _remove_followers(self) -> None:
+        """Pods that came to a node which is given up."""
+        for node in sorted(self._given_up) if self._world.plan.workloads.runs else ():
+            if not self._hands.kubelets[node].alive:
+                await self._remove_pods_of(node)
 
     async def delete_all(self) -> None:
         """Every pod, those that have finished too; those of dead nodes by force. And claims whose volumes were made for them."""

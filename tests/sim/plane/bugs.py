@@ -26,6 +26,7 @@ from tests.sim.node import bugs as node_bugs
 from tests.sim.node.bugs import LEFT
 from tests.sim.plane.harm_bugs import HARM_BUGS
 from tests.sim.plane.mend_bugs import MEND_BUGS
+from tests.sim.plane.workload_bugs import WORKLOAD_BUGS
 from tests.sim.planting import Bug, failures_are_final
 from tests.sim.provisioning import bugs as claim_bugs
 
@@ -192,6 +193,7 @@ def _pods_do_not_hear_of_claims() -> Planted:
 BUGS: Final[Mapping[str, Bug]] = {
     **HARM_BUGS,
     **MEND_BUGS,
+    **WORKLOAD_BUGS,
     "mounts-unchecked": Bug(_mounts_are_not_checked, {"I3", "I6"}, first_seed=2),
     "reports-unawaited": Bug(_reports_are_not_awaited, {"I4"}, first_seed=6),
     "only-attached-block": Bug(_only_the_attached_block, {"I1", "I2"}, first_seed=5),

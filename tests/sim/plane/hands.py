@@ -19,7 +19,7 @@ from tests.sim.plane.claim_laws import HAND
 from tests.sim.plane.kubelet import Kubelet
 from tests.sim.plane.placing import place_of
 from tests.sim.plane.plan import NAMESPACE, OTHER, VolumePlan
-from tests.sim.plane.stands import Json, NodeStand, is_alive, is_gone, node_of
+from tests.sim.plane.stands import FINISHED, Json, NodeStand, is_alive, is_gone, node_of
 from tests.sim.plane.user_hands import UserHands
 from tests.sim.plane.world import PlaneWorld
 from tests.support.builders import CONTAINER, a_claim, a_csi_driver, a_pod
@@ -153,6 +153,9 @@ class Hands(UserHands):
             await self._world.clock.sleep(LOOK_S)
             for node, kubelet in self.kubelets.items():
                 await self._look_at(node, kubelet)
+            if self._world.plan.workloads.runs:
+                for pod in [pod for pod in self._world.laws.pods.values() if not node_of(pod) and "deletionTimestamp" in pod["metadata"]]:
+                    await self.remove(pod)
 
     async def _look_at(self, node: str, kubelet: Kubelet) -> None:
         now, stand = self._world.clock.now(), self._world.laws.nodes.get(node, NodeStand(is_there=False))
@@ -163,13 +166,28 @@ class Hands(UserHands):
         silent_s = now - self._silent_s.setdefault(node, now)
         if silent_s > GRACE_S and stand.is_there and stand.unhealthy_s is None:
             await self.set_ready(node, "Unknown")
+            await self._keep_out(node)
         for pod in [pod for pod in self._world.laws.pods.values() if pod["spec"].get("nodeName") == node]:
             name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
             if is_alive(pod) and silent_s > GRACE_S + self._world.plan.tolerated_s:
                 await self.delete(PODS, name, namespace)
             is_out = stand.tainted and stand.unhealthy_s is not None and "deletionTimestamp" in pod["metadata"]
             if is_out or (not stand.is_there and silent_s > GRACE_S):
-                await self.delete(PODS, name, namespace, grace_s=0)
+                await self.remove(pod)
+
+    async def remove(self, pod: Json) -> None:
+        """As the garbage collector of pods does: one that nobody can end any more has failed."""
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        if self._world.plan.workloads.runs and pod["status"].get("phase") not in FINISHED:
+            await self.merge(PODS, name, {"status": {"phase": "Failed", "containerStatuses": None}}, namespace, subresource="status")
+        await self.delete(PODS, name, namespace, grace_s=0)
+
+    async def _keep_out(self, node: str) -> None:
+        """A Node that is silent gets no new pods."""
+        found = self._world.truth.get(NODES.whole(), node) if self._world.plan.workloads.runs else None
+        if found is not None:
+            taints = [one for one in found["spec"].get("taints") or () if one["key"] != NOT_READY_TAINT]
+            await self.merge(NODES, node, {"spec": {"taints": [*taints, {"key": NOT_READY_TAINT, "effect": "NoSchedule"}]}})
 
     async def _let_in(self, node: str) -> None:
         """Every Node is born with a taint that keeps the scheduler away until it is ready."""

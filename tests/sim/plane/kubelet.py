@@ -136,8 +136,7 @@ class Kubelet:
                 await self._pod_status(name, namespace, {"phase": "Running", **self._ready(), "containerStatuses": [_RUNNING]})
         elif is_active(pod):  # its containers end first
             await self._pause()
-            ended = {"terminated": {"exitCode": 0}}
-            await self._pod_status(name, namespace, {"containerStatuses": [_container(ended)]})
+            await self._pod_status(name, namespace, self._ended())
         elif "deletionTimestamp" in pod["metadata"] and not any(uid in pods for pods in self.mounted.values()):
             await self._pause()
             await self._cluster.delete(PODS, name, namespace, uid=uid, grace_period_s=0)
@@ -154,6 +153,12 @@ class Kubelet:
             return {}
         since = {"lastTransitionTime": rfc3339(self._world.clock.wall_s())} if self.stamps else {}
         return {"conditions": [{"type": "Ready", "status": "True", **since}]}
+
+    def _ended(self) -> Json:
+        """Of a pod whose containers were told to end."""
+        exit_code = 143 if self._world.plan.workloads.runs and self._own.happens(0.5) else 0
+        phase = {"phase": "Failed" if exit_code else "Succeeded"} if self._world.plan.workloads.runs else {}
+        return {**phase, "containerStatuses": [_container({"terminated": {"exitCode": exit_code}})]}
 
     async def _mount(self, uid: str, handle: str) -> None:
         await self._pause()

@@ -58,6 +58,8 @@ class Laws(AttachmentLaws):
         self._last: dict[tuple[str, Key], Json] = {}  # the objects as they stand there, by kind
         self.on_begin: Callable[[PlaneWrite], None] = lambda write: None
         """Called with each write that a program sends."""
+        self.on_answer: Callable[[PlaneWrite], None] = lambda write: None
+        """Called with each that has succeeded, as its program knows."""
         self._ended_at: dict[tuple[int, str], int] = {}  # the version of Nodes that a process of node health knew when it ended the pod
 
     # -- programs
@@ -96,6 +98,7 @@ class Laws(AttachmentLaws):
     def answered(self, write: PlaneWrite) -> None:
         """The write has succeeded."""
         self.silence.went(write)
+        self.on_answer(write)
         assert write.request is not None
         is_report = write.request.kind.plural == "nodes" and write.who.startswith(ATTACHDETACH)
         knows_all = write.knows_node(write.name) >= self._versions.get(write.name, 0)

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from mooring.api.workloads import DEPLOYMENTS
 from tests.sim.checkers import Complaint
 from tests.sim.course import REST_S, TOLD_S, Course, Outcome, failures_of, lived
 from tests.sim.keeper import Keeper, Made
@@ -111,6 +112,7 @@ class _Life(Course[PlaneWorld]):
             await world.clock.sleep(world.randomness["actor"].uniform(0.0, 2 * self._plan.pause_s))
             await acts.disturb()
             await hands.tend()
+            await acts.end_job_pods()
 
     async def _end(self, world: PlaneWorld, acts: Acts, hands: Hands, keepers: Mapping[str, Sequence[Keeper]]) -> None:
         """All is well, then all is empty, then nothing happens any more."""
@@ -137,6 +139,7 @@ class _Life(Course[PlaneWorld]):
                 await acts.give_up()
                 await acts.give_up_pods()
             await hands.tend()
+            await acts.end_job_pods()
             await acts.restore()
             await world.clock.sleep(LOOKS_S[looks > QUICK_LOOKS])
         self.rested_s = world.clock.now()
@@ -165,6 +168,8 @@ async def _listen(world: PlaneWorld, kubelets: Mapping[str, Kubelet]) -> None:
     while True:
         await world.clock.sleep(LOOK_S)
         world.laws.silence.look(lambda node: kubelets[node].alive)
+        if world.plan.workloads.runs:
+            world.workloads.look(world.truth.all(DEPLOYMENTS.whole()))
 
 
 def _wake(kubelets: Mapping[str, Kubelet], node: str) -> None:

@@ -8,18 +8,18 @@ from typing import Any, Final, TypeVar
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
-from mooring.api.workloads import STATEFUL_SETS
+from mooring.api.workloads import DEPLOYMENTS, JOBS, STATEFUL_SETS
 from mooring.base.randomness import Random
 from tests.sim.keeper import Keeper
 from tests.sim.plane.hands import CLASS
 from tests.sim.plane.line import WORKLOADS
 from tests.sim.plane.plan import NAMESPACE
 from tests.sim.plane.stands import Json, is_alive
-from tests.sim.plane.workload_hands import NOTE, RELEASED, SET, bodies
+from tests.sim.plane.workload_hands import DEPLOYMENT, JOB, NOTE, RELEASED, SET, bodies
+from tests.sim.plane.workload_plan import REPLICAS_MAX
 from tests.sim.plane.workload_stands import controller_of
 
 T = TypeVar("T")
-REPLICAS_MAX: Final = 3
 ROUNDS_MAX: Final = 4
 """Of templates: an old one comes back."""
 
@@ -32,6 +32,7 @@ class WorkloadActs:
     _laws: Any
     _keepers: Mapping[str, Sequence[Keeper]]
     _randomness: Random
+    _ends_of_jobs: Random
 
     # -- the controllers
 
@@ -45,10 +46,10 @@ class WorkloadActs:
     # -- all workloads
 
     async def restore_workloads(self) -> None:
-        """What is missing is made, as it was at first."""
+        """What is missing is made, as it was at first. In peace a Job that is gone has been there."""
         for kind, body in bodies(self._world.plan, CLASS):
             name = body["metadata"]["name"]
-            if self._found(kind, name) is None:
+            if self._found(kind, name) is None and (kind is not JOBS or self._world.faulty):
                 await self._hands.do(f"create {kind.name} {name}", self._world.cluster.create(kind.whole(), body, NAMESPACE))
 
     async def relabel_pod(self) -> None:
@@ -65,7 +66,25 @@ class WorkloadActs:
             meta, claims = pod["metadata"], {volume["persistentVolumeClaim"]["claimName"] for volume in pod["spec"].get("volumes") or ()}
             is_strange = NOTE not in (meta.get("annotations") or {}) and not claims <= volumes
             if is_strange or RELEASED in (meta.get("labels") or {}):
-                await self._hands.delete(PODS, pod["metadata"]["name"], NAMESPACE)
+                await self._hands.delete(PODS, meta["name"], meta["namespace"])
+        if self._world.plan.workloads.deployment is not None:
+            await self._hands.merge(DEPLOYMENTS, DEPLOYMENT, {"spec": {"paused": None}}, NAMESPACE)
+        if self._world.plan.workloads.job is not None:
+            await self._hands.merge(JOBS, JOB, {"spec": {"suspend": False, "parallelism": 1}}, NAMESPACE)
+
+    async def end_job_pods(self) -> None:
+        """What ran in them is done, or has failed."""
+        plan = self._world.plan.workloads.job
+        for pod in list(self._laws.pods.values()) if plan is not None else ():
+            owner = controller_of(pod)
+            if owner is None or owner["kind"] != "Job" or pod["status"].get("phase") != "Running" or not is_alive(pod):
+                continue
+            if not self._world.faulty or self._ends_of_jobs.happens(0.3):
+                await self._end_pod(pod, "Failed" if self._world.faulty and self._ends_of_jobs.happens(plan.fails) else "Succeeded")
+
+    async def _end_pod(self, pod: Json, phase: str) -> None:
+        status = {"status": {"phase": phase, "containerStatuses": None}}
+        await self._hands.merge(PODS, pod["metadata"]["name"], status, pod["metadata"]["namespace"], subresource="status")
 
     async def delete_workloads(self) -> None:
         for kind, body in bodies(self._world.plan, CLASS):
@@ -100,6 +119,45 @@ class WorkloadActs:
             await self._hands.delete(PERSISTENT_VOLUME_CLAIMS, key[1], key[0])
             if self._randomness.happens(0.7):
                 await self._hands.delete(PODS, key[1].partition("-")[2], NAMESPACE)
+
+    # -- Deployments
+
+    async def scale_deployment(self) -> None:
+        most = self._world.plan.workloads.deployment.replicas_max
+        await self._hands.merge(DEPLOYMENTS, DEPLOYMENT, {"spec": {"replicas": self._randomness.below(most + 1)}}, NAMESPACE)
+
+    async def roll_deployment(self) -> None:
+        await self._new_round(DEPLOYMENTS, DEPLOYMENT)
+
+    async def pause_deployment(self) -> None:
+        await self._hands.merge(DEPLOYMENTS, DEPLOYMENT, {"spec": {"paused": self._randomness.happens(0.5)}}, NAMESPACE)
+
+    async def change_surge(self) -> None:
+        if not self._world.plan.workloads.deployment.recreates:
+            rolling = {"maxSurge": self._randomness.below(3), "maxUnavailable": 1 + self._randomness.below(2)}
+            await self._hands.merge(DEPLOYMENTS, DEPLOYMENT, {"spec": {"strategy": {"rollingUpdate": rolling}}}, NAMESPACE)
+
+    async def delete_deployment(self) -> None:
+        await self._delete_workload(DEPLOYMENTS, DEPLOYMENT)
+
+    # -- Jobs
+
+    async def remake_job(self) -> None:
+        """It is deleted, and made anew, at once or later."""
+        await self._delete_workload(JOBS, JOB)
+        if self._randomness.happens(0.7):
+            await self.restore_workloads()
+
+    async def suspend_job(self) -> None:
+        await self._hands.merge(JOBS, JOB, {"spec": {"suspend": self._randomness.happens(0.5)}}, NAMESPACE)
+
+    async def change_parallelism(self) -> None:
+        await self._hands.merge(JOBS, JOB, {"spec": {"parallelism": self._randomness.below(REPLICAS_MAX + 1)}}, NAMESPACE)
+
+    async def fail_job_pod(self) -> None:
+        pods = [pod for pod in self._laws.pods.values() if is_alive(pod) and (controller_of(pod) or {}).get("kind") == "Job"]
+        if pods:
+            await self._end_pod(self._one_of(pods), "Failed")
 
     # -- parts of acts
 

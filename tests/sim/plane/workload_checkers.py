@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mooring.api.workloads import STATEFUL_SETS
+from mooring.api.workloads import DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
+from mooring.controllers.workloads.jobs.tally import TRACKING
 from tests.sim.checkers import Complaint
 from tests.sim.plane.plan import NAMESPACE
 from tests.sim.plane.stands import Json, is_alive
@@ -16,6 +17,10 @@ from tests.sim.plane.workload_stands import controller_of
 def complaints(world: Any) -> Iterator[Complaint]:
     for stateful_set in world.truth.all(STATEFUL_SETS.whole()):
         yield from _of_set(world, stateful_set)
+    for deployment in world.truth.all(DEPLOYMENTS.whole()):
+        yield from _of_deployment(world, deployment)
+    for job in world.truth.all(JOBS.whole()):
+        yield from _of_job(world, job)
 
 
 def _of_set(world: Any, stateful_set: Json) -> Iterator[Complaint]:
@@ -31,6 +36,40 @@ def _of_set(world: Any, stateful_set: Json) -> Iterator[Complaint]:
     if set(told.values()) != {spec["replicas"]} or status.get("observedGeneration") != stateful_set["metadata"]["generation"]:
         yield "status-wrong", f"StatefulSet {name} wishes for {spec['replicas']}, and says {status}"
     yield from _owners(world, stateful_set, pods)
+
+
+def _of_deployment(world: Any, deployment: Json) -> Iterator[Complaint]:
+    name, spec, status = deployment["metadata"]["name"], deployment["spec"], deployment.get("status", {})
+    sets = [one for one in world.truth.all(REPLICA_SETS.whole()) if _is_owned(one, deployment)]
+    pods = {name: pod for one in sets for name, pod in _pods_of(world, one).items()}
+    if len(pods) != spec["replicas"]:
+        yield "replicas-wrong", f"Deployment {name} has {sorted(pods)}, and {spec['replicas']} are wished for"
+    yield from _outdated(f"Deployment {name}", spec["template"], pods)
+    told = {status.get(key, 0) for key in ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")}
+    if told != {spec["replicas"]} or status.get("observedGeneration") != deployment["metadata"]["generation"]:
+        yield "status-wrong", f"Deployment {name} wishes for {spec['replicas']}, and says {status}"
+    idle = [one for one in sets if not one["spec"]["replicas"]]
+    if len(idle) > spec["revisionHistoryLimit"]:
+        yield "history-wrong", f"Deployment {name} keeps {len(idle)} ReplicaSets"
+
+
+def _of_job(world: Any, job: Json) -> Iterator[Complaint]:
+    """It is over, and its counters are true."""
+    name, status = job["metadata"]["name"], job.get("status", {})
+    if not any(one["type"] in ("Complete", "Failed") and one["status"] == "True" for one in status.get("conditions") or ()):
+        yield "job-goes-on", f"Job {name} does not end: {status}"
+    elif pods := _pods_of(world, job):
+        yield "job-goes-on", f"Job {name} is over, and {sorted(pods)} run"
+    if any((status.get("uncountedTerminatedPods") or {}).values()) or status.get("active"):
+        yield "status-wrong", f"Job {name} says {status}"
+    for pod in world.laws.pods.values():
+        if _is_owned(pod, job) and TRACKING in (pod["metadata"].get("finalizers") or ()):
+            yield "job-holds", f"pod {pod['metadata']['name']} of Job {name} is not counted"
+
+
+def _is_owned(obj: Json, owner: Json) -> bool:
+    controller = controller_of(obj)
+    return controller is not None and bool(controller["uid"] == owner["metadata"]["uid"])
 
 
 def _owners(world: Any, stateful_set: Json, pods: dict[str, Json]) -> Iterator[Complaint]:
@@ -49,8 +88,7 @@ def _pods_of(world: Any, owner: Json) -> dict[str, Json]:
     """Its living pods by name."""
     found = {}
     for pod in world.laws.pods.values():
-        controller = controller_of(pod)
-        if controller is not None and controller["uid"] == owner["metadata"]["uid"] and is_alive(pod):
+        if _is_owned(pod, owner) and is_alive(pod):
             found[pod["metadata"]["name"]] = pod
     return found
 

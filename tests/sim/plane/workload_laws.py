@@ -24,20 +24,21 @@ from mooring.kube.cluster import Request, Verb
 from tests.sim.laws import WRITING
 from tests.sim.plane.claim_laws import HAND
 from tests.sim.plane.line import HEALTH, WORKLOADS, PlaneWrite
-from tests.sim.plane.stands import Json, node_of
+from tests.sim.plane.stands import Json, is_alive, node_of
+from tests.sim.plane.workload_counts import CountLaws
 from tests.sim.plane.workload_hands import NOTE
-from tests.sim.plane.workload_stands import KINDS, WorkloadStands, controller_of, ordinals_of, phase_of
+from tests.sim.plane.workload_stands import KINDS, controller_of, ordinals_of, phase_of
 from tests.sim.server import LATE
 
 GONE: Final = "gone"
 
 
-class WorkloadLaws(WorkloadStands):
+class WorkloadLaws(CountLaws):
     """is_mounted: whether a node's machine runs the pod of a uid."""
 
     def __init__(self, laws: Any, now: Callable[[], float], fail: Callable[[str, str], None]) -> None:
-        super().__init__(now)
-        self._laws, self._fail = laws, fail
+        super().__init__(now, fail)
+        self._laws = laws
         self.is_mounted: Callable[[str, str], bool] = lambda node, uid: False
         self._sets: dict[str, Json] = {}  # by name, as they are, or were at last
         self._condemned: set[str] = set()  # uids of claims of which the policy has said that they go
@@ -56,7 +57,9 @@ class WorkloadLaws(WorkloadStands):
             self._pod_stands(change.rv, new, uid)
             if new is None and old is not None:
                 self._is_removed(old)
-        if resource.kind == "StatefulSet":
+        if resource.kind == "Job":
+            self._job_changed(new)
+        elif resource.kind == "StatefulSet":
             self._policy_changed(old, new)
         elif resource.kind == "PersistentVolumeClaim":
             self._claim_changed(old, new)
@@ -90,6 +93,8 @@ class WorkloadLaws(WorkloadStands):
 
     def _makes(self, write: PlaneWrite, pod: Json) -> None:
         owner, name = controller_of(pod), pod["metadata"].get("name", "")
+        if owner is not None and owner["kind"] != "StatefulSet":
+            self._makes_one(write, owner)
         if owner is None or owner["kind"] != "StatefulSet":
             return
         for volume in pod["spec"].get("volumes") or ():
@@ -101,6 +106,8 @@ class WorkloadLaws(WorkloadStands):
         owner = None if pod is None else controller_of(pod)
         if pod is None or owner is None or phase_of(pod) in ("Succeeded", "Failed"):
             return
+        if owner["kind"] == "ReplicaSet" and is_alive(pod):
+            self._deletes_one(write, owner)
         if owner["kind"] == "StatefulSet":
             states = self.since(owner["uid"], self.known(write, "statefulsets"))
             if all(state is not None and _wants(state, pod) for state in states):

@@ -25,16 +25,26 @@ def controller_of(obj: Json) -> Json | None:
 class PodStand:
     """made: the version of its creation. ended: that of the first state in which it did not live any more, None while it does.
 
-    phase: the last one. owners: uids of all controllers that it ever had. counted: whether a finalizer of a Job was ever on it.
+    succeeded: of its success; done: the same of one that nobody had deleted before. owners: uids of all controllers that it ever had. left:
+    of those that it has no more, or by whose selector it is not meant any more, since which version.
     """
 
     made: int
     uid: str
     name: str
-    phase: str = "Pending"
     ended: int | None = None
     succeeded: int | None = None
+    done: int | None = None
     owners: set[str] = dataclasses.field(default_factory=set)
+    left: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def lived_for(self, owner: str, version: int) -> bool:
+        """Whether it lived later than that, as one of this owner's."""
+        ends = [end for end in (self.ended, self.left.get(owner)) if end is not None]
+        return not ends or min(ends) > version
+
+    def lives_for(self, owner: str) -> bool:
+        return self.ended is None and owner not in self.left
 
 
 class WorkloadStands:
@@ -79,12 +89,17 @@ class WorkloadStands:
             return
         if stand is None:
             stand = self.pods[uid] = PodStand(version, uid, new["metadata"]["name"])
-        if (owner := controller_of(new)) is not None:
-            stand.owners.add(owner["uid"])
-        stand.phase = phase_of(new)
-        if stand.phase == "Succeeded" and stand.succeeded is None:
+        owner, phase = controller_of(new), phase_of(new)
+        now_of = {owner["uid"]} if owner is not None and "app" in (new["metadata"].get("labels") or {}) else set()
+        for former in stand.owners - now_of:
+            stand.left.setdefault(former, version)
+        for uid in now_of:
+            stand.left.pop(uid, None)
+        stand.owners |= now_of
+        if phase == "Succeeded" and stand.succeeded is None:
             stand.succeeded = version
-        if stand.ended is None and ("deletionTimestamp" in new["metadata"] or stand.phase in ("Succeeded", "Failed")):
+            stand.done = version if stand.ended is None else None
+        if stand.ended is None and ("deletionTimestamp" in new["metadata"] or phase in ("Succeeded", "Failed")):
             stand.ended = version
 
 

@@ -50,7 +50,7 @@ class PlaneWorld(SimWorld):
             self.store.on_change(self.claims.laws.changed)
         self.workloads = WorkloadLaws(laws, self.clock.now, self.fail)
         if plan.workloads.runs:
-            laws.on_begin = self.workloads.begins
+            laws.on_begin, laws.on_answer = self.workloads.begins, self.workloads.answered
         if plan.agents.runs:
             self.agents = AgentSide(self, group)
             self.agents.begin(laws)
