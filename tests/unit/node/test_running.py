@@ -25,3 +25,16 @@ async def test_a_pod_that_node_health_has_said_not_to_be_ready_is_ready_again(wo
 
 def _ready(pod: Json) -> Json:
     return next(one for one in pod["status"]["conditions"] if one["type"] == "Ready")
+
+
+@in_virtual_time
+async def test_a_deleted_pod_that_somebody_holds_says_that_it_has_ended(world: VolumesWorld) -> None:
+    """A Job holds its pods until they are counted, and with podReplacementPolicy Failed it counts those alone that have ended."""
+    async with world.agent():
+        pod = await world.running_pod(await world.volume())
+        name = pod["metadata"]["name"]
+        await world.patch(PODS, name, {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}})
+        await world.delete_pod(pod)
+        await world.shown(PODS, name, lambda pod: pod["status"]["phase"] == "Failed", "has ended")
+        await world.patch(PODS, name, {"metadata": {"finalizers": None}})
+        await world.gone(PODS, name)

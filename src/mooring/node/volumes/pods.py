@@ -33,7 +33,7 @@ from mooring.node.volumes.found import Found, find_in_pod
 from mooring.node.volumes.kept import beside_what_is_kept
 from mooring.node.volumes.pod_folders import pod_folders, remove_pod_folder
 from mooring.node.volumes.requests import EXPANDS
-from mooring.node.volumes.running import is_said_unready, running_conditions
+from mooring.node.volumes.running import is_kept_unended, is_said_unready, running_conditions
 from mooring.node.volumes.selinux import Labels
 from mooring.node.volumes.unread import Unread
 from mooring.node.volumes.view import Resolver, claims_of, is_leaving
@@ -240,6 +240,9 @@ class NodePods:
         if pod.metadata.deletion_timestamp is None:
             return Result(why.PodFinished())
         try:
+            if is_kept_unended(pod):
+                patch = strategic_patch({"status": {"phase": "Failed"}}, of=pod)
+                await self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status")
             await self._cluster.delete(PODS, key.name, key.namespace, uid=uid, grace_period_s=0)
         except NotFound:
             pass
