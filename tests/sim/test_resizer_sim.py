@@ -32,7 +32,7 @@ def test_no_invariant_is_broken(first: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", (*FAILED_BEFORE, *FAILED_WITH_LOST_ANSWERS, *FAILED_WITH_A_SERVER_SET_BACK))
+@pytest.mark.parametrize("seed", [*FAILED_BEFORE, *FAILED_WITH_LOST_ANSWERS, *FAILED_WITH_A_SERVER_SET_BACK])
 def test_what_failed_before_does_not_fail_again(seed: int) -> None:
     outcome = run_seed(seed)
     assert outcome.broken is None, outcome.report()

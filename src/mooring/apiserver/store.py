@@ -15,22 +15,19 @@ to write in answer to one registers a follower; it is called when all listeners 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
-
-import msgspec
 
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
 from mooring.apiserver.aside import Overtaken, in_loop
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions, in_force
-from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, Moment, Scope, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.managed import SERVER, Writer, record_after, record_at_creation
-from mooring.apiserver.table import DEFAULT_LIMITS, Change, Deleted, HistoryLimits, Listing, Stored, StoreView, Table, Written
+from mooring.apiserver.table import DEFAULT_LIMITS, Change, Deleted, HistoryLimits, Listing, Stored, Written
+from mooring.apiserver.tables import Tables, stored_as
 from mooring.base.randomness import Random
 
 _NAMESPACES: Final = ("", "v1", "namespaces")
@@ -42,59 +39,17 @@ TRIM_S: Final = 1.0
 """The shortest time between two looks for history that is too old."""
 
 
-class ObjectStore:
+class ObjectStore(Tables):
     """All objects of a server. `now` in every method: seconds since the epoch."""
 
     def __init__(self, resources: Iterable[Resource], randomness: Random, limits: HistoryLimits = DEFAULT_LIMITS) -> None:
-        self.kinds: Final = Kinds(resources)
-        self.version = 1
-        """The newest resource version."""
+        super().__init__(resources, limits)
         self.follows_owners = False
         """Somebody looks after dependents; without, a deletion's propagation policy means nothing."""
         self._randomness = randomness
-        self._limits = limits
-        self._tables = {resource.storage: Table(limits) for resource in self.resources}
-        self._view = StoreView(self._tables)
-        self._expiring: deque[tuple[float, Resource, Key, int]] = deque()
         self._listeners: list[Listener] = []
         self._followers: list[Follower] = []
         self._trimmed_at = -math.inf
-
-    @property
-    def resources(self) -> tuple[Resource, ...]:
-        return self.kinds.served
-
-    def resource(self, group: str, version: str, plural: str) -> Resource | None:
-        """The kind of a URL or of a `Kind`; None if it is not served."""
-        return self.kinds.get((group, version, plural))
-
-    def table(self, resource: Resource) -> Table:
-        """The kind's objects and history, for reading. They are in the stored shape: `Stored.shown_by` gives the kind's own."""
-        return self._tables[resource.storage]
-
-    def serve(self, resources: Iterable[Resource]) -> None:
-        """Adds or replaces kinds; objects stored for them become visible again."""
-        new = tuple(resources)
-        for resource in new:
-            self.ensure_table(resource)
-        self.kinds.put(new)
-
-    def ensure_table(self, resource: Resource) -> None:
-        """Objects of the kind can be stored, whether it is served or not."""
-        if resource.storage not in self._tables:
-            self._tables[resource.storage] = Table(self._limits, floor=self.version)
-        self.kinds.add_table(resource)
-
-    def withdraw(self, resources: Iterable[Resource]) -> None:
-        """These kinds are served no more: no route, no discovery, their watches end. Their objects stay where they are."""
-        self.kinds.remove([resource.path for resource in resources])
-
-    def drop_table(self, storage: tuple[str, str, str]) -> None:
-        """Nothing is stored there any more; what comes later under the same path is new, and so is its history."""
-        assert not any(resource.storage == storage for resource in self.resources), "a kind that is served has a place for its objects"
-        assert not len(self._tables.get(storage, ())), "objects are never forgotten, they are deleted"
-        self._tables.pop(storage, None)
-        self.kinds.drop_table(storage)
 
     def on_change(self, listener: Listener) -> None:
         """Calls listener for every change from now on."""
@@ -162,7 +117,7 @@ class ObjectStore:
         holder = table.get(Key(namespace, meta["name"]))
         if holder is not None:
             raise write_pipeline.name_taken(resource, meta, holder)
-        stored = self._stored(resource, body) if dry_run else self._commit(resource, None, body, now, bounded=True, space=space)
+        stored = stored_as(resource, body) if dry_run else self._commit(resource, None, body, now, bounded=True, space=space)
         return Written(stored.shown_by(resource), created=True, warnings=warnings)
 
     def update(
@@ -228,7 +183,7 @@ class ObjectStore:
             return Deleted(old.shown_by(resource), gone=True)
         if left == before:
             return Deleted(old.shown_by(resource), gone=False)
-        stored = self._stored(resource, left) if options.dry_run else self._commit(resource, old, left, now)
+        stored = stored_as(resource, left) if options.dry_run else self._commit(resource, old, left, now)
         gone = resource.graceful and write_pipeline.is_finished(resource, left)
         if gone and not options.dry_run:
             stored = self._remove(resource, stored, now)
@@ -257,33 +212,6 @@ class ObjectStore:
             for table in self._tables.values():
                 table.history.trim(now)
 
-    # from a file
-
-    def begin(self, version: int) -> None:
-        """Makes an empty store go on where another ended. Of earlier versions it has what `load_object` brings."""
-        assert not any(len(table) for table in self._tables.values()), "a store begins once"
-        self.version = version
-        for table in self._tables.values():
-            table.history.floor = version
-
-    def load_object(self, resource: Resource, key: Key, rv: int, at: float, body: bytes | None, *, remembered: bool) -> None:
-        """An object as a file has kept it, None for its removal: no rules, no listeners. remembered: as a part of the history."""
-        table = self._tables[resource.storage]
-        new = None if body is None else self._stored(resource, msgspec.json.decode(body), body)
-        assert new is None or (new.key, new.rv) == (key, rv), "an object is what it says"
-        if remembered:
-            table.apply(Change(rv, table.get(key), new, at))
-        elif new is not None:
-            table.place(new)
-        if new is not None and resource.ttl_s is not None:
-            self._expiring.append((at + resource.ttl_s, resource, key, rv))
-
-    def finish_loading(self, version: int) -> None:
-        """Everything has been taken in; the next write is the one after this version."""
-        assert version >= self.version
-        self.version = version
-        self._expiring = deque(sorted(self._expiring, key=lambda expiry: expiry[0]))
-
     # the steps
 
     def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool, by: Writer) -> Written:
@@ -308,10 +236,10 @@ class ObjectStore:
         if write_pipeline.is_finished(resource, new):
             if not dry_run:
                 self._remove(resource, old, now)
-            return Written(self._stored(resource, new).shown_by(resource), gone=True, warnings=warnings)
+            return Written(stored_as(resource, new).shown_by(resource), gone=True, warnings=warnings)
         if managed.same_but_for_times(new, raw):
             return Written(old.shown_by(resource), warnings=warnings)
-        stored = self._stored(resource, new) if dry_run else self._commit(resource, old, new, now, bounded=True)
+        stored = stored_as(resource, new) if dry_run else self._commit(resource, old, new, now, bounded=True)
         return Written(stored.shown_by(resource), warnings=warnings)
 
     def _found(self, resource: Resource, key: Key) -> Stored:
@@ -337,7 +265,7 @@ class ObjectStore:
                 raise Overtaken
             self._check_current(resource, Key(meta.get("namespace", ""), meta["name"]), old)
             meta["resourceVersion"] = str(self.version + 1)
-            new = self._stored(resource, obj)
+            new = stored_as(resource, obj)
             if bounded:
                 write_pipeline.check_size(resource, new)  # (what the server writes by itself must not fail)
             self._apply(resource, Change(self.version + 1, old, new, now))
@@ -369,7 +297,3 @@ class ObjectStore:
             listener(resource, change)
         for follower in self._followers:
             follower(resource, change)
-
-    def _stored(self, resource: Resource, obj: Json, body: bytes | None = None) -> Stored:
-        meta = obj["metadata"]
-        return Stored(obj, {"metadata.name": meta["name"], "metadata.namespace": meta.get("namespace", ""), **resource.fields(obj)}, body)

@@ -258,6 +258,16 @@ class Listing:
     continue_token: str = ""
     remaining: int | None = None
 
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The list's metadata."""
+        meta: dict[str, Any] = {"resourceVersion": str(self.version)}
+        if self.continue_token:
+            meta["continue"] = self.continue_token
+            if self.remaining is not None:
+                meta["remainingItemCount"] = self.remaining
+        return meta
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:

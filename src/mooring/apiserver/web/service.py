@@ -183,7 +183,7 @@ class _Verbs:
         if queries.is_watch(self._request.query):
             return self._watch()
         found = self._found()
-        return Reply(200, self._rendering.many(self._resource, _list_meta(found), found.items, self._now))
+        return Reply(200, self._rendering.many(self._resource, found.meta, found.items, self._now))
 
     def _found(self) -> Listing:
         """The objects that the query selects. Its errors come in the order of the real server's."""
@@ -289,7 +289,7 @@ class _Verbs:
         for stored in found.items:
             with contextlib.suppress(NotFound):  # (the list may be an older one)
                 self._store.delete(self._resource, stored.key, self._now, options)
-        body = self._rendering.many(self._resource, _list_meta(found), found.items, self._now)
+        body = self._rendering.many(self._resource, found.meta, found.items, self._now)
         return Reply(200, body, warnings=tuple(self.warnings))
 
     def _warn_of_orphans(self, options: DeleteOptions) -> None:
@@ -341,15 +341,6 @@ class _Verbs:
             message = META["DeleteOptions"]
             body, _ = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body, message)
         return queries.delete_options(self._request.query, body)
-
-
-def _list_meta(found: Listing) -> dict[str, Any]:
-    meta: dict[str, Any] = {"resourceVersion": str(found.version)}
-    if found.continue_token:
-        meta["continue"] = found.continue_token
-        if found.remaining is not None:
-            meta["remainingItemCount"] = found.remaining
-    return meta
 
 
 def _not_allowed() -> MethodNotAllowed:

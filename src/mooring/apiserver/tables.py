@@ -1,0 +1,96 @@
+"""The kinds of a store and their tables: how they come and go, and what a file brings back. `store.py` reads and writes them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from mooring.api.meta import Key
+from mooring.apiserver.kinds import Kinds
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.table import Change, HistoryLimits, Stored, StoreView, Table
+
+
+class Tables:
+    """Empty tables for kinds that are served from the start."""
+
+    def __init__(self, resources: Iterable[Resource], limits: HistoryLimits) -> None:
+        self.kinds: Final = Kinds(resources)
+        self.version = 1
+        """The newest resource version."""
+        self._limits = limits
+        self._tables = {resource.storage: Table(limits) for resource in self.resources}
+        self._view = StoreView(self._tables)
+        self._expiring: deque[tuple[float, Resource, Key, int]] = deque()
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        return self.kinds.served
+
+    def resource(self, group: str, version: str, plural: str) -> Resource | None:
+        """The kind of a URL or of a `Kind`; None if it is not served."""
+        return self.kinds.get((group, version, plural))
+
+    def table(self, resource: Resource) -> Table:
+        """The kind's objects and history, for reading. They are in the stored shape: `Stored.shown_by` gives the kind's own."""
+        return self._tables[resource.storage]
+
+    def serve(self, resources: Iterable[Resource]) -> None:
+        """Adds or replaces kinds; objects stored for them become visible again."""
+        new = tuple(resources)
+        for resource in new:
+            self.ensure_table(resource)
+        self.kinds.put(new)
+
+    def ensure_table(self, resource: Resource) -> None:
+        """Objects of the kind can be stored, whether it is served or not."""
+        if resource.storage not in self._tables:
+            self._tables[resource.storage] = Table(self._limits, floor=self.version)
+        self.kinds.add_table(resource)
+
+    def withdraw(self, resources: Iterable[Resource]) -> None:
+        """These kinds are served no more: no route, no discovery, their watches end. Their objects stay where they are."""
+        self.kinds.remove([resource.path for resource in resources])
+
+    def drop_table(self, storage: tuple[str, str, str]) -> None:
+        """Nothing is stored there any more; what comes later under the same path is new, and so is its history."""
+        assert not any(resource.storage == storage for resource in self.resources), "a kind that is served has a place for its objects"
+        assert not len(self._tables.get(storage, ())), "objects are never forgotten, they are deleted"
+        self._tables.pop(storage, None)
+        self.kinds.drop_table(storage)
+
+    # from a file
+
+    def begin(self, version: int) -> None:
+        """Makes an empty store go on where another ended. Of earlier versions it has what `load_object` brings."""
+        assert not any(len(table) for table in self._tables.values()), "a store begins once"
+        self.version = version
+        for table in self._tables.values():
+            table.history.floor = version
+
+    def load_object(self, resource: Resource, key: Key, rv: int, at: float, body: bytes | None, *, remembered: bool) -> None:
+        """An object as a file has kept it, None for its removal: no rules, no listeners. remembered: as a part of the history."""
+        table = self._tables[resource.storage]
+        new = None if body is None else stored_as(resource, msgspec.json.decode(body), body)
+        assert new is None or (new.key, new.rv) == (key, rv), "an object is what it says"
+        if remembered:
+            table.apply(Change(rv, table.get(key), new, at))
+        elif new is not None:
+            table.place(new)
+        if new is not None and resource.ttl_s is not None:
+            self._expiring.append((at + resource.ttl_s, resource, key, rv))
+
+    def finish_loading(self, version: int) -> None:
+        """Everything has been taken in; the next write is the one after this version."""
+        assert version >= self.version
+        self.version = version
+        self._expiring = deque(sorted(self._expiring, key=lambda expiry: expiry[0]))
+
+
+def stored_as(resource: Resource, obj: Json, body: bytes | None = None) -> Stored:
+    """The object as a table has it. body: its JSON, if it is known."""
+    meta = obj["metadata"]
+    return Stored(obj, {"metadata.name": meta["name"], "metadata.namespace": meta.get("namespace", ""), **resource.fields(obj)}, body)
