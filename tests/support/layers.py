@@ -19,6 +19,7 @@ REAL_CONTROLLERS: Final = "real controllers"
 REAL_PEERS: Final = "Go peers"
 REAL_MOUNTS: Final = "mounts"
 GO_REGISTRAR: Final = "Go registrar"
+H2SPEC: Final = "h2spec"
 SPECIFICATION: Final = "specification beside the project"
 
 _REAL_PARTS: Final = (
@@ -34,10 +35,14 @@ REMEDIES: Final = {
         "to test it: build node-driver-registrar 2.17 from a checkout, since no module proxy has it, and put csi-node-driver-registrar "
         "into the folder `extra` beside KUBE_TEST_BIN"
     ),
+    H2SPEC: (
+        "to test it: GOFLAGS=-mod=mod go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1, and put h2spec into the folder `extra` "
+        "beside KUBE_TEST_BIN"
+    ),
     SPECIFICATION: "nothing is wrong: this is a check for maintainers, who have the original declarations in a folder beside the project",
 }
 
-NEVER_REQUIRED: Final = {SPECIFICATION, GO_REGISTRAR}
+NEVER_REQUIRED: Final = {SPECIFICATION, GO_REGISTRAR, H2SPEC}
 """Nothing that a clone could install or build brings these."""
 
 

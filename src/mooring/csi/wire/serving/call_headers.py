@@ -22,6 +22,7 @@ class CallHeaders:
     content_type: bytes | None = None
     encoding: bytes = b""
     timeout: bytes | None = None
+    length: bytes | None = None
     wrong: str = ""
 
     @property
@@ -41,6 +42,7 @@ def read_call_headers(fields: Fields) -> CallHeaders:
         content_type=said.get(b"content-type"),
         encoding=said.get(b"grpc-encoding", b""),
         timeout=said.get(b"grpc-timeout"),
+        length=said.get(b"content-length"),
         wrong=wrong,
     )
 

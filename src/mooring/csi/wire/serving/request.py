@@ -34,17 +34,18 @@ Wrong: TypeAlias = Refusal | ErrorCode
 class Request(Outgoing):
     """A stream that a client has begun.
 
-    ended: the client has said all. asked: the call has begun. deadline: by the connection's clock; None: for ever. received:
-    bytes of flow control that the client has not got back yet.
+    ended: the client has said all. length: what it will have said by then, as it claims. asked: the call has begun. deadline: by the
+    connection's clock; None: for ever. received: bytes of flow control that the client has not got back yet.
     """
 
-    __slots__ = ("asked", "body", "deadline", "ended", "idle_frames", "path", "received")
+    __slots__ = ("asked", "body", "deadline", "ended", "idle_frames", "length", "path", "received")
 
     def __init__(self, stream_id: int, window: int) -> None:
         super().__init__(stream_id, window, b"")
         self.path = ""
         self.body = bytearray()
         self.deadline: float | None = None
+        self.length: bytes | None = None
         self.ended = self.asked = False
         self.received = self.idle_frames = 0
 
@@ -70,15 +71,16 @@ class Request(Outgoing):
             self.deadline = now + seconds
         if headers.encoding not in (b"", b"identity"):
             return Refusal(Code.UNIMPLEMENTED, f"grpc: Decompressor is not installed for grpc-encoding {decoded(headers.encoding[:100])!r}")
-        self.path = headers.path.decode("latin-1")
-        return None
+        self.path, self.length = headers.path.decode("latin-1"), headers.length
+        return self._unlike_its_length()
 
     def trailers_came(self, headers: CallHeaders, ended: bool) -> Wrong | None:
         """Takes in a second block, which HTTP/2 allows at the end; it says nothing to gRPC."""
         if self.ended:
             return ErrorCode.STREAM_CLOSED
         self.ended = ended
-        return None if ended and not headers.wrong and headers.method is None else ErrorCode.PROTOCOL_ERROR
+        is_good = ended and not headers.wrong and headers.method is None
+        return self._unlike_its_length() if is_good else ErrorCode.PROTOCOL_ERROR
 
     def data_came(self, data: bytes, ended: bool) -> Wrong | None:
         """Takes in a piece of the message."""
@@ -86,6 +88,8 @@ class Request(Outgoing):
             return ErrorCode.STREAM_CLOSED
         self.ended = ended
         self.body += data
+        if (wrong := self._unlike_its_length()) is not None:
+            return wrong
         if not data and not ended:
             self.idle_frames += 1
             return ErrorCode.ENHANCE_YOUR_CALM if self.idle_frames > IDLE_FRAMES_MAX else None
@@ -97,6 +101,11 @@ class Request(Outgoing):
         if len(self.body) > _PREFIX_BYTES + length:
             return Refusal(Code.INTERNAL, "cardinality violation: received more than one request for a unary method")
         return None
+
+    def _unlike_its_length(self) -> ErrorCode | None:
+        """The fault of a request that has ended, with other than the bytes that its content-length claims."""
+        is_other = self.ended and self.length is not None and self.length != b"%d" % len(self.body)
+        return ErrorCode.PROTOCOL_ERROR if is_other else None
 
     def message(self) -> bytes | Refusal:
         """The message of a request that has ended."""

@@ -135,6 +135,19 @@ def test_headers_that_http_forbids_reset_the_stream(fields: list[tuple[str, str]
     assert asked(server, 3)
 
 
+@pytest.mark.parametrize("length", ["0", "5", "7", "-6", "six", "06", "99999999999999999999"])
+@pytest.mark.parametrize("cut", [0, 3, 6])
+def test_a_body_that_is_not_as_long_as_it_claims_resets_the_stream(length: str, cut: int) -> None:
+    server, body = a_server(), talk.message(b"x")
+    claimed = without("", ("content-length", length))
+    sent = talk.headers(1, claimed) + talk.data(1, body[:cut]) + talk.data(1, body[cut:], end=True)
+    assert [] == server.receive(sent)
+    assert [(1, talk.PROTOCOL_ERROR)] == resets_in(server.to_send())
+    assert [] == server.receive(talk.headers(3, claimed) + talk.data(3, body) + talk.headers(3, [("x", "y")], end=True))
+    assert [(3, talk.PROTOCOL_ERROR)] == resets_in(server.to_send())
+    assert asked(server, 5, b"x", without("", ("content-length", "6")))
+
+
 GZIP = without("", ("grpc-encoding", "gzip"))
 
 
