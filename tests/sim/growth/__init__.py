@@ -4,6 +4,6 @@
 `habits.py`.
 
 Certain is that a driver which answers with a final code is not at work on the volume any more: Kubernetes' recovery of failed growths
-rests on it, so that a driver which refuses a repeated request while it carries out the first is not modelled. Nor are an API server that
-is set back, and replicas behind a Lease.
+rests on it, so that a driver which refuses a repeated request while it carries out the first is not modelled. Nor are replicas behind a
+Lease. An API server that is set back: `setting_back.py`.
 """

@@ -95,6 +95,7 @@ class ClaimController:
         """The claim is gone."""
         self.controller.forget(key)
         self._view.memory.forget(key)
+        self._reconciler.forget(key)
 
     def hurry(self, key: Key) -> None:
         """Something has changed that could heal this claim: it is tried again at once, also where the driver held it for infeasible."""

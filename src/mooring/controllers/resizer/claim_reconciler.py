@@ -9,7 +9,7 @@ import abc
 from collections.abc import Awaitable, Callable
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
-from mooring.api.meta import key_of
+from mooring.api.meta import Key, key_of
 from mooring.base.clock import rfc3339
 from mooring.base.log import logger
 from mooring.control.events import EventRecorder
@@ -35,6 +35,10 @@ class ClaimReconciler(abc.ABC):
     @abc.abstractmethod
     async def perform(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
         """The actions in order. Raises Failed, Stale."""
+
+    def forget(self, key: Key) -> None:
+        """The claim is gone."""
+        self._writes.forget(key)
 
     def _remember(self, claim: PersistentVolumeClaim, target: str, code: str, *, is_infeasible: bool) -> None:
         """The driver has answered a request for this size or class. code: "" for success."""

@@ -13,7 +13,7 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.meta import Key, Kind, key_of
 from mooring.base.errors import MooringError
 from mooring.control.result import Stale
-from mooring.kube.cache.informer import Change, Informer
+from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from mooring.kube.patch import strategic_patch
@@ -41,12 +41,11 @@ class Writes:
 
     def __init__(self, cluster: Cluster, claims: Informer[PersistentVolumeClaim], volumes: Informer[PersistentVolume]) -> None:
         self._cluster, self._claims, self._volumes = cluster, claims, volumes
-        self._unsure: set[str] = set()  # uids of claims whose last write was not answered
-        claims.on_change(self._forget)
+        self._unsure: dict[Key, str] = {}  # uids of claims whose last write was not answered
 
-    def _forget(self, change: Change[PersistentVolumeClaim]) -> None:
-        if change.new is None:
-            self._unsure.discard(change.object.metadata.uid)
+    def forget(self, key: Key) -> None:
+        """The claim is gone."""
+        self._unsure.pop(key, None)
 
     def current(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
         """The claim as it is now. Raises Stale when it is no more."""
@@ -68,7 +67,7 @@ class Writes:
         Else a call that is over would be made once more, and its answer would find a claim that is beyond it.
         anyway: also where it was answered.
         """
-        if anyway or claim.metadata.uid in self._unsure:
+        if anyway or self._unsure.get(key_of(claim)) == claim.metadata.uid:
             await self._look(PERSISTENT_VOLUME_CLAIMS, self._claims, claim)
             if self.current(claim).metadata.resource_version != claim.metadata.resource_version:
                 raise Stale(claim.metadata.name)
@@ -95,7 +94,7 @@ class Writes:
             request = self._cluster.patch(kind, meta.name, patch, meta.namespace, subresource=subresource)
             try:
                 await cache.write(key_of(obj), request)
-                self._unsure.discard(meta.uid)
+                self.forget(key_of(obj))
                 return
             except NotFound:
                 raise Stale(meta.name) from None
@@ -114,7 +113,7 @@ class Writes:
     def _note_unsure(self, obj: PersistentVolume | PersistentVolumeClaim) -> None:
         """The write may have been done. Those to a volume are of the volume as it was read, and are refused where it was."""
         if isinstance(obj, PersistentVolumeClaim) and self._claims.store.get(key_of(obj)) is not None:
-            self._unsure.add(obj.metadata.uid)
+            self._unsure[key_of(obj)] = obj.metadata.uid
 
     async def _look(self, kind: Kind[T], cache: Informer[T], obj: T) -> None:
         """Takes in the object as it is now. Raises Stale for another one, and Failed where the cache is ahead of the server.
@@ -125,11 +124,11 @@ class Writes:
         try:
             found = await cache.write(key_of(obj), self._cluster.get(kind, meta.name, meta.namespace))
         except NotFound:
-            self._unsure.discard(meta.uid)
+            self.forget(key_of(obj))
             raise Stale(meta.name) from None
         except ApiError as error:
             raise Failed(f"{kind.name} {meta.name} could not be read: {error}", is_told=False) from error
-        self._unsure.discard(meta.uid)
+        self.forget(key_of(obj))
         if order(found.metadata.resource_version, meta.resource_version) < 0:  # be it the same object or another of the name
             raise Failed(f"{kind.name} {meta.name} could not be saved: the API server was set back", is_told=False)
         if found.metadata.uid != meta.uid:
