@@ -248,6 +248,141 @@ def test_the_data_of_a_revision_are_an_object(api: Rest, name: str, data: Any, s
     api.post(REVISIONS, {"metadata": {"name": name}, "data": data, "revision": 1}).invalid((REQUIRED, "data", says))
 
 
+CLAIMED = a_template(containers=[{"name": "c", "image": "i", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}])
+FAILURES = {"rules": [{"action": "", "onExitCodes": {"operator": "In", "values": [2, 1, 0, 1], "containerName": "x"}}]}
+NEVER = {"template": a_template(labels={}, restartPolicy="Never")}
+INDEXED: Json = {"completionMode": "Indexed", "completions": 3, **NEVER}
+JUDGED: dict[str, tuple[str, Json, list[tuple[str, str]]]] = {
+    "claims are volumes": ("StatefulSet", {"volumeClaimTemplates": [CLAIM], "template": CLAIMED}, []),
+    "unknown mount": (
+        "StatefulSet",
+        {"template": CLAIMED},
+        [("FieldValueNotFound", "spec.template.spec.containers[0].volumeMounts[0].name")],
+    ),
+    "nameless claim": (
+        "StatefulSet",
+        {"volumeClaimTemplates": [{"metadata": {}, "spec": CLAIM["spec"]}]},
+        [(REQUIRED, "spec.template.spec.volumes[0].name"), (REQUIRED, "spec.template.spec.volumes[0].persistentVolumeClaim.claimName")],
+    ),
+    "odd claim": (
+        "StatefulSet",
+        {"volumeClaimTemplates": [{"metadata": {"name": "d"}, "spec": {"accessModes": ["x"]}}]},
+        [
+            (UNSUPPORTED, "spec.volumeClaimTemplates[0].spec.accessModes"),
+            (REQUIRED, "spec.volumeClaimTemplates[0].spec.resources[storage]"),
+        ],
+    ),
+    "service": ("StatefulSet", {"serviceName": "a.b"}, [(INVALID, "spec.serviceName")]),
+    "pods of a set": (
+        "StatefulSet",
+        {"template": a_template(containers=[{"name": "", "image": ""}])},
+        [(REQUIRED, "spec.template.spec.containers[0].name"), (REQUIRED, "spec.template.spec.containers[0].image")],
+    ),
+    "unreadable selector of a set": (
+        "StatefulSet",
+        {"selector": {"matchLabels": {"app": "-"}}, "template": a_template(containers=[])},
+        [(INVALID, "spec.selector.matchLabels"), (INVALID, "spec.selector")],
+    ),
+    "unreadable selector": (
+        "Deployment",
+        {"selector": {"matchLabels": {"app": "-"}}, "template": a_template(containers=[])},
+        [(INVALID, "spec.selector.matchLabels"), (INVALID, "spec.selector")],
+    ),
+    "template": (
+        "ReplicaSet",
+        {"template": {**a_template(preemptionPolicy="x"), "metadata": {"labels": APP, "annotations": {"/a": ""}}}},
+        [(INVALID, "spec.template.annotations"), (UNSUPPORTED, "spec.template.spec.preemptionPolicy")],
+    ),
+    "failures": (
+        "Job",
+        {**NEVER, "podFailurePolicy": FAILURES, "podReplacementPolicy": "Failed"},
+        [
+            (REQUIRED, "spec.podFailurePolicy.rules[0].action"),
+            (INVALID, "spec.podFailurePolicy.rules[0].onExitCodes.containerName"),
+            (INVALID, "spec.podFailurePolicy.rules[0].onExitCodes.values"),
+            (INVALID, "spec.podFailurePolicy.rules[0].onExitCodes.values[2]"),
+            ("FieldValueDuplicate", "spec.podFailurePolicy.rules[0].onExitCodes.values[3]"),
+        ],
+    ),
+    "no failures": (
+        "Job",
+        {**NEVER, "podFailurePolicy": {"rules": [{"action": "FailIndex"}]}, "podReplacementPolicy": "TerminatingOrFailed"},
+        [
+            (UNSUPPORTED, "spec.podReplacementPolicy"),
+            (INVALID, "spec.podFailurePolicy.rules[0].action"),
+            (INVALID, "spec.podFailurePolicy.rules[0]"),
+        ],
+    ),
+    "failures of pods that go on": (
+        "Job",
+        {
+            "template": a_template(labels={}, restartPolicy="OnFailure"),
+            "podFailurePolicy": {"rules": [{"action": "Count", "onPodConditions": [{"type": "a b", "status": "x"}]}]},
+        },
+        [
+            (INVALID, "spec.podFailurePolicy.rules[0].onPodConditions[0].type"),
+            (UNSUPPORTED, "spec.podFailurePolicy.rules[0].onPodConditions[0].status"),
+            (INVALID, "spec.template.spec.restartPolicy"),
+        ],
+    ),
+    "successes": ("Job", {**NEVER, "successPolicy": {"rules": [{"succeededCount": 1}]}}, [(INVALID, "spec.successPolicy")]),
+    "no successes": ("Job", {**INDEXED, "successPolicy": {"rules": []}}, [(REQUIRED, "spec.successPolicy.rules")]),
+    "too many successes": (
+        "Job",
+        {**INDEXED, "successPolicy": {"rules": [{}, {"succeededCount": 4}]}},
+        [(REQUIRED, "spec.successPolicy.rules[0]"), (INVALID, "spec.successPolicy.rules[1].succeededCount")],
+    ),
+    "indexes": (
+        "Job",
+        {**NEVER, "backoffLimitPerIndex": 1, "maxFailedIndexes": 1},
+        [(INVALID, "spec.backoffLimitPerIndex"), (INVALID, "spec.maxFailedIndexes")],
+    ),
+    "failed indexes": ("Job", {**INDEXED, "maxFailedIndexes": 1}, [(REQUIRED, "spec.backoffLimitPerIndex")]),
+    "parallelism": ("Job", {**INDEXED, "parallelism": 100_001}, [(INVALID, "spec.parallelism")]),
+    "manager": ("Job", {**NEVER, "managedBy": "somebody"}, [(INVALID, "spec.managedBy")]),
+    "selector of its own": (
+        "Job",
+        {**NEVER, "selector": {"matchLabels": {"a": "b"}}},
+        [(INVALID, "spec.selector"), (INVALID, "spec.template.metadata.labels")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_the_same_is_wrong_for_both(api: Rest, name: str, case: str) -> None:
+    kind, spec, causes = JUDGED[case]
+    answer = api.post(path_of(kind), body_of(kind, name, **spec), dryRun="All")
+    told = {(cause["reason"], cause["field"]) for cause in answer.json.get("details", {}).get("causes", [])}
+    assert (422 if causes else 201, set(causes)) == (answer.status, told), answer
+
+
+STATUS: dict[str, tuple[str, Json, list[str]]] = {
+    "set": ("StatefulSet", {"replicas": 1, "readyReplicas": 2, "availableReplicas": 3}, ["readyReplicas", "availableReplicas"]),
+    "negative": ("ReplicaSet", {"replicas": -1, "observedGeneration": -1}, ["replicas", "observedGeneration"]),
+    "labels": ("ReplicaSet", {"replicas": 1, "fullyLabeledReplicas": 2}, ["fullyLabeledReplicas"]),
+    "updated": ("Deployment", {"replicas": 1, "updatedReplicas": 2, "unavailableReplicas": -1}, ["updatedReplicas", "unavailableReplicas"]),
+    "available": ("Deployment", {"replicas": 3, "readyReplicas": 1, "availableReplicas": 2}, ["availableReplicas"]),
+    "job": ("Job", {"active": -1, "terminating": -1}, ["active", "terminating"]),
+    "well": ("Deployment", {"replicas": 3, "readyReplicas": 2, "availableReplicas": 2}, []),
+}
+
+
+@pytest.mark.parametrize("case", STATUS)
+def test_the_numbers_of_a_status_fit_together(api: Rest, name: str, case: str) -> None:
+    kind, status, wrong = STATUS[case]
+    api.post(path_of(kind), body_of(kind, name, **({"suspend": True} if kind == "Job" else {}))).ok(201)
+    answer = api.patch(f"{path_of(kind)}/{name}/status", {"status": status})
+    told = {cause["field"] for cause in answer.json.get("details", {}).get("causes", [])}
+    assert (422 if wrong else 200) == answer.status
+    assert {f"status.{part}" for part in wrong} <= told
+
+
+def test_an_indexed_job_changes_its_completions_with_its_parallelism(api: Rest, name: str) -> None:
+    api.post(JOBS, a_job(name, suspend=True, **INDEXED)).ok(201)
+    api.patch(f"{JOBS}/{name}", {"spec": {"completions": 5}}).refused(422, "Invalid", (INVALID, "spec.completions"), says="in tandem with")
+    assert 5 == api.patch(f"{JOBS}/{name}", {"spec": {"completions": 5, "parallelism": 5}}).ok()["spec"]["completions"]
+
+
 ORPHANING = (
     '299 - "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set '
     'propagationPolicy=Orphan to suppress this warning"'

@@ -204,7 +204,7 @@ class _Making:
         else:
             self._maybe(query, 0.15, "gracePeriodSeconds", ("0", "5", "x", "-1", ""))
             self._maybe(query, 0.1, "propagationPolicy", ("Background", "x", ""))
-        if target.subject.kind == "Job" and "propagationPolicy" not in {**dict(query), **(body or {})}:
+        if target.subject.kind == "Job" and not {**dict(query), **(body or {})}.get("propagationPolicy"):
             query = [("dryRun", "All")]  # (the pods of a Job stay, and somebody takes the mark of it at a moment of their own)
             body = None
         return self._step("DELETE", target.path, query, body=body, writes=True)
@@ -216,7 +216,7 @@ class _Making:
         self._maybe(query, 0.1, "limit", ("1", "x"))
         self._maybe(query, 0.1, "gracePeriodSeconds", ("0", "x"))
         subject = target.subject
-        if subject.dry or (not subject.namespaced and subject.kind in ("Namespace", "CustomResourceDefinition")):
+        if subject.dry or subject.kind == "Job":
             query = [pair for pair in query if pair[0] != "dryRun"] + [("dryRun", "All")]
         return self._step("DELETE", target.collection, query, writes=False)
 

@@ -26,6 +26,14 @@ class Seen:
         """The real one's answer has some of these words."""
         return any(word in str(self.theirs["value"]) for word in words)
 
+    def causes_differ_in(self, *words: str) -> bool:
+        """Both name causes, or the real one alone does; each that only one of them names has some of these words in its field."""
+        ours, theirs = (
+            {*(answer["value"] or {}).get("causes", ())} if isinstance(answer["value"], dict) else set()
+            for answer in (self.ours, self.theirs)
+        )
+        return self.codes[1] == 422 and bool(ours ^ theirs) and all(any(word in field for word in words) for _, field, _ in ours ^ theirs)
+
     def at_most(self, *places: str) -> bool:
         """Nothing else differs."""
         return all(text.partition(":")[0] in places for text in self.differences)
@@ -49,7 +57,14 @@ _GATED: Final = (
     "preferredHolder",
     "warnings",
     "resourceVersion",
+    "schedulingGroup",
 )
+_REPLACED: Final = (
+    *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo"),
+    *("glusterfs", "iscsi", "nfs", "persistentDisk", "photonPersistentDisk", "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos"),
+    "vsphereVolume",
+)
+"""Volume sources that CSI drivers have taken the place of."""
 
 KNOWN: Final = (
     Known(
@@ -121,7 +136,8 @@ KNOWN: Final = (
         "who owned a field",
         "until the first apply nobody knows who wrote a field: what others and the server itself wrote belongs to before-first-apply",
         lambda seen: (
-            (seen.codes[0] == 409 and "FieldManagerConflict" in str(seen.ours["value"]))
+            (409 in seen.codes and "FieldManagerConflict" in str(seen.theirs["value"]))
+            or (seen.codes[0] == 409 and "FieldManagerConflict" in str(seen.ours["value"]))
             or (seen.step.content_type == APPLY_PATCH and all(text.startswith("value.status.") for text in seen.differences))
         ),
         ends=True,
@@ -140,7 +156,7 @@ KNOWN: Final = (
     Known(
         "numbers of more than 64 bits",
         "a whole number that a custom kind takes as it is is kept to the last digit; the real one makes a fraction of it",
-        lambda seen: all("9223372036854775808 /" in text for text in seen.differences),
+        lambda seen: all("9223372036854775808" in text for text in seen.differences),
         ends=True,
     ),
     Known(
@@ -164,7 +180,8 @@ KNOWN: Final = (
     Known(
         "bytes as numbers",
         "bytes are base64; the real one takes a list of numbers, too",
-        lambda seen: seen.codes == (400, 422) and any(kind in seen.step.path for kind in ("/secrets", "/configmaps")),
+        lambda seen: seen.codes[0] == 400 and seen.codes[1] != 400 and any(kind in seen.step.path for kind in ("/secrets", "/configmaps")),
+        ends=True,
     ),
     Known(
         "all that is wrong with an event",
@@ -206,9 +223,57 @@ KNOWN: Final = (
         "the data of a ControllerRevision are compared as values; the real one compares their text, so that a patch of anything else is "
         "refused where the text had blanks or another order",
         lambda seen: (
-            seen.codes[0] in (200, 201) and seen.codes[1] == 422 and "/controllerrevisions" in seen.step.path and seen.says_any("'data'")
+            "/controllerrevisions" in seen.step.path
+            and (seen.codes[1] == 409 or (seen.codes[1] == 422 and seen.causes_differ_in("data")) or seen.says_any("'data'"))
         ),
         ends=True,
+    ),
+    Known(
+        "maxUnavailable of a StatefulSet",
+        "it is kept, and counts as a change; the real one drops it where its feature is off, which it is by default",
+        lambda seen: "/statefulsets" in seen.step.path and any("rollingUpdate.maxUnavailable" in text for text in seen.differences),
+        ends=True,
+    ),
+    Known(
+        "no answer at all",
+        "the real one cuts the connection at some patches of lists with keys",
+        lambda seen: seen.codes[1] == 0 and seen.step.content_type == STRATEGIC_PATCH,
+        ends=True,
+    ),
+    Known(
+        "replaced volume sources",
+        "of the sources that CSI drivers have taken the place of only the required names are checked, and only where there is one source",
+        lambda seen: seen.causes_differ_in(*_REPLACED, "persistentvolumesource"),
+        ends=True,
+    ),
+    Known(
+        "what follows from what in a Job's status",
+        "the numbers of a Job's status are checked, not which of them go with which condition: the controller that writes them knows that",
+        lambda seen: "/jobs/" in seen.step.path and seen.step.path.endswith("/status") and seen.causes_differ_in("status."),
+        ends=True,
+    ),
+    Known(
+        "addresses",
+        "addresses of nodes and pods are taken as they are: nothing here routes by them",
+        lambda seen: seen.causes_differ_in("podCIDR", "podIP", "hostIP"),
+        ends=True,
+    ),
+    Known(
+        "succeededIndexes",
+        "the text of a success policy's indexes is taken as it is",
+        lambda seen: seen.causes_differ_in("successPolicy"),
+        ends=True,
+    ),
+    Known(
+        "where a Job's template differs",
+        "a Job's template that may not change is named as a whole; the real one names its spec where only that may differ",
+        lambda seen: seen.codes == (422, 422) and "/jobs" in seen.step.path and seen.causes_differ_in("spec.template"),
+    ),
+    Known(
+        "all that is wrong with a definition",
+        "a definition that is refused is refused by both; how many of its faults are told at once, and whether a type or a rule "
+        "comes first, differs",
+        lambda seen: {*seen.codes} <= {400, 422} and "/customresourcedefinitions" in seen.step.path,
     ),
     Known(
         "conflicts about such fields",

@@ -38,7 +38,8 @@ class Schemas:
         """get: of a path. apis: group and version, as objects name them."""
         paths = get("/openapi/v3")["paths"]
         roots = sorted({f"apis/{api}" if "/" in api else f"api/{api}" for api in apis})
-        return cls(get(paths[root]["serverRelativeURL"]) for root in roots if root in paths)
+        found = [get(paths[root]["serverRelativeURL"]) for root in roots if root in paths]
+        return cls(document for document in found if isinstance(document, dict))  # (a kind may be about to be published)
 
     @property
     def kinds(self) -> set[tuple[str, str]]:

@@ -46,12 +46,12 @@ class ClusterUser:
     async def patch(self, kind: Kind[Any], name: str, body: Mapping[str, Any], namespace: str | None = None, subresource: str = "") -> Json:
         return await self.users.patch(kind.whole(), name, Patch(PatchType.MERGE, body), _in(kind, namespace), subresource=subresource)
 
-    async def delete(self, kind: Kind[Any], name: str, namespace: str | None = None) -> None:
-        await self.users.delete(kind, name, _in(kind, namespace))
+    async def delete(self, kind: Kind[Any], name: str, namespace: str | None = None, propagation: str = "") -> None:
+        await self.users.delete(kind, name, _in(kind, namespace), propagation=propagation)
 
-    async def remove(self, kind: Kind[Any], name: str, namespace: str | None = None) -> None:
+    async def remove(self, kind: Kind[Any], name: str, namespace: str | None = None, propagation: str = "") -> None:
         """Deletes it, and waits until it is gone."""
-        await self.delete(kind, name, namespace)
+        await self.delete(kind, name, namespace, propagation)
         await self.gone(kind, name, namespace)
 
     async def get(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Json:

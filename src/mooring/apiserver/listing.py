@@ -251,7 +251,9 @@ def checked_scope(resource: Resource, scope: Scope) -> Scope:
         in_none = has_own and not resource.namespaced and requirement.key == "metadata.namespace"
         if not in_none and (requirement.key in _METADATA_FIELDS or requirement.key in resource.field_names):
             continue
-        if has_own:
+        if resource.group == "batch":
+            raise api_errors.bad_request(f'field label "{requirement.key}" not supported for {resource.kind}')
+        if has_own and resource.group != "apps":
             raise api_errors.bad_request(f"field label not supported: {requirement.key}")
         raise api_errors.bad_request(f'"{requirement.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     return scope

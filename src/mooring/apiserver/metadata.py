@@ -93,6 +93,13 @@ def labels(values: dict[str, str], field: str) -> Iterator[Cause]:
         yield from (field_errors.invalid(field, value, reason) for reason in names.label_value(value))
 
 
+def annotation_keys(values: dict[str, str], field: str) -> Iterator[Cause]:
+    for key in values:
+        yield from (field_errors.invalid(field, key, reason) for reason in names.qualified_name(key.lower()))
+    if total_bytes(values) > ANNOTATIONS_BYTES_MAX:
+        yield field_errors.too_long(field, ANNOTATIONS_BYTES_MAX)
+
+
 def finalizer_name(name: str, field: str, item: str, *, bare: bool = False) -> Iterator[Cause]:
     """Problems of a finalizer. field, item: named by the causes about its letters and about its prefix."""
     yield from (field_errors.invalid(field, name, reason) for reason in names.qualified_name(name))
@@ -115,11 +122,7 @@ def _validate_common(metadata: Json, bare_finalizers: bool) -> Iterator[Cause]:
     yield from labels(metadata.get("labels") or {}, "metadata.labels")
     if metadata.get("generation", 0) < 0:
         yield field_errors.invalid("metadata.generation", metadata["generation"], "must be greater than or equal to 0")
-    annotations = metadata.get("annotations") or {}
-    for key in annotations:
-        yield from (field_errors.invalid("metadata.annotations", key, reason) for reason in names.qualified_name(key.lower()))
-    if total_bytes(annotations) > ANNOTATIONS_BYTES_MAX:
-        yield field_errors.too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX)
+    yield from annotation_keys(metadata.get("annotations") or {}, "metadata.annotations")
     yield from _validate_owners(metadata.get("ownerReferences") or [])
     yield from _validate_finalizers(metadata.get("finalizers") or [], bare_finalizers)
 

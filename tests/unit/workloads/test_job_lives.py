@@ -108,13 +108,14 @@ async def test_a_suspended_job_runs_nothing_until_it_is_resumed(world: WorkloadW
         assert ("False", "JobResumed") == condition(await over(world), "Suspended")
 
 
-async def test_a_deleted_job_takes_its_pods_with_it(world: WorkloadWorld) -> None:
+@pytest.mark.parametrize("policy", ["Background", ""])
+async def test_a_deleted_job_takes_its_pods_with_it_where_the_deletion_says_so(world: WorkloadWorld, policy: str) -> None:
     async with world.living():
         await world.create(a_job(parallelism=2, completions=4))
         await world.until(lambda: some_running(world, 2))
-        await world.remove(JOBS, "sum")
+        await world.remove(JOBS, "sum", propagation=policy)
         await asyncio.sleep(30.0)
-        assert [] == await world.list(PODS)
+        assert bool(policy) == (await world.list(PODS) == [])
 
 
 async def test_a_job_that_is_over_goes_by_itself_when_it_says_so(world: WorkloadWorld) -> None:

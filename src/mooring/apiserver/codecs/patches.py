@@ -15,7 +15,8 @@ import msgspec
 
 from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.codecs.codec import FieldValidation, UnknownFields, check_bounds, decode_object
-from mooring.apiserver.codecs.scalars import equal_json
+from mooring.apiserver.codecs.jsonbody import Huge
+from mooring.apiserver.codecs.scalars import WrongType, equal_json
 from mooring.apiserver.codecs.strategic import merge_strategic
 from mooring.apiserver.resource import Json, Resource
 from mooring.kube.cluster import PatchType
@@ -59,7 +60,8 @@ def change_of(
 def applied_change(resource: Resource, applied: Callable[[Json], Json], place: str, kind: str) -> Callable[[Json], Json]:
     """An apply as such a function. applied: what it makes of the live object, which is {} where there is none. place, kind: for texts.
 
-    The function raises ServerError (500), as kube-apiserver answers, for what can't be decoded; for custom kinds what patches raise.
+    The function raises ServerError (500), as kube-apiserver answers, for what can't be decoded, but Invalid for numbers that are too large;
+    for custom kinds what patches raise.
     """
 
     def change(stored: Json) -> Json:
@@ -70,11 +72,17 @@ def applied_change(resource: Resource, applied: Callable[[Json], Json], place: s
         try:
             return decode_object(resource, merged, FieldValidation.IGNORE, [])[0]
         except BadRequest as error:
+            if isinstance(error.__cause__, WrongType) and _is_whole(error.__cause__.found):
+                raise _unusable(str(error)) from error  # (kube-apiserver takes the lowest bits of what is too large)
             why = str(error).partition(f"cannot be handled as a {resource.kind}: ")[2] or str(error)
             text = f"failed to convert new object ({place}) to proper version: unable to convert unstructured object to {kind}: {why}"
             raise ServerError(text, code=500) from error
 
     return change
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Huge) or (isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer())
 
 
 def apply_json(document: Any, patch: list[Any]) -> Any:

@@ -185,7 +185,9 @@ def _stored_versions(new: Json) -> Iterator[Cause]:
 def _conversion(conversion: Json) -> Iterator[Cause]:
     """Differs from kube-apiserver: conversion by a webhook is refused."""
     strategy, webhook = conversion.get("strategy", ""), conversion.get("webhook")
-    if strategy not in _STRATEGIES:
+    if not strategy:
+        yield field_errors.required("spec.conversion.strategy")
+    elif strategy not in _STRATEGIES:
         yield field_errors.not_supported("spec.conversion.strategy", strategy, _STRATEGIES)
     if strategy == "Webhook":
         yield field_errors.forbidden("spec.conversion.strategy", "this server calls no webhooks: take None, or a real cluster")

@@ -27,6 +27,7 @@ ReplicaSetCondition: 1 type s!, 2 status s!, 3 lastTransitionTime time!, 4 reaso
 _PART: Final = "25%"
 _HISTORY: Final = 10
 _DEADLINE_S: Final = 600
+_UNREADABLE: Final = "invalid label selector"
 _STRATEGIES: Final = ("Recreate", "RollingUpdate")
 _PERCENT: Final = re.compile(r"[0-9]+%")
 _PERCENT_TEXT: Final = (
@@ -72,8 +73,7 @@ def _prepare_status(new: Json, old: Json, _now: float) -> None:
 def _validate_deployment(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
     yield from podtemplate.validate_counts(spec, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
-    yield from podtemplate.validate_selector(spec, "deployment")
-    yield from _validate_template(spec["template"])
+    yield from podtemplate.validate_selected(spec, "deployment", _validate_template, _UNREADABLE)
     yield from _validate_strategy(spec["strategy"])
     deadline_s = spec["progressDeadlineSeconds"]
     if deadline_s <= spec.get("minReadySeconds", 0):
@@ -83,8 +83,7 @@ def _validate_deployment(new: Json) -> Iterator[Cause]:
 def _validate_replica_set(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
     yield from podtemplate.validate_counts(spec, "replicas", "minReadySeconds")
-    yield from podtemplate.validate_selector(spec, "deployment")  # (so the real one: the text says deployment)
-    yield from _validate_template(spec["template"])
+    yield from podtemplate.validate_selected(spec, "deployment", _validate_template, _UNREADABLE)  # (so the real one's text)
 
 
 def _validate_template(template: Json) -> Iterator[Cause]:
@@ -137,6 +136,20 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
     return checks.unchanged(new["spec"], old["spec"], "selector", "spec.selector")
 
 
+_COUNTED: Final = (
+    *("observedGeneration", "replicas", "updatedReplicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+    *("unavailableReplicas", "terminatingReplicas", "collisionCount"),
+)
+_PARTS: Final = ("updatedReplicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+
+
+def _validate_status(new: Json, old: Json) -> Iterator[Cause]:
+    yield from podtemplate.validate_status(new["status"], _COUNTED, _PARTS, "readyReplicas")
+    count, before = new["status"].get("collisionCount"), old["status"].get("collisionCount")
+    if before is not None and (count is None or count < before):
+        yield field_errors.invalid("status.collisionCount", count or 0, "cannot be decremented")
+
+
 def _replica_fields(obj: Json) -> dict[str, str]:
     return {"status.replicas": str(obj["status"].get("replicas", 0))}
 
@@ -158,6 +171,7 @@ DEPLOYMENTS: Final = podtemplate.with_scale(
         prepare_status=_prepare_status,
         validate=_validate_deployment,
         validate_update=_validate_update,
+        validate_status=_validate_status,
         warnings=podtemplate.warnings,
     )
 )
@@ -178,6 +192,7 @@ REPLICA_SETS: Final = podtemplate.with_scale(
         prepare_update=podtemplate.prepare_update,
         validate=_validate_replica_set,
         validate_update=_validate_update,
+        validate_status=_validate_status,
         warnings=podtemplate.warnings,
         fields=_replica_fields,
         field_names=frozenset({"status.replicas"}),

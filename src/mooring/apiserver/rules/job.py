@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
+from mooring.api import names
+from mooring.api.matching import selects
+from mooring.api.meta import LabelSelector
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status
-from mooring.apiserver.rules import checks, podtemplate
+from mooring.apiserver.rules import checks, jobpolicies, podtemplate, selectors
 
 MESSAGES: Final = podtemplate.MESSAGES.extended("""
 Job: 1 metadata ObjectMeta!, 2 spec JobSpec!, 3 status JobStatus!
@@ -29,8 +34,13 @@ JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _BACKOFF_LIMIT: Final = 6
 _NO_LIMIT: Final = 2**31 - 1
 _POLICIES: Final = ("OnFailure", "Never")
-_FROZEN: Final = ("completions", "selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy")
-_COUNTS: Final = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+_PARALLEL_MAX: Final = 100_000
+"""Of an indexed Job."""
+_FROZEN: Final = ("selector", "template", "completionMode", "podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "managedBy")
+_COUNTS: Final = (
+    *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex"),
+    "maxFailedIndexes",
+)
 
 
 def _default(new: Json) -> None:
@@ -70,24 +80,84 @@ def _validate(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
     yield from podtemplate.validate_counts(spec, *_COUNTS)
     yield from checks.one_of(spec["completionMode"], "spec.completionMode", ("NonIndexed", "Indexed"))
-    if spec["completionMode"] == "Indexed" and "completions" not in spec:
-        yield field_errors.required("spec.completions", "when completion mode is Indexed")
-    yield from checks.one_of(spec["podReplacementPolicy"], "spec.podReplacementPolicy", ("Failed", "TerminatingOrFailed"))
-    if "selector" not in spec:
-        yield field_errors.required("spec.selector")
-    else:
-        yield from podtemplate.validate_selected(spec)
+    if spec["completionMode"] == "Indexed":
+        yield from _validate_indexed(new["metadata"], spec)
+    yield from jobpolicies.validate(spec)
+    yield from _validate_selector(new["metadata"], spec)
     yield from podtemplate.validate(spec["template"])
     policy, field = spec["template"]["spec"]["restartPolicy"], f"{podtemplate.FIELD}.spec.restartPolicy"
     if policy == "Always":
         yield field_errors.required(field, 'valid values: "OnFailure", "Never"')
     else:
         yield from checks.one_of(policy, field, _POLICIES)
+    if "podFailurePolicy" in spec and policy != "Never":
+        yield field_errors.invalid(field, policy, 'only "Never" is supported when podFailurePolicy is specified')
+
+
+def _validate_indexed(meta: Json, spec: Json) -> Iterator[Cause]:
+    completions = spec.get("completions")
+    if completions is None:
+        yield field_errors.required("spec.completions", "when completion mode is Indexed")
+    if spec["parallelism"] > _PARALLEL_MAX:
+        text = f"must be less than or equal to {_PARALLEL_MAX} when completion mode is Indexed"
+        yield field_errors.invalid("spec.parallelism", spec["parallelism"], text)
+    if completions is not None and completions > 0:
+        host = f"{meta.get('name', '')}-{completions - 1}"
+        if names.dns_label(host):
+            text = f"will not able to create pod with invalid DNS label: {host}"
+            yield field_errors.invalid("metadata.name", meta.get("name", ""), text)
+
+
+def _validate_selector(meta: Json, spec: Json) -> Iterator[Cause]:
+    if "selector" not in spec:
+        yield field_errors.required("spec.selector")
+        yield podtemplate.unselected_labels(spec)
+        return
+    wrong = list(selectors.validate_labels(spec["selector"], "spec.selector"))
+    yield from wrong
+    if not spec["manualSelector"]:
+        yield from _validate_generated(meta, spec, is_readable=not wrong)
+    yield from podtemplate.unselected(spec)
+
+
+def _validate_generated(meta: Json, spec: Json, *, is_readable: bool) -> Iterator[Cause]:
+    """The labels and the selector that a Job without one of its own gets."""
+    labels = spec["template"]["metadata"].get("labels") or {}
+    wanted = _labels(meta)
+    for key, value in wanted.items():
+        field = f"{podtemplate.FIELD}.metadata.labels[{key}]"
+        if key not in labels:
+            yield field_errors.required(field, f"must be '{value}'")
+        elif labels[key] != value:
+            yield field_errors.invalid(f"{podtemplate.FIELD}.metadata.labels", labels, f"must be '{value}'")
+    if is_readable and not selects(msgspec.convert(spec["selector"], LabelSelector), wanted):
+        yield field_errors.invalid("spec.selector", spec["selector"], "`selector` not auto-generated")
+
+
+def _labels(meta: Json) -> dict[str, str]:
+    uid, name = meta.get("uid", ""), meta.get("name", "")
+    return {"controller-uid": uid, CONTROLLER_UID: uid, "job-name": name, JOB_NAME: name}
 
 
 def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
     for part in _FROZEN:
         yield from checks.unchanged(new["spec"], old["spec"], part, f"spec.{part}")
+    completions = new["spec"].get("completions")
+    if completions == old["spec"].get("completions"):
+        return
+    if new["spec"]["completionMode"] != "Indexed":
+        yield from checks.unchanged(new["spec"], old["spec"], "completions", "spec.completions")
+    elif completions is not None and completions != new["spec"]["parallelism"]:
+        yield field_errors.invalid("spec.completions", completions, "can only be modified in tandem with spec.parallelism")
+
+
+_COUNTED: Final = ("active", "succeeded", "failed", "ready", "terminating")
+
+
+def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
+    """Differs from kube-apiserver: the numbers are looked at, and nothing that must follow from what."""
+    for part in _COUNTED:
+        yield from checks.at_least(new["status"].get(part), f"status.{part}", 0)
 
 
 def _fields(job: Json) -> dict[str, str]:
@@ -102,6 +172,7 @@ JOBS: Final = Resource(
     categories=("all",),
     message=MESSAGES["Job"],
     status=Status.WITH_METADATA,
+    delete_answers_object=False,
     orphans="child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning",
     default=_default,
@@ -109,6 +180,7 @@ JOBS: Final = Resource(
     prepare_update=podtemplate.prepare_update,
     validate=_validate,
     validate_update=_validate_update,
+    validate_status=_validate_status,
     warnings=podtemplate.warnings,
     fields=_fields,
     field_names=frozenset({"status.successful"}),

@@ -83,7 +83,7 @@ def _validate_capacity(capacity: Json) -> Iterator[Cause]:
 
 
 def _validate_path_volumes(spec: Json) -> Iterator[Cause]:
-    if "local" in spec and "nodeAffinity" not in spec:
+    if next(iter(volumesources.chosen(spec)), "") == "local" and "nodeAffinity" not in spec:
         yield field_errors.required("spec.nodeAffinity", "Local volume requires node affinity")
     if spec.get("hostPath", {}).get("path") == "/" and spec["persistentVolumeReclaimPolicy"] == "Recycle":
         yield field_errors.forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")

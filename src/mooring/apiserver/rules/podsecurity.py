@@ -12,6 +12,8 @@ from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
 _ID_MAX: Final = 2**31 - 1
+_APP_ARMOR_MAX: Final = 4095
+_IPC_SYSCTLS: Final = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 _SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
 _PROFILES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
 
@@ -28,7 +30,7 @@ def validate_pod(context: Json, field: str, spec: Json) -> Iterator[Cause]:
     ):
         if name in context:
             yield from checks.one_of(context[name], f"{field}.{name}", allowed)
-    yield from _validate_sysctls(context, field)
+    yield from _validate_sysctls(context, field, spec)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield field_errors.invalid(f"{field}.shareProcessNamespace", True, text)
@@ -55,6 +57,8 @@ def user_id(value: int | None, field: str) -> list[Cause]:
 def _validate_common(context: Json, field: str) -> Iterator[Cause]:
     yield from user_id(context.get("runAsUser"), f"{field}.runAsUser")
     yield from user_id(context.get("runAsGroup"), f"{field}.runAsGroup")
+    if "appArmorProfile" in context:
+        yield from _validate_app_armor(context["appArmorProfile"], f"{field}.appArmorProfile")
     profile, at = context.get("seccompProfile"), f"{field}.seccompProfile"
     if profile is None:
         return
@@ -63,7 +67,34 @@ def _validate_common(context: Json, field: str) -> Iterator[Cause]:
         yield field_errors.required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost")
 
 
-def _validate_sysctls(context: Json, field: str) -> Iterator[Cause]:
+def _validate_app_armor(profile: Json, field: str) -> Iterator[Cause]:
+    kind, local, at = profile["type"], profile.get("localhostProfile"), f"{field}.localhostProfile"
+    if not kind:
+        yield field_errors.required(f"{field}.type", "type is required when appArmorProfile is set")
+        return
+    yield from checks.one_of(kind, f"{field}.type", ("Localhost", "RuntimeDefault", "Unconfined"))
+    if kind != "Localhost":
+        if local is not None and kind in ("RuntimeDefault", "Unconfined"):
+            yield field_errors.invalid(at, local, "can only be set when AppArmor type is Localhost")
+    elif local is None or not local.strip():
+        yield field_errors.required(at, "must be set when AppArmor type is Localhost")
+    else:
+        if local != local.strip():
+            yield field_errors.invalid(at, local, "must not be padded with whitespace")
+        if len(local) > _APP_ARMOR_MAX:
+            yield field_errors.too_long(at, _APP_ARMOR_MAX)
+
+
+def _validate_shared_sysctl(name: str, field: str, spec: Json) -> Iterator[Cause]:
+    """What the namespaces of the host decide is not a pod's to set."""
+    dotted = name.replace("/", ".")
+    if spec.get("hostNetwork") and dotted.startswith("net."):
+        yield field_errors.invalid(field, name, "may not be specified when 'hostNetwork' is true")
+    if spec.get("hostIPC") and (dotted.startswith(_IPC_SYSCTLS) or dotted == "kernel.sem"):
+        yield field_errors.invalid(field, name, "may not be specified when 'hostIPC' is true")
+
+
+def _validate_sysctls(context: Json, field: str, spec: Json) -> Iterator[Cause]:
     seen: set[str] = set()
     for number, sysctl in enumerate(context.get("sysctls") or []):
         name, at = sysctl["name"], f"{field}.sysctls[{number}].name"
@@ -73,4 +104,5 @@ def _validate_sysctls(context: Json, field: str) -> Iterator[Cause]:
             yield field_errors.invalid(at, name, f"must have at most 253 characters and match regex ^{_SYSCTL.pattern}$")
         elif name in seen:
             yield field_errors.duplicate(at, name)
+        yield from _validate_shared_sysctl(name, at, spec)
         seen.add(name)

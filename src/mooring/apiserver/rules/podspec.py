@@ -94,6 +94,10 @@ def _validate_lists(spec: Json) -> Iterator[Cause]:
         yield from checks.named(gate["conditionType"], f"spec.readinessGates[{number}].conditionType", names.qualified_name)
     for number, claim in enumerate(spec.get("resourceClaims") or []):
         given = [part for part in ("resourceClaimName", "resourceClaimTemplateName") if part in claim]
+        at = f"spec.resourceClaims[{number}]"
+        yield from checks.named(claim["name"], f"{at}.name", names.dns_label) if claim["name"] else [field_errors.required(f"{at}.name")]
+        for part in given:
+            yield from checks.named(claim[part], f"{at}.{part}", names.dns_subdomain)
         if not given:
             text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             yield field_errors.invalid(f"spec.resourceClaims[{number}]", claim, text)

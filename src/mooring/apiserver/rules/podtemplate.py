@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -15,9 +15,10 @@ from mooring.apiserver.custom.serving import scale_action
 from mooring.apiserver.custom.structure import ScalePaths
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.rules import checks, poddefaults, podshape, podspec, podupdate, podwarnings, selectors
+from mooring.apiserver.rules import checks, poddefaults, podshape, podspec, podwarnings, selectors
 
 FIELD: Final = "spec.template"
+_PREEMPTIONS: Final = ("PreemptLowerPriority", "Never")
 
 MESSAGES: Final = podshape.MESSAGES.extended("""
 PodTemplateSpec: 1 metadata ObjectMeta!, 2 spec PodSpec!
@@ -55,14 +56,19 @@ def prepare_update(new: Json, old: Json, _now: float) -> None:
 
 def validate(template: Json) -> Iterator[Cause]:
     """As a pod's, each cause below the template."""
-    yield from validate_metadata(template)
+    yield from _validate_metadata(template)
     pod = {"metadata": template["metadata"], "spec": template["spec"]}
-    for cause in (*podspec.validate(pod), *podupdate.validate_created(pod)):
+    for cause in podspec.validate(pod):
         yield dataclasses.replace(cause, field=f"{FIELD}.{cause.field}")
+    if pod["spec"].get("ephemeralContainers"):
+        yield field_errors.forbidden(f"{FIELD}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
+    if "preemptionPolicy" in pod["spec"]:
+        yield from checks.one_of(pod["spec"]["preemptionPolicy"], f"{FIELD}.spec.preemptionPolicy", _PREEMPTIONS)
 
 
-def validate_metadata(template: Json) -> Iterator[Cause]:
-    return metadata.labels(template["metadata"].get("labels") or {}, f"{FIELD}.labels")
+def _validate_metadata(template: Json) -> Iterator[Cause]:
+    yield from metadata.labels(template["metadata"].get("labels") or {}, f"{FIELD}.labels")
+    yield from metadata.annotation_keys(template["metadata"].get("annotations") or {}, f"{FIELD}.annotations")
 
 
 def validate_endless(template: Json, deadline: Cause) -> Iterator[Cause]:
@@ -73,27 +79,32 @@ def validate_endless(template: Json, deadline: Cause) -> Iterator[Cause]:
         yield deadline
 
 
-def validate_selector(spec: Json, kind: str) -> Iterator[Cause]:
-    """It is there, selects something, and selects what the template makes. kind: as the text names it."""
+def validate_selected(spec: Json, kind: str, validate_template: Callable[[Json], Iterable[Cause]], unreadable: str) -> Iterator[Cause]:
+    """The selector, and the template where that can be read. kind: as the text names it. unreadable: said where it can't be."""
     selector = spec.get("selector")
-    if selector is None:
-        yield field_errors.required("spec.selector")
-        yield _unselected(spec)
-        return
-    wrong = list(selectors.validate_labels(selector, "spec.selector"))
+    wrong = list(selectors.validate_labels(selector, "spec.selector")) if selector is not None else [field_errors.required("spec.selector")]
     yield from wrong
-    if not selector:
+    if selector == {}:
         yield field_errors.invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
-    elif not wrong:
-        yield from validate_selected(spec)
+    if selector is not None and wrong:
+        yield field_errors.invalid("spec.selector", selector, unreadable)
+        return
+    if selector is None or not _selects(spec):
+        yield unselected_labels(spec)
+    yield from validate_template(spec["template"])
 
 
-def validate_selected(spec: Json) -> Iterator[Cause]:
-    if not selects(msgspec.convert(spec["selector"], LabelSelector), spec["template"]["metadata"].get("labels")):
-        yield _unselected(spec)
+def unselected(spec: Json) -> Iterator[Cause]:
+    """Of a kind whose selector is there: it can be read, and does not select what the template makes."""
+    if not list(selectors.validate_labels(spec["selector"], "")) and not _selects(spec):
+        yield unselected_labels(spec)
 
 
-def _unselected(spec: Json) -> Cause:
+def _selects(spec: Json) -> bool:
+    return selects(msgspec.convert(spec["selector"], LabelSelector), spec["template"]["metadata"].get("labels"))
+
+
+def unselected_labels(spec: Json) -> Cause:
     labels = spec["template"]["metadata"].get("labels") or {}
     return field_errors.invalid(f"{FIELD}.metadata.labels", labels, "`selector` does not match template `labels`")
 
@@ -101,6 +112,18 @@ def _unselected(spec: Json) -> Cause:
 def validate_counts(spec: Json, *parts: str) -> Iterator[Cause]:
     for part in parts:
         yield from checks.at_least(spec.get(part), f"spec.{part}", 0)
+
+
+def validate_status(status: Json, counted: tuple[str, ...], parts: tuple[str, ...], ready: str) -> Iterator[Cause]:
+    """counted: not below zero. parts: not more than there are replicas. ready: as the text names what is ready, or no less available."""
+    for part in counted:
+        yield from checks.at_least(status.get(part), f"status.{part}", 0)
+    for part in parts:
+        if status.get(part, 0) > status.get("replicas", 0):
+            yield field_errors.invalid(f"status.{part}", status.get(part, 0), "cannot be greater than status.replicas")
+    available = status.get("availableReplicas", 0)
+    if available > status.get("readyReplicas", 0):
+        yield field_errors.invalid("status.availableReplicas", available, f"cannot be greater than {ready}")
 
 
 def warnings(new: Json, old: Json | None) -> list[str]:

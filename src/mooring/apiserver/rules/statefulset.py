@@ -76,13 +76,30 @@ def _validate(new: Json) -> Iterator[Cause]:
     for part in ("whenDeleted", "whenScaled"):
         given = spec["persistentVolumeClaimRetentionPolicy"][part]
         yield from checks.one_of(given, f"spec.persistentVolumeClaimRetentionPolicy.{part}", _RETENTIONS)
-    yield from podtemplate.validate_counts(spec, "replicas", "minReadySeconds", "revisionHistoryLimit")
+    yield from podtemplate.validate_counts(spec, "replicas", "minReadySeconds")
     if "ordinals" in spec:
         yield from checks.at_least(spec["ordinals"]["start"], "spec.ordinals.start", 0)
-    yield from podtemplate.validate_selector(spec, "statefulset")
-    yield from podtemplate.validate_metadata(spec["template"])
+    yield from podtemplate.validate_selected(spec, "statefulset", lambda template: podtemplate.validate(_with_claims(template, spec)), "")
     deadline = field_errors.invalid(f"{podtemplate.FIELD}.spec.activeDeadlineSeconds", "", "must not be specified")
     yield from podtemplate.validate_endless(spec["template"], deadline)
+
+
+def _with_claims(template: Json, spec: Json) -> Json:
+    """The template with a volume for each claim, as its pods have them: those count that the template has itself under another name."""
+    claims = {claim["metadata"].get("name", ""): claim for claim in spec.get("volumeClaimTemplates") or ()}
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+    volumes += [volume for volume in template["spec"].get("volumes") or () if volume["name"] not in claims]
+    return {**template, "spec": {**template["spec"], "volumes": volumes}} if claims else template
+
+
+def _validate_create(new: Json) -> Iterator[Cause]:
+    """What a StatefulSet that is there may have all the same."""
+    spec = new["spec"]
+    if spec["serviceName"]:
+        yield from checks.named(spec["serviceName"], "spec.serviceName", names.dns_label)
+    for field, claim in checks.each(spec.get("volumeClaimTemplates"), "spec.volumeClaimTemplates"):
+        yield from claimspec.validate(claim["spec"], f"{field}.spec")
+    yield from podtemplate.validate_counts(spec, "revisionHistoryLimit")
 
 
 def _validate_strategy(strategy: Json) -> Iterator[Cause]:
@@ -103,6 +120,16 @@ def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
         yield field_errors.forbidden("spec", _FROZEN)
 
 
+_COUNTED: Final = (
+    *("observedGeneration", "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas", "collisionCount"),
+)
+_PARTS: Final = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+
+
+def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
+    return podtemplate.validate_status(new["status"], _COUNTED, _PARTS, "status.readyReplicas")
+
+
 STATEFUL_SETS: Final = podtemplate.with_scale(
     Resource(
         group="apps",
@@ -119,18 +146,19 @@ STATEFUL_SETS: Final = podtemplate.with_scale(
         prepare_create=podtemplate.prepare_counted("replicas", "availableReplicas"),
         prepare_update=podtemplate.prepare_update,
         validate=_validate,
+        validate_create=_validate_create,
         validate_update=_validate_update,
+        validate_status=_validate_status,
         warnings=podtemplate.warnings,
     )
 )
 
 
-def _validate_revision(new: Json) -> Iterator[Cause]:
+def _validate_data(new: Json) -> Iterator[Cause]:
     if new.get("data") is None:
         yield field_errors.required("data", "data is mandatory")
     elif not isinstance(new["data"], dict):
         yield field_errors.required("data", "data must be a valid JSON object")
-    yield from checks.at_least(new["revision"], "revision", 0)
 
 
 CONTROLLER_REVISIONS: Final = Resource(
@@ -139,7 +167,9 @@ CONTROLLER_REVISIONS: Final = Resource(
     plural="controllerrevisions",
     namespaced=True,
     message=MESSAGES["ControllerRevision"],
+    delete_answers_object=False,
     prepare_update=lambda _new, _old, _now: None,
-    validate=_validate_revision,
+    validate=lambda new: checks.at_least(new["revision"], "revision", 0),
+    validate_create=_validate_data,
     validate_update=lambda new, old: checks.unchanged(new, old, "data", "data"),
 )

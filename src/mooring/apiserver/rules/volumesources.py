@@ -59,6 +59,7 @@ _DEPRECATED: Final = {
     "rbd": ("rbd", "v1.28, non-functional in v1.31+"),
 }
 _CHECKED_SECRETS: Final = ("controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef")
+_ALSO_CALLED: Final = {"cephfs": "cephFS"}
 _ONE_ONLY: Final = "may not specify more than 1 volume type"
 
 
@@ -84,9 +85,9 @@ def validate(spec: Json, field: str) -> Iterator[Cause]:
     given = list(chosen(spec))
     if not given:
         yield field_errors.required(field, "must specify a volume type")
-    elif len(given) > 1:
-        yield from (field_errors.forbidden(f"{field}.{source}", _ONE_ONLY) for source in given[1:])
-    elif given == ["csi"]:
+        return
+    yield from (field_errors.forbidden(f"{field}.{_ALSO_CALLED.get(source, source)}", _ONE_ONLY) for source in given[1:])
+    if given == ["csi"]:
         yield from _validate_csi(spec["csi"], f"{field}.csi")
     else:
         yield from _validate_old(given[0], spec[given[0]], f"{field}.{given[0]}")

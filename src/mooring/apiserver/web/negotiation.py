@@ -18,6 +18,7 @@ from mooring.apiserver.codecs.jsonbody import duplicate_fields, hugest, parse_js
 from mooring.apiserver.codecs.protobody import PROTOBUF, parse_protobuf
 from mooring.apiserver.codecs.schema import Message
 from mooring.apiserver.codecs.yamlbody import BYTES_MAX, dump_yaml, duplicate_keys, parse_yaml, trouble
+from mooring.apiserver.custom.prune_default import whole_numbers
 from mooring.apiserver.web.messages import JSON
 from mooring.apiserver.web.rendering import WHOLE, Metadata, Rendering, Table
 from mooring.kube.cluster import PatchType
@@ -126,7 +127,7 @@ def parse_apply(body: bytes) -> tuple[dict[str, Any], list[str]]:
         kind = next(name for kinds, name in _GO_KINDS if isinstance(value, kinds))
         what = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
         raise api_errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {what}")
-    return value or {}, duplicate_keys(body)[:TOLD_MAX] if is_yaml or twice else []
+    return whole_numbers(value or {}), duplicate_keys(body)[:TOLD_MAX] if is_yaml or twice else []
 
 
 _GO_KINDS: Final = ((list, "array"), (bool, "bool"), (str, "string"), ((int, float), "number"))

@@ -1,0 +1,134 @@
+"""The policies of a Job: which failures count, and which successes are enough."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mooring.api import names
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import checks
+
+_RULES_MAX: Final = 20
+_CODES_MAX: Final = 255
+_MANAGER_MAX: Final = 63
+_ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
+_OPERATORS: Final = ("In", "NotIn")
+_STATUSES: Final = ("False", "True", "Unknown")
+_INDEXED: Final = "requires indexed completion mode"
+_PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
+_PATH_TEXT: Final = "a valid path consists of alphanumeric characters and '/-._~%!$&'()*+,;=:'"
+
+
+def validate(spec: Json) -> Iterator[Cause]:
+    """All of them, and the limits that need a completion mode."""
+    is_indexed = spec["completionMode"] == "Indexed"
+    for part in ("backoffLimitPerIndex", "maxFailedIndexes"):
+        if part in spec and spec["completionMode"] == "NonIndexed":
+            yield field_errors.invalid(f"spec.{part}", spec[part], _INDEXED)
+    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
+        yield field_errors.required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+    if "podFailurePolicy" in spec:
+        yield from _validate_failures(spec)
+    if "successPolicy" in spec:
+        yield from _validate_successes(spec, "spec.successPolicy", is_indexed=is_indexed)
+    allowed = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
+    yield from checks.one_of(spec["podReplacementPolicy"], "spec.podReplacementPolicy", allowed)
+    if "managedBy" in spec:
+        yield from _validate_manager(spec["managedBy"], "spec.managedBy")
+
+
+def _validate_manager(manager: str, field: str) -> Iterator[Cause]:
+    prefix, slash, path = manager.partition("/")
+    if not manager:
+        yield field_errors.required(field)
+    elif not (slash and prefix and path):
+        yield field_errors.invalid(field, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')
+    else:
+        yield from checks.named(prefix, field, names.dns_subdomain)
+        if not _PATH.fullmatch(path):
+            yield field_errors.invalid(field, path, f"Invalid path (regex used for validation is '{_PATH.pattern}')")
+    if len(manager) > _MANAGER_MAX:
+        yield field_errors.too_long(field, _MANAGER_MAX)
+
+
+def _validate_failures(spec: Json) -> Iterator[Cause]:
+    field = "spec.podFailurePolicy.rules"
+    rules = spec["podFailurePolicy"].get("rules") or []
+    if len(rules) > _RULES_MAX:
+        yield field_errors.too_many(field, _RULES_MAX)
+    for number, rule in enumerate(rules):
+        yield from _validate_failure(rule, spec, f"{field}[{number}]")
+
+
+def _validate_failure(rule: Json, spec: Json, field: str) -> Iterator[Cause]:
+    codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or []
+    yield from _chosen(rule["action"], f"{field}.action", _ACTIONS)
+    if rule["action"] == "FailIndex" and "backoffLimitPerIndex" not in spec:
+        yield field_errors.invalid(f"{field}.action", rule["action"], "requires the backoffLimitPerIndex to be set")
+    if codes is not None:
+        yield from _validate_codes(codes, spec["template"]["spec"], f"{field}.onExitCodes")
+    if len(conditions) > _RULES_MAX:
+        yield field_errors.too_many(f"{field}.onPodConditions", _RULES_MAX)
+    for number, pattern in enumerate(conditions):
+        at = f"{field}.onPodConditions[{number}]"
+        yield from checks.named(pattern["type"], f"{at}.type", names.qualified_name)
+        yield from _chosen(pattern["status"], f"{at}.status", _STATUSES)
+    if (codes is None) == (not conditions):
+        text = (
+            "one of OnExitCodes and OnPodConditions is required"
+            if codes is None
+            else "both OnExitCodes and OnPodConditions is not supported"
+        )
+        yield Cause("FieldValueInvalid", field, f"Invalid value: specifying {text}")
+
+
+def _validate_codes(codes: Json, pod: Json, field: str) -> Iterator[Cause]:
+    values: list[int] = codes.get("values") or []
+    yield from _chosen(codes["operator"], f"{field}.operator", _OPERATORS)
+    known = {container["name"] for part in ("containers", "initContainers") for container in pod.get(part) or ()}
+    if "containerName" in codes and codes["containerName"] not in known:
+        text = "must be one of the container or initContainer names in the pod template"
+        yield field_errors.invalid(f"{field}.containerName", codes["containerName"], text)
+    if not values:
+        yield field_errors.invalid(f"{field}.values", values, "at least one value is required")
+    if len(values) > _CODES_MAX:
+        yield field_errors.too_many(f"{field}.values", _CODES_MAX)
+    for number, value in enumerate(values):
+        if codes["operator"] == "In" and value == 0:
+            yield field_errors.invalid(f"{field}.values[{number}]", value, "must not be 0 for the In operator")
+        if value in values[:number]:
+            yield field_errors.duplicate(f"{field}.values[{number}]", value)
+    if values != sorted(values):
+        yield field_errors.invalid(f"{field}.values", values, "must be ordered")
+
+
+def _validate_successes(spec: Json, field: str, *, is_indexed: bool) -> Iterator[Cause]:
+    """Differs from kube-apiserver: the text of succeededIndexes is taken as it is."""
+    policy = spec["successPolicy"]
+    if not is_indexed:
+        yield field_errors.invalid(field, policy, _INDEXED)
+        return
+    rules = policy.get("rules") or []
+    if not rules:
+        yield field_errors.required(f"{field}.rules", "at least one rules must be specified when the successPolicy is specified")
+    if len(rules) > _RULES_MAX:
+        yield field_errors.too_many(f"{field}.rules", _RULES_MAX)
+    for number, rule in enumerate(rules):
+        at, count = f"{field}.rules[{number}]", rule.get("succeededCount")
+        if count is None and rule.get("succeededIndexes") is None:
+            yield field_errors.required(at, "at least one of succeededCount or succeededIndexes must be specified")
+        yield from checks.at_least(count, f"{at}.succeededCount", 0)
+        if count is not None and count > spec.get("completions", count):
+            text = f"must be less than or equal to {spec['completions']} (the number of specified completions)"
+            yield field_errors.invalid(f"{at}.succeededCount", count, text)
+
+
+def _chosen(value: Any, field: str, allowed: tuple[str, ...]) -> list[Cause]:
+    if not value:
+        choices = " ".join(f'"{one}"' for one in allowed)
+        return [field_errors.required(field, f"valid values: [{choices}]")]
+    return checks.one_of(value, field, allowed)
