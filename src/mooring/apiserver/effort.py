@@ -5,9 +5,7 @@ Differs from kube-apiserver, which has many threads and bounds bytes, operations
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-from collections.abc import Iterator
 from typing import Final
 
 STEPS_MAX: Final = 3_000_000
@@ -61,11 +59,16 @@ def current() -> Effort:
     return _current.get() or Effort()
 
 
-@contextlib.contextmanager
-def of_request(effort: Effort) -> Iterator[None]:
+class of_request:
     """What is done within is work of this request."""
-    token = _current.set(effort)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_effort", "_token")
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._effort)
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)

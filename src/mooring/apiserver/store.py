@@ -20,7 +20,7 @@ from typing import Final
 
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
-from mooring.apiserver.aside import Overtaken, in_loop
+from mooring.apiserver.aside import Overtaken, in_loop, is_aside
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions, in_force
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, Moment, Scope, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
@@ -258,12 +258,11 @@ class ObjectStore(Tables):
         self, resource: Resource, old: Stored | None, obj: Json, now: float, *, bounded: bool = False, space: Stored | None = None
     ) -> Stored:
         """space: the namespace of what is made. Raises Overtaken in a thread beside the loop."""
+        may_be_stale, meta = is_aside(), obj["metadata"]
 
         def commit() -> Stored:
-            meta = obj["metadata"]
-            if space is not None and self._space(resource, space.key.name) is not space:
-                raise Overtaken
-            self._check_current(resource, Key(meta.get("namespace", ""), meta["name"]), old)
+            if may_be_stale:
+                self._check_current(resource, Key(meta.get("namespace", ""), meta["name"]), old, space)
             meta["resourceVersion"] = str(self.version + 1)
             new = stored_as(resource, obj)
             if bounded:
@@ -276,17 +275,20 @@ class ObjectStore(Tables):
         return in_loop(commit)
 
     def _remove(self, resource: Resource, old: Stored, now: float) -> Stored:
+        may_be_stale = is_aside()
+
         def remove() -> Stored:
-            self._check_current(resource, old.key, old)
+            if may_be_stale:
+                self._check_current(resource, old.key, old)
             change = Change(self.version + 1, old, None, now)
             self._apply(resource, change)
             return change.gone
 
         return in_loop(remove)
 
-    def _check_current(self, resource: Resource, key: Key, old: Stored | None) -> None:
+    def _check_current(self, resource: Resource, key: Key, old: Stored | None, space: Stored | None = None) -> None:
         """Raises Overtaken where another write came between what was read in a thread and its own."""
-        if self._tables[resource.storage].get(key) is not old:
+        if self._tables[resource.storage].get(key) is not old or (space is not None and self._space(resource, space.key.name) is not space):
             raise Overtaken
 
     def _apply(self, resource: Resource, change: Change) -> None:

@@ -10,6 +10,8 @@ import enum
 from collections.abc import Iterable
 from typing import Any, Final
 
+import msgspec
+
 from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.codecs.scalars import refuse_huge
 from mooring.apiserver.codecs.schema import decode
@@ -24,20 +26,23 @@ PATHS_LETTERS_MAX: Final = 16 * 1024 * 1024
 TOO_DEEP: Final = f"exceeded max depth: the body is nested deeper than {DEPTH_MAX} levels"
 
 
-def check_bounds(value: Any) -> None:
-    """Raises BadRequest for a JSON value that is nested too deeply, TooLarge for one with too many values in it, or too long paths."""
-    level, count, longest = [value], 0, 0
+def check_bounds(value: Any, size: int | None = None) -> None:
+    """Raises BadRequest for a JSON value that is nested too deeply, TooLarge for one with too many values in it, or too long paths.
+
+    size: of its text, where that is known.
+    """
+    level, count = [value], 0
     for _ in range(DEPTH_MAX + 1):
         count += len(level)
         if count > VALUES_MAX:
             raise api_errors.too_large(f"more than {VALUES_MAX} values")
-        longest += max((len(key) for outer in level if isinstance(outer, dict) for key in outer if isinstance(key, str)), default=0)
         level = [inner for outer in level for inner in _inside(outer)]
         if not level:
             break
     else:
         raise api_errors.bad_request(TOO_DEEP)
-    if count * longest > PATHS_LETTERS_MAX and _letters_of_paths(value) > PATHS_LETTERS_MAX:
+    size = len(msgspec.json.encode(value, enc_hook=str)) if size is None else size
+    if count * size > PATHS_LETTERS_MAX and _letters_of_paths(value) > PATHS_LETTERS_MAX:
         raise api_errors.too_large(f"the paths of the values have more than {PATHS_LETTERS_MAX} letters: many values below a long key")
 
 

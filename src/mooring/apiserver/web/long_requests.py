@@ -21,6 +21,9 @@ BODY_BYTES: Final = 32 * 1024
 _SLOW_BODY_BYTES: Final = 4 * 1024
 _STORED_BYTES: Final = 64 * 1024
 _OBJECTS: Final = 200
+_PLAIN_OBJECTS: Final = 5000
+"""That are only joined, as they are stored."""
+_SELECTORS: Final = frozenset(("labelSelector", "fieldSelector"))
 _WAITING_MAX: Final = 256
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 _TRIES: Final = 5
@@ -44,11 +47,14 @@ class LongRequests:
             return True
         if route is None:
             return request.path[0] == "openapi"
-        if "yaml" in request.headers.get("accept", ""):
+        accept = request.headers.get("accept", "")
+        if "yaml" in accept:
             return True
         table = self._store.table(route.resource)
         if route.is_collection:
-            return request.method in ("GET", "DELETE") and len(table) > _OBJECTS and not is_watch(request.query)
+            is_plain = request.method == "GET" and "as=" not in accept and not _SELECTORS.intersection(request.query)
+            most = _PLAIN_OBJECTS if is_plain else _OBJECTS
+            return len(table) > most and request.method in ("GET", "DELETE") and not is_watch(request.query)
         stored = table.get(key_of(route))
         return stored is not None and len(stored.body) > _STORED_BYTES
 

@@ -179,19 +179,19 @@ def _parsed(parse: Callable[[bytes], tuple[Any, list[str]]], body: bytes) -> tup
 
 def _parse_yaml(body: bytes) -> tuple[Any, list[str]]:
     value = parse_yaml(body)
-    check_bounds(value)
+    check_bounds(value, len(body))
     return value, []
 
 
 def _parse_json(body: bytes) -> tuple[Any, list[str]]:
     value = parse_json(body)
-    check_bounds(value)
+    check_bounds(value, len(body))
     return value, duplicate_fields(body)
 
 
 def _parse_protobuf(message: Message, body: bytes) -> tuple[Any, list[str]]:
     value = parse_protobuf(body, message)
-    check_bounds(value)
+    check_bounds(value, len(body))
     return value, []
 
 
