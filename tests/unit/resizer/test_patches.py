@@ -78,6 +78,7 @@ def test_the_nodes_turn_comes_with_the_size_on_a_claim_that_does_not_say_it():
     body = growth.node_next(a_claim(5, 1), "2Gi", "m", NOW, recover=True)
     assert {"storage": "2Gi"} == body["status"]["allocatedResources"]
     assert "allocatedResources" not in growth.node_next(a_claim(5, 1), "2Gi", "m", NOW, recover=False)["status"]
+    assert "allocatedResources" not in growth.node_next(a_claim(5, 1, 3), "2Gi", "m", NOW, recover=True)["status"], "never down again"
 
 
 def test_without_recovery_the_nodes_turn_replaces_resizing():

@@ -44,7 +44,7 @@ def marked(claim: PersistentVolumeClaim, size: str, now: str, *, anew: bool, rec
 def node_next(claim: PersistentVolumeClaim, size: str, message: str, now: str, *, recover: bool) -> Body:
     """The driver has done its part: the node does the rest. size: that was asked for; a claim of before a restore may not say so."""
     pending = condition_patch(claim, names.FS_PENDING, now, message=message)
-    step = {**_allocated(claim, size), **_step(claim, names.NODE_PENDING)} if recover else {}
+    step = {**_at_least(claim, size), **_step(claim, names.NODE_PENDING)} if recover else {}
     dropped = [names.CONTROLLER_ERROR] if recover else [names.RESIZING, names.CONTROLLER_ERROR]
     return patch_body({**step, **conditions_patch(claim, [pending], dropped)}, _note(claim, None) if recover else {})
 
@@ -78,6 +78,12 @@ def _allocated(claim: PersistentVolumeClaim, size: str) -> Body:
     before = (claim.status.allocated_resources or {}).get(names.STORAGE)
     same = before is not None and quantity(before).value == quantity(size).value
     return {} if same else {"allocatedResources": {names.STORAGE: size}}
+
+
+def _at_least(claim: PersistentVolumeClaim, size: str) -> Body:
+    """A larger size was asked for since, and the claim's quota knows of it."""
+    before = (claim.status.allocated_resources or {}).get(names.STORAGE)
+    return {} if quantity(before).value >= quantity(size).value else {"allocatedResources": {names.STORAGE: size}}
 
 
 def _step(claim: PersistentVolumeClaim, step: str) -> Body:
