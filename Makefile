@@ -10,6 +10,8 @@ MINUTES ?= 30
 KILLS ?= 300
 SECONDS ?= 300
 CRASH_SEEDS := $(if $(filter command environment,$(word 1,$(origin SEEDS))),$(SEEDS),10)
+HOUR := $(if $(filter command environment,$(word 1,$(origin MINUTES))),$(MINUTES),60)
+SEED ?= 0
 RUNS ?= 1
 ARGS ?=
 export PYTHON
@@ -87,6 +89,10 @@ soak-wires: .venv/ready real-parts ## MINUTES (30) of volumes while connections 
 .PHONY: kills
 kills: .venv/ready ## mooring apiserver killed KILLS times (300) under load
 	@$(BIN)/python -m tests.kill_apiserver --kills $(KILLS) $(ARGS)
+
+.PHONY: differential
+differential: .venv/ready real-parts ## An hour of random requests to both API servers
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.differential --minutes $(HOUR) --from $(SEED) --keep-going $(ARGS)
 
 .PHONY: node-crash
 node-crash: .venv/ready real-parts ## Node agents and drivers killed, in SEEDS (10) rounds

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.differential.compare import Difference, Judge, crash_of
 from tests.differential.generate import sequence
+from tests.differential.known_differences import page
 from tests.differential.schemas import Schemas
 from tests.differential.servers import both, embedded_alone
 from tests.differential.shrinking import shrunk
@@ -29,6 +30,9 @@ _ENDLESS = 10**9
 
 def main() -> int:
     options = _parser().parse_args()
+    if options.page:
+        print(page())
+        return 0
     count = _ENDLESS if options.minutes else options.seeds
     seeds = range(options.first, options.first + count) if options.seed is None else range(options.seed, options.seed + 1)
     with tempfile.TemporaryDirectory(prefix="mooring-differential-") as own:
@@ -49,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keep-going", action="store_true", help="go on after a difference; those of one sort are shown once")
     parser.add_argument("--brief", action="store_true", help="show differences as they are found, not the shortest sequence")
     parser.add_argument("--alone", action="store_true", help="the embedded server alone: is everything answered?")
+    parser.add_argument("--page", action="store_true", help="print the known differences, as docs/apiserver.md has them, and end")
     parser.add_argument("--plane", type=Path, help="a folder in which a control plane runs already, or is to be shared")
     return parser
 

@@ -81,7 +81,7 @@ KNOWN: Final = (
     Known(
         "500 for the client's mistake",
         "what the real one answers with 500 and no reason (a version that is no number, a version in a creation, an item without its merge "
-        "key, an apply that can't be decoded or follows an object without keys) is 400 or 422, or is done: the server has not failed",
+        "key, an apply that follows an object without keys) is 400 or 422, or is done: the server has not failed",
         lambda seen: seen.codes[1] == 500 and (seen.codes[0] != 500 or not seen.theirs["value"]["message"]),
     ),
     Known(
@@ -125,7 +125,7 @@ KNOWN: Final = (
     ),
     Known(
         "numbers that are too large",
-        "a number that does not fit is refused in an apply, too; the real one keeps the largest that fits",
+        "a number that does not fit is refused in an apply, too; the real one keeps its lowest bits, or the largest that fits",
         lambda seen: (
             (seen.codes[0] in (422, 500) and seen.codes[1] in (200, 201, 422) and "parser says" in str(seen.ours["value"]))
             or (seen.step.content_type == APPLY_PATCH and any(number in str(seen.step) for number in ("9223372036854775808", "1e+100")))
@@ -242,7 +242,7 @@ KNOWN: Final = (
     ),
     Known(
         "replaced volume sources",
-        "of the sources that CSI drivers have taken the place of only the required names are checked, and only where there is one source",
+        "of the sources that CSI drivers have taken the place of only the required names are checked, and of several only the first",
         lambda seen: seen.causes_differ_in(*_REPLACED, "persistentvolumesource"),
         ends=True,
     ),
@@ -283,6 +283,11 @@ KNOWN: Final = (
     ),
 )
 """The first that fits counts."""
+
+
+def page() -> str:
+    """All of them, as docs/apiserver.md tells them."""
+    return "\n".join(f"- {known.name}: {known.reason}." for known in KNOWN)
 
 
 def known_in(seen: Seen) -> Known | None:

@@ -81,6 +81,23 @@ def applied_change(resource: Resource, applied: Callable[[Json], Json], place: s
     return change
 
 
+def checked_change(
+    change: Callable[[Json], Json], twice: list[str], validation: FieldValidation, warnings: list[str]
+) -> Callable[[Json], Json]:
+    """The same change, which tells what is said twice once it has been carried out. The function raises BadRequest for it, too."""
+
+    def checked(stored: Json) -> Json:
+        changed = change(stored)
+        if validation is FieldValidation.STRICT and twice:
+            lines = "".join(f"\n  {text}" for text in twice)
+            raise api_errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{lines}")
+        if validation is FieldValidation.WARN:
+            warnings.extend(twice)
+        return changed
+
+    return checked
+
+
 def _is_whole(value: Any) -> bool:
     return isinstance(value, Huge) or (isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer())
 

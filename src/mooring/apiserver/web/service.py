@@ -13,8 +13,8 @@ import msgspec
 
 from mooring.api import names
 from mooring.apiserver import api_errors, effort, write_pipeline
-from mooring.apiserver.codecs.codec import FieldValidation, UnknownFields, decode_object, unusable
-from mooring.apiserver.codecs.patches import applied_change, change_of
+from mooring.apiserver.codecs.codec import UnknownFields, decode_object, unusable
+from mooring.apiserver.codecs.patches import applied_change, change_of, checked_change
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.discovery.about import About
 from mooring.apiserver.durability import Durability, InMemory
@@ -257,18 +257,7 @@ class _Verbs:
             force=options.force,
         )
         change = applied_change(self._resource, applied, place_of(config), kind_of(config))
-
-        def checked(live: Json) -> Json:
-            """What is said twice counts once the apply has been carried out."""
-            changed = change(live)
-            if options.validation is FieldValidation.STRICT and twice:
-                lines = "".join(f"\n  {text}" for text in twice)
-                raise api_errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{lines}")
-            if options.validation is FieldValidation.WARN:
-                self.warnings.extend(twice)
-            return changed
-
-        return checked
+        return checked_change(change, twice, options.validation, self.warnings)
 
     def _delete(self) -> Reply:
         options = self._delete_options()
