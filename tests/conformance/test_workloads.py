@@ -200,6 +200,12 @@ def test_a_job_has_the_labels_of_its_template(api: Rest, name: str, spec: Json) 
     assert made["metadata"]["labels"] == api.get(f"{JOBS}/{name}").ok()["metadata"]["labels"]
 
 
+def test_a_job_without_labels_has_those_of_its_template(api: Rest, name: str) -> None:
+    made = api.post(JOBS, a_job(name, suspend=True)).ok(201)
+    for path in (f"{JOBS}/{name}/status", f"{JOBS}/{name}"):
+        assert made["metadata"]["labels"] == api.patch(path, {"metadata": {"labels": None}}).ok()["metadata"]["labels"]
+
+
 def test_a_job_keeps_labels_of_its_own(api: Rest, name: str) -> None:
     body = a_job(name, suspend=True, template=a_template(labels={"app": "web"}, restartPolicy="Never"))
     body["metadata"]["labels"] = {"app": "web"}
@@ -354,6 +360,12 @@ def test_the_same_is_wrong_for_both(api: Rest, name: str, case: str) -> None:
     answer = api.post(path_of(kind), body_of(kind, name, **spec), dryRun="All")
     told = {(cause["reason"], cause["field"]) for cause in answer.json.get("details", {}).get("causes", [])}
     assert (422 if causes else 201, set(causes)) == (answer.status, told), answer
+
+
+def test_a_condition_of_a_failure_is_true_where_nothing_is_said(api: Rest, name: str) -> None:
+    policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+    made = api.post(JOBS, a_job(name, podFailurePolicy=policy), dryRun="All").ok(201)
+    assert [{"type": "DisruptionTarget", "status": "True"}] == made["spec"]["podFailurePolicy"]["rules"][0]["onPodConditions"]
 
 
 STATUS: dict[str, tuple[str, Json, list[str]]] = {

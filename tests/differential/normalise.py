@@ -109,6 +109,7 @@ class Alike:
         match = _SHOWN.search(text)
         if match is not None:
             said = text[match.start() :].rpartition(": ")[2]
+            said = "" if said.endswith("}") else said  # (a value, and nothing said of it)
             text = f"{text[: match.start()]}{match.group(1)} ... {said}"
         text = (
             re.sub(r"StorageError: .*AdditionalErrorMsg: ", "", text)

@@ -50,6 +50,9 @@ def _default(new: Json) -> None:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
     spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else _BACKOFF_LIMIT)
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
+            pattern["status"] = pattern["status"] or "True"
     labels = spec["template"]["metadata"].get("labels")
     if labels and not new["metadata"].get("labels"):
         new["metadata"]["labels"] = labels  # (the same map: what a new Job's template gets, the Job gets, too)
@@ -57,6 +60,13 @@ def _default(new: Json) -> None:
     spec.setdefault("suspend", False)
     spec.setdefault("manualSelector", False)
     spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
+
+
+def _prepare_status(new: Json, _old: Json, _now: float) -> None:
+    """A Job without labels has those of its template, whoever takes them away."""
+    labels = new["spec"]["template"]["metadata"].get("labels")
+    if labels and not new["metadata"].get("labels"):
+        new["metadata"]["labels"] = dict(labels)
 
 
 def _prepare_create(new: Json, now: float) -> None:
@@ -178,6 +188,7 @@ JOBS: Final = Resource(
     default=_default,
     prepare_create=_prepare_create,
     prepare_update=podtemplate.prepare_update,
+    prepare_status=_prepare_status,
     validate=_validate,
     validate_update=_validate_update,
     validate_status=_validate_status,

@@ -99,7 +99,6 @@ def _validate_create(new: Json) -> Iterator[Cause]:
         yield from checks.named(spec["serviceName"], "spec.serviceName", names.dns_label)
     for field, claim in checks.each(spec.get("volumeClaimTemplates"), "spec.volumeClaimTemplates"):
         yield from claimspec.validate(claim["spec"], f"{field}.spec")
-    yield from podtemplate.validate_counts(spec, "revisionHistoryLimit")
 
 
 def _validate_strategy(strategy: Json) -> Iterator[Cause]:
