@@ -47,6 +47,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_incoming",
         "_is_client",
         "_is_closing",
+        "_is_paused",
         "_outgoing",
         "_receiver",
         "_tcp",
@@ -70,7 +71,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._tcp: Any = None  # an asyncio.Transport, or a TlsTransport
         self._is_client = is_client
         self.failure: Exception | None = None
-        self.is_secured = self.has_farewell = self._is_closing = False
+        self.is_secured = self.has_farewell = self._is_closing = self._is_paused = False
 
     def certificate(self) -> dict[str, Any] | None:
         """The other side's certificate, which the CA has signed, as `ssl` shows it; None if it gave none."""
@@ -119,10 +120,12 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._tcp.abort()
 
     def pause_reading(self) -> None:
+        self._is_paused = True
         if self._tcp is not None and not self._tcp.is_closing():
             self._tcp.pause_reading()
 
     def resume_reading(self) -> None:
+        self._is_paused = False
         if self._tcp is not None and not self._tcp.is_closing():
             self._tcp.resume_reading()
 
@@ -169,6 +172,18 @@ class TlsTransport(asyncio.BufferedProtocol):
         if not self._is_closing:  # (else read and dropped)
             self._incoming.write(self._buffer[:count])
             self._advance()
+        if count == len(self._buffer):
+            self._let_others_go_first()
+
+    def _let_others_go_first(self) -> None:
+        """There is more to read, and a loop (uvloop) would read on at once, some thirty times: what came may have taken long enough."""
+        if not self._is_paused and self._tcp is not None and not self._tcp.is_closing():
+            self._tcp.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if not self._is_paused:
+            self.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         """What a transport brings that does not read into the buffer."""
