@@ -11,14 +11,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 import mooring
+from mooring.cli import watchdog
 from mooring.cli.cluster_registrar import run as run_cluster_registrar
 from mooring.cli.livenessprobe import run as run_probe
+from mooring.cli.process import Machine
 from mooring.cli.registrar import run as run_registrar
+from mooring.cli.registrar_program import RegistrarFlags, _live
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.registration import Registration
 from tests.support.embedded import EmbeddedServer
@@ -198,3 +201,32 @@ def status(port: int, path: str) -> int:
         return 0
     finally:
         connection.close()
+
+
+class Left(Exception):
+    """The process would have ended, with this code."""
+
+
+@pytest.mark.slow
+def test_a_registrar_whose_socket_is_gone_ends(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A new start makes it again. No probe is needed for that, nor a port."""
+    monkeypatch.setattr(watchdog, "BEAT_S", 0.01)
+    path = folder / "csi.test-reg.sock"
+    flags = RegistrarFlags(
+        csi_address=str(folder / "csi.sock"), kubelet_registration_path="/k/csi.sock", plugin_registration_path=str(folder)
+    )
+
+    def leave(code: int) -> NoReturn:
+        raise Left(code)
+
+    async def without_socket() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_live(flags, Machine(exit_now=leave)), name="live")
+            while not path.exists():  # noqa: ASYNC110 - a file tells nobody
+                await asyncio.sleep(0.005)
+            path.unlink()
+
+    with driver_on(folder / "csi.sock"), pytest.raises(ExceptionGroup) as ended:
+        asyncio.run(asyncio.wait_for(without_socket(), 20))
+    assert [(1,)] == [error.args for error in ended.value.exceptions]
+    assert 'reason="the registration socket does not exist"' in capsys.readouterr().err
