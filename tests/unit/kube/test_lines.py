@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.kube.client.rest import LineSplitter, LineTooLong
+from mooring.kube.client.rest import WATCH_LINE_BYTES_MAX, LineSplitter, LineTooLong
 
 
 @given(st.lists(st.binary(max_size=8).map(lambda line: line.replace(b"\n", b"x")), max_size=8), st.data())
@@ -35,6 +35,14 @@ def test_a_line_beyond_the_bound_is_refused(chunks: list[bytes]) -> None:
     splitter = LineSplitter(10)
     with pytest.raises(LineTooLong):
         list(map(splitter.feed, chunks))
+
+
+def test_a_line_of_a_watch_is_no_longer_than_ten_objects() -> None:
+    splitter, mebibyte = LineSplitter(WATCH_LINE_BYTES_MAX), b"x" * 2**20
+    for _ in range(16):
+        assert [] == splitter.feed(mebibyte)
+    with pytest.raises(LineTooLong):
+        splitter.feed(b"x")
 
 
 def test_a_line_as_long_as_the_bound_is_fine() -> None:
