@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from mooring.api.workloads import DEPLOYMENTS
+from mooring.api.workloads import DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
 from tests.sim.checkers import Complaint
 from tests.sim.course import REST_S, TOLD_S, Course, Outcome, failures_of, lived
 from tests.sim.keeper import Keeper, Made
@@ -122,6 +122,8 @@ class _Life(Course[PlaneWorld]):
 
         if not await self._is_soon(world, acts, hands, lambda: [*complaints(world, hands), *unsettled()], "well"):
             return
+        if self._plan.workloads.runs:
+            await self._stays_well(world)
         await acts.delete_all()
         if await self._is_soon(world, acts, hands, lambda: [*leftovers(world, hands), *unsettled()], "empty"):
             await self._rest(world, hands)
@@ -145,6 +147,15 @@ class _Life(Course[PlaneWorld]):
         self.rested_s = world.clock.now()
         world.story.tell("world", f"all is {state}")
         return True
+
+    async def _stays_well(self, world: PlaneWorld) -> None:
+        """Of workloads that have what is wished for nothing is written. But a Job may go when its time is up."""
+        await world.clock.sleep(REST_S)
+        before = world.workloads.writes_count
+        await world.clock.sleep(REST_S)
+        written = world.workloads.writes_count - before
+        if written > len(world.truth.all(JOBS.whole())) + 1:
+            world.fail("I10", f"all was well, and the controllers of workloads have written {written} times")
 
     async def _rest(self, world: PlaneWorld, hands: Hands) -> None:
         """A world that is empty stays as it is. Events may still be on their way, so they get a while first."""
@@ -170,6 +181,8 @@ async def _listen(world: PlaneWorld, kubelets: Mapping[str, Kubelet]) -> None:
         world.laws.silence.look(lambda node: kubelets[node].alive)
         if world.plan.workloads.runs:
             world.workloads.look(world.truth.all(DEPLOYMENTS.whole()))
+            owners = [*world.truth.all(STATEFUL_SETS.whole()), *world.truth.all(REPLICA_SETS.whole())]
+            world.workloads.listen(owners, world.laws.silence.is_told)
 
 
 def _wake(kubelets: Mapping[str, Kubelet], node: str) -> None:

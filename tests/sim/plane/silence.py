@@ -72,11 +72,15 @@ class Silence:
         self._since = {what: self._since.get(what, self._now()) for what in waiting}
         for what, (uids, names) in waiting.items():
             began = self._since[what]
-            if self._now() < began + SILENT_S or any(self._events.get(uid, -1.0) >= began - LOOK_S for uid in uids):
-                continue
-            if self._has_error(names) or any(at_s >= began - LOOK_S and any(name in line for name in names) for at_s, line in self._lines):
+            if self._now() < began + SILENT_S or self._has_error(names) or self.is_told(began, uids, names):
                 continue
             self._fail("silent", f"{what} waits since {began:.3f}, and nobody says why")
+
+    def is_told(self, began: float, uids: set[str], names: set[str]) -> bool:
+        """By an event about one of these, or in a line of the log that has such a name, since this moment."""
+        if any(self._events.get(uid, -1.0) >= began - LOOK_S for uid in uids):
+            return True
+        return any(at_s >= began - LOOK_S and any(name in line for name in names) for at_s, line in self._lines)
 
     def _waiting(self, is_alive_at: Callable[[str], bool]) -> Iterator[tuple[str, tuple[set[str], set[str]]]]:
         """Each with the uids of what it may be told about, and the names that tell of it."""

@@ -67,6 +67,9 @@ class WorkloadActs:
             is_strange = NOTE not in (meta.get("annotations") or {}) and not claims <= volumes
             if is_strange or RELEASED in (meta.get("labels") or {}):
                 await self._hands.delete(PODS, meta["name"], meta["namespace"])
+        own = self._world.plan.workloads.stateful_set
+        if own is not None and not own.on_delete:
+            await self._stage(0)
         if self._world.plan.workloads.deployment is not None:
             await self._hands.merge(DEPLOYMENTS, DEPLOYMENT, {"spec": {"paused": None}}, NAMESPACE)
         if self._world.plan.workloads.job is not None:
@@ -111,6 +114,15 @@ class WorkloadActs:
     async def change_retention(self) -> None:
         policy = {"whenDeleted": self._one_of(("Retain", "Delete")), "whenScaled": self._one_of(("Retain", "Delete"))}
         await self._hands.merge(STATEFUL_SETS, SET, {"spec": {"persistentVolumeClaimRetentionPolicy": policy}}, NAMESPACE)
+
+    async def stage_set(self) -> None:
+        """A new template is for some of the pods only, at first."""
+        if not self._world.plan.workloads.stateful_set.on_delete:
+            await self._stage(self._randomness.below(REPLICAS_MAX))
+
+    async def _stage(self, partition: int) -> None:
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}
+        await self._hands.merge(STATEFUL_SETS, SET, {"spec": {"updateStrategy": strategy}}, NAMESPACE)
 
     async def drop_set_claim(self) -> None:
         """A user throws the data of one pod away, mostly with the pod."""

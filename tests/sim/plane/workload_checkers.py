@@ -32,6 +32,8 @@ def _of_set(world: Any, stateful_set: Json) -> Iterator[Complaint]:
         yield "replicas-wrong", f"StatefulSet {name} has {sorted(pods)}, and {sorted(wanted)} are wished for"
     if spec["updateStrategy"]["type"] == "RollingUpdate":
         yield from _outdated(f"StatefulSet {name}", spec["template"], pods)
+        if status.get("currentRevision") != status.get("updateRevision"):
+            yield "status-wrong", f"StatefulSet {name} says {status}"
     told = {key: status.get(key, 0) for key in ("replicas", "readyReplicas", "availableReplicas")}
     if set(told.values()) != {spec["replicas"]} or status.get("observedGeneration") != stateful_set["metadata"]["generation"]:
         yield "status-wrong", f"StatefulSet {name} wishes for {spec['replicas']}, and says {status}"

@@ -6,6 +6,7 @@
 | too-few-left   | a ReplicaSet's pod is deleted, and no more live than are wished for                                                |
 | surge          | more pods of a Deployment live than its surge allows, for longer than SURGE_S                                      |
 | counted-wrong  | a Job says that more pods have succeeded than have                                                                 |
+| silent         | a ReplicaSet or StatefulSet has too few pods for long, and no event or line of the log about it says why            |
 | job-lies       | a Job is Complete with fewer successes than its completions                                                        |
 """
 
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 from mooring.kube.cluster import Verb
 from tests.sim.plane.line import WORKLOADS, PlaneWrite
+from tests.sim.plane.silence import SILENT_S
 from tests.sim.plane.stands import Json
 from tests.sim.plane.workload_stands import WorkloadStands, controller_of
 
@@ -28,6 +30,8 @@ class CountLaws(WorkloadStands):
     def __init__(self, now: Callable[[], float], fail: Callable[[str, str], None]) -> None:
         super().__init__(now)
         self._fail = fail
+        self.writes_count = 0
+        self._short_since: dict[str, float] = {}  # by uid of a StatefulSet or ReplicaSet
         self._beyond_since: dict[str, float] = {}  # by uid of a Deployment
         self._own: dict[int, set[str]] = defaultdict(set)  # by process, uids of pods that it has made or deleted, as it was told
 
@@ -35,6 +39,8 @@ class CountLaws(WorkloadStands):
 
     def answered(self, write: PlaneWrite) -> None:
         """It knows what it has done."""
+        if write.who == WORKLOADS and write.request is not None and write.request.kind.plural != "events":
+            self.writes_count += 1
         if write.who != WORKLOADS or write.request is None or write.request.kind.plural != "pods" or write.change is None:
             return
         stored = write.change.new or write.change.old
@@ -81,6 +87,22 @@ class CountLaws(WorkloadStands):
             self._fail("job-lies", f"Job {name} is complete, and {succeeded} have succeeded")
 
     # -- every now and then
+
+    def listen(self, owners: Iterable[Json], is_told: Callable[[float, set[str], set[str]], bool]) -> None:
+        """owners: StatefulSets and ReplicaSets. is_told: since when, by uids or names."""
+        short = {owner["metadata"]["uid"]: owner for owner in owners if self._is_short(owner)}
+        self._short_since = {uid: self._short_since.get(uid, self._now()) for uid in short}
+        for uid, owner in short.items():
+            name, began = owner["metadata"]["name"], self._short_since[uid]
+            if self._now() > began + SILENT_S and not is_told(began, {uid}, {name}):
+                self._fail("silent", f"{owner['kind']} {name} has too few pods since {began:.3f}, and nobody says why")
+
+    def _is_short(self, owner: Json) -> bool:
+        """Whether there are fewer pods than are wished for, and none that others would wait for: of a pod that waits is told elsewhere."""
+        meta, pods = owner["metadata"], self.pods_of(owner["metadata"]["uid"])
+        is_held = any(not pod.is_gone and (pod.ended is not None or not pod.ready) for pod in pods)
+        living = sum(pod.lives_for(meta["uid"]) for pod in pods)
+        return not is_held and "deletionTimestamp" not in meta and living < _replicas(owner)
 
     def look(self, deployments: Iterable[Json]) -> None:
         for deployment in deployments:

@@ -161,8 +161,10 @@ def _wants(stateful_set: Json, pod: Json) -> bool:
     """As it is."""
     names = [f"{stateful_set['metadata']['name']}-{ordinal}" for ordinal in ordinals_of(stateful_set)]
     rolls = stateful_set["spec"]["updateStrategy"]["type"] == "RollingUpdate"
+    rolling = stateful_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
+    stays = pod["metadata"]["name"] in names[: rolling.get("partition", 0)]
     is_newest = stateful_set["spec"]["template"]["metadata"]["annotations"][NOTE] == pod["metadata"]["annotations"].get(NOTE)
-    return pod["metadata"]["name"] in names and (is_newest or not rolls)
+    return pod["metadata"]["name"] in names and (is_newest or stays or not rolls)
 
 
 def _goes(stateful_set: Json, claim: str) -> bool:

@@ -12,6 +12,7 @@ SHARE: Final = 0.5
 """Of the seeds with the real scheduler, those with the real workloads' controllers."""
 _OWN: Final = 1 << 44
 """So that seeds without workloads live as if there were none."""
+_STAGED: Final = 1 << 58
 
 ALWAYS: Final = {"restore_workloads": 6, "kill_workloads": 2, "roll_workloads": 1, "relabel_pod": 1}
 DEPLOYMENT_ACTS: Final = {"scale_deployment": 8, "roll_deployment": 8, "pause_deployment": 3, "delete_deployment": 2, "change_surge": 2}
@@ -86,6 +87,8 @@ def workloads_of(seed: int, *, placing: bool) -> WorkloadPlan:
     owned = ((stateful_set, SET_ACTS), (deployment, DEPLOYMENT_ACTS), (job, JOB_ACTS))
     tables = (ALWAYS, *(table for plan, table in owned if plan is not None))
     acts = tuple(act for table in tables for act, weight in table.items() if randomness.happens(0.8) for _ in range(weight))
+    if stateful_set is not None and Random(_STAGED + seed).happens(0.25):
+        acts += ("stage_set",) * 3
     return WorkloadPlan(True, acts, stateful_set, deployment, job)
 
 

@@ -35,6 +35,8 @@ class PodStand:
     ended: int | None = None
     succeeded: int | None = None
     done: int | None = None
+    is_gone: bool = False
+    ready: bool = False
     owners: set[str] = dataclasses.field(default_factory=set)
     left: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -84,12 +86,14 @@ class WorkloadStands:
     def _pod_stands(self, version: int, new: Json | None, uid: str) -> None:
         stand = self.pods.get(uid)
         if new is None:
-            if stand is not None and stand.ended is None:
-                stand.ended = version
+            if stand is not None:
+                stand.is_gone = True
+                stand.ended = version if stand.ended is None else stand.ended
             return
         if stand is None:
             stand = self.pods[uid] = PodStand(version, uid, new["metadata"]["name"])
         owner, phase = controller_of(new), phase_of(new)
+        stand.ready = any(one["type"] == "Ready" and one["status"] == "True" for one in new["status"].get("conditions") or ())
         now_of = {owner["uid"]} if owner is not None and "app" in (new["metadata"].get("labels") or {}) else set()
         for former in stand.owners - now_of:
             stand.left.setdefault(former, version)
