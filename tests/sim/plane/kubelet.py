@@ -23,7 +23,7 @@ from mooring.kube.errors import ApiError, NotFound
 from mooring.node.agent import CONTROLLED_ATTACH
 from tests.sim.plan import DRIVER
 from tests.sim.plane.placing import HOST
-from tests.sim.plane.stands import Json, is_active, is_alive, is_gone
+from tests.sim.plane.stands import FINISHED, Json, is_active, is_alive, is_gone
 from tests.support.builders import a_csi_node, a_node
 
 RENEW_S: Final = 10.0
@@ -139,6 +139,8 @@ class Kubelet:
             await self._pod_status(name, namespace, self._ended())
         elif "deletionTimestamp" in pod["metadata"] and not any(uid in pods for pods in self.mounted.values()):
             await self._pause()
+            if pod["metadata"].get("finalizers") and pod["status"]["phase"] not in FINISHED:  # it never began
+                await self._pod_status(name, namespace, {"phase": "Failed"})
             await self._cluster.delete(PODS, name, namespace, uid=uid, grace_period_s=0)
 
     def _owes_ready(self, pod: Json) -> bool:
