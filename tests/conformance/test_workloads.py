@@ -362,6 +362,12 @@ def test_the_same_is_wrong_for_both(api: Rest, name: str, case: str) -> None:
     assert (422 if causes else 201, set(causes)) == (answer.status, told), answer
 
 
+def test_a_job_without_a_name_is_refused(api: Rest) -> None:
+    body = a_job("x")
+    del body["metadata"]["name"]
+    api.post(JOBS, body).refused(422, "Invalid", (REQUIRED, "metadata.name"))
+
+
 def test_a_condition_of_a_failure_is_true_where_nothing_is_said(api: Rest, name: str) -> None:
     policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
     made = api.post(JOBS, a_job(name, podFailurePolicy=policy), dryRun="All").ok(201)

@@ -59,6 +59,7 @@ _GATED: Final = (
     "resourceVersion",
     "schedulingGroup",
     "metadata.generation",
+    "nodeAllocatableResourceClaimStatuses",
 )
 _REPLACED: Final = (
     *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo"),
@@ -267,6 +268,31 @@ KNOWN: Final = (
         "ephemeral containers of a new pod",
         "a pod may not be made with ephemeral containers: what else is wrong with them is not told",
         lambda seen: seen.codes == (422, 422) and seen.causes_differ_in("ephemeralContainers"),
+    ),
+    Known(
+        "labels of a Job that is only tried",
+        "it shows the labels that it would have; the real one shows them once it is stored",
+        lambda seen: (
+            ("dryRun", "All") in seen.step.query
+            and "/jobs" in seen.step.path
+            and all(text.startswith("value.metadata.labels") for text in seen.differences)
+        ),
+    ),
+    Known(
+        "what is not served and named by pods",
+        "RuntimeClasses and ResourceClaims are not served: their names, and claims of a whole pod, are not looked at everywhere",
+        lambda seen: seen.causes_differ_in("runtimeClassName", "resources.claims", "resourceClaims"),
+        ends=True,
+    ),
+    Known(
+        "all that is wrong with an update of a pod",
+        "a pod's spec that may not change is refused by both; what else is wrong with it may be told by one of them alone",
+        lambda seen: seen.codes == (422, 422) and "/pods/" in seen.step.path and seen.step.method in ("PUT", "PATCH"),
+    ),
+    Known(
+        "a patch of what is not there",
+        "a strategic patch of what is not there is not read; the real one may tell first that its values have other types",
+        lambda seen: seen.codes == (404, 422) and seen.step.content_type == STRATEGIC_PATCH,
     ),
     Known(
         "addresses",

@@ -109,7 +109,7 @@ class Alike:
         match = _SHOWN.search(text)
         if match is not None:
             said = text[match.start() :].rpartition(": ")[2]
-            said = "" if said.endswith("}") else said  # (a value, and nothing said of it)
+            said = "" if said.endswith(("}", "…")) else said  # (a value, and nothing said of it)
             text = f"{text[: match.start()]}{match.group(1)} ... {said}"
         text = (
             re.sub(r"StorageError: .*AdditionalErrorMsg: ", "", text)
@@ -118,7 +118,7 @@ class Alike:
         )
         if text.startswith(("406: Not Acceptable", "only the following media types")):
             return "<nothing that can be read>"
-        text = re.sub(r"(expected [^,]*, got) .*", r"\1 ...", text, flags=re.DOTALL)
+        text = re.sub(r"(failed to create typed patch object \([^)]*\)): .*", r"\1", text, flags=re.DOTALL)  # (which comes first is chance)
         text = re.sub(r"(requested object is a list|requested object is not a list) \(.*\)", r"\1", text)
         text = re.sub(r"\[name=.*?\](?=[:.])", "[name]", re.sub(r"[^\s\"]+ in body", "in body", text))
         text = re.sub(r'"(integer|number)"', "number", text).partition("compilation failed")[0]

@@ -73,6 +73,8 @@ def _validate_sources(spec: Json, field: str) -> Iterator[Cause]:
         yield from _validate_source(source, f"{field}.dataSource")
     if ref is not None:
         yield from _validate_source(ref, f"{field}.dataSourceRef")
+        if ref.get("namespace"):
+            yield from checks.named(ref["namespace"], f"{field}.dataSourceRef.namespace", names.dns_label)
     if source is not None and ref is not None and ref.get("namespace"):
         yield field_errors.invalid(field, source, "may not be specified when dataSourceRef.namespace is specified")
     elif source is not None and ref is not None and source != _without_namespace(ref):

@@ -48,6 +48,8 @@ def validate_status(new: Json, old: Json) -> Iterator[Cause]:
         yield field_errors.immutable("status.qosClass", status.get("qosClass"))
     if status.get("nominatedNodeName"):
         yield from checks.named(status["nominatedNodeName"], "status.nominatedNodeName", names.dns_subdomain)
+        if new["spec"].get("nodeName") and status["nominatedNodeName"] != before.get("nominatedNodeName"):
+            yield field_errors.forbidden("status.nominatedNodeName", "may not be set on pods that are already bound to a node")
     yield from _validate_addresses(status)
     for number, condition in enumerate(status.get("conditions") or []):
         yield from checks.named(condition["type"], f"status.conditions[{number}].Type", names.qualified_name)
