@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.applying import APPLY_PATCH, PODS, SHAPE_DEFINITION, SHAPES, Applying, owners
+from tests.support.customkinds import a_definition, a_version
 from tests.support.paths import CSI_NODES, NODES, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import JSON_PATCH, Answer, Rest
 from tests.support.waiting import eventually
@@ -360,6 +361,14 @@ def test_a_text_that_is_no_map_is_told_in_the_words_of_kube_apiserver(api: Rest,
     message = api.patch(f"{SECRETS}/{name}", body, APPLY_PATCH, fieldManager="m").refused(400, "BadRequest")["message"]
     assert message.startswith("error decoding YAML: ")
     assert message.endswith(says)
+
+
+def test_a_part_without_declared_fields_takes_any(api: Rest, name: str) -> None:
+    plural = f"a{name.replace('-', '')}s"
+    version = a_version({"type": "object"}, subresources={"status": {"a": 1}})
+    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **a_definition(plural, version)}
+    path = f"{DEFINITIONS}/{body['metadata']['name']}"
+    assert 201 == api.patch(path, body, APPLY_PATCH, fieldManager="m", dryRun="All").status
 
 
 @pytest.mark.parametrize("body", [b"a: [", b"[]", b"text"])

@@ -284,6 +284,11 @@ JUDGED: dict[str, tuple[str, Json, list[tuple[str, str]]]] = {
         {"template": a_template(containers=[{"name": "", "image": ""}])},
         [(REQUIRED, "spec.template.spec.containers[0].name"), (REQUIRED, "spec.template.spec.containers[0].image")],
     ),
+    "deadline of a set": (
+        "StatefulSet",
+        {"template": a_template(activeDeadlineSeconds=5)},
+        [(FORBIDDEN, "spec.template.spec.activeDeadlineSeconds")],
+    ),
     "unreadable selector of a set": (
         "StatefulSet",
         {"selector": {"matchLabels": {"app": "-"}}, "template": a_template(containers=[])},

@@ -60,6 +60,7 @@ _GATED: Final = (
     "schedulingGroup",
     "metadata.generation",
     "nodeAllocatableResourceClaimStatuses",
+    "status.qosClass",
 )
 _REPLACED: Final = (
     *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo"),
@@ -293,6 +294,11 @@ KNOWN: Final = (
         "a patch of what is not there",
         "a strategic patch of what is not there is not read; the real one may tell first that its values have other types",
         lambda seen: seen.codes == (404, 422) and seen.step.content_type == STRATEGIC_PATCH,
+    ),
+    Known(
+        "which fault of a body comes first",
+        "a body that can't be read and names no object is refused for one of the two",
+        lambda seen: seen.codes == (400, 400) and seen.step.method in ("PUT", "PATCH", "POST") and seen.at_most("value.message"),
     ),
     Known(
         "addresses",

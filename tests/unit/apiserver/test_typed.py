@@ -53,6 +53,16 @@ def test_what_is_of_another_shape_is_told(value: Json, says: str) -> None:
     assert str(error.value).startswith(says)
 
 
+def test_a_time_of_a_custom_kind_is_any_scalar() -> None:
+    """As the times of built-in kinds are: what is no time is told when the object is validated."""
+    shape = custom_shape({"type": "object", "properties": {"at": {"type": "string", "format": "date-time"}, "text": {"type": "string"}}})
+    check(shape, {"at": 5})
+    with pytest.raises(Untyped, match="expected any scalar"):
+        check(shape, {"at": [5]})
+    with pytest.raises(Untyped, match="expected string"):
+        check(shape, {"text": 5})
+
+
 def test_comparing_tells_what_came_what_went_and_what_is_another() -> None:
     old = spec(text="a", map={"x": "1", "y": "1"}, list=["a"], set=["a", "b"], whole={"x": "1"})
     new = spec(text="b", map={"x": "1", "z": "1"}, list=["b"], set=["b", "c"], whole={"x": "2"}, size=1)

@@ -80,8 +80,10 @@ def _validate(new: Json) -> Iterator[Cause]:
     if "ordinals" in spec:
         yield from checks.at_least(spec["ordinals"]["start"], "spec.ordinals.start", 0)
     yield from podtemplate.validate_selected(spec, "statefulset", lambda template: podtemplate.validate(_with_claims(template, spec)), "")
-    deadline = field_errors.invalid(f"{podtemplate.FIELD}.spec.activeDeadlineSeconds", "", "must not be specified")
-    yield from podtemplate.validate_endless(spec["template"], deadline)
+    text = "activeDeadlineSeconds in StatefulSet is not Supported"
+    yield from podtemplate.validate_endless(
+        spec["template"], field_errors.forbidden(f"{podtemplate.FIELD}.spec.activeDeadlineSeconds", text)
+    )
 
 
 def _with_claims(template: Json, spec: Json) -> Json:

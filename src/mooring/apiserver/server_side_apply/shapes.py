@@ -51,6 +51,12 @@ class Shape:
 
 
 ANYTHING: Final = Shape(Form.ANY)
+
+
+def _anything() -> Shape | None:
+    return ANYTHING
+
+
 _ANY_MAP: Final = Shape(Form.MAP, other=lambda: ANYTHING)
 _ANY_LIST: Final = Shape(Form.LIST, atomic=True, other=lambda: ANYTHING)
 _ANY_SCALAR: Final = Shape(Form.SCALAR)
@@ -149,7 +155,8 @@ def _message(message: Message, granular: bool = False) -> Shape:
             found[name] = _field(message, message.fields[name])
         return found.get(name)
 
-    return Shape(Form.MAP, atomic=message.name in ATOMIC_MESSAGES and not granular, member=member)
+    other = _no_other if message.fields else _anything  # (a message without fields says nothing of what is in it)
+    return Shape(Form.MAP, atomic=message.name in ATOMIC_MESSAGES and not granular, member=member, other=other)
 
 
 def _field(message: Message, field: Field) -> Shape:
@@ -196,7 +203,7 @@ def _schema_shape(schema: Mapping[str, Any], *, embedded: bool = True) -> Shape:
     if kind == "object":
         return _schema_map(schema, embedded=embedded and bool(schema.get("x-kubernetes-embedded-resource")))
     if kind in _SCHEMA_SCALARS:
-        return Shape(Form.SCALAR, type=_SCHEMA_SCALARS[kind])
+        return _ANY_SCALAR if schema.get("format") == "date-time" else Shape(Form.SCALAR, type=_SCHEMA_SCALARS[kind])
     return ANYTHING
 
 
