@@ -239,6 +239,22 @@ def test_an_empty_list(api: Rest, name: str, kind: str, part: str, empty: list[A
     assert (kind, empty) == (found["kind"], found[part])
 
 
+def test_an_empty_table_of_a_built_in_kind_without_columns_of_its_own_has_no_rows(api: Rest, name: str) -> None:
+    accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    plural = f"r{name.replace('-', '')}s"
+    things = installed(api, a_definition(plural, a_version({"type": "object"})))
+    for path, rows in ((things, []), ("/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities", None)):
+        assert rows == api.request("GET", path, headers=accept, labelSelector=f"set={name}").ok()["rows"]
+
+
+def test_items_of_events_say_no_kind_in_either_shape(api: Rest, name: str) -> None:
+    involved = {"kind": "Pod", "namespace": "default", "name": name}
+    api.post("/api/v1/namespaces/default/events", {"metadata": {"name": name}, "involvedObject": involved}).ok(201)
+    for path in ("/api/v1/namespaces/default/events", "/apis/events.k8s.io/v1/namespaces/default/events"):
+        (item,) = api.get(path, fieldSelector=f"metadata.name={name}").ok()["items"]
+        assert (None, None) == (item.get("kind"), item.get("apiVersion"))
+
+
 def test_a_watch_is_a_stream_of_json_lines(api: Rest, name: str) -> None:
     version = api.get(SECRETS).ok()["metadata"]["resourceVersion"]
     with api.watch(SECRETS, resourceVersion=version, labelSelector=f"set={name}") as watch:

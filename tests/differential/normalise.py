@@ -57,11 +57,6 @@ class Alike:
             if found.get("kind") == "CustomResourceDefinition" or "storedVersions" in str(found.get("status")):
                 found.pop("status", None)  # (written by controllers, when they come to it)
                 found["metadata"].pop("resourceVersion", None)
-            for item in found["items"] if isinstance(found.get("items"), list) and "kind" in found else ():
-                item.pop("kind", None)
-                item.pop("apiVersion", None)
-            if found.get("kind") == "Table":
-                found["rows"] = found.get("rows") or []
             for row in (found.get("rows") or ()) if found.get("kind") == "Table" else ():
                 row["cells"] = [_AGE.sub("<age>", cell) if isinstance(cell, str) else cell for cell in row["cells"]]
             for column in (found.get("columnDefinitions") or ()) if found.get("kind") == "Table" else ():
@@ -78,7 +73,7 @@ class Alike:
             metadata["resourceVersion"] = Version(int(version), of_list=is_list)
             if not is_list and int(version) > 0:
                 self.versions.add(int(version))
-        if metadata.pop("continue", ""):
+        if metadata.get("continue"):
             metadata["continue"] = "<more>"
         metadata.pop("managedFields", None)
         if metadata.get("name") in _LASTING and "namespace" not in metadata:

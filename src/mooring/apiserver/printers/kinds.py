@@ -112,6 +112,11 @@ def row_conditions_of(resource: Resource) -> Callable[[Json], list[Json]]:
     return _ROW_CONDITIONS.get((resource.group, resource.kind), lambda _obj: [])
 
 
+def empty_rows_of(resource: Resource) -> bytes:
+    """The rows of a table without any: null where the real one has no columns of its own for a built-in kind."""
+    return b"[]" if resource.custom is not None or (resource.group, resource.kind) in _COLUMNS else b"null"
+
+
 def columns_of(resource: Resource) -> tuple[Column, ...]:
     if resource.body_version:
         return _SCALE  # (no other form is shown of a custom kind)

@@ -116,14 +116,16 @@ def _decode_new(stored: Json) -> Json:
     shown = {_NEW_NAMES.get(name, name): value for name, value in stored.items() if value != "" or name not in _ALWAYS}
     if "series" in shown:
         shown["series"] = {"count": 0, **shown["series"]}
-    return {**shown, "apiVersion": "events.k8s.io/v1"}
+    head = {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
+    return {**head, **shown, **head}  # (what an object is stands first, as in all others)
 
 
 def _encode_new(shown: Json, _old: Json | None) -> Json:
     stored = {_CORE_NAMES.get(name, name): value for name, value in shown.items()}
     if not stored.get("series", {}).get("count", 1):
         del stored["series"]["count"]
-    return {**_ALWAYS, **stored, "apiVersion": "v1"}
+    head = {"apiVersion": "v1", "kind": "Event"}
+    return {**head, **_ALWAYS, **stored, **head}
 
 
 def _validate_new_create(new: Json) -> list[Cause]:

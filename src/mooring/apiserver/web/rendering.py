@@ -10,7 +10,7 @@ import msgspec
 
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.printers.column import Column
-from mooring.apiserver.printers.kinds import columns_of, row_conditions_of
+from mooring.apiserver.printers.kinds import columns_of, empty_rows_of, row_conditions_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
 from mooring.kube.errors import NotAcceptable
@@ -117,7 +117,8 @@ class Table:
             conditions = conditions_of(obj)
             encoded = b',"conditions":%s' % _encode(conditions) if conditions else b""
             rows.append(b'{"cells":%s%s,"object":%s}' % (_encode([cell(obj, now) for cell in cells]), encoded, self._object(stored)))
-        return self._whole(meta, columns if defined else None, rows)
+        whole = self._whole(meta, columns if defined else None, rows)
+        return whole if rows else whole.removesuffix(b"[]}") + empty_rows_of(resource) + b"}"
 
     def _whole(self, meta: dict[str, Any], columns: tuple[Column, ...] | None, rows: list[bytes]) -> bytes:
         defined = None if columns is None else [column.to_json() for column in columns]
