@@ -21,7 +21,7 @@ _log = logger(__name__)
 RECEIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one answer. gRPC's default of 4 MiB is reached by ListVolumes without paging at some 20,000 volumes."""
 
-ERROR_BYTES_MAX: Final = 256 * 1024
+ERROR_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of an answer's headers, with an error's text, as in `wire/connection.py`. With gRPC's 16 KiB others would come as ResourceExhausted."""
 
 LOST_TEXT: Final = "error reading from server: EOF"

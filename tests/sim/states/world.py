@@ -252,7 +252,8 @@ def _settled_once(text: str) -> Json:
     fresh = {**body, "metadata": {key: value for key, value in meta.items() if key not in ("deletionTimestamp", "uid")}}
     decoded, _ = decode_object(resource, fresh, FieldValidation.STRICT, [])
     made = rules.create(resource, decoded, namespace_of(body), EPOCH_S, dry_run=True).stored.whole()
-    made["metadata"]["uid"] = meta.get("uid", f"uid-{meta['name']}")
+    uid = meta.get("uid", f"uid-{meta['name']}")
+    made = json.loads(json.dumps(made).replace(made["metadata"]["uid"], uid))  # (a Job says it in its selector, too)
     made["metadata"]["creationTimestamp"] = meta.get("creationTimestamp", BORN)
     made["metadata"].pop("managedFields", None)
     for field in ("finalizers", "deletionTimestamp", "deletionGracePeriodSeconds"):

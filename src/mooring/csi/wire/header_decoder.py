@@ -18,6 +18,8 @@ _KEPT_MAX = 256
 _KEPT_BYTES_MAX: Final = 256
 _SPLIT_FROM_BYTES: Final = 4096
 _INTEGER_BYTES_MAX: Final = 5
+_FIELDS_MAX: Final = 8_000
+"""Of one block: each takes some five microseconds."""
 _TABLE_BYTES: Final = 4096
 _NAME: Final = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+\Z")
 _VALUE: Final = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*\Z")
@@ -41,7 +43,7 @@ class HeaderDecoder(Generic[F]):
         found = self._kept.get(block)
         if found is not None:
             return found
-        fields_max = self._bytes_max // 32 + 2
+        fields_max = min(self._bytes_max // 32 + 2, _FIELDS_MAX)
         starts, changes_table = _starts(block, fields_max)
         if len(starts) > fields_max:
             raise self._too_long()

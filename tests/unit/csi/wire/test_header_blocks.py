@@ -188,7 +188,7 @@ def _length(number):
     return out + bytes((number,))
 
 
-def test_256_KiB_of_text_come_through_and_more_ends_the_connection():
+def test_text_within_the_bound_comes_through_and_more_ends_the_connection():
     """As one field in many frames."""
     room = HEADER_BYTES_MAX - 3 * 32 - len("grpc-messagegrpc-status2content-typeapplication/grpc")
     for size, fits in ((room, True), (room + 1, False)):
@@ -209,7 +209,7 @@ def test_fifty_thousand_fields_are_refused_before_any_is_read(field, monkeypatch
     """Each takes microseconds, of which a block of them would take a second."""
     decoder = a_decoder()
     monkeypatch.setattr(hpack.Decoder, "decode", None)
-    with pytest.raises(BrokenConnection, match="more than 262144 bytes of headers") as broken:
+    with pytest.raises(BrokenConnection, match="headers") as broken:
         decoder.decode(field * 50_000)
     assert broken.value.code == ErrorCode.ENHANCE_YOUR_CALM
 
