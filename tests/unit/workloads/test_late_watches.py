@@ -19,6 +19,10 @@ def a_late_world() -> WorkloadWorld:
     return WorkloadWorld(LateWatch("pods", "replicasets", "deployments", "statefulsets", "controllerrevisions", "jobs", seconds=LATE_S))
 
 
+def steps_after(step: str, world: WorkloadWorld) -> list[str]:
+    return world.story[world.story.index(step) + 1 :]
+
+
 def made(world: WorkloadWorld, plural: str, verb: str = "create") -> int:
     return world.story.count(f"{verb} {plural}")
 
@@ -47,3 +51,16 @@ async def test_a_set_and_a_job_come_out_right() -> None:
         job = await world.shown(JOBS, "sum", lambda one: condition(one, "Complete")[0] == "True")
         assert (4, 0) == (job["status"]["succeeded"], job["status"].get("failed", 0))
         assert 4 == len([pod for pod in await world.list(PODS) if pod["metadata"]["name"].startswith("sum")])
+
+
+async def test_what_a_set_was_refused_for_is_read_and_not_tried_again() -> None:
+    """The set is deleted and made anew, and its watch is late: its pods and its revision would be collected as fast as they are made."""
+    async with (world := WorkloadWorld(LateWatch("statefulsets", seconds=LATE_S))).living():
+        await world.create(a_workload("StatefulSet", replicas=1))
+        await world.rolled_out(STATEFUL_SETS)
+        await world.cluster.delete(STATEFUL_SETS, "web", "default", propagation="Background")
+        await world.create(a_workload("StatefulSet", replicas=1))
+        await asyncio.sleep(3 * LATE_S)
+        await world.rolled_out(STATEFUL_SETS)
+        assert 3 == made(world, "controllerrevisions"), "the first one's, one that nobody owned, the second one's"
+        assert ["patch statefulsets/status", "get statefulsets"] == steps_after("delete statefulsets", world)[1:3]

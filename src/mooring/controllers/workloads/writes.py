@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
@@ -114,7 +115,19 @@ class Writes:
             else:
                 await informer.write(key, patch)
         except (Conflict, NotFound) as error:
+            await self._look_again(kind, informer, key)
             raise Stale(f"{kind.name} {key} has changed or gone meanwhile") from error
+
+    async def _look_again(self, kind: Kind[T], informer: Informer[T], key: Key) -> None:
+        """What the object is now enters the cache, however late its watch is: the next step would else be refused as this one was, and what
+        it makes for an owner that is gone would be collected as soon as it is made. Raises ApiError.
+        """
+        found = self.cluster.get(kind, key.name, key.namespace)
+        with contextlib.suppress(NotFound):
+            if kind.name == PODS.name:
+                self._wrote_pod(cast(Pod, await found))
+            else:
+                await informer.write(key, found)
 
     async def create(self, kind: Kind[T], informer: Informer[T], body: Mapping[str, Any], namespace: str) -> T:
         """Raises ApiError, AlreadyExists among them."""
