@@ -39,6 +39,7 @@ from tests.sim.plane.line import ATTACHDETACH, HEALTH, PlaneWrite
 from tests.sim.plane.plan import OTHER, Plan
 from tests.sim.plane.silence import Silence
 from tests.sim.plane.stands import Json
+from tests.sim.standing import PROCESS
 
 EVENTS_MAX: Final = 30
 """Of one type for one object in five minutes: 25 pass at once, and one more each five minutes."""
@@ -182,5 +183,6 @@ class Laws(AttachmentLaws):
         self.silence.event_about(about.get("uid", ""))
         if about.get("namespace") != OTHER and OTHER in message:
             self._fail("I12", f"the event of {about.get('name')} shows what is elsewhere: {message}")
-        if self._often((about.get("uid"), event.get("type")), "events", EVENTS_S) > EVENTS_MAX * 2 * self._plan.controllers:
+        whose = about.get("uid"), event.get("type"), PROCESS.get()  # (a new process counts anew)
+        if self._often(whose, "events", EVENTS_S) > EVENTS_MAX * 2:
             self._fail("I12", f"{about.get('kind')} {about.get('name')} has too many events; the last one: {message}")

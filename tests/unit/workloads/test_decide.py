@@ -324,7 +324,14 @@ def a_view(pods: list[Pod], replicas: int = 3, **fields: Any) -> statefulsets.Vi
     stateful_set = typed(a_workload("StatefulSet", replicas=replicas, **{"podManagementPolicy": "OrderedReady", "uid": "s", **fields}))
     template = stateful_set.spec.template
     return statefulsets.View(
-        stateful_set, tuple(pods), lambda _: None, (), statefulsets.Template("old", template), statefulsets.Template("new", template), NOW
+        stateful_set,
+        tuple(pods),
+        lambda _: None,
+        (),
+        (),
+        statefulsets.Template("old", template),
+        statefulsets.Template("new", template),
+        NOW,
     )
 
 

@@ -167,6 +167,30 @@ async def test_claims_follow_the_retention_policy(
         assert ([], after_deletion) == (await world.list(PODS), len(await claims(world)))
 
 
+async def test_what_the_policy_came_to_retain_stays_also_without_a_pod(world: WorkloadWorld) -> None:
+    """Of a set that was scaled down while its claims were to go with it."""
+    async with world.living():
+        await world.create(a_set(replicas=2, **retention("Delete", "Retain")))
+        await world.rolled_out(STATEFUL_SETS)
+        await world.patch(STATEFUL_SETS, "web", {"spec": {"replicas": 0}})
+        await world.rolled_out(STATEFUL_SETS)
+        assert ["StatefulSet"] == await owners(world, "data-web-1")
+        await world.patch(STATEFUL_SETS, "web", {"spec": retention("Retain", "Retain")})
+        await asyncio.sleep(5.0)
+        assert [] == await owners(world, "data-web-1")
+        stateful_set = (await world.list(STATEFUL_SETS))[0]
+        late = {
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": stateful_set["metadata"]["uid"]}]
+        }
+        await world.patch(PERSISTENT_VOLUME_CLAIMS, "data-web-0", {"metadata": late})
+        await asyncio.sleep(5.0)
+        assert [] == await owners(world, "data-web-0"), "an earlier process's write that came late"
+        await world.remove(STATEFUL_SETS, "web")
+        await asyncio.sleep(30.0)
+        await release(world)
+        assert ["data-web-0", "data-web-1"] == await claims(world)
+
+
 async def test_a_claim_that_goes_is_waited_for(world: WorkloadWorld) -> None:
     async with world.living():
         await world.create(a_set(replicas=2, **retention("Retain", "Delete")))

@@ -27,6 +27,7 @@ from mooring.kube.cache.informer import Change, Informer
 T = TypeVar("T", bound=Object)
 
 BY_CONTROLLER: Final = "workloads/controller"
+BY_SET: Final = "workloads/set"
 
 
 def controller_key(kind: str, key: Key) -> str:
@@ -45,6 +46,11 @@ def by_controller(obj: Object) -> Iterable[str]:
     return (controller_key(controller.kind, Key(obj.metadata.namespace, controller.name)),)
 
 
+def by_set(claim: PersistentVolumeClaim) -> Iterable[str]:
+    """The uids of the StatefulSets that take the claim with them."""
+    return (owner.uid for owner in claim.metadata.owner_references or () if owner.kind == STATEFUL_SETS.name)
+
+
 _INDEXES: Final[Mapping[str, Any]] = {BY_CONTROLLER: by_controller}
 
 
@@ -58,7 +64,7 @@ class WorkloadCaches:
         self.revisions: Informer[ControllerRevision] = shared.of(CONTROLLER_REVISIONS, indexes=_INDEXES)
         self.jobs: Informer[Job] = shared.of(JOBS)
         self.pods: Informer[Pod] = shared.of(PODS, indexes=_INDEXES)
-        self.claims: Informer[PersistentVolumeClaim] = shared.of(PERSISTENT_VOLUME_CLAIMS)
+        self.claims: Informer[PersistentVolumeClaim] = shared.of(PERSISTENT_VOLUME_CLAIMS, indexes={BY_SET: by_set})
         self.going: set[str] = set()
 
     def candidates(self, informer: Informer[T], kind: Kind[Any], key: Key) -> tuple[T, ...]:

@@ -32,14 +32,18 @@ def stateful_sets(runtime: Runtime, caches: WorkloadCaches, recorder: EventRecor
         caches.pod_changed(change)
         yield from caches.owners(change, STATEFUL_SETS, caches.stateful_sets)
 
-    def claim_gone(change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
-        """A pod may wait for its end."""
-        for one in caches.stateful_sets.store.values():
-            if change.new is None and one.metadata.namespace == change.key.namespace and one.spec.volume_claim_templates:
-                yield Key(one.metadata.namespace, one.metadata.name)
+    def claim_changed(change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
+        """A pod may wait for its end, and what has come to be a set's may have to be let go."""
+        namespace, new = change.key.namespace, change.new
+        if new is None:
+            for one in caches.stateful_sets.store.values():
+                if one.metadata.namespace == namespace and one.spec.volume_claim_templates:
+                    yield Key(namespace, one.metadata.name)
+        elif change.old is None or change.old.metadata.owner_references != new.metadata.owner_references:
+            yield from (Key(namespace, owner.name) for owner in new.metadata.owner_references or () if owner.kind == STATEFUL_SETS.name)
 
     controller.watch(caches.stateful_sets, lambda change: [change.key])
     controller.watch(caches.pods, pod_changed)
     controller.watch(caches.revisions, lambda change: caches.owners(change, STATEFUL_SETS, caches.stateful_sets))
-    controller.watch(caches.claims, claim_gone)
+    controller.watch(caches.claims, claim_changed)
     return (controller,)

@@ -11,9 +11,11 @@ from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import Pod
 from mooring.api.workloads import StatefulSet
 from mooring.control.result import Because
+from mooring.controllers.workloads.ownership import without_owner
 from mooring.controllers.workloads.pods import FINISHED, is_available, is_going
 from mooring.controllers.workloads.statefulsets import reasons as why
 from mooring.controllers.workloads.statefulsets.identity import (
+    DELETE,
     claim_bodies,
     claim_names,
     claim_owners,
@@ -40,11 +42,15 @@ class Template:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """claim_of: from the cache. going: the uids of pods that we have deleted. now: seconds since the epoch."""
+    """claim_of: from the cache. owned: the claims that go with the set. going: the uids of pods that we have deleted.
+
+    now: seconds since the epoch.
+    """
 
     stateful_set: StatefulSet
     pods: tuple[Pod, ...]
     claim_of: ClaimOf
+    owned: tuple[PersistentVolumeClaim, ...]
     going: Collection[str]
     current: Template
     update: Template
@@ -251,7 +257,16 @@ def _owned(view: View) -> list[Own]:
             owners = claim_owners(view.stateful_set, pod, claim)
             if owners is not None:
                 found.append(Own(claim, owners, updates))
-    return found
+    return [*found, *_let_go(view)]
+
+
+def _let_go(view: View) -> list[Own]:
+    """The claims without a pod that go with the set by an earlier retention policy. Upstream leaves them so, and they go."""
+    with_pods = {name for pod in view.pods for name in claim_names(view.stateful_set, pod.metadata.name).values()}
+    if view.stateful_set.spec.persistent_volume_claim_retention_policy.when_deleted == DELETE:
+        return []
+    uid = view.stateful_set.metadata.uid
+    return [Own(claim, without_owner(claim, uid)) for claim in view.owned if claim.metadata.name not in with_pods]
 
 
 def _disputed(view: View) -> list[str]:

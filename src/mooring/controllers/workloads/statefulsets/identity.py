@@ -18,7 +18,7 @@ Json = dict[str, Any]
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 REVISION: Final = "controller-revision-hash"
-_DELETE: Final = "Delete"
+DELETE: Final = "Delete"
 _ORDINAL_MAX: Final = 2**31 - 1
 
 
@@ -116,7 +116,7 @@ def is_disputed(stateful_set: StatefulSet, pod: Pod, claim: PersistentVolumeClai
     """True where the retention policy has something to say about a claim, and its controller or a former owner is in the way."""
     policy = stateful_set.spec.persistent_volume_claim_retention_policy
     foreign = _has_foreign_controller(stateful_set, pod, claim) or _is_of_former(stateful_set, pod, claim)
-    return _DELETE in (policy.when_deleted, policy.when_scaled) and foreign
+    return DELETE in (policy.when_deleted, policy.when_scaled) and foreign
 
 
 def _has_foreign_controller(stateful_set: StatefulSet, pod: Pod, claim: PersistentVolumeClaim) -> bool:
@@ -128,14 +128,14 @@ def _owner(stateful_set: StatefulSet, pod: Pod) -> Json | None:
     """The set while it is to take the claim with it, the pod once it is scaled away and is to; else nobody."""
     policy = stateful_set.spec.persistent_volume_claim_retention_policy
     ordinal = ordinal_of(stateful_set, pod)
-    if policy.when_scaled == _DELETE and ordinal not in ordinals(stateful_set):
+    if policy.when_scaled == DELETE and ordinal not in ordinals(stateful_set):
         return reference(PODS, pod)
-    return reference(STATEFUL_SETS, stateful_set) if policy.when_deleted == _DELETE else None
+    return reference(STATEFUL_SETS, stateful_set) if policy.when_deleted == DELETE else None
 
 
 def goes_with_former(stateful_set: StatefulSet, claim: PersistentVolumeClaim, pod_name: str) -> bool:
     """True for a claim that goes with a former pod of this name: a new pod would lose it."""
     owners = claim.metadata.owner_references or ()
-    return stateful_set.spec.persistent_volume_claim_retention_policy.when_scaled == _DELETE and any(
+    return stateful_set.spec.persistent_volume_claim_retention_policy.when_scaled == DELETE and any(
         (one.kind, one.name) == (PODS.name, pod_name) for one in owners
     )

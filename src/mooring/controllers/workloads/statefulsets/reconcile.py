@@ -20,7 +20,7 @@ from mooring.controllers.workloads.statefulsets.decide import Create, Decision, 
 from mooring.controllers.workloads.statefulsets.identity import ordinal_of, revision_of
 from mooring.controllers.workloads.statefulsets.revisions import Revisions, revisions_of, template_of
 from mooring.controllers.workloads.statefulsets.status import status_of
-from mooring.controllers.workloads.view import WorkloadCaches
+from mooring.controllers.workloads.view import BY_SET, WorkloadCaches
 from mooring.controllers.workloads.writes import WARNING, Writes
 from mooring.kube.errors import AlreadyExists, ApiError
 
@@ -90,8 +90,9 @@ class Reconciler:
 
     def _view_with(self, stateful_set: StatefulSet, key: Key, current: Template, update: Template) -> View:
         pods = claim(stateful_set, stateful_set.spec.selector, self._named(stateful_set, key)).mine
-        claims = self._caches.claims.store.get
-        return View(stateful_set, pods, claims, self._caches.going, current, update, self._clock.wall_s())
+        claims = self._caches.claims.store
+        owned = tuple(claims.by(BY_SET, stateful_set.metadata.uid))
+        return View(stateful_set, pods, claims.get, owned, self._caches.going, current, update, self._clock.wall_s())
 
     # -- what is done
 
