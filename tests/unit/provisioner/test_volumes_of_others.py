@@ -93,6 +93,34 @@ async def test_an_intent_whose_end_was_not_written_does_not_bring_back_a_volume_
     assert handle in world.driver.volumes
 
 
+class GoneOnceAsked(Faults):
+    """The object of the name goes, and its volume with it, when the API server is asked for it."""
+
+    world: ProvisioningWorld | None = None
+
+    async def before(self, verb: str, kind: Any, name: str) -> None:
+        if (verb, kind.plural, name) == ("get", PVS.plural, "data") and self.world is not None:
+            world, self.world = self.world, None
+            del world.driver.volumes["vol-x"]
+            await world.patch(PVS, "data", {"metadata": {"finalizers": None}})
+            await world.delete(PVS, "data")
+
+
+async def test_an_answer_with_a_volume_whose_object_has_gone_meanwhile_is_asked_for_again():
+    """The volume is being deleted while the driver answers with it."""
+    world = ProvisioningWorld(AnsweringDriver(), faults := GoneOnceAsked())
+    await world.create(a_pv("data", "vol-x", phase="Released"))
+    world.driver.volumes["vol-x"] = GiB
+    assert isinstance(world.driver, AnsweringDriver)
+    world.driver.answers = [an_answer()]
+    await world.base()
+    faults.world = world
+    async with world.provisioning():
+        await world.failed('PersistentVolume "data" named the volume "vol-x" and is gone')
+        pv = await world.provisioned()
+    assert pv["spec"]["csi"]["volumeHandle"] in world.driver.volumes
+
+
 @pytest.mark.parametrize("size", [GiB, GiB // 2], ids=["good", "odd"])
 async def test_an_answer_with_somebody_elses_volume_neither_takes_nor_deletes_it(size: int):
     """The backend cuts names short, say."""

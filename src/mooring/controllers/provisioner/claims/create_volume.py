@@ -102,6 +102,7 @@ class VolumeCreation:
             await self._reject(order, secrets, unusable.failure, unusable.volume_id)
             return Save.STORED, ""
         volume = answer.volume
+        others = tuple(self._view.others_naming(volume.volume_id, order.intent.volume_name))
         body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._view.uses_topology)
         if order.intent.migrated:
             try:
@@ -110,7 +111,7 @@ class VolumeCreation:
                 why = Failure(f"failed to translate CSI PV to in-tree due to: {problem}", State.FINISHED)
                 await self._reject(order, secrets, why, volume.volume_id)
                 return Save.STORED, ""
-        pending = PendingVolume(order, volume.volume_id, body, began)
+        pending = PendingVolume(order, volume.volume_id, body, began, others)
         self._tracker.mark_made(pending)
         saved, error = await self._pv_store.store(pending)
         if saved is not Save.LATER:

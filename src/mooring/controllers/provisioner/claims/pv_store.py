@@ -83,6 +83,8 @@ class PvStore:
             await self._fresh.look()
             if other := await self._other_naming(intent, volume.volume_id):
                 return Save.TAKEN, _names_it(other, volume.volume_id)
+            if gone := [name for name in volume.others if self._view.volume(name) is None]:
+                return Save.TAKEN, _named_it(gone[0], volume.volume_id)
             if other := self._other_claims(intent, volume.volume_id):
                 return Save.TAKEN, other
             await self._volumes.write(key, self._cluster.create(PERSISTENT_VOLUMES, volume.body))
@@ -171,3 +173,9 @@ class PvStore:
 
 def _names_it(pv_name: str, volume_id: str) -> str:
     return f'PersistentVolume "{pv_name}" names the volume "{volume_id}" already'
+
+
+def _named_it(pv_name: str, volume_id: str) -> str:
+    return (
+        f'PersistentVolume "{pv_name}" named the volume "{volume_id}" and is gone: the volume may have gone with it, and is asked for again'
+    )

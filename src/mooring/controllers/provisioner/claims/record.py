@@ -17,12 +17,16 @@ from mooring.controllers.provisioner.volumes import Json
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PendingVolume:
-    """A volume that exists. volume_id: the driver's name for it. began: when its attempt did."""
+    """A volume that exists. volume_id: the driver's name for it. began: when its attempt did.
+
+    others: the PersistentVolumes that named the volume when the driver answered; with one that goes, it may go, too.
+    """
 
     order: Order
     volume_id: str
     body: Json
     began: Instant
+    others: tuple[str, ...] = ()
 
     @property
     def uid(self) -> str:
