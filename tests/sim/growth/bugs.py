@@ -136,14 +136,14 @@ _NOT_WELL: Final = {"unserved", "sizes-differ", "class-differs", "state-left", "
 
 BUGS: Final[Mapping[str, Bug]] = {
     "sizes-unmarked": Bug(_sizes_are_not_marked, {"alloc-unwritten"}),
-    "timeouts-final": Bug(_timeouts_are_final, {"overtaken", "quota-wrong"}),
-    "answers-believed": Bug(_answers_are_believed, {"pv-shrank", "claim-shrank"}, first_seed=125),
+    "timeouts-final": Bug(_timeouts_are_final, {"overtaken", "quota-wrong"}, first_seed=10),
+    "answers-believed": Bug(_answers_are_believed, {"pv-shrank", "claim-shrank"}, first_seed=171),
     "nodes-forgotten": Bug(_nodes_have_no_part, {"claim-lies"}),
     "claims-done-first": Bug(_claims_are_done_first, {"class-differs"}, first_seed=26),
     "classes-wake-nobody": Bug(_classes_wake_nobody, {"class-differs"}, first_seed=113),
-    "foreign-classes": Bug(_classes_of_others_are_sent, {"class-foreign"}),
-    "sizes-held-up": Bug(_sizes_are_held_up, {"held-up"}, first_seed=101),
-    "volumes-late": Bug(_volumes_are_written_late, {"pv-shrank", "sizes-differ"}),
+    "foreign-classes": Bug(_classes_of_others_are_sent, {"class-foreign"}, first_seed=4),
+    "sizes-held-up": Bug(_sizes_are_held_up, {"held-up"}, first_seed=146),
+    "volumes-late": Bug(_volumes_are_written_late, {"pv-shrank", "sizes-differ"}, first_seed=4),
     "failures-late": Bug(_failures_are_written_on_what_is_done, {"state-left"}, first_seed=437),
     "lost-answers-forgotten": Bug(_lost_answers_are_forgotten, {"overtaken", "node-overridden"}, first_seed=3625),
     "volumes-believed": Bug(_volumes_are_believed, {"class-differs", "sizes-differ", "node-overridden"}, first_seed=4299),
@@ -151,5 +151,5 @@ BUGS: Final[Mapping[str, Bug]] = {
     "answers-unheard": Bug(answers_show_nothing, {*_NOT_WELL, "hot-loop"}, first_seed=11841),
     "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=25),
     "answers-prove-nothing": Bug(_answers_prove_nothing, _NOT_WELL, first_seed=69),
-    "no-back-off": Bug(no_back_off, {"hot-loop"}),
+    "no-back-off": Bug(no_back_off, {"hot-loop"}, first_seed=4),
 }

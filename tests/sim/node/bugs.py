@@ -161,7 +161,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "attachments-unawaited": Bug(_attachments_are_not_awaited, {"not-attached", "context-wrong"}),
     "timeouts-final": Bug(_timeouts_are_final, {"pod-dropped", "unstage-published", *LEFT}, first_seed=12),
     "devices-before-pods": Bug(_devices_go_before_pods, {"unstage-published"}),
-    "staging-skipped": Bug(_volumes_are_not_staged, {"publish-unstaged", "unrecorded", "pod-stuck"}),
+    "staging-skipped": Bug(_volumes_are_not_staged, {"publish-unstaged", "unrecorded", "pod-stuck"}, first_seed=9),
     "drivers-unheard": Bug(_drivers_come_unheard, {"pod-stuck", "pod-left", "running-without"}),
     "no-back-off": Bug(_no_back_off, {"hot-loop"}),
     "secrets-told": Bug(_secrets_are_told, {"secret-shown"}, first_seed=12),

@@ -174,7 +174,9 @@ def _damaged_references_release() -> _Plant:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
-    "odd-answers-deleted": Bug(_odd_answers_are_deleted, {"deleted-in-use", "deleted-wanted", "shared-volume", "deleted-kept"}),
+    "odd-answers-deleted": Bug(
+        _odd_answers_are_deleted, {"deleted-in-use", "deleted-wanted", "shared-volume", "deleted-kept"}, first_seed=2
+    ),
     "places-by-key": Bug(_places_are_compared_by_key, {"claim-pending", "intent-left"}, first_seed=35),
     "orphans-claims-unseen": Bug(_claims_and_pods_mean_nothing, {"orphan-meant"}, first_seed=44),
     "success-settles-all": Bug(_success_settles_all_requests, {"leaked"}, first_seed=48),
@@ -185,10 +187,10 @@ BUGS: Final[Mapping[str, Bug]] = {
     "changed-pages-unread": Bug(_changed_pages_are_not_read, {"later-lost", "create-unwritten", "leaked"}),
     "second-at-once": Bug(_second_volumes_are_asked_for_at_once, {"overlap", "leaked", "made-again", "deleted-kept"}, first_seed=17),
     "keepers-unseen": Bug(_keepers_are_not_seen, {"deleted-named"}, first_seed=11),
-    "warnings-crowded-out": Bug(_warnings_share_their_room, {"silent"}),
+    "warnings-crowded-out": Bug(_warnings_share_their_room, {"silent"}, first_seed=2),
     "obstacles-late": Bug(_obstacles_are_told_too_late, {"silent"}, first_seed=11),
-    "damaged-references": Bug(_damaged_references_release, {"deleted-wanted", "claim-pending", "bound-twice"}, first_seed=66),
+    "damaged-references": Bug(_damaged_references_release, {"deleted-wanted", "claim-pending", "bound-twice"}, first_seed=714),
     "volume-changes-unindexed": Bug(_changes_of_volumes_are_not_indexed, {"volume-unused"}, first_seed=42),
-    "one-clone-frees-all": Bug(_one_clone_frees_the_source, {"source-freed"}, first_seed=290),
+    "one-clone-frees-all": Bug(_one_clone_frees_the_source, {"source-freed"}, first_seed=297),
     "new-places-unseen": Bug(_new_places_are_not_seen, {"claim-pending", "intent-left"}, first_seed=290),
 }

@@ -191,7 +191,7 @@ MENDED: Final[Mapping[str, Bug]] = {
     "deletions-silent": Bug(_deletions_by_hand_wait_in_silence, {"silent"}, first_seed=16),
     "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}, first_seed=49),
     "lost-writes": Bug(_lost_writes_are_not_waited_for, {"content-left", "left", "claim-held"}, first_seed=1153),
-    "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}),
+    "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}, first_seed=5),
     "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=99),
 }
 
