@@ -29,7 +29,7 @@ from mooring.cli.health import Health
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
 from mooring.cli.terms import Posts, Terms
-from mooring.cli.watchdog import watching
+from mooring.cli.watchdog import watched
 from mooring.control.events import EventRecorder
 from mooring.control.lease.elector import LeaderElector, LeaseMetrics, WorkOutlivesLease
 from mooring.control.runtime import Runtime
@@ -92,13 +92,8 @@ class Life(abc.ABC, Generic[F]):
     async def until_signalled(self) -> None:
         """As run(); the first signal is end(), the second ends the process. One that hangs is ended (`cli/watchdog.py`)."""
         with self._signals():
-            try:
-                async with asyncio.TaskGroup() as group:
-                    watch = group.create_task(watching(self._clock, self._overdue, self._machine.exit_now), name=f"{self._name}/watchdog")
-                    await self.run()
-                    watch.cancel()
-            except BaseExceptionGroup as errors:
-                raise first_of(errors) from None
+            async with watched(self._clock, self._overdue, self._machine.exit_now, f"{self._name}/watchdog"):
+                await self.run()
         _log.info(0, "Ended in good order")
 
     @contextlib.contextmanager

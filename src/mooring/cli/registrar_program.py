@@ -13,7 +13,7 @@ from typing import Final
 
 from mooring.base.clock import LoopClock
 from mooring.base.diagnostics import HEALTHZ, READYZ, Diagnostics, Reply, Route
-from mooring.base.errors import ConfigError, first_of
+from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
@@ -23,7 +23,7 @@ from mooring.cli.limits import check_positive
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.stacks import stack_routes
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
-from mooring.cli.watchdog import watching
+from mooring.cli.watchdog import watched
 
 _log = logger(__name__)
 
@@ -128,12 +128,8 @@ async def _live(flags: RegistrarFlags, machine: Machine) -> None:
     if address:
         await server.start(address)
     try:
-        async with asyncio.TaskGroup() as group:
-            lost = lambda: "" if registrar.socket.exists() else "the registration socket does not exist"  # noqa: E731
-            group.create_task(watching(LoopClock(), lost, machine.exit_now), name="registrar/watchdog")
+        async with watched(LoopClock(), registrar.lost, machine.exit_now, "registrar/watchdog"):
             await registrar.run()
-    except ExceptionGroup as errors:
-        raise first_of(errors) from None
     finally:
         await server.close()
 

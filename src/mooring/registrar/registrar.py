@@ -60,10 +60,14 @@ class Registrar:
             _log.info(0, "Registration socket is there", path=str(self.socket))
             await self._mind_the_silence()
 
+    def lost(self) -> str:
+        """Why the kubelet can't find it: "" while its socket is there."""
+        return "" if self.socket.exists() else "registration socket does not exist"
+
     async def health(self, timeout_s: float) -> tuple[int, str]:
         """HTTP status and text: whether the socket is there and answers as it should. The driver is not asked."""
-        if not self.socket.exists():
-            return 404, "registration socket does not exist"
+        if lost := self.lost():
+            return 404, lost
         plugin = Registration(self.socket)
         try:
             name = (await plugin.get_info(timeout_s)).name

@@ -229,4 +229,4 @@ def test_a_registrar_whose_socket_is_gone_ends(folder: Path, monkeypatch: pytest
     with driver_on(folder / "csi.sock"), pytest.raises(ExceptionGroup) as ended:
         asyncio.run(asyncio.wait_for(without_socket(), 20))
     assert [(1,)] == [error.args for error in ended.value.exceptions]
-    assert 'reason="the registration socket does not exist"' in capsys.readouterr().err
+    assert 'reason="registration socket does not exist"' in capsys.readouterr().err
