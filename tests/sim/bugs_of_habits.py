@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
@@ -53,7 +52,7 @@ def _contexts_are_kept() -> contextlib.AbstractContextManager[Any]:
 
 def _lists_are_not_proved() -> contextlib.AbstractContextManager[Any]:
     """A watch begins from a list however long ago that was asked for."""
-    return mock.patch.object(reflector, "LISTED_S", math.inf)
+    return mock.patch.object(reflector, "LISTED_S", 1e9)
 
 
 _NOT_WELL: Final = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -70,7 +71,7 @@ def set_backs_are_not_noticed() -> contextlib.AbstractContextManager[Any]:
             take(self, event)
 
     async def trusted(self: Reflector[Any]) -> None:
-        self._may_be_set_back = False
+        self._proved_at = math.inf
 
     return both(
         mock.patch.object(Reflector, "_take", unasked),

@@ -100,8 +100,7 @@ class Reflector(Generic[T]):
         self._pages_expired = 0
         self._forgotten = False  # the server said so since the last healthy watch; the second time we wait
         self._has_news = False  # the running watch has shown a change
-        self._may_be_set_back = False  # the last watch ended without a proof that the server's versions went on
-        self._proved_at = -math.inf  # when the last list, or proof of it, was asked for
+        self._proved_at = -math.inf  # when it was last known that the server's versions go on; what was asked for then proves it
         self._shown: SetBack | None = None  # by an answer to others, since the last list was asked for
         self._time: asyncio.Timeout | None = None  # of the running watch
         self._log = _log.bind(reflector=name or kind.plural)
@@ -132,7 +131,7 @@ class Reflector(Generic[T]):
         if not self._version:
             await self._list()
         for _ in range(PROOFS_MAX):
-            if self._shown is not None or (not self._may_be_set_back and self._clock.now() - self._proved_at <= LISTED_S):
+            if self._shown is not None or self._clock.now() - self._proved_at <= LISTED_S:
                 break
             await self._check_version()
         if self._shown is not None:
@@ -142,7 +141,6 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         """Raises ApiError."""
         self._shown, self._proved_at = None, self._clock.now()
-        self._may_be_set_back = False
         self._sink.list_begins()
         limit = self._page_limit if self._pages_expired < PAGES_EXPIRED_MAX else 0
         page = await self._page(limit, "")
@@ -167,7 +165,7 @@ class Reflector(Generic[T]):
         page = await self._page(1, "")
         if order(page.resource_version, known) < 0:
             raise self._set_back(known, page.resource_version)
-        self._may_be_set_back, self._proved_at = False, asked_at
+        self._proved_at = asked_at
 
     def _set_back(self, known: str, version: str) -> SetBack:
         """known: the version that it had. version: that the server has now."""
@@ -197,8 +195,7 @@ class Reflector(Generic[T]):
         lived_s = ended - began
         if isinstance(error, Gone):
             self._version = ""
-        self._may_be_set_back = error is not None or self._version == version
-        self._proved_at = ended
+        self._proved_at = -math.inf if error is not None or self._version == version else ended
         if isinstance(error, SetBack):
             return self._failed(error)
         if lived_s >= HEALTHY_S or self._has_news or (error is None and lived_s >= SHORT_S):
