@@ -40,11 +40,13 @@ def is_running_and_ready(pod: Pod) -> bool:
 
 
 def available_in_s(pod: Pod, min_ready_s: int, now: float) -> float | None:
-    """Seconds until the pod has been ready for so long, 0 for already, None for a pod that is not ready. now: seconds since the epoch.
+    """Seconds until the pod has been ready for so long, 0 for already, None for a pod that is not ready. now: seconds since the epoch."""
+    return max(0.0, left_s(ready_since(pod), min_ready_s, now)) if is_ready(pod) else None
 
-    At most min_ready_s: a clock that is behind may be set right meanwhile.
-    """
-    return min(float(min_ready_s), max(0.0, ready_since(pod) + min_ready_s - now)) if is_ready(pod) else None
+
+def left_s(began_at: float, length_s: float, now: float) -> float:
+    """Seconds of a time that are left, below 0 once it is over. At most length_s: a clock that is behind may be set right meanwhile."""
+    return min(float(length_s), began_at + length_s - now)
 
 
 def is_available(pod: Pod, min_ready_s: int, now: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -61,6 +61,7 @@ class Writes:
         except ApiError as error:
             self.caches.going.discard(meta.uid)
             if isinstance(error, Conflict):
+                await self._look_again(PODS, self.caches.pods, key_of(pod))
                 raise Stale(f"pod {key_of(pod)} is not deleted: {error}") from error
             raise
 
@@ -96,6 +97,7 @@ class Writes:
         try:
             answer = await self.cluster.patch(PODS, meta.name, remove_finalizer(pod, finalizer), meta.namespace)
         except (Invalid, NotFound) as error:
+            await self._look_again(PODS, self.caches.pods, key_of(pod))
             raise Stale(f"pod {key_of(pod)} has changed or gone meanwhile") from error
         self._wrote_pod(answer)
 
@@ -110,10 +112,7 @@ class Writes:
         body = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": meta.resource_version}}
         patch = self.cluster.patch(kind, key.name, merge_patch(body, of=obj), key.namespace, subresource=subresource)
         try:
-            if kind.name == PODS.name:
-                self._wrote_pod(cast(Pod, await patch))
-            else:
-                await informer.write(key, patch)
+            await self._let_in(kind, informer, key, patch)
         except (Conflict, NotFound) as error:
             await self._look_again(kind, informer, key)
             raise Stale(f"{kind.name} {key} has changed or gone meanwhile") from error
@@ -122,19 +121,22 @@ class Writes:
         """What the object is now enters the cache, however late its watch is: the next step would else be refused as this one was, and what
         it makes for an owner that is gone would be collected as soon as it is made. Raises ApiError.
         """
-        found = self.cluster.get(kind, key.name, key.namespace)
         with contextlib.suppress(NotFound):
-            if kind.name == PODS.name:
-                self._wrote_pod(cast(Pod, await found))
-            else:
-                await informer.write(key, found)
+            await self._let_in(kind, informer, key, self.cluster.get(kind, key.name, key.namespace))
+
+    async def _let_in(self, kind: Kind[T], informer: Informer[T], key: Key, request: Awaitable[T]) -> None:
+        """The answer enters the cache. Raises ApiError."""
+        if kind.name == PODS.name:
+            self._wrote_pod(cast(Pod, await request))
+        else:
+            await informer.write(key, request)
 
     async def create(self, kind: Kind[T], informer: Informer[T], body: Mapping[str, Any], namespace: str) -> T:
         """Raises ApiError, AlreadyExists among them."""
         key = Key(namespace, body["metadata"]["name"])
         return await informer.write(key, self.cluster.create(kind, body, namespace))
 
-    async def delete(self, kind: Kind[T], obj: T, propagation: str = "") -> None:
+    async def delete(self, kind: Kind[T], informer: Informer[T], obj: T, propagation: str = "") -> None:
         """Raises Stale where it could not be deleted now, or another object has its name."""
         meta = obj.metadata
         try:
@@ -142,6 +144,7 @@ class Writes:
         except NotFound:
             pass
         except Conflict as error:
+            await self._look_again(kind, informer, key_of(obj))
             raise Stale(f"{kind.name} {key_of(obj)} is not deleted: {error}") from error
 
     async def write_status(self, informer: Informer[T], obj: T, old: msgspec.Struct, new: msgspec.Struct) -> bool:

@@ -64,7 +64,7 @@ class Reconciler:
         for scale in decision.scale:
             await self._scale(deployment, scale, decision.sized or {})
         for old in decision.delete:
-            await self._writes.delete(REPLICA_SETS, old)
+            await self._writes.delete(REPLICA_SETS, self._caches.replica_sets, old)
         if decision.revision:
             change = {"metadata": {"annotations": {REVISION: decision.revision}}}
             # by way of the status, as upstream: otherwise the generation would count it

@@ -12,6 +12,7 @@ from mooring.base.clock import parse_rfc3339, rfc3339
 from mooring.controllers.workloads import conditions
 from mooring.controllers.workloads.deployments.revisions import max_unavailable, new_of
 from mooring.controllers.workloads.deployments.rollout import total
+from mooring.controllers.workloads.pods import left_s
 
 AVAILABLE: Final = "Available"
 PROGRESSING: Final = "Progressing"
@@ -58,8 +59,7 @@ def looked_at_again_s(deployment: Deployment, status: DeploymentStatus, now: flo
     current, deadline_s = conditions.find(status.conditions, PROGRESSING), deployment.spec.progress_deadline_seconds or 0
     if current is None or current.reason in (NEW_AVAILABLE, TIMED_OUT) or deployment.spec.paused:
         return None
-    left_s = max(0.0, _updated_at(current) + deadline_s - now)
-    return min(float(deadline_s), left_s) + 1.0  # a clock that is behind may be set right meanwhile
+    return max(0.0, left_s(_updated_at(current), deadline_s, now)) + 1.0
 
 
 def _has_deadline(deployment: Deployment) -> bool:

@@ -14,7 +14,7 @@ from mooring.control.result import Because
 from mooring.controllers.workloads.conditions import find, is_true
 from mooring.controllers.workloads.jobs import reasons as why
 from mooring.controllers.workloads.jobs.tally import FAILURE_TARGET, Tally, replaces_failed_only, terminating_of
-from mooring.controllers.workloads.pods import BURST_MAX, first_to_go, is_active
+from mooring.controllers.workloads.pods import BURST_MAX, first_to_go, is_active, left_s
 
 COMPLETE: Final = "Complete"
 FAILED: Final = "Failed"
@@ -78,8 +78,8 @@ def _kept(job: Job, now: float) -> Decision:
     life_s, ended_at = job.spec.ttl_seconds_after_finished, _ended_at(job)
     if life_s is None or ended_at is None:
         return Decision(why.Over())
-    left_s = min(life_s, parse_rfc3339(ended_at) + life_s - now)  # a clock that is behind may be set right meanwhile
-    return Decision(why.Over(), after_s=left_s) if left_s > 0 else Decision(why.Expired(life_s), remove=True)
+    after_s = left_s(parse_rfc3339(ended_at), life_s, now)
+    return Decision(why.Over(), after_s=after_s) if after_s > 0 else Decision(why.Expired(life_s), remove=True)
 
 
 def _ended_at(job: Job) -> str | None:
@@ -114,8 +114,7 @@ def _is_reached(job: Job, active: Sequence[Pod], tally: Tally) -> bool:
 def _deadline_in_s(job: Job, now: float) -> float | None:
     if job.spec.active_deadline_seconds is None or job.status.start_time is None:
         return None
-    left_s = parse_rfc3339(job.status.start_time) + job.spec.active_deadline_seconds - now
-    return min(float(job.spec.active_deadline_seconds), left_s)  # a clock that is behind may be set right meanwhile
+    return left_s(parse_rfc3339(job.status.start_time), job.spec.active_deadline_seconds, now)
 
 
 def _sized(job: Job, active: Sequence[Pod], busy: int, tally: Tally, waits_s: float, now: float) -> Decision:

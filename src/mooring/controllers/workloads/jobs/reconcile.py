@@ -97,7 +97,7 @@ class Reconciler:
         fresh = await self._writes.cluster.get(JOBS, meta.name, meta.namespace)
         if fresh.spec.ttl_seconds_after_finished != job.spec.ttl_seconds_after_finished:
             raise Stale("the Job's time has changed")
-        await self._writes.delete(JOBS, job, propagation="Foreground")
+        await self._writes.delete(JOBS, self._caches.jobs, job, propagation="Foreground")
 
     async def _create(self, job: Job) -> None:
         body = from_template(job.spec.template, reference(JOBS, job), generate_name=f"{job.metadata.name}-")

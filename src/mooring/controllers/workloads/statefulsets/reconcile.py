@@ -117,7 +117,7 @@ class Reconciler:
             change = {"revision": revisions.number}
             await self._writes.amend(CONTROLLER_REVISIONS, self._caches.revisions, revisions.update, change)
         for one in revisions.outdated:
-            await self._writes.delete(CONTROLLER_REVISIONS, one)
+            await self._writes.delete(CONTROLLER_REVISIONS, self._caches.revisions, one)
 
     async def _carry_out(self, stateful_set: StatefulSet, decision: Decision) -> None:
         self._tell_of_claims(stateful_set, decision)
