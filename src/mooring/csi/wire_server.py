@@ -131,13 +131,6 @@ class _Client(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._carry_out(self._connection.receive(bytes(memoryview(self._clients.buffer)[:nbytes])))
         self._flush()
-        if nbytes == READ_BYTES and not self._is_paused:  # there is more, which one of the loops would read at once
-            self._transport.pause_reading()
-            self._loop.call_soon(self._read_on)
-
-    def _read_on(self) -> None:
-        if not self._is_paused and not self._transport.is_closing():
-            self._transport.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._timer.cancel()
