@@ -34,7 +34,7 @@ class HeaderDecoder(Generic[F]):
     """Reads one peer's header blocks. bytes_max: of one block's fields, as HPACK counts, 32 more for each. read: what they say."""
 
     def __init__(self, bytes_max: int, read: Callable[[Fields], F]) -> None:
-        self._bytes_max, self._read = bytes_max, read
+        self._bytes_max, self._fields_max, self._read = bytes_max, min(bytes_max // 32 + 2, _FIELDS_MAX), read
         self._decoder = hpack.Decoder(max_header_list_size=bytes_max)
         self._kept: dict[bytes, F] = {}
 
@@ -43,16 +43,15 @@ class HeaderDecoder(Generic[F]):
         found = self._kept.get(block)
         if found is not None:
             return found
-        fields_max = min(self._bytes_max // 32 + 2, _FIELDS_MAX)
-        starts, changes_table = _starts(block, fields_max)
-        if len(starts) > fields_max:
-            raise self._too_long()
+        starts, changes_table = _starts(block, self._fields_max)
+        if len(starts) > self._fields_max:
+            raise self._too_much(f"{_FIELDS_MAX} fields" if self._fields_max == _FIELDS_MAX else f"{self._bytes_max} bytes")
         if changes_table:
             self._kept.clear()
         try:
             found = self._read(self._fields(block, starts))
         except hpack.OversizedHeaderListError:
-            raise self._too_long() from None
+            raise self._too_much(f"{self._bytes_max} bytes") from None
         except hpack.HPACKError as error:
             raise BrokenConnection(ErrorCode.COMPRESSION_ERROR, f"a header block can't be read: {str(error)[:200]}") from None
         if not changes_table and len(block) <= _KEPT_BYTES_MAX:
@@ -71,12 +70,12 @@ class HeaderDecoder(Generic[F]):
             for name, value in self._decoder.decode(block[start:end], raw=True):
                 size += len(name) + len(value) + 32
                 if size > self._bytes_max:
-                    raise self._too_long()
+                    raise self._too_much(f"{self._bytes_max} bytes")
                 fields.append((name, value))
         return fields
 
-    def _too_long(self) -> BrokenConnection:
-        return BrokenConnection(ErrorCode.ENHANCE_YOUR_CALM, f"a header block has more than {self._bytes_max} bytes of headers")
+    def _too_much(self, most: str) -> BrokenConnection:
+        return BrokenConnection(ErrorCode.ENHANCE_YOUR_CALM, f"a header block has more than {most} of headers")
 
 
 def by_name(fields: Fields, pseudo: frozenset[bytes]) -> tuple[dict[bytes, bytes], str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 from mooring.csi.codes import Code
 from mooring.csi.wire.frames import ErrorCode, error_name
@@ -65,14 +66,8 @@ def text_of_http(status: int, content_type: bytes | None) -> str:
 def decoded(message: bytes) -> str:
     """The text of a grpc-message, percent-encoded UTF-8; a text in no UTF-8 is read as Latin-1, and a % without digits is one."""
     if b"%" in message:
-        first, *rest = message.split(b"%")
-        message = first + b"".join([_BYTES.get(part[:2], b"%" + part[:2]) + part[2:] for part in rest])
+        message = unquote_to_bytes(message)
     try:
         return message.decode()
     except UnicodeDecodeError:
         return message.decode("latin-1")
-
-
-_DIGITS: Final = "0123456789abcdefABCDEF"
-_BYTES: Final = {f"{high}{low}".encode(): bytes((int(high + low, 16),)) for high in _DIGITS for low in _DIGITS}
-"""By two digits. Much quicker than a call for each."""
