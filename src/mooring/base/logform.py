@@ -184,11 +184,7 @@ def _dumps(value: Any) -> str:
 
 
 def _json_escape(found: re.Match[str]) -> str:
-    char = found[0]
-    if char.isprintable():
-        return char
-    units = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 _second: tuple[int, str] = (-1, "")

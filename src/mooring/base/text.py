@@ -8,7 +8,6 @@ from typing import Final
 _HIDDEN: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str) -> str:
@@ -16,20 +15,12 @@ def visible(text: str) -> str:
 
     Others have their say in errors, names and labels: a driver, or whoever may write an object.
     """
-    return text if text.isprintable() else _HIDDEN.sub(_escaped, text)
+    return text if text.isprintable() else _HIDDEN.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def visible_lines(text: str) -> str:
     """The same for a text of ours that has several lines."""
     return "\n".join(map(visible, text.split("\n")))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    char = found[0]
-    if char in _SHORT:
-        return _SHORT[char]
-    point = ord(char)
-    return f"\\x{point:02x}" if point <= 0xFF else f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"
 
 
 def shortened(text: str, bytes_max: int) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
+from mooring.base.text import visible
 from mooring.dev import keeper
 from mooring.dev.story import Story
 
@@ -110,5 +111,4 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncGenerator[str, None]:
 
 
 def _shown(line: bytes) -> str:
-    text = line.decode(errors="backslashreplace").rstrip("\r").expandtabs(4)
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return visible(line.decode(errors="backslashreplace").rstrip("\r").expandtabs(4))

@@ -104,11 +104,11 @@ class PlainScreen:
         pass
 
     def title(self, text: str) -> None:
-        self._line(visible_lines(text), "bold")
+        self._line(text, "bold")
 
     def step(self, at_s: float, text: str) -> None:
         self._line("", "")
-        self._line(visible_lines(text), "bold", (f"{at_s:6.3f}  ", "dim"))
+        self._line(text, "bold", (f"{at_s:6.3f}  ", "dim"))
 
     def happening(self, one: Happening) -> None:
         style = "red" if one.problem else _COLOURS.get(one.who, "")
@@ -116,18 +116,18 @@ class PlainScreen:
         self._line(visible(described(one)), "red" if one.problem else "", (f"{one.at_s:6.3f}    ", "dim"), way)
 
     def check(self, at_s: float, text: str) -> None:
-        self._line(visible_lines(text), "", (f"{at_s:6.3f}    ", "dim"), self._OK)
+        self._line(text, "", (f"{at_s:6.3f}    ", "dim"), self._OK)
 
     def failure(self, at_s: float, text: str) -> None:
         self._line("", "")
-        self._line(visible_lines(text), "bold red", (f"{at_s:6.3f}  ", "dim"), self._FAILED)
+        self._line(text, "bold red", (f"{at_s:6.3f}  ", "dim"), self._FAILED)
 
     def end(self, at_s: float, text: str) -> None:
         self.step(at_s, text)
 
     def _line(self, text: str, _style: str, *heads: Part) -> None:
         """heads: before the text, which is broken where it is too long; without them it stays as it is."""
-        head = "".join(part for part, _ in heads)
+        text, head = visible_lines(text), "".join(part for part, _ in heads)
         if head and self._is_terminal:
             text = wrapped(head, text, shutil.get_terminal_size().columns)
         self._write(f"{head}{text}\n")
@@ -190,10 +190,10 @@ class LiveScreen(PlainScreen):
     def end(self, at_s: float, text: str) -> None:
         self._progress.stop()
         self._line("", "")
-        self._line(visible_lines(text), "bold green", (f"{at_s:6.3f}  ", "dim"))
+        self._line(text, "bold green", (f"{at_s:6.3f}  ", "dim"))
 
     def _line(self, text: str, style: str, *heads: Part) -> None:
         """Text behind heads is broken at words; the terminal itself breaks other text, so that it can be copied as one line."""
-        head = "".join(part for part, _ in heads)
+        text, head = visible_lines(text), "".join(part for part, _ in heads)
         shown = wrapped(head, text, self._console.width) if head else text
         self._console.print(self._text(*heads, (shown, style)), soft_wrap=True)
