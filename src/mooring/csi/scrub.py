@@ -29,6 +29,8 @@ _URL_LENGTH_MAX: Final = 1024
 _CUTS_MAX: Final = 10
 _GO_KEEPS: Final = ("", "/", "$&+,/:;=@", "$&+,;=")
 """Beside letters and digits, what Go's and Python's escaping leaves as it is: of queries, of paths, of user and password."""
+_MARKS: Final = "%+\\'\""
+_ESCAPE_LENGTH: Final = 3  # of a letter in a URL
 _QUOTES: Final = str.maketrans("", "", "\\'\"")
 
 
@@ -57,7 +59,9 @@ def _shortened(text: str, forms: Collection[str]) -> str:
         begins = [text.find(form, max(0, end - len(form) + 1), end + len(form) - 1) for form in forms]
         before = min([begin for begin in begins if 0 <= begin < end], default=end)
         if before == end:
-            return text[:end] + CUT
+            end_sure = max(0, end - _ESCAPE_LENGTH * max(map(len, forms)))
+            may_be_one = any(mark in text[end_sure:end] for mark in _MARKS)  # in yet another mixture, which can't be decoded in part
+            return text[: end_sure if may_be_one else end] + CUT
         end = before
     return STRIPPED
 

@@ -75,6 +75,13 @@ def test_no_beginning_of_a_secret_is_left_where_a_text_is_cut(before: int) -> No
     assert len(shown) <= TEXT_LENGTH_MAX + len(STRIPPED) + len(CUT)
 
 
+@pytest.mark.parametrize("secret_as", ["p%40ss%2Fw%6Frd-long-secret", "p\\@ss/'w'ord-long-secret"])
+def test_no_beginning_of_a_mixture_of_escapes_is_left_where_a_text_is_cut(secret_as: str) -> None:
+    for cut in range(4, len(secret_as)):
+        shown = without("." * (TEXT_LENGTH_MAX - cut) + secret_as + "." * 100, ["p@ss/word-long-secret"])
+        assert not set(shown.removesuffix(CUT)) - set("." + STRIPPED)
+
+
 def test_secrets_that_overlap_where_a_text_is_cut_leave_nothing() -> None:
     """The first is cut off, and with that a second would be cut in two."""
     text = "." * (TEXT_LENGTH_MAX - 10) + "secondfirst" + "." * 100
