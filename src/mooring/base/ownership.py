@@ -13,8 +13,6 @@ from typing import Final
 from mooring.base import folders
 from mooring.base.errors import ConfigError
 
-_BY_ALL: Final = stat.S_IWOTH
-_BY_GROUP: Final = stat.S_IWGRP
 _SECRETS: Final = "tls"
 
 
@@ -26,14 +24,14 @@ def own_folder(path: Path) -> None:
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for reason in (*_above(path), refusal(path), refusal(path / _SECRETS)):
+        for reason in (*_above(path), danger_in(path), danger_in(path / _SECRETS)):
             if reason:
                 raise ConfigError(f"state folder '{path}' can't be used: {reason}; give a folder that nobody else can write to")
     except OSError as error:
         raise folders.refusal(path, error) from error
 
 
-def refusal(folder: Path) -> str:
+def danger_in(folder: Path) -> str:
     """How another user could have put something into the folder, or changed a file in it: "" if none could. Raises OSError."""
     try:
         entries = [entry.path for entry in os.scandir(folder)]
@@ -53,11 +51,11 @@ def _strangers(path: str, *, is_sticky_fine: bool) -> str:
     found = os.lstat(path)
     if found.st_uid not in _us():
         return f"'{path}' belongs to user {found.st_uid}"
-    if stat.S_ISLNK(found.st_mode) or not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
+    if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
         return ""
-    if is_sticky_fine and found.st_mode & stat.S_ISVTX:
+    if is_sticky_fine and stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
         return ""
-    if found.st_mode & _BY_ALL or (found.st_mode & _BY_GROUP and not _is_private(found.st_gid)):
+    if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid)):
         return f"others may write to '{path}' (mode {stat.S_IMODE(found.st_mode):04o})"
     return ""
 

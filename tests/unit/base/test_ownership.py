@@ -13,7 +13,7 @@ import pytest
 
 from mooring.base import ownership
 from mooring.base.errors import ConfigError
-from mooring.base.ownership import own_folder, refusal
+from mooring.base.ownership import danger_in, own_folder
 
 STRANGER = 65_534
 
@@ -70,8 +70,9 @@ def test_a_folder_that_others_may_write_to_is_refused_by_its_mode(tmp_path: Path
 
 def test_a_file_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("known to all")
-    (tmp_path / "token").chmod(0o666)
-    assert f"others may write to '{tmp_path / 'token'}' (mode 0666)" == refusal(tmp_path)
+    for mode in (0o666, 0o1666):
+        (tmp_path / "token").chmod(mode)
+        assert f"others may write to '{tmp_path / 'token'}' (mode {mode:04o})" == danger_in(tmp_path)
 
 
 def test_a_sticky_folder_above_is_fine(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_a_group_of_one_is_nobody_else(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name="me", pw_gid=77))
     seen_otherwise(monkeypatch, tmp_path, stat.ST_GID, 77)
     tmp_path.chmod(0o775)
-    assert is_refused == bool(refusal(tmp_path))
+    assert is_refused == bool(danger_in(tmp_path))
 
 
 def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def identity_in(folder: Path, now: float) -> Identity:
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if reason := ownership.refusal(folder):
+        if reason := ownership.danger_in(folder):
             raise ConfigError(f"the server's identity in '{folder}' can't be trusted: {reason}; remove the folder for a new one")
         authority, authority_key = _authority(folder, moment)
         certificate, key = folder / "server.crt", folder / "server.key"
