@@ -40,14 +40,15 @@ async def printed(command: Sequence[str], environment: Mapping[str, str], *, wit
         start_new_session=not with_terminal,
     )
     try:
-        await child.ended.wait()
-        _kill(transport, whole_session=not with_terminal)
+        try:
+            await child.ended.wait()
+        finally:
+            _kill(transport, whole_session=not with_terminal)
+            await child.ended.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HELD_S_MAX):
                 await child.closed.wait()
     finally:
-        _kill(transport, whole_session=not with_terminal)
-        await child.ended.wait()
         transport.close()
     code = transport.get_returncode()
     assert code is not None
