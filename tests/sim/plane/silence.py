@@ -54,7 +54,7 @@ class Silence:
         """A write of a program was refused, whatever it does, as far as it can tell."""
         if write.who != HEALTH or not isinstance(error, Invalid | Forbidden) or MOVED in str(error):
             return
-        key = write.process, f"{write.what.partition(' ')[2]}"
+        key = write.process, f"{write.what.partition(' ')[2]}: {error}"
         self._refusals[key] = count = self._refusals.get(key, 0) + 1
         if count > REFUSALS_MAX and not any(write.name in line and str(error) in line for _, line in self._lines):
             self._fail(
