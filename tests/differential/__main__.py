@@ -87,8 +87,9 @@ def _run(judge: Judge, schemas: Schemas, seeds: Iterable[int], options: argparse
 
 def _alone(folder: Path, seeds: range) -> int:
     with embedded_alone(folder) as target:
+        schemas = target.schemas()
         for seed in seeds:
-            crash = crash_of(target, sequence(seed, target.schemas()))
+            crash = crash_of(target, sequence(seed, schemas))
             if crash:
                 print(f"seed {seed}:\n{crash}")
                 return 1

@@ -11,7 +11,7 @@ from tests.sim.checkers import Complaint
 from tests.sim.plane.plan import NAMESPACE
 from tests.sim.plane.stands import Json, is_alive
 from tests.sim.plane.workload_hands import NOTE
-from tests.sim.plane.workload_stands import controller_of
+from tests.sim.plane.workload_stands import controller_of, pod_names
 
 
 def complaints(world: Any) -> Iterator[Complaint]:
@@ -26,10 +26,9 @@ def complaints(world: Any) -> Iterator[Complaint]:
 def _of_set(world: Any, stateful_set: Json) -> Iterator[Complaint]:
     name, spec, status = stateful_set["metadata"]["name"], stateful_set["spec"], stateful_set.get("status", {})
     pods = _pods_of(world, stateful_set)
-    start = spec["ordinals"]["start"] if "ordinals" in spec else 0
-    wanted = {f"{name}-{ordinal}" for ordinal in range(start, start + spec["replicas"])}
-    if wanted != pods.keys():
-        yield "replicas-wrong", f"StatefulSet {name} has {sorted(pods)}, and {sorted(wanted)} are wished for"
+    wanted = pod_names(stateful_set)
+    if set(wanted) != pods.keys():
+        yield "replicas-wrong", f"StatefulSet {name} has {sorted(pods)}, and {wanted} are wished for"
     if spec["updateStrategy"]["type"] == "RollingUpdate":
         yield from _outdated(f"StatefulSet {name}", spec["template"], pods)
         if status.get("currentRevision") != status.get("updateRevision"):

@@ -24,10 +24,10 @@ from mooring.kube.cluster import Request, Verb
 from tests.sim.laws import WRITING
 from tests.sim.plane.claim_laws import HAND
 from tests.sim.plane.line import HEALTH, WORKLOADS, PlaneWrite
-from tests.sim.plane.stands import Json, is_alive, node_of
+from tests.sim.plane.stands import FINISHED, Json, is_alive, node_of
 from tests.sim.plane.workload_counts import CountLaws
 from tests.sim.plane.workload_hands import NOTE
-from tests.sim.plane.workload_stands import KINDS, controller_of, ordinals_of, phase_of
+from tests.sim.plane.workload_stands import KINDS, controller_of, ordinals_of, phase_of, pod_names
 from tests.sim.server import LATE
 
 GONE: Final = "gone"
@@ -68,7 +68,7 @@ class WorkloadLaws(CountLaws):
         """From the API server. Hands do so by force, node health for a node that is out of service, agents once nothing runs any more."""
         owner, write = controller_of(pod), WRITING.get()
         by_right = HAND.get() or LATE.get() or (isinstance(write, PlaneWrite) and write.who == HEALTH)
-        has_ended = phase_of(pod) in ("Succeeded", "Failed")
+        has_ended = phase_of(pod) in FINISHED
         if owner is None or owner["kind"] != "StatefulSet" or by_right or has_ended:
             return
         if self.is_mounted(node_of(pod), pod["metadata"]["uid"]):
@@ -104,7 +104,7 @@ class WorkloadLaws(CountLaws):
     def _deletes(self, write: PlaneWrite, request: Request) -> None:
         pod = self._laws.pods.get(request.uid)
         owner = None if pod is None else controller_of(pod)
-        if pod is None or owner is None or phase_of(pod) in ("Succeeded", "Failed"):
+        if pod is None or owner is None or phase_of(pod) in FINISHED:
             return
         if owner["kind"] == "ReplicaSet" and is_alive(pod):
             self._deletes_one(write, owner)
@@ -159,7 +159,7 @@ class WorkloadLaws(CountLaws):
 
 def _wants(stateful_set: Json, pod: Json) -> bool:
     """As it is."""
-    names = [f"{stateful_set['metadata']['name']}-{ordinal}" for ordinal in ordinals_of(stateful_set)]
+    names = pod_names(stateful_set)
     rolls = stateful_set["spec"]["updateStrategy"]["type"] == "RollingUpdate"
     rolling = stateful_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
     stays = pod["metadata"]["name"] in names[: rolling.get("partition", 0)]
@@ -178,5 +178,5 @@ def _is_owner(stateful_set: Json, owner: Json) -> bool:
     policy = stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]
     if owner["kind"] == "StatefulSet":
         return bool(policy["whenDeleted"] == "Delete")
-    names = [f"{stateful_set['metadata']['name']}-{ordinal}" for ordinal in ordinals_of(stateful_set)]
+    names = pod_names(stateful_set)
     return policy["whenScaled"] == "Delete" and owner["name"] not in names

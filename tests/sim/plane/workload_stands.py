@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tests.sim.plane.line import PlaneWrite
-from tests.sim.plane.stands import Json
+from tests.sim.plane.stands import FINISHED, Json
 
 SLACK_S: Final = 60.0
 """How long ago a turn may have begun whose writes still come: what it was decided by may be as old, whatever was shown meanwhile."""
@@ -103,12 +103,17 @@ class WorkloadStands:
         if phase == "Succeeded" and stand.succeeded is None:
             stand.succeeded = version
             stand.done = version if stand.ended is None else None
-        if stand.ended is None and ("deletionTimestamp" in new["metadata"] or phase in ("Succeeded", "Failed")):
+        if stand.ended is None and ("deletionTimestamp" in new["metadata"] or phase in FINISHED):
             stand.ended = version
 
 
 def phase_of(pod: Json) -> str:
     return str(pod.get("status", {}).get("phase", "Pending"))
+
+
+def pod_names(stateful_set: Json) -> list[str]:
+    """Of the pods that are wished for, in order."""
+    return [f"{stateful_set['metadata']['name']}-{ordinal}" for ordinal in ordinals_of(stateful_set)]
 
 
 def ordinals_of(stateful_set: Json) -> range:

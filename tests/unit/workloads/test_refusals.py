@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from mooring.api.meta import Kind
 from mooring.api.workloads import DEPLOYMENTS, JOBS
-from mooring.apiserver.local import Faults
-from mooring.kube.errors import ApiError, Conflict
+from mooring.kube.errors import Conflict
 from tests.support.builders import a_job, a_workload
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.workload_world import WorkloadWorld, condition
@@ -15,22 +13,16 @@ from tests.support.workload_world import WorkloadWorld, condition
 pytestmark = in_virtual_time
 
 
-class Once(Faults):
-    """Refuses one request like this."""
-
-    def __init__(self, verb: str, plural: str, error: ApiError) -> None:
-        self._verb, self._plural = verb, plural
-        self._error: ApiError | None = error
-
-    async def before(self, verb: str, kind: Kind[object], name: str) -> None:
-        if (verb, kind.plural) == (self._verb, self._plural) and self._error is not None:
-            error, self._error = self._error, None
-            raise error
+def a_world(refused: str) -> WorkloadWorld:
+    """One request of this kind meets a conflict."""
+    world = WorkloadWorld()
+    world.cluster.refuse(refused, error=Conflict("the object has been modified", reason="Conflict"))
+    return world
 
 
 async def test_a_pod_whose_deletion_met_a_conflict_is_deleted_all_the_same() -> None:
     """It counted as going for ever: the Deployment kept a pod that nobody wished for, and said that it ended."""
-    world = WorkloadWorld(Once("delete", "pods", Conflict("the object has been modified", reason="Conflict")))
+    world = a_world("delete pods")
     async with world.living():
         await world.create(a_workload("Deployment", replicas=2))
         await world.rolled_out(DEPLOYMENTS)
@@ -41,7 +33,7 @@ async def test_a_pod_whose_deletion_met_a_conflict_is_deleted_all_the_same() -> 
 
 
 async def test_a_job_whose_time_is_up_goes_although_its_deletion_met_a_conflict() -> None:
-    world = WorkloadWorld(Once("delete", "jobs", Conflict("the object has been modified", reason="Conflict")))
+    world = a_world("delete jobs")
     world.node.ends = {"sum": "Succeeded"}
     async with world.living():
         await world.create(a_job(ttlSecondsAfterFinished=30))
