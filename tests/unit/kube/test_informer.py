@@ -290,6 +290,17 @@ async def test_the_write_that_ends_an_object_ends_it_here_at_once_and_for_good()
         assert followed.told == [(Cause.RELIST, None, "1"), (Cause.OWN_WRITE, "1", None)]
 
 
+async def test_an_object_in_its_grace_period_is_still_there_without_finalizers():
+    """As a Pod is that its kubelet has not ended yet."""
+    cluster = a_cluster()
+    going = {"deletionTimestamp": "2026-11-20T09:00:00Z", "deletionGracePeriodSeconds": 30}
+    cluster.put(PVS, "a", metadata={"finalizers": ["f"], **going})
+    async with following(cluster) as followed:
+        cluster.watch_lag_s = 1.0
+        followed.informer.wrote(await cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"metadata": {"finalizers": None}})))
+        assert followed.told == [(Cause.RELIST, None, "1"), (Cause.OWN_WRITE, "1", "2")]
+
+
 async def test_what_prune_leaves_out_is_not_kept_and_leaves_when_it_no_longer_belongs():
     def only_mine(pv: PersistentVolume) -> PersistentVolume | None:
         return pv if pv.spec.csi and pv.spec.csi.driver == "mine" else None

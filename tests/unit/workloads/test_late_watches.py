@@ -64,3 +64,17 @@ async def test_what_a_set_was_refused_for_is_read_and_not_tried_again() -> None:
         await world.rolled_out(STATEFUL_SETS)
         assert 3 == made(world, "controllerrevisions"), "the first one's, one that nobody owned, the second one's"
         assert ["patch statefulsets/status", "get statefulsets"] == steps_after("delete statefulsets", world)[1:3]
+
+
+async def test_a_pod_that_was_found_gone_is_gone_whatever_its_watch_shows() -> None:
+    """It has lost its labels, and then itself; the first is shown while the second is not yet."""
+    async with (world := WorkloadWorld(LateWatch("pods", seconds=LATE_S))).living():
+        await world.create(a_workload("ReplicaSet", replicas=1))
+        await world.shown(REPLICA_SETS, "web", lambda one: one["status"].get("readyReplicas") == 1)
+        name = (await world.names())[0]
+        await asyncio.sleep(LATE_S)
+        await world.patch(PODS, name, {"metadata": {"labels": None}})
+        await asyncio.sleep(LATE_S / 2)
+        await world.users.delete(PODS, name, "default", grace_period_s=0)
+        await asyncio.sleep(3 * LATE_S)
+        assert 1 == made(world, "pods", "patch"), "to let it go"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Mapping
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -27,11 +27,11 @@ WARNING: Final = "Warning"
 
 
 class Writes:
-    """Of one controller. kind: of its objects."""
+    """Of one controller. kind, objects: what it looks after."""
 
-    def __init__(self, runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorder, kind: Kind[Any]) -> None:
+    def __init__(self, runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorder, kind: Kind[Any], objects: Informer[Any]) -> None:
         self.cluster, self.caches = runtime.cluster, caches
-        self._recorder, self._kind = recorder, kind
+        self._recorder, self._kind, self._objects = recorder, kind, objects
 
     def tell(self, obj: Object, reason: str, message: str, level: str = NORMAL) -> None:
         """An Event about an object of the kind."""
@@ -81,30 +81,25 @@ class Writes:
 
     async def _check_alive(self, owner: Object) -> None:
         """Raises Stale where the owner is gone, or going, and the cache does not know: it may just have let go its objects, as orphans."""
-        meta = owner.metadata
+        key = key_of(owner)
         try:
-            fresh = await self.cluster.get(self._kind, meta.name, meta.namespace)
+            fresh = await self._objects.write(key, self.cluster.get(self._kind, key.name, key.namespace))
         except NotFound as error:
-            raise Stale(f"{self._kind.name} {key_of(owner)} is gone") from error
-        if fresh.metadata.uid != meta.uid or is_deleting(fresh):
-            raise Stale(f"{self._kind.name} {key_of(owner)} is going")
+            raise Stale(f"{self._kind.name} {key} is gone") from error
+        if fresh.metadata.uid != owner.metadata.uid or is_deleting(fresh):
+            raise Stale(f"{self._kind.name} {key} is going")
 
     async def take_finalizer(self, pod: Pod, finalizer: str) -> None:
         """Nothing where the pod has none. Raises Stale where it has changed or gone, and ApiError."""
         meta = pod.metadata
         if finalizer not in finalizers_of(pod):
             return
+        key = key_of(pod)
         try:
-            answer = await self.cluster.patch(PODS, meta.name, remove_finalizer(pod, finalizer), meta.namespace)
+            await self.caches.pods.write(key, self.cluster.patch(PODS, meta.name, remove_finalizer(pod, finalizer), meta.namespace))
         except (Invalid, NotFound) as error:
-            await self._look_again(PODS, self.caches.pods, key_of(pod))
-            raise Stale(f"pod {key_of(pod)} has changed or gone meanwhile") from error
-        self._wrote_pod(answer)
-
-    def _wrote_pod(self, pod: Pod) -> None:
-        """Unless it is being deleted: the cache would take it for gone, and it has its grace period."""
-        if not is_deleting(pod):
-            self.caches.pods.wrote(pod)
+            await self._look_again(PODS, self.caches.pods, key)
+            raise Stale(f"pod {key} has changed or gone meanwhile") from error
 
     async def amend(self, kind: Kind[T], informer: Informer[T], obj: T, change: Mapping[str, Any], *, subresource: str = "") -> None:
         """A merge patch of this version of the object. Raises Stale."""
@@ -112,7 +107,7 @@ class Writes:
         body = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": meta.resource_version}}
         patch = self.cluster.patch(kind, key.name, merge_patch(body, of=obj), key.namespace, subresource=subresource)
         try:
-            await self._let_in(kind, informer, key, patch)
+            await informer.write(key, patch)
         except (Conflict, NotFound) as error:
             await self._look_again(kind, informer, key)
             raise Stale(f"{kind.name} {key} has changed or gone meanwhile") from error
@@ -122,14 +117,7 @@ class Writes:
         it makes for an owner that is gone would be collected as soon as it is made. Raises ApiError.
         """
         with contextlib.suppress(NotFound):
-            await self._let_in(kind, informer, key, self.cluster.get(kind, key.name, key.namespace))
-
-    async def _let_in(self, kind: Kind[T], informer: Informer[T], key: Key, request: Awaitable[T]) -> None:
-        """The answer enters the cache. Raises ApiError."""
-        if kind.name == PODS.name:
-            self._wrote_pod(cast(Pod, await request))
-        else:
-            await informer.write(key, request)
+            await informer.write(key, self.cluster.get(kind, key.name, key.namespace))
 
     async def create(self, kind: Kind[T], informer: Informer[T], body: Mapping[str, Any], namespace: str) -> T:
         """Raises ApiError, AlreadyExists among them."""
@@ -147,10 +135,10 @@ class Writes:
             await self._look_again(kind, informer, key_of(obj))
             raise Stale(f"{kind.name} {key_of(obj)} is not deleted: {error}") from error
 
-    async def write_status(self, informer: Informer[T], obj: T, old: msgspec.Struct, new: msgspec.Struct) -> bool:
+    async def write_status(self, obj: Object, old: msgspec.Struct, new: msgspec.Struct) -> bool:
         """Of this version of the object. Returns False where nothing is new. Raises Stale."""
         change = merge_diff(msgspec.to_builtins(old), msgspec.to_builtins(new))
         if not change:
             return False
-        await self.amend(self._kind, informer, obj, {"status": change}, subresource="status")
+        await self.amend(self._kind, self._objects, obj, {"status": change}, subresource="status")
         return True

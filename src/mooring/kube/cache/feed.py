@@ -57,8 +57,8 @@ class OwnWrite(Generic[T]):
 
 
 def _is_over(obj: Object) -> bool:
-    """True for an object whose last finalizer our write took: the server has removed it."""
-    return is_deleting(obj) and not finalizers_of(obj)
+    """True for an object whose last finalizer our write took: the server has removed it. A Pod in its grace period is still there."""
+    return is_deleting(obj) and not finalizers_of(obj) and not obj.metadata.deletion_grace_period_seconds
 
 
 class Reader(Generic[T]):

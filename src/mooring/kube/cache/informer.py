@@ -183,7 +183,7 @@ class Informer(Generic[T]):
     def wrote(self, obj: T) -> None:
         """The API server has answered one of our writes with this object. Where the event can come first, use `write`.
 
-        An object with deletionTimestamp and without finalizers is taken for gone, so this is not for Pods in their grace period.
+        An object with deletionTimestamp, and without finalizers and time left, is taken for gone.
         """
         self._feed.wrote(obj, self._reader)
 

@@ -221,8 +221,7 @@ class NodePods:
         patch = strategic_patch({"metadata": {"resourceVersion": pod.metadata.resource_version}, "status": status}, of=pod)
         key = key_of(pod)
         answer = await self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status")
-        if answer.metadata.deletion_timestamp is None:  # else the cache would take it for gone, and the pod has its grace period
-            self._actual.pods.wrote(answer)
+        self._actual.pods.wrote(answer)
         self._looked_at[pod.metadata.uid] = answer.metadata.resource_version, self._clock.now()
 
     async def _leave(self, pod: Pod) -> Result:

@@ -95,7 +95,7 @@ class Reconciler:
         await self._write_status(deployment, msgspec.structs.replace(deployment.status, collision_count=count))
 
     async def _write_status(self, deployment: Deployment, status: DeploymentStatus) -> None:
-        await self._writes.write_status(self._caches.deployments, deployment, deployment.status, status)
+        await self._writes.write_status(deployment, deployment.status, status)
 
     async def _scale(self, deployment: Deployment, scale: Scale, sized: dict[str, str]) -> None:
         one = self._caches.replica_sets.store.get(Key(deployment.metadata.namespace, scale.replica_set.metadata.name))

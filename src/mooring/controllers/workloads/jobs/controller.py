@@ -25,7 +25,7 @@ WORKERS: Final = 5
 
 
 def jobs(runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorder) -> tuple[Controller[Key], ...]:
-    writes = Writes(runtime, caches, recorder, JOBS)
+    writes = Writes(runtime, caches, recorder, JOBS, caches.jobs)
     reconciler = Reconciler(caches, writes, runtime.clock)
     controller: Controller[Key] = Controller(runtime, "job", reconciler.reconcile, workers=WORKERS, label="Job", log=log)
 

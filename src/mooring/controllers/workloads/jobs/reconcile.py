@@ -61,7 +61,7 @@ class Reconciler:
         for pod in tally.release:
             await self._writes.take_finalizer(pod, TRACKING)
         status = status_of(job, self._pods(job, key), self._caches.going, tally, decision, self._clock.wall_s())
-        if await self._writes.write_status(self._caches.jobs, job, job.status, status):
+        if await self._writes.write_status(job, job.status, status):
             self._tell(job, status, decision)
 
     # -- what is so

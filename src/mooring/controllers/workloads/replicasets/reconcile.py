@@ -36,7 +36,7 @@ class Reconciler:
         pods = self._pods(replica_set, key)
         now = self._clock.wall_s()
         status = status_of(replica_set, pods, self._caches.going, None if trouble is None else trouble[0], now)
-        await self._writes.write_status(self._caches.replica_sets, replica_set, replica_set.status, status)
+        await self._writes.write_status(replica_set, replica_set.status, status)
         if trouble is not None:
             raise trouble[1]
         return Result(decision.because, after_s=soonest_s(pods, replica_set.spec.min_ready_seconds, now))

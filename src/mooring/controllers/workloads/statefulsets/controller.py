@@ -25,7 +25,7 @@ WORKERS: Final = 5
 
 
 def stateful_sets(runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorder) -> tuple[Controller[Key], ...]:
-    reconciler = Reconciler(caches, Writes(runtime, caches, recorder, STATEFUL_SETS), runtime.clock)
+    reconciler = Reconciler(caches, Writes(runtime, caches, recorder, STATEFUL_SETS, caches.stateful_sets), runtime.clock)
     controller: Controller[Key] = Controller(runtime, "statefulset", reconciler.reconcile, workers=WORKERS, label="StatefulSet", log=log)
 
     def pod_changed(change: Change[Pod]) -> Iterator[Key]:

@@ -54,7 +54,7 @@ class Reconciler:
         """The pods that are left; the revisions may be gone already."""
         status = stateful_set.status
         view = self._view_with(stateful_set, key, Template(status.current_revision, {}), Template(status.update_revision, {}))
-        await self._writes.write_status(self._caches.stateful_sets, stateful_set, status, status_of(view))
+        await self._writes.write_status(stateful_set, status, status_of(view))
         return Result(why.Deleting())
 
     async def _work(self, stateful_set: StatefulSet, key: Key, revisions: Revisions) -> Result:
@@ -65,7 +65,7 @@ class Reconciler:
         except (Retry, ApiError) as error:  # the status follows all the same
             trouble = error
         view = self._view(stateful_set, key, revisions)
-        await self._writes.write_status(self._caches.stateful_sets, stateful_set, stateful_set.status, status_of(view))
+        await self._writes.write_status(stateful_set, stateful_set.status, status_of(view))
         if trouble is not None:
             raise trouble
         return Result(decision.because, after_s=soonest_s(view.pods, stateful_set.spec.min_ready_seconds, view.now))
@@ -109,7 +109,7 @@ class Reconciler:
                 raise Stale("the revision is there already") from error
             count = (stateful_set.status.collision_count or 0) + 1
             status = msgspec.structs.replace(stateful_set.status, collision_count=count)
-            await self._writes.write_status(self._caches.stateful_sets, stateful_set, stateful_set.status, status)
+            await self._writes.write_status(stateful_set, stateful_set.status, status)
             raise Retry(f"the revision's name is taken: {error}") from error
 
     async def _keep_revisions(self, revisions: Revisions) -> None:
