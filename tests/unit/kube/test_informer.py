@@ -17,6 +17,7 @@ from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NOT_SERVED, ApiError, Forbidden, Gone, NotFound, NotServed, ServerError
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
+from tests.unit.kube.objects import pv_at
 
 pytestmark = in_virtual_time
 Told = list[tuple[Cause, str | None, str | None]]  # cause, version before, version after
@@ -293,11 +294,10 @@ async def test_the_write_that_ends_an_object_ends_it_here_at_once_and_for_good()
 async def test_an_object_in_its_grace_period_is_still_there_without_finalizers():
     """As a Pod is that its kubelet has not ended yet."""
     cluster = a_cluster()
-    going = {"deletionTimestamp": "2026-11-20T09:00:00Z", "deletionGracePeriodSeconds": 30}
-    cluster.put(PVS, "a", metadata={"finalizers": ["f"], **going})
+    cluster.put(PVS, "a", metadata={"finalizers": ["f"]})
     async with following(cluster) as followed:
-        cluster.watch_lag_s = 1.0
-        followed.informer.wrote(await cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"metadata": {"finalizers": None}})))
+        going = pv_at("a", 2, deletionTimestamp="2026-11-20T09:00:00Z", deletionGracePeriodSeconds=30)
+        followed.informer.wrote(going)
         assert followed.told == [(Cause.RELIST, None, "1"), (Cause.OWN_WRITE, "1", "2")]
 
 
