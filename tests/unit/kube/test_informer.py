@@ -296,7 +296,8 @@ async def test_an_object_in_its_grace_period_is_still_there_without_finalizers()
     cluster = a_cluster()
     cluster.put(PVS, "a", metadata={"finalizers": ["f"]})
     async with following(cluster) as followed:
-        going = pv_at("a", 2, deletionTimestamp="2026-11-20T09:00:00Z", deletionGracePeriodSeconds=30)
+        uid = followed.informer.store.values()[0].metadata.uid
+        going = pv_at("a", 2, uid=uid, deletionTimestamp="2026-11-20T09:00:00Z", deletionGracePeriodSeconds=30)
         followed.informer.wrote(going)
         assert followed.told == [(Cause.RELIST, None, "1"), (Cause.OWN_WRITE, "1", "2")]
 
