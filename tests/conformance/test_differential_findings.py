@@ -8,8 +8,8 @@ from urllib.parse import unquote
 import pytest
 
 from tests.support.applying import APPLY_PATCH, SHAPE_DEFINITION, SHAPES
-from tests.support.builders import a_class, a_node, a_secret
-from tests.support.paths import CSI_DRIVERS, EVENTS, LEASES, NODES, PODS, PVS, SECRETS, STORAGE_CLASSES, VAS
+from tests.support.builders import a_class, a_job, a_node, a_pod, a_secret, a_va, a_workload
+from tests.support.paths import CSI_DRIVERS, EVENTS, JOBS, LEASES, NODES, PODS, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 from tests.support.waiting import eventually
@@ -435,3 +435,61 @@ def test_bookmarks_are_empty_objects_of_the_kind(api: Rest) -> None:
     assert "BOOKMARK" == last["type"]
     assert {"kind", "apiVersion", "metadata", "spec"} == set(last["object"])
     assert {"resourceVersion", "annotations"} >= set(last["object"]["metadata"])
+
+
+def test_a_fraction_for_an_integer_is_told_twice(api: Rest, shapes: str, name: str) -> None:
+    wrong = ("FieldValueTypeInvalid", "spec.items[0].port"), (INVALID, "<nil>")
+    api.post(shapes, a_shape(name, spec={"items": [{"port": 1.5}]})).refused(422, "Invalid", *wrong)
+
+
+def test_the_overhead_of_a_template_is_made_of_resources(api: Rest, name: str) -> None:
+    body = a_workload("ReplicaSet", name, replicas=0)
+    body["spec"]["template"]["spec"]["overhead"] = {"a": "-1"}
+    wrong = [(INVALID, "spec.template.spec.overhead.limits[a]")] * 3
+    api.post("/apis/apps/v1/namespaces/default/replicasets", body).refused(422, "Invalid", *wrong)
+
+
+OF_MANY = "must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index"
+FAILED, PARALLEL = "spec.maxFailedIndexes", "spec.parallelism"
+
+
+@pytest.mark.parametrize(
+    ("spec", "wrong"),
+    [
+        (
+            {"completions": 3, "maxFailedIndexes": 4},
+            [("FieldValueRequired", "spec.backoffLimitPerIndex", "when maxFailed"), (INVALID, FAILED, "or equal to completions")],
+        ),
+        ({"completions": 3, "maxFailedIndexes": 4, "backoffLimitPerIndex": 1}, [(INVALID, FAILED, "or equal to completions")]),
+        (
+            {"completions": 200_000, "maxFailedIndexes": 100_001, "backoffLimitPerIndex": 1},
+            [(INVALID, FAILED, "100001: must be less than or equal to 100000"), (INVALID, FAILED, OF_MANY)],
+        ),
+        (
+            {"completions": 200_000, "backoffLimitPerIndex": 1, "parallelism": 10_001},
+            [("FieldValueRequired", FAILED, "when completions is above 100000"), (INVALID, PARALLEL, OF_MANY)],
+        ),
+        ({"completions": 100_001, "backoffLimitPerIndex": 1, "parallelism": 2, "maxFailedIndexes": 10_001}, [(INVALID, FAILED, OF_MANY)]),
+        ({"completions": 200_000, "parallelism": 100_001}, [(INVALID, PARALLEL, "or equal to 100000 when completion mode is Indexed")]),
+    ],
+)
+def test_how_many_indexes_of_a_job_may_fail(api: Rest, name: str, spec: dict[str, Any], wrong: list[tuple[str, str, str]]) -> None:
+    api.post(JOBS, a_job(name, completionMode="Indexed", **spec)).invalid(*wrong)
+
+
+def test_an_item_may_leave_out_a_key_that_has_a_default(api: Rest, name: str) -> None:
+    body = a_pod(name)
+    body["spec"]["imagePullSecrets"] = [{}]
+    api.patch(f"{PODS}/{name}", body, APPLY_PATCH, fieldManager="one").ok(201)
+
+
+def test_conditions_of_a_job_have_one_owner(api: Rest, name: str) -> None:
+    twice = [{"type": "a.example/x", "status": "True"}, {"type": "a.example/x", "status": "False"}]
+    api.patch(f"{JOBS}/{name}", {**a_job(name), "status": {"conditions": twice}}, APPLY_PATCH, fieldManager="one").ok(201)
+
+
+def test_an_attachment_of_a_local_volume_says_on_which_node(api: Rest, name: str) -> None:
+    inline = {"local": {"path": "/x"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain"}
+    body = a_va(name)
+    body["spec"]["source"] = {"inlineVolumeSpec": inline}
+    api.post(VAS, body).refused(422, "Invalid", ("FieldValueRequired", "spec.source.inlineVolumeSpec.nodeAffinity"))

@@ -58,9 +58,7 @@ _GATED: Final = (
     "warnings",
     "resourceVersion",
     "schedulingGroup",
-    "metadata.generation",
     "nodeAllocatableResourceClaimStatuses",
-    "status.qosClass",
 )
 _REPLACED: Final = (
     *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo"),
@@ -139,7 +137,7 @@ KNOWN: Final = (
         "who owned a field",
         "until the first apply nobody knows who wrote a field: what others and the server itself wrote belongs to before-first-apply",
         lambda seen: (
-            (409 in seen.codes and "FieldManagerConflict" in str(seen.theirs["value"]))
+            (seen.codes == (409, 409) and "FieldManagerConflict" in str(seen.theirs["value"]))
             or (seen.codes[0] == 409 and "FieldManagerConflict" in str(seen.ours["value"]))
             or (seen.step.content_type == APPLY_PATCH and all(text.startswith("value.status.") for text in seen.differences))
         ),
@@ -288,17 +286,17 @@ KNOWN: Final = (
     Known(
         "all that is wrong with an update of a pod",
         "a pod's spec that may not change is refused by both; what else is wrong with it may be told by one of them alone",
-        lambda seen: seen.codes == (422, 422) and "/pods/" in seen.step.path and seen.step.method in ("PUT", "PATCH"),
+        lambda seen: (
+            seen.codes == (422, 422)
+            and "/pods/" in seen.step.path
+            and seen.step.method in ("PUT", "PATCH")
+            and seen.causes_differ_in("spec")
+        ),
     ),
     Known(
         "a patch of what is not there",
         "a strategic patch of what is not there is not read; the real one may tell first that its values have other types",
         lambda seen: seen.codes == (404, 422) and seen.step.content_type == STRATEGIC_PATCH,
-    ),
-    Known(
-        "which fault of a body comes first",
-        "a body that can't be read and names no object is refused for one of the two",
-        lambda seen: seen.codes == (400, 400) and seen.step.method in ("PUT", "PATCH", "POST") and seen.at_most("value.message"),
     ),
     Known(
         "addresses",
@@ -326,7 +324,10 @@ KNOWN: Final = (
     Known(
         "conflicts about such fields",
         "the real one remembers the owner of a field that it has dropped",
-        lambda seen: seen.codes[1] == 409 and seen.says_any("preventPodScheduling", "configSource", ".spec.drivers", "preferredHolder"),
+        lambda seen: (
+            seen.codes[1] == 409
+            and seen.says_any("preventPodScheduling", "configSource", ".spec.drivers", "preferredHolder", ".spec.strategy")
+        ),
         ends=True,
     ),
 )

@@ -39,6 +39,9 @@ def _check(value: Any, schema: Json, path: str, old: Any, work: Effort) -> list[
     wrong = _type(value, schema, path)
     if value is None:
         return wrong
+    if wrong and isinstance(value, float) and schema.get("type") == "integer" and "format" not in schema:
+        text = f'Invalid value: "": Checked value must be of type integer (default format) in {path}'
+        wrong.append(Cause("FieldValueInvalid", "<nil>", text))
     own = [*wrong, *_enum(value, schema, path, work)]
     if wrong:
         return own

@@ -90,7 +90,7 @@ class Validator:
             found += duplicates(new, self._structure)
         if self._rules is None:
             return found
-        if any(cause.reason in _BLOCKING for cause in found):
+        if any(cause.reason in _BLOCKING for cause in found) or not new["metadata"].get("name"):
             return [*found, _UNCHECKED]
         return [*found, *self._rules.broken(new, old)]
 

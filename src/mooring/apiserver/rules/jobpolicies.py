@@ -15,6 +15,8 @@ from mooring.apiserver.rules import checks
 _RULES_MAX: Final = 20
 _CODES_MAX: Final = 255
 _MANAGER_MAX: Final = 63
+_INDEXES_MAX: Final = 100_000
+_OF_MANY_MAX: Final = 10_000
 _ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
 _OPERATORS: Final = ("In", "NotIn")
 _STATUSES: Final = ("False", "True", "Unknown")
@@ -31,6 +33,8 @@ def validate(spec: Json) -> Iterator[Cause]:
             yield field_errors.invalid(f"spec.{part}", spec[part], _INDEXED)
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
         yield field_errors.required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+    if is_indexed:
+        yield from _validate_indexes(spec)
     if "podFailurePolicy" in spec:
         yield from _validate_failures(spec)
     if "successPolicy" in spec:
@@ -39,6 +43,23 @@ def validate(spec: Json) -> Iterator[Cause]:
     yield from checks.one_of(spec["podReplacementPolicy"], "spec.podReplacementPolicy", allowed)
     if "managedBy" in spec:
         yield from _validate_manager(spec["managedBy"], "spec.managedBy")
+
+
+def _validate_indexes(spec: Json) -> Iterator[Cause]:
+    """How many may fail, and how many pods of very many run at a time."""
+    completions, failed, field = spec.get("completions", 0), spec.get("maxFailedIndexes"), "spec.maxFailedIndexes"
+    if failed is not None and "completions" in spec and failed > completions:
+        yield field_errors.invalid(field, failed, "must be less than or equal to completions")
+    if failed is not None and failed > _INDEXES_MAX:
+        yield field_errors.invalid(field, failed, f"must be less than or equal to {_INDEXES_MAX}")
+    if completions <= _INDEXES_MAX or "backoffLimitPerIndex" not in spec:
+        return
+    if failed is None:
+        yield field_errors.required(field, f"must be specified when completions is above {_INDEXES_MAX}")
+    of_many = f"when completions are above {_INDEXES_MAX} and used with backoff limit per index"
+    for part in ("parallelism", "maxFailedIndexes"):
+        if spec.get(part, 0) > _OF_MANY_MAX:
+            yield field_errors.invalid(f"spec.{part}", spec[part], f"must be less than or equal to {_OF_MANY_MAX} {of_many}")
 
 
 def _validate_manager(manager: str, field: str) -> Iterator[Cause]:

@@ -61,7 +61,7 @@ def _validate(new: Json) -> Iterator[Cause]:
     if "nodeAffinity" in spec:
         yield from _validate_affinity(spec["nodeAffinity"])
     yield from volumesources.validate(spec, "spec")
-    yield from _validate_path_volumes(spec)
+    yield from volumesources.validate_paths(spec, "spec")
     if spec.get("storageClassName"):
         yield from checks.named(spec["storageClassName"], "spec.storageClassName", names.dns_subdomain)
     yield from checks.one_of(spec["volumeMode"], "spec.volumeMode", ("Block", "Filesystem"))
@@ -80,13 +80,6 @@ def _validate_capacity(capacity: Json) -> Iterator[Cause]:
             yield field_errors.invalid(f"spec.capacity[{name}]", amount, "must be a valid resource quantity")
         if value <= 0:
             yield field_errors.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero")
-
-
-def _validate_path_volumes(spec: Json) -> Iterator[Cause]:
-    if next(iter(volumesources.chosen(spec)), "") == "local" and "nodeAffinity" not in spec:
-        yield field_errors.required("spec.nodeAffinity", "Local volume requires node affinity")
-    if spec.get("hostPath", {}).get("path") == "/" and spec["persistentVolumeReclaimPolicy"] == "Recycle":
-        yield field_errors.forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
 
 
 def _validate_affinity(affinity: Json) -> Iterator[Cause]:

@@ -32,6 +32,7 @@ def validate(resources: Json, field: str, spec: Json) -> Iterator[Cause]:
 
 def validate_pod(spec: Json) -> Iterator[Cause]:
     """For the pod as a whole."""
+    yield from _validate_amounts(spec.get("overhead") or {}, "spec.overhead.limits")
     resources = spec.get("resources") or {}
     for part in ("limits", "requests"):
         for name, text in (resources.get(part) or {}).items():
@@ -90,7 +91,6 @@ def _validate_amounts(amounts: Json, field: str) -> Iterator[Cause]:
             if name not in _OTHER:
                 yield field_errors.invalid(at, name, "must be a standard resource type or fully qualified")
             yield field_errors.invalid(at, name, "must be a standard resource for containers")
-            continue
         amount = parse_quantity(text)
         if amount.value < 0:
             yield field_errors.invalid(at, text, "must be greater than or equal to 0")

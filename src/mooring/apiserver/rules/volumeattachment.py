@@ -70,6 +70,7 @@ def _validate_inline(spec: Json, field: str) -> Iterator[Cause]:
         yield field_errors.required(f"{field}.csi", f"has to be specified {_INLINE}")
     yield from checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes")
     yield from volumesources.validate(spec, field)
+    yield from volumesources.validate_paths(spec, field)
 
 
 def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:

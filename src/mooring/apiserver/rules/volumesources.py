@@ -93,6 +93,14 @@ def validate(spec: Json, field: str) -> Iterator[Cause]:
         yield from _validate_old(given[0], spec[given[0]], f"{field}.{given[0]}")
 
 
+def validate_paths(spec: Json, field: str) -> Iterator[Cause]:
+    """Of a PersistentVolume's spec: what lies on one node says on which, and a whole machine is not recycled."""
+    if next(iter(chosen(spec)), "") == "local" and "nodeAffinity" not in spec:
+        yield field_errors.required(f"{field}.nodeAffinity", "Local volume requires node affinity")
+    if spec.get("hostPath", {}).get("path") == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+        yield field_errors.forbidden(f"{field}.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
+
+
 def _validate_csi(csi: Json, field: str) -> Iterator[Cause]:
     yield from checks.driver_name(csi["driver"], f"{field}.driver")
     if not csi["volumeHandle"]:

@@ -92,7 +92,7 @@ ATOMIC_MESSAGES: Final = frozenset(
     }
 )
 """Messages that have one owner."""
-ATOMIC_FIELDS: Final = frozenset({("PodSpec", "nodeSelector"), ("PodStatus", "hostIPs")})
+ATOMIC_FIELDS: Final = frozenset({("PodSpec", "nodeSelector"), ("PodStatus", "hostIPs"), ("JobStatus", "conditions")})
 """Maps and lists that have one owner though their type or their merge key says otherwise."""
 GRANULAR_FIELDS: Final = frozenset({("PersistentVolumeSpec", "claimRef")})
 """Members of an atomic message's type that are merged all the same."""
@@ -114,7 +114,7 @@ LIST_KEYS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("JSONSchemaProps", "x-kubernetes-validations"): ("rule",),
 }
 """Lists whose items have other keys here than the strategic merge's."""
-_KEY_DEFAULTS: Final[Mapping[tuple[str, str], Any]] = {("ContainerPort", "protocol"): "TCP"}
+_KEY_DEFAULTS: Final[Mapping[tuple[str, str], Any]] = {("ContainerPort", "protocol"): "TCP", ("LocalObjectReference", "name"): ""}
 _SCALARS: Final = {
     "s": "string",
     "y": "string",
