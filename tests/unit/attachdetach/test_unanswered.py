@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mooring.controllers.attachdetach.decide import Step
 from mooring.controllers.attachdetach.memory import Record
+from mooring.controllers.attachdetach.reconcile import Reconciler
 from mooring.kube.errors import ApiError, Forbidden, ServerError, Unreachable
 from tests.support.attachdetaching import DELETE, POST, AttachDetachWorld, Vol, attaching
 from tests.support.builders import DRIVER
@@ -121,6 +123,28 @@ async def test_a_delete_without_an_answer_counts_when_the_attachment_gets_a_volu
         await made_anew(world, volume, node, posts=1)
         assert refusals.hits > 1
         await world.attach(volume, node)
+
+
+@in_virtual_time
+async def test_an_attachment_that_goes_between_the_decision_and_its_delete_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The watch shows its end when the DELETE is about to be sent."""
+    announce = Reconciler._announce
+
+    def shown_at_once(self: Reconciler, record: Record, step: Step) -> None:
+        announce(self, record, step)
+        self._memory.deletions.clear()
+
+    async with (world := AttachDetachWorld()).controlling():
+        volume = await world.volume()
+        _, pod = await world.attached(volume)
+        with monkeypatch.context() as patched:
+            patched.setattr(Reconciler, "_announce", shown_at_once)
+            await world.delete_pod(pod)
+            await world.settle(5)
+            assert [] == world.of(DELETE)
+    assert "failed unexpectedly" not in capsys.readouterr().err
 
 
 @in_virtual_time

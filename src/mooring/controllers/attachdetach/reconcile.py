@@ -177,6 +177,8 @@ class Reconciler:
 
     async def _delete(self, volume: Volume, place: Place, action: d.Delete) -> None:
         """The attachment counts as ending from before the request on (`_announce`), so that nothing is reported of it meanwhile."""
+        if action.uid not in self._memory.deletions:
+            return  # (it has gone between the decision and this moment)
         try:
             await self._send_delete(action)
         except ApiError as error:
