@@ -12,7 +12,7 @@ the log that names the object does as well: an event, or a status, may be what i
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ class Silence:
         self._since: dict[str, float] = {}
         self._events: dict[str, float] = {}  # by the uid of what they are about
         self._lines: deque[tuple[float, str]] = deque(maxlen=LINES_MAX)
-        self._refusals: dict[tuple[int, str], int] = {}
+        self._refusals: defaultdict[tuple[int, str], Counter[str]] = defaultdict(Counter)  # by their texts
 
     # -- what is told
 
@@ -54,15 +54,16 @@ class Silence:
         """A write of a program was refused, whatever it does, as far as it can tell."""
         if write.who != HEALTH or not isinstance(error, Invalid | Forbidden) or MOVED in str(error):
             return
-        key = write.process, f"{write.what.partition(' ')[2]}: {error}"
-        self._refusals[key] = count = self._refusals.get(key, 0) + 1
+        refusals = self._refusals[write.process, write.what.partition(" ")[2]]
+        refusals[str(error)] += 1
+        count = refusals[str(error)]
         if count > REFUSALS_MAX and not any(write.name in line and str(error) in line for _, line in self._lines):
             self._fail(
                 "silent", f"{write.who}#{write.process}: {write.what} was refused {count} times, and the log does not say so: {error}"
             )
 
     def went(self, write: PlaneWrite) -> None:
-        self._refusals.pop((write.process, f"{write.what.partition(' ')[2]}"), None)
+        self._refusals.pop((write.process, write.what.partition(" ")[2]), None)
 
     # -- who waits
 
