@@ -12,6 +12,8 @@ import contextvars
 from collections.abc import Callable
 from typing import TypeVar
 
+from mooring.apiserver import effort
+
 T = TypeVar("T")
 
 _loop: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.ContextVar("aside", default=None)
@@ -22,10 +24,14 @@ class Overtaken(Exception):
 
 
 def in_loop(call: Callable[[], T]) -> T:
-    """The call's result, or error. At once, where the caller is in the loop; a thread waits for it."""
+    """The call's result, or error. At once, where the caller is in the loop; a thread waits for it.
+
+    What follows from a write is no longer the request's work, in the loop neither.
+    """
     loop = _loop.get()
     if loop is None:
-        return call()
+        with effort.of_request(None):
+            return call()
     done: concurrent.futures.Future[T] = concurrent.futures.Future()
 
     def run() -> None:

@@ -60,11 +60,11 @@ def current() -> Effort:
 
 
 class of_request:
-    """What is done within is work of this request."""
+    """What is done within is work of this request; with None, of none."""
 
     __slots__ = ("_effort", "_token")
 
-    def __init__(self, effort: Effort) -> None:
+    def __init__(self, effort: Effort | None) -> None:
         self._effort = effort
 
     def __enter__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import dataclasses
 import json
 import random
@@ -192,6 +193,18 @@ async def test_a_thread_gets_what_the_loop_answers_or_raises() -> None:
     assert here == in_loop(threading.get_ident)
     with pytest.raises(KeyError):
         await Beside().begin(lambda: in_loop(fail))
+
+
+def test_what_follows_from_a_write_is_not_the_request_s_work() -> None:
+    """Else the request would begin anew after its own write, and what follows would be left half done."""
+    store, writer, seen = a_store(), contextvars.ContextVar("writer", default=""), []
+    store.on_change(lambda _resource, _change: seen.append(writer.get()))
+    store.follow(lambda _resource, _change: effort.current().spend(effort.STEPS_MAX))
+    writer.set("me")
+    with effort.of_request(EffortInLoop()):
+        create(store, CONFIG_MAPS, CONFIG, "default")
+    assert store.get(CONFIG_MAPS, KEY)
+    assert ["me"] == seen, "the rest of the writer's context is there"
 
 
 # -- the line
