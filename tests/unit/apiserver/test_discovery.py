@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.health import WHICH
 from mooring.apiserver.web.messages import Reply, Request
+from mooring.base.randomness import Random
 from tests.support.applying import SHAPE_KIND
 from tests.unit.apiserver.objects import a_store
 
@@ -98,6 +100,38 @@ def test_kinds_that_come_are_told_and_those_that_go_are_not(about: About, store:
     store.withdraw([SHAPE_KIND])
     assert before == ask(about, "/apis").body
     assert None is about.answer(Request("GET", ("openapi", "v3", "apis", "mooring.test", "v1"), {}, {}))
+
+
+class Restless(ObjectStore):
+    """Its kinds change right after somebody has read them, as the loop's may under a thread."""
+
+    then: Callable[[], None] | None = None
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        found = super().resources
+        if (then := self.then) is not None:
+            self.then = None
+            then()
+        return found
+
+
+@pytest.mark.parametrize("path", ["/apis", "/openapi/v2", "/openapi/v3"])
+def test_what_was_made_of_former_kinds_is_not_kept(path: str) -> None:
+    store = Restless(RESOURCES, Random(1))
+    about = About(store)
+    store.then = lambda: store.serve([SHAPE_KIND])
+    before = ask(about, path).body
+    assert SHAPE_KIND.group.encode() not in before
+    assert SHAPE_KIND.group.encode() in ask(about, path).body
+
+
+def test_an_index_is_told_though_a_kind_goes_meanwhile() -> None:
+    store = Restless(RESOURCES, Random(1))
+    about = About(store)
+    store.serve([SHAPE_KIND])
+    store.then = lambda: store.withdraw([SHAPE_KIND])
+    assert not [root for root in told(about, "/openapi/v3")["paths"] if SHAPE_KIND.group in root]
 
 
 def test_the_address_of_a_document_changes_with_it(about: About, store: ObjectStore) -> None:
