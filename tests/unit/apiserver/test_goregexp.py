@@ -173,6 +173,17 @@ def test_expressions_are_kept_as_far_as_they_are_small() -> None:
     assert goregexp._KEPT.get("kept") is None
 
 
+def test_an_expression_that_was_made_twice_at_once_counts_once() -> None:
+    """The loop and a thread may both miss it, and make it."""
+    kept, text = goregexp._Kept(), "(a|b){900}"
+    for _ in range(2):
+        kept.put(text, GoRegexp(text))
+    other = GoRegexp("other")
+    kept.put("other", other)
+    assert kept._size == sum(goregexp._size(pattern, found) for pattern, found in kept._found.items())
+    assert kept.get("other") is other
+
+
 class Unlimited(Effort):
     def spend(self, steps: int) -> None:
         """As much as anybody likes."""

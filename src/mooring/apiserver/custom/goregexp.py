@@ -7,6 +7,7 @@ set of states after a letter is cached (a lazy DFA), so that most letters cost o
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
@@ -212,23 +213,29 @@ def go_regexp(pattern: str) -> GoRegexp:
 
 
 class _Kept:
-    """The expressions that were used last, as many as have so many steps together."""
+    """The expressions that were used last, as many as have so many steps together. For the loop and the threads beside it."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._found: OrderedDict[str, GoRegexp] = OrderedDict()
         self._size = 0
 
     def get(self, pattern: str) -> GoRegexp | None:
-        found = self._found.get(pattern)
-        if found is not None:
-            self._found.move_to_end(pattern)
-        return found
+        with self._lock:
+            found = self._found.get(pattern)
+            if found is not None:
+                self._found.move_to_end(pattern)
+            return found
 
     def put(self, pattern: str, found: GoRegexp) -> None:
-        self._found[pattern] = found
-        self._size += _size(pattern, found)
-        while self._size > _KEPT_SIZE_MAX or len(self._found) > _KEPT_MAX:
-            self._size -= _size(*self._found.popitem(last=False))
+        """Nothing, where another was quicker."""
+        with self._lock:
+            if pattern in self._found:
+                return
+            self._found[pattern] = found
+            self._size += _size(pattern, found)
+            while self._size > _KEPT_SIZE_MAX or len(self._found) > _KEPT_MAX:
+                self._size -= _size(*self._found.popitem(last=False))
 
 
 def _size(pattern: str, found: GoRegexp) -> int:
