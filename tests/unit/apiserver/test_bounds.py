@@ -13,7 +13,7 @@ from mooring.api.meta import Key
 from mooring.apiserver import field_errors
 from mooring.apiserver.codecs.codec import DEPTH_MAX, VALUES_MAX, check_bounds
 from mooring.apiserver.codecs.jsonbody import duplicate_fields
-from mooring.apiserver.rules import SECRETS
+from mooring.apiserver.rules import SECRETS, jobpolicies
 from mooring.apiserver.web.messages import Reply
 from mooring.apiserver.web.negotiation import as_yaml
 from mooring.apiserver.web.reply_bytes import rendered
@@ -140,6 +140,25 @@ def test_depth_and_number_are_counted_exactly() -> None:
     check_bounds([0] * (VALUES_MAX - 1))
     with pytest.raises(TooLarge):
         check_bounds([0] * VALUES_MAX)
+
+
+def test_exit_codes_of_a_job_are_not_each_compared_with_all_before() -> None:
+    compared = 0
+
+    class Code(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) == other
+
+    rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [*map(Code, range(1, 1001)), Code(7)]}}
+    template = {"spec": {"containers": []}}
+    spec = {"completionMode": "NonIndexed", "podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [rule]}, "template": template}
+    twice = [cause.field for cause in jobpolicies.validate(spec) if cause.reason == "FieldValueDuplicate"]
+    assert ["spec.podFailurePolicy.rules[0].onExitCodes.values[1000]"] == twice
+    assert compared <= 10_000
 
 
 def test_an_object_has_a_largest_size_and_can_always_go() -> None:

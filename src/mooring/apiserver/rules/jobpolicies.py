@@ -118,10 +118,11 @@ def _validate_codes(codes: Json, pod: Json, field: str) -> Iterator[Cause]:
         yield field_errors.invalid(f"{field}.values", values, "at least one value is required")
     if len(values) > _CODES_MAX:
         yield field_errors.too_many(f"{field}.values", _CODES_MAX)
+    twice = checks.repeated(values)
     for number, value in enumerate(values):
         if codes["operator"] == "In" and value == 0:
             yield field_errors.invalid(f"{field}.values[{number}]", value, "must not be 0 for the In operator")
-        if value in values[:number]:
+        if number in twice:
             yield field_errors.duplicate(f"{field}.values[{number}]", value)
     if values != sorted(values):
         yield field_errors.invalid(f"{field}.values", values, "must be ordered")
