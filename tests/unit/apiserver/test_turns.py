@@ -41,6 +41,49 @@ async def test_what_is_over_the_share_has_the_next_turn(monkeypatch: pytest.Monk
     assert done == [0, 1, 2, 3, 4], "in the order in which they came"
 
 
+async def test_a_job_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, failed, done = [0.0], [], []
+    monkeypatch.setattr(turns, "processor_s", lambda: clock[0])
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failed.append(context["exception"]))
+    shared = Turns()
+
+    def job() -> None:
+        clock[0] += turns.SHARE_S
+        done.append(1)
+
+    def fail() -> None:
+        raise KeyError("a bug")
+
+    for each in (job, fail, job, job):
+        shared.take(each)
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert (3, [KeyError]) == (len(done), [type(error) for error in failed])
+    with pytest.raises(KeyError):
+        shared.take(fail)
+    shared.take(job)
+    assert 4 == len(done)
+
+
+async def test_what_a_job_brings_follows_and_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer leads to the next request of its connection: one in another, both would count for the first."""
+    clock = [0.0]
+    monkeypatch.setattr(turns, "processor_s", lambda: clock[0])
+    done: list[int] = []
+    shared = Turns()
+
+    def job(number: int) -> None:
+        clock[0] += turns.SHARE_S / 4
+        if number < 5:
+            shared.take(lambda: job(number + 1))
+        done.append(number)
+
+    shared.take(lambda: job(0))
+    assert done == [0, 1, 2, 3]
+    await asyncio.sleep(0)
+    assert done == [0, 1, 2, 3, 4, 5]
+
+
 async def test_a_probe_waits_for_no_request(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "SHARE_S", 1e-9)  # each request has a turn of its own
     many = 200

@@ -20,31 +20,41 @@ _Job = Callable[[], None]
 
 
 class Turns:
-    """Runs jobs at once while there is time left in this turn, else in one of the next."""
+    """Runs jobs at once while there is time left in this turn, else in one of the next; one after the other, never one within another."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Job] = deque()
         self._used_s = 0.0
-        self._is_due = False
+        self._is_due = self._is_running = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def take(self, job: _Job) -> None:
-        if self._waiting or self._used_s >= SHARE_S:
-            self._waiting.append(job)
-        else:
-            self._run(job)
+        """A job may itself bring the next one: that follows when this has ended."""
+        self._waiting.append(job)
+        if not self._is_running:
+            self._run()
 
-    def _run(self, job: _Job) -> None:
+    def _run(self) -> None:
+        """As far as the share goes. An error of a job is its caller's, and stops no other: what waits has the next turn."""
+        self._is_running = True
+        try:
+            while self._waiting and self._used_s < SHARE_S:
+                self._run_next()
+        finally:
+            self._is_running = False
+            if (self._waiting or self._used_s >= SHARE_S) and not self._is_due:
+                self._is_due = True
+                asyncio.get_running_loop().call_soon(self._turn)
+
+    def _run_next(self) -> None:
         began = processor_s()
-        job()
-        self._used_s += processor_s() - began
-        if self._used_s >= SHARE_S and not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self._turn)
+        try:
+            self._waiting.popleft()()
+        finally:
+            self._used_s += processor_s() - began
 
     def _turn(self) -> None:
         self._used_s, self._is_due = 0.0, False
-        while self._waiting and self._used_s < SHARE_S:
-            self._run(self._waiting.popleft())
+        self._run()
