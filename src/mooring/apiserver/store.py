@@ -288,12 +288,12 @@ class ObjectStore(Tables):
 
     def _check_current(self, resource: Resource, key: Key, old: Stored | None, space: Stored | None = None) -> None:
         """Raises Overtaken where another write came between what was read in a thread and its own."""
-        if self._tables[resource.storage].get(key) is not old or (space is not None and self._space(resource, space.key.name) is not space):
+        if self.table(resource).get(key) is not old or (space is not None and self._space(resource, space.key.name) is not space):
             raise Overtaken
 
     def _apply(self, resource: Resource, change: Change) -> None:
         assert change.rv == self.version + 1, "versions grow one by one"
-        self._tables[resource.storage].apply(change)
+        self.table(resource).apply(change)
         self.version = change.rv
         for listener in self._listeners:
             listener(resource, change)

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from mooring.api.meta import Key
+from mooring.apiserver.aside import Overtaken
 from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.table import Change, HistoryLimits, Stored, StoreView, Table
@@ -35,8 +36,14 @@ class Tables:
         return self.kinds.get((group, version, plural))
 
     def table(self, resource: Resource) -> Table:
-        """The kind's objects and history, for reading. They are in the stored shape: `Stored.shown_by` gives the kind's own."""
-        return self._tables[resource.storage]
+        """The kind's objects and history, for reading. They are in the stored shape: `Stored.shown_by` gives the kind's own.
+
+        Raises Overtaken in a thread beside the loop, where the kind has gone since it was looked up.
+        """
+        table = self._tables.get(resource.storage)
+        if table is None:
+            raise Overtaken
+        return table
 
     def serve(self, resources: Iterable[Resource]) -> None:
         """Adds or replaces kinds; objects stored for them become visible again."""

@@ -21,8 +21,9 @@ from mooring.apiserver.aside import Overtaken, begin_aside, in_loop
 from mooring.apiserver.effort import Effort, EffortInLoop, Elsewhere, TooMuch
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.identity.tls import Identity, identity_in
+from mooring.apiserver.listing import Scope
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.rules import CONFIG_MAPS, NAMESPACES
+from mooring.apiserver.rules import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from mooring.apiserver.web import long_requests
 from mooring.apiserver.web.long_requests import LongRequests
 from mooring.apiserver.web.messages import Reply, WatchReply
@@ -116,10 +117,16 @@ class Halt:
         self._there.set()
         assert self._go_on.wait(10)
 
-    async def meanwhile(self, call: Callable[[], Any]) -> None:
+    async def reached(self) -> None:
         assert await asyncio.to_thread(self._there.wait, 10)
-        call()
+
+    def end(self) -> None:
         self._go_on.set()
+
+    async def meanwhile(self, call: Callable[[], Any]) -> None:
+        await self.reached()
+        call()
+        self.end()
 
 
 def judged_slowly(halt: Halt) -> Resource:
@@ -181,6 +188,50 @@ async def test_nothing_is_made_aside_in_a_namespace_that_has_gone() -> None:
     await halt.meanwhile(lambda: store.delete(NAMESPACES, Key("", "n"), NOW))
     await told
     assert not len(store.table(CONFIG_MAPS))
+
+
+async def test_what_was_read_aside_is_not_written_where_its_kind_has_gone() -> None:
+    store, halt = a_store(), Halt()
+    create(store, CUSTOM_RESOURCE_DEFINITIONS, json.loads(definition({"type": "object"})))
+    [kind] = [resource for resource in store.resources if resource.group == "bounds.test"]
+    create(store, kind, {"apiVersion": "bounds.test/v1", "kind": "Thing", "metadata": {"name": "a"}})
+
+    def slow(obj: Json) -> Json:
+        halt.stand()
+        return {**obj, "x": 1}
+
+    def overtaken() -> None:
+        with pytest.raises(Overtaken):
+            store.patch(kind, Key("", "a"), slow, NOW)
+        with pytest.raises(Overtaken):
+            store.list(kind, Scope())
+
+    told = Beside().begin(overtaken)
+    await halt.meanwhile(lambda: store.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", "things.bounds.test"), NOW))
+    await told
+
+
+async def test_a_kind_that_goes_while_its_request_waits_is_not_found(identity: Identity) -> None:
+    store, halt = a_store(), Halt()
+    store.serve([judged_slowly(halt)])
+    create(store, CUSTOM_RESOURCE_DEFINITIONS, json.loads(definition({"type": "object"})))
+    large = json.dumps({**CONFIG, "data": {"k": "x" * long_requests.BODY_BYTES}}).encode()
+    maps = "/api/v1/namespaces/default/configmaps"
+    async with (
+        serving(identity, store) as server,
+        connected(server, identity) as (first, slow),
+        connected(server, identity) as (second, waiting),
+    ):
+        slow.write(head(identity, "POST", maps, Content_Length=len(large), Content_Type="application/json") + large)
+        await halt.reached()
+        waiting.write(head(identity, "GET", THINGS, Accept="application/yaml"))
+        async with asyncio.timeout(10):
+            while server._dispatcher._long._waiting < 2:  # noqa: ASYNC110  (nobody tells)
+                await asyncio.sleep(0)
+        store.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", "things.bounds.test"), NOW)
+        halt.end()
+        assert 201 == (await answered(first))[0]
+        assert 404 == (await answered(second))[0]
 
 
 async def test_a_thread_gets_what_the_loop_answers_or_raises() -> None:

@@ -57,7 +57,6 @@ class _Asking(NamedTuple):
     connection: Connection
     head: Head
     request: Request
-    route: Route | None
     what: Asked
     begun: float
 
@@ -143,7 +142,8 @@ class Dispatcher:
 
     def _answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
         """The service answers at once, or aside."""
-        asking = _Asking(connection, head, request, route := self._route(request), asked(request, route), self.now())
+        route = self._route(request)
+        asking = _Asking(connection, head, request, asked(request, route), self.now())
         if body is None:
             self._leave(asking, error_reply(api_errors.entity_too_large(BODY_BYTES_MAX)))
             return
@@ -164,8 +164,11 @@ class Dispatcher:
             _log.warning("A request held the server", method=request.method, path=_shown(head), processor_s=round(used, 3))
 
     def _answer_aside(self, asking: _Asking) -> None:
-        request, route = asking.request, asking.route
-        self._long.take(len(request.body), lambda: self._service.answer(request, route, Effort()), partial(self._leave, asking))
+        """The kind is looked up when the request has its turn: it may have gone, or changed, while the request waited."""
+        request = asking.request
+        self._long.take(
+            len(request.body), lambda: self._service.answer(request, self._route(request), Effort()), partial(self._leave, asking)
+        )
 
     def _leave(self, asking: _Asking, found: Reply | WatchReply | Exception, trace: str = "") -> None:
         """Sends the answer, once the newest version, which it may have seen, is committed."""
