@@ -72,6 +72,31 @@ def test_health_is_for_everybody(client: Client, path: str) -> None:
     assert (200, b"ok") == (reply.status, reply.body)
 
 
+NO_NUMBER, OUT_OF_RANGE = "invalid syntax", "value out of range"
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        ("0" * 5000, ""),
+        ("+" + "0" * 5000 + "1", ""),
+        ("-1", ""),
+        (str(2**63 - 1), ""),
+        (str(2**63), OUT_OF_RANGE),
+        ("-" + "9" * 5000, OUT_OF_RANGE),
+        ("", NO_NUMBER),
+        ("+", NO_NUMBER),
+        ("0" * 5000 + "x", NO_NUMBER),
+        ("--1", NO_NUMBER),
+        ("\u0661", NO_NUMBER),
+    ],
+)
+def test_a_number_is_read_as_go_reads_it(client: Client, limit: str, why: str) -> None:
+    reply = client.ask("GET", VAS, query={"limit": limit})
+    assert (400 if why else 200) == reply.status
+    assert not why or json.loads(reply.body)["message"].endswith(why)
+
+
 def test_a_watch_is_handed_back_with_its_options(client: Client) -> None:
     query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "7", "resourceVersion": "0", "labelSelector": "a"}
     reply = client.answer(Request("GET", tuple(VAS[1:].split("/")), query, {"authorization": f"Bearer {TOKEN}"}))

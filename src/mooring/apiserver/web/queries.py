@@ -87,7 +87,7 @@ def _has(resource: Resource, subresource: str) -> bool:
 Query = Mapping[str, str]
 
 _FIELD_MANAGER_MAX: Final = 128
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INTEGER: Final = re.compile(r"([+-]?)([0-9]+)")
 _DIGITS_MAX: Final = 19
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 
@@ -227,8 +227,10 @@ def _number(query: Query, name: str) -> int | None:
     text = query.get(name)
     if text is None:
         return None
-    if _INTEGER.fullmatch(text) is None:
+    found = _INTEGER.fullmatch(text)
+    if found is None:
         raise api_errors.bad_request(f"strconv.ParseInt: parsing {field_errors.shown(text)}: invalid syntax")
-    if len(text.lstrip("+-0")) > _DIGITS_MAX or not -(2**63) <= int(text) < 2**63:
+    digits = found[2].lstrip("0") or "0"
+    if len(digits) > _DIGITS_MAX or not -(2**63) <= (number := int(found[1] + digits)) < 2**63:
         raise api_errors.bad_request(f"strconv.ParseInt: parsing {field_errors.shown(text)}: value out of range")
-    return int(text)
+    return number
