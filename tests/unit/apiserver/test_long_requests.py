@@ -18,6 +18,7 @@ import pytest
 from mooring.api.meta import Key
 from mooring.apiserver import effort
 from mooring.apiserver.aside import Overtaken, begin_aside, in_loop
+from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.effort import Effort, EffortInLoop, Elsewhere, TooMuch
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.identity.tls import Identity, identity_in
@@ -26,12 +27,15 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from mooring.apiserver.web import long_requests
 from mooring.apiserver.web.long_requests import LongRequests
-from mooring.apiserver.web.messages import Reply, WatchReply
+from mooring.apiserver.web.messages import Reply, Request, WatchReply
+from mooring.apiserver.web.queries import Route
+from mooring.apiserver.web.service import Service
 from mooring.base.stalls import STALL_S, StallMeter
 from mooring.kube.errors import AlreadyExists
 from tests.unit.apiserver.objects import NOW, a_store, create, decoded
 from tests.unit.apiserver.serving import answered, connected, head, serving
 from tests.unit.apiserver.test_custom_bounds import DEFINITIONS, THINGS
+from tests.unit.apiserver.test_service import StoppedClock
 
 Json = dict[str, Any]
 CONFIG: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}, "data": {"k": "v"}}
@@ -232,6 +236,27 @@ async def test_a_kind_that_goes_while_its_request_waits_is_not_found(identity: I
         halt.end()
         assert 201 == (await answered(first))[0]
         assert 404 == (await answered(second))[0]
+
+
+async def test_a_collection_is_deleted_whole_where_one_object_changes_meanwhile() -> None:
+    store, halt, met = a_store(), Halt(), []
+    for name in "abc":
+        create(store, CONFIG_MAPS, {**CONFIG, "metadata": {"name": name, "namespace": "default"}}, "default")
+
+    def delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
+        met.append(obj["metadata"]["name"])
+        if met == ["a", "b"]:
+            halt.stand()
+        return CONFIG_MAPS.delete(obj, options, now)
+
+    path = ("api", "v1", "namespaces", "default", "configmaps")
+    route = Route(dataclasses.replace(CONFIG_MAPS, delete=delete), "default")
+    service = Service(store, clock=StoppedClock(), token="t")
+    told = Beside().begin(lambda: service.answer(Request("DELETE", path, {}, {}), route, Effort()))
+    await halt.meanwhile(lambda: store.patch(CONFIG_MAPS, Key("default", "b"), lambda obj: {**obj, "data": {"k": "w"}}, NOW))
+    assert ["a", "b", "c"] == [item["metadata"]["name"] for item in json.loads((await told).body)["items"]]
+    assert met == ["a", "b", "b", "c"]
+    assert not len(store.table(CONFIG_MAPS))
 
 
 async def test_a_thread_gets_what_the_loop_answers_or_raises() -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from mooring.api import names
 from mooring.apiserver import api_errors, effort, write_pipeline
+from mooring.apiserver.aside import Overtaken, in_loop
 from mooring.apiserver.codecs.codec import UnknownFields, decode_object, unusable
 from mooring.apiserver.codecs.patches import applied_change, change_of, checked_change
 from mooring.apiserver.deletion import DeleteOptions
@@ -276,8 +277,12 @@ class _Verbs:
         options = self._delete_options()
         self._warn_of_orphans(options)
         for stored in found.items:
+            delete = partial(self._store.delete, self._resource, stored.key, self._now, options)
             with contextlib.suppress(NotFound):  # (the list may be an older one)
-                self._store.delete(self._resource, stored.key, self._now, options)
+                try:
+                    delete()
+                except Overtaken:  # (to begin anew would forget what has been deleted; in the loop nobody is quicker)
+                    in_loop(delete)
         body = self._rendering.many(self._resource, found.meta, found.items, self._now)
         return Reply(200, body, warnings=tuple(self.warnings))
 
