@@ -191,8 +191,9 @@ class Table:
         bisect.insort(self._order, stored.key)
 
     def items(self, namespace: str | None = None, after: Key | None = None) -> Iterable[Stored]:
-        """Objects in order, of one namespace or all, after a key."""
-        return (self._objects[key] for key in _between(self._order, namespace, after))
+        """Objects in order, of one namespace or all, after a key. One that goes before its turn is left out: a thread may be reading."""
+        found = (self._objects.get(key) for key in _between(self._order, namespace, after))
+        return (stored for stored in found if stored is not None)
 
     def items_at(self, rv: int, namespace: str | None = None, after: Key | None = None) -> Iterable[Stored]:
         """The same as they were at an older version. rv: >= history.floor."""
@@ -207,7 +208,7 @@ class Table:
         order = self._order.copy()
         for key in then.keys() - self._objects.keys():
             bisect.insort(order, key)
-        found = (then[key] if key in then else self._objects[key] for key in _between(order, namespace, after))
+        found = (then[key] if key in then else self._objects.get(key) for key in _between(order, namespace, after))
         return (stored for stored in found if stored is not None)
 
 

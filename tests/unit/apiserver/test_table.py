@@ -41,6 +41,18 @@ def test_an_old_moment_is_todays_list_with_later_changes_taken_back(store: Objec
     assert before == {stored.key.name: stored.body for stored in store.list(VOLUME_ATTACHMENTS, Scope(), exactly).items}
 
 
+def test_what_goes_while_objects_are_read_is_left_out(store: ObjectStore) -> None:
+    """As the loop's writes do under a thread that looks for the default class."""
+    for name in "abcd":
+        create(store, VOLUME_ATTACHMENTS, a_va(name))
+    then, table = store.version, store.table(VOLUME_ATTACHMENTS)
+    patch(store, VOLUME_ATTACHMENTS, Key("", "a"), {"metadata": {"labels": {"x": "y"}}})
+    now, before = iter(table.items()), iter(table.items_at(then))
+    assert ["a", "a"] == [next(now).key.name, next(before).key.name]
+    store.delete(VOLUME_ATTACHMENTS, Key("", "b"), NOW)
+    assert [["c", "d"]] * 2 == [[stored.key.name for stored in found] for found in (now, before)]
+
+
 def test_pages_go_on_where_a_deleted_object_was(store: ObjectStore) -> None:
     for name in "abcd":
         create(store, VOLUME_ATTACHMENTS, a_va(name))
