@@ -7,6 +7,7 @@ import random
 import re
 import sys
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from mooring.apiserver import effort
 from mooring.apiserver.custom import goregexp
 from mooring.apiserver.custom.goregexp import GoRegexp, go_regexp
 from mooring.apiserver.custom.regexsyntax import RegexpError
-from mooring.apiserver.effort import Effort, TooMuch
+from mooring.apiserver.effort import Effort, EffortInLoop, Elsewhere, TooMuch
 
 FOUND: list[tuple[str, str, list[str]]] = [
     (r"a|ab", "ab", ["a"]),
@@ -140,20 +141,35 @@ def test_a_class_of_many_ranges_is_one_look() -> None:
 
     def calls(ranges: int) -> int:
         members = "".join(f"{chr(0x400 + 3 * number)}-{chr(0x401 + 3 * number)}" for number in range(ranges))
-        expression, count = GoRegexp(f"^[{members}]$"), 0
-
-        def counted(_frame: object, event: str, _arg: object) -> None:
-            nonlocal count
-            count += event == "call"
-
-        sys.setprofile(counted)
-        try:
-            assert not expression.search("x")
-        finally:
-            sys.setprofile(None)
-        return count
+        expression = GoRegexp(f"^[{members}]$")
+        return calls_of(lambda: expression.search("x"))
 
     assert calls(1000) == calls(10)
+
+
+def calls_of(do: Callable[[], object]) -> int:
+    """How many of Python's functions it calls."""
+    count = 0
+
+    def counted(_frame: object, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(counted)
+    try:
+        do()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("pattern", ["(a|b)" * 6000, "a" * 9000, r"\pL" * 9000, "[a-z]" * 6000], ids=lambda pattern: pattern[:5])
+def test_what_is_long_to_read_is_not_read_in_the_loop(pattern: str) -> None:
+    def make() -> None:
+        with effort.of_request(EffortInLoop()), pytest.raises(Elsewhere):
+            GoRegexp(pattern)
+
+    assert calls_of(make) < 1000
 
 
 def test_what_an_expression_remembers_is_bounded() -> None:

@@ -21,6 +21,7 @@ _NODES_MAX: Final = 100_000
 _REMEMBERED_MAX: Final = 1000
 _REMEMBERED_STEPS_MAX: Final = 20_000
 """In the states that one expression remembers, so that what it keeps of the texts that it has read stays under a megabyte."""
+_PARSE: Final = 15
 _NEW_STEP: Final = 6
 _READ_STEPS: Final = 10
 _KEPT_MAX: Final = 500
@@ -52,10 +53,9 @@ class GoRegexp:
 
     def __init__(self, text: str) -> None:
         self._steps, self._nodes, self._remembered, self._remembered_steps = [_Step()], 0, 0, 0
-        self._effort = effort.current()
-        self._effort.spend(len(text))
-        self._start = self._add(parse(text), _MATCH)
-        del self._effort
+        left = effort.current()
+        left.spend(_PARSE * len(text))
+        self._start = self._add(parse(text), _MATCH, left)
         self._has_places = any(step.place for step in self._steps)
         self._states: dict[tuple[tuple[int, ...], str, bool], _State] = {}
 
@@ -154,10 +154,10 @@ class GoRegexp:
 
     # the expression into steps, from its end to its beginning
 
-    def _add(self, node: Node, then: int) -> int:
+    def _add(self, node: Node, then: int, left: Effort) -> int:
         """Gives the first step of a node. then: the one after it."""
         self._nodes += 1
-        self._effort.spend(_NEW_STEP)
+        left.spend(_NEW_STEP)
         if self._nodes > _NODES_MAX:
             raise RegexpError("expression too large")
         match node:
@@ -167,29 +167,29 @@ class GoRegexp:
                 return self._new(_Step(place=kind, ways=(then,)))
             case Sequence(parts):
                 for part in reversed(parts):
-                    then = self._add(part, then)
+                    then = self._add(part, then, left)
                 return then
             case Choice(ways):
-                return self._new(_Step(ways=tuple(self._add(way, then) for way in ways)))
+                return self._new(_Step(ways=tuple(self._add(way, then, left) for way in ways)))
             case Repeat():
-                return self._add_repeat(node, then)
+                return self._add_repeat(node, then, left)
 
-    def _add_repeat(self, node: Repeat, then: int) -> int:
+    def _add_repeat(self, node: Repeat, then: int, left: Effort) -> int:
         """As Go has it: `x{2,4}` is `xx(x(x)?)?`, and where x may be nothing, `x*` is `(x+)?`."""
         if node.most is None and not node.least and _may_be_nothing(node.part):
             once = dataclasses.replace(node, least=1)
-            return self._add(Repeat(once, 0, 1, node.greedy), then)
+            return self._add(Repeat(once, 0, 1, node.greedy), then, left)
         end, copies = then, node.least
         if node.most is None:
             then = self._new(_Step())
-            first = self._add(node.part, then)
+            first = self._add(node.part, then, left)
             self._steps[then].ways = (first, end) if node.greedy else (end, first)
             then, copies = (first, copies - 1) if copies else (then, 0)
         for _ in range((node.most or node.least) - node.least):
-            first = self._add(node.part, then)
+            first = self._add(node.part, then, left)
             then = self._new(_Step(ways=(first, end) if node.greedy else (end, first)))
         for _ in range(copies):
-            then = self._add(node.part, then)
+            then = self._add(node.part, then, left)
         return then
 
     def _new(self, step: _Step) -> int:

@@ -92,7 +92,7 @@ class _Flags:
 
 
 class RegexpError(ValueError):
-    """No regular expression; or one that is too much work."""
+    """No regular expression; or one that is too large."""
 
 
 def parse(text: str) -> Node:
