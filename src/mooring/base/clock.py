@@ -37,6 +37,11 @@ class LoopClock:
         await asyncio.sleep(max(0.0, seconds))
 
 
+def processor_s() -> float:
+    """The processor time that this thread has used. Only differences mean anything."""
+    return time.thread_time()
+
+
 def rfc3339(wall_s: float) -> str:
     """Whole seconds, as Kubernetes' Time: `2024-01-02T03:04:05Z`."""
     return _second(int(wall_s))

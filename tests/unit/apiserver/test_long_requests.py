@@ -30,8 +30,9 @@ from mooring.apiserver.web.long_requests import LongRequests
 from mooring.apiserver.web.messages import Reply, Request, WatchReply
 from mooring.apiserver.web.queries import Route
 from mooring.apiserver.web.service import Service
-from mooring.base.stalls import STALL_S, StallMeter
+from mooring.apiserver.web.turns import STALL_S
 from mooring.kube.errors import AlreadyExists
+from tests.support.stalls import StallMeter
 from tests.unit.apiserver.objects import NOW, a_store, create, decoded
 from tests.unit.apiserver.serving import answered, connected, head, serving
 from tests.unit.apiserver.test_custom_bounds import DEFINITIONS, THINGS

@@ -20,6 +20,10 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
     return identity_in(tmp_path_factory.mktemp("identity"), time.time())
 
 
+def nobody(_held_s: float) -> None:
+    """Nobody is told."""
+
+
 async def test_what_is_over_the_share_has_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(turns, "processor_s", lambda: clock[0])
@@ -31,8 +35,8 @@ async def test_what_is_over_the_share_has_the_next_turn(monkeypatch: pytest.Monk
         done.append(number)
 
     for number in range(5):
-        shared.take(lambda number=number: job(number))
-    assert (done, len(shared)) == ([0, 1], 3)
+        shared.take(lambda number=number: job(number), nobody)
+    assert done == [0, 1]
     seen = []
     for _ in range(3):
         await asyncio.sleep(0)
@@ -55,13 +59,13 @@ async def test_a_job_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) 
         raise KeyError("a bug")
 
     for each in (job, fail, job, job):
-        shared.take(each)
+        shared.take(each, nobody)
     for _ in range(4):
         await asyncio.sleep(0)
     assert (3, [KeyError]) == (len(done), [type(error) for error in failed])
     with pytest.raises(KeyError):
-        shared.take(fail)
-    shared.take(job)
+        shared.take(fail, nobody)
+    shared.take(job, nobody)
     assert 4 == len(done)
 
 
@@ -75,10 +79,10 @@ async def test_what_a_job_brings_follows_and_counts_once(monkeypatch: pytest.Mon
     def job(number: int) -> None:
         clock[0] += turns.SHARE_S / 4
         if number < 5:
-            shared.take(lambda: job(number + 1))
+            shared.take(lambda: job(number + 1), nobody)
         done.append(number)
 
-    shared.take(lambda: job(0))
+    shared.take(lambda: job(0), nobody)
     assert done == [0, 1, 2, 3]
     await asyncio.sleep(0)
     assert done == [0, 1, 2, 3, 4, 5]

@@ -26,7 +26,6 @@ from mooring.apiserver.web.streams import Stream, Streams
 from mooring.apiserver.web.turns import Turns
 from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.base.stalls import STALL_S, processor_s
 from mooring.http1.bodies import BODY_BYTES_MAX
 from mooring.http1.requests import Head
 from mooring.kube.errors import ServerError
@@ -138,7 +137,7 @@ class Dispatcher:
         if is_health(request.path):
             self._answer(connection, head, request, body)
         else:
-            self._turns.take(partial(self._answer, connection, head, request, body))
+            self._turns.take(partial(self._answer, connection, head, request, body), partial(_warn, head))
 
     def _answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
         """The service answers at once, or aside."""
@@ -151,7 +150,6 @@ class Dispatcher:
         if self._long.is_one(request, route):
             self._answer_aside(asking)
             return
-        began = processor_s()
         try:
             reply = self._answered(request, route)
         except Elsewhere:
@@ -160,8 +158,6 @@ class Dispatcher:
             self._leave(asking, error, traceback.format_exc())
         else:
             self._leave(asking, reply)
-        if (used := processor_s() - began) > STALL_S:
-            _log.warning("A request held the server", method=request.method, path=_shown(head), processor_s=round(used, 3))
 
     def _answer_aside(self, asking: _Asking) -> None:
         """The kind is looked up when the request has its turn: it may have gone, or changed, while the request waited."""
@@ -264,6 +260,10 @@ def _request(connection: Connection, head: Head) -> Request:
     if connection.certificate is not None:
         request.user, request.is_known = user_of(connection.certificate), True
     return request
+
+
+def _warn(head: Head, held_s: float) -> None:
+    _log.warning("A request held the server", method=head.method, path=_shown(head), processor_s=round(held_s, 3))
 
 
 def _shown(head: Head) -> str:

@@ -11,28 +11,29 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from mooring.base.stalls import processor_s
+from mooring.base.clock import processor_s
 
 SHARE_S: Final = 0.02
 """Processor time for requests in one turn of the loop. A request that has begun is finished."""
+STALL_S: Final = 0.1
+"""The longest that one request may hold the loop."""
 
 _Job = Callable[[], None]
+_Held = Callable[[float], None]
+"""Told of the processor time of a job that held the loop for more than STALL_S."""
 
 
 class Turns:
     """Runs jobs at once while there is time left in this turn, else in one of the next; one after the other, never one within another."""
 
     def __init__(self) -> None:
-        self._waiting: deque[_Job] = deque()
+        self._waiting: deque[tuple[_Job, _Held]] = deque()
         self._used_s = 0.0
         self._is_due = self._is_running = False
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def take(self, job: _Job) -> None:
+    def take(self, job: _Job, held: _Held) -> None:
         """A job may itself bring the next one: that follows when this has ended."""
-        self._waiting.append(job)
+        self._waiting.append((job, held))
         if not self._is_running:
             self._run()
 
@@ -49,11 +50,15 @@ class Turns:
                 asyncio.get_running_loop().call_soon(self._turn)
 
     def _run_next(self) -> None:
+        job, held = self._waiting.popleft()
         began = processor_s()
         try:
-            self._waiting.popleft()()
+            job()
         finally:
-            self._used_s += processor_s() - began
+            used_s = processor_s() - began
+            self._used_s += used_s
+            if used_s > STALL_S:
+                held(used_s)
 
     def _turn(self) -> None:
         self._used_s, self._is_due = 0.0, False

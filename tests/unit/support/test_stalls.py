@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-from mooring.base.stalls import STALL_S, StallMeter
+from mooring.apiserver.web.turns import STALL_S
+from tests.support.stalls import StallMeter
 
 
 async def test_a_turn_that_works_for_long_is_a_stall() -> None:
-    seen: list[float] = []
-    meter = StallMeter(seen.append)
+    meter = StallMeter()
     meter.start()
     await asyncio.sleep(0.03)
     end = time.thread_time() + 2 * STALL_S
@@ -18,16 +18,13 @@ async def test_a_turn_that_works_for_long_is_a_stall() -> None:
         pass
     await asyncio.sleep(0.05)
     meter.stop()
-    assert len(seen) == 1
-    assert meter.worst_s == seen[0] >= 2 * STALL_S
+    assert meter.worst_s >= 2 * STALL_S
 
 
 async def test_a_loop_that_stands_still_without_work_is_none() -> None:
-    seen: list[float] = []
-    meter = StallMeter(seen.append)
+    meter = StallMeter()
     meter.start()
     time.sleep(2 * STALL_S)  # noqa: ASYNC251  (the machine, which has no time for us)
     await asyncio.sleep(0.05)
     meter.stop()
-    assert not seen
     assert meter.worst_s < STALL_S
