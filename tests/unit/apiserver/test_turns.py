@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import itertools
 import time
 
 import pytest
@@ -11,6 +13,7 @@ from mooring.apiserver.identity.tls import Identity, identity_in
 from mooring.apiserver.web import turns
 from mooring.apiserver.web.queries import route_of
 from mooring.apiserver.web.turns import Turns
+from mooring.base import log
 from tests.unit.apiserver.objects import a_store
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
 
@@ -86,6 +89,24 @@ async def test_what_a_job_brings_follows_and_counts_once(monkeypatch: pytest.Mon
     assert done == [0, 1, 2, 3]
     await asyncio.sleep(0)
     assert done == [0, 1, 2, 3, 4, 5]
+
+
+async def test_a_request_that_holds_the_server_is_named_in_the_log(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In mooring dev as in mooring apiserver: both serve by ApiServer. The query, which may hold anything, is left out."""
+    clock = itertools.count(0.0, 2 * turns.STALL_S)
+    logged = io.StringIO()
+    log.configure(stream=logged)
+    try:
+        async with serving(identity) as server, connected(server, identity) as (reader, writer):
+            writer.write(head(identity, "GET", "/version"))
+            assert 200 == (await answered(reader))[0]
+            assert not logged.getvalue()
+            monkeypatch.setattr(turns, "processor_s", lambda: next(clock))
+            writer.write(head(identity, "GET", f"{PATH}?labelSelector=a"))
+            assert 200 == (await answered(reader))[0]
+    finally:
+        log.configure()
+    assert f'"A request held the server" method="GET" path="{PATH}" processor_s=0.2' in logged.getvalue()
 
 
 async def test_a_probe_waits_for_no_request(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
