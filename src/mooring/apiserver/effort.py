@@ -29,6 +29,10 @@ class Effort:
     def __init__(self) -> None:
         self._left = STEPS_MAX
 
+    @property
+    def left(self) -> int:
+        return self._left
+
     def spend(self, steps: int) -> None:
         """Raises TooMuch."""
         self._left -= steps

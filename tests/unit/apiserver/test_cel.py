@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from mooring.apiserver.cel.lexer import CelSyntaxError, tokens_of
 from mooring.apiserver.cel.values import CelError
 from mooring.apiserver.cel.work import OverBudget
 from mooring.apiserver.custom.goregexp import go_regexp
+from mooring.apiserver.effort import EffortInLoop, Elsewhere
 
 NAMES: dict[str, Any] = {
     "n": 7,
@@ -150,6 +152,21 @@ def test_what_is_nested_too_deeply_is_refused(text: str) -> None:
 def test_work_without_end_is_cut_off() -> None:
     with pytest.raises(OverBudget):
         value_of("big.all(a, big.all(b, big.all(c, a + b + c >= 0)))")
+
+
+def test_a_list_of_one_list_many_times_is_not_counted_to_its_end() -> None:
+    looks = 0
+
+    class Seen(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            nonlocal looks
+            looks += 1
+            return super().__iter__()
+
+    tree, _ = checked("many != []", {"many": DYN})
+    with pytest.raises(Elsewhere):
+        compiled(tree)(Scope({"many": [Seen(range(2000))] * 2000}, EffortInLoop()))
+    assert looks < 100
 
 
 def test_values_without_end_are_cut_off() -> None:

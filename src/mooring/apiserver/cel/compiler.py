@@ -25,6 +25,11 @@ class Scope:
     def __getitem__(self, name: str) -> Any:
         return self._names[name]
 
+    @property
+    def left(self) -> int:
+        """Steps."""
+        return self._left.left
+
     def did(self, steps: int) -> None:
         """Raises OverBudget."""
         try:
@@ -145,10 +150,10 @@ def _call(node: Call) -> Program:
     return _function(node)
 
 
-def _operation(operator: Callable[[Any, Any], Any], cost: Callable[[Any, Any], int], left: Program, right: Program) -> Program:
+def _operation(operator: Callable[[Any, Any], Any], cost: Callable[[Any, Any, int], int], left: Program, right: Program) -> Program:
     def call(scope: Scope) -> Any:
         one, other = left(scope), right(scope)
-        scope.did(cost(one, other))
+        scope.did(cost(one, other, scope.left))
         return operator(one, other)
 
     return call

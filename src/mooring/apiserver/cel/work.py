@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from mooring.apiserver.cel.values import CelError, Unordered
 
-_VALUES_MAX: Final = 1_000_000
 ROUND: Final = 10
 """A loop's round, beside what is done in it."""
 PATTERN: Final = 1000
@@ -26,17 +25,17 @@ class OverBudget(CelError):
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
-def of_comparison(left: Any, right: Any) -> int:
-    """Two values held against each other, or one against what another holds."""
+def of_comparison(left: Any, right: Any, most: int) -> int:
+    """Two values held against each other, or one against what another holds. most: it is not counted much further."""
     if not isinstance(left, list | dict) and not isinstance(right, list | dict):
         return of_arguments((left, right))
-    found = _values_in(left) + _values_in(right)
+    found = _values_in(left, most) + _values_in(right, most)
     if isinstance(left, Unordered):
         found += len(left) * (len(right) if isinstance(right, list | dict) else 1)
     return found
 
 
-def of_sides(left: Any, right: Any) -> int:
+def of_sides(left: Any, right: Any, _most: int) -> int:
     return of_arguments((left, right))
 
 
@@ -61,12 +60,12 @@ def of_tree(part: Any) -> int:
     return 1 + sum(of_tree(getattr(part, field.name)) for field in dataclasses.fields(part))
 
 
-def _values_in(value: Any) -> int:
-    """No more than can be worked on anyway."""
-    count, level = 0, [value]
-    while level and count < _VALUES_MAX:
-        count += len(level)
-        level = [
-            inner for outer in level if isinstance(outer, list | dict) for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
+def _values_in(value: Any, most: int) -> int:
+    """A list of one list many times is small, and holds much: the count ends where it is over."""
+    count, waiting = 1, [value]
+    while waiting and count <= most:
+        outer = waiting.pop()
+        if isinstance(outer, list | dict):
+            count += len(outer)
+            waiting.extend(outer.values() if isinstance(outer, dict) else outer)
     return count

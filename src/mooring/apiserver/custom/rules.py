@@ -39,7 +39,7 @@ class Rule:
             return None
         try:
             scope = Scope({}, left)
-            scope.did(self.steps + (work.of_comparison(value, old) if self.convert is not None else 0))
+            scope.did(self.steps + (work.of_comparison(value, old, left.left) if self.convert is not None else 0))
             scope = scope.bound(self._names(value, old, optional))
             if self.program(scope) is True:
                 return None
