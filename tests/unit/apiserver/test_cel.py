@@ -12,9 +12,8 @@ from mooring.apiserver.cel.checker import DYN, CompileError, checked
 from mooring.apiserver.cel.compiler import Scope, compiled, unescaped
 from mooring.apiserver.cel.lexer import CelSyntaxError, tokens_of
 from mooring.apiserver.cel.values import CelError
-from mooring.apiserver.cel.work import OverBudget
 from mooring.apiserver.custom.goregexp import go_regexp
-from mooring.apiserver.effort import EffortInLoop, Elsewhere
+from mooring.apiserver.effort import Effort, EffortInLoop, Elsewhere, TooMuch
 
 NAMES: dict[str, Any] = {
     "n": 7,
@@ -30,7 +29,7 @@ NAMES: dict[str, Any] = {
 
 def value_of(text: str) -> Any:
     tree, _ = checked(text, dict.fromkeys(NAMES, DYN))
-    return compiled(tree)(Scope(NAMES))
+    return compiled(tree)(Scope(NAMES, Effort()))
 
 
 MEANINGS: dict[str, Any] = {
@@ -150,7 +149,7 @@ def test_what_is_nested_too_deeply_is_refused(text: str) -> None:
 
 @pytest.mark.slow
 def test_work_without_end_is_cut_off() -> None:
-    with pytest.raises(OverBudget):
+    with pytest.raises(TooMuch):
         value_of("big.all(a, big.all(b, big.all(c, a + b + c >= 0)))")
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from mooring.apiserver import effort
 from mooring.apiserver.cel import values, work
 from mooring.apiserver.cel.functions import FUNCTIONS, METHODS, PATTERN_FUNCTIONS, Function
 from mooring.apiserver.cel.parser import Call, Comprehension, Index, ListOf, Literal, MapOf, Name, Node, Select
 from mooring.apiserver.cel.values import NONE, CelError, Optional, Type, no_overload
-from mooring.apiserver.cel.work import OverBudget
-from mooring.apiserver.effort import Effort, TooMuch
+from mooring.apiserver.effort import Effort
 
 
 class Scope:
@@ -19,8 +17,8 @@ class Scope:
 
     __slots__ = ("_left", "_names")
 
-    def __init__(self, names: Mapping[str, Any], left: Effort | None = None) -> None:
-        self._names, self._left = names, left or effort.current()
+    def __init__(self, names: Mapping[str, Any], left: Effort) -> None:
+        self._names, self._left = names, left
 
     def __getitem__(self, name: str) -> Any:
         return self._names[name]
@@ -31,11 +29,8 @@ class Scope:
         return self._left.left
 
     def did(self, steps: int) -> None:
-        """Raises OverBudget."""
-        try:
-            self._left.spend(steps)
-        except TooMuch:
-            raise OverBudget from None
+        """Raises TooMuch."""
+        self._left.spend(steps)
 
     def bound(self, names: Mapping[str, Any]) -> Scope:
         """With more names; the work is counted together."""
@@ -46,7 +41,7 @@ Program = Callable[[Scope], Any]
 
 
 def compiled(node: Node) -> Program:
-    """node: as `checker.check` has accepted it. The program raises CelError."""
+    """node: as `checker.check` has accepted it. The program raises CelError, TooMuch."""
     match node:
         case Literal(value):
             return lambda _scope: value
@@ -197,8 +192,6 @@ def _decided(parts: Iterable[tuple[Program, Scope]], *, stop: bool) -> bool:
         try:
             if values.is_true(part(scope)) is stop:
                 return stop
-        except OverBudget:
-            raise
         except CelError as error:
             failed = failed or error
     if failed is not None:

@@ -12,10 +12,8 @@ from typing import Any, Final
 from mooring.apiserver.cel import conversions as to
 from mooring.apiserver.cel import values
 from mooring.apiserver.cel.values import NONE, CelError, Optional, Type, no_overload
-from mooring.apiserver.cel.work import OverBudget
 from mooring.apiserver.custom.goregexp import go_regexp
 from mooring.apiserver.custom.regexsyntax import RegexpError
-from mooring.apiserver.effort import TooMuch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,15 +44,13 @@ def _text(apply: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _regexp(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """For functions that may be given a pattern that is none, or one that takes too long."""
+    """For functions that may be given a pattern that is none."""
 
     def tried(*args: Any) -> Any:
         try:
             return apply(*args)
         except RegexpError as error:
             raise CelError(str(error)) from error
-        except TooMuch:
-            raise OverBudget from None
 
     return _text(tried)
 

@@ -9,20 +9,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mooring.apiserver.cel.values import CelError, Unordered
+from mooring.apiserver.cel.values import Unordered
 
 ROUND: Final = 10
 """A loop's round, beside what is done in it."""
 PATTERN: Final = 1000
 """To read a pattern that is not written in the rule itself."""
 _LETTERS_A_STEP: Final = 8
-
-
-class OverBudget(CelError):
-    """The rules of one object are too much work."""
-
-    def __init__(self) -> None:
-        super().__init__("operation cancelled: actual cost limit exceeded")
 
 
 def of_comparison(left: Any, right: Any, most: int) -> int:

@@ -11,12 +11,11 @@ from mooring.apiserver.cel import work
 from mooring.apiserver.cel.checker import STRING, CelType, CompileError, checked, mentions
 from mooring.apiserver.cel.compiler import Program, Scope, compiled
 from mooring.apiserver.cel.values import NONE, CelError, Optional
-from mooring.apiserver.cel.work import OverBudget
 from mooring.apiserver.codecs.scalars import equal_json, type_of
 from mooring.apiserver.custom.celtypes import Converter, cel_type_of, converter_of
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.structure import NOTHING, Structure
-from mooring.apiserver.effort import Effort
+from mooring.apiserver.effort import Effort, TooMuch
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 
@@ -33,7 +32,7 @@ class Rule:
     steps: int
 
     def violation(self, value: Any, old: Any, left: Effort) -> tuple[str, bool] | None:
-        """The message of a broken rule, and whether it could be evaluated; None when it holds. Raises OverBudget."""
+        """The message of a broken rule, and whether it could be evaluated; None when it holds. Raises TooMuch."""
         optional = bool(self.spec.get("optionalOldSelf"))
         if self.of_change and old is NOTHING and not optional:
             return None
@@ -43,8 +42,6 @@ class Rule:
             scope = scope.bound(self._names(value, old, optional))
             if self.program(scope) is True:
                 return None
-        except OverBudget:
-            raise
         except CelError as error:
             return f"{error} evaluating rule: {self.spec.get('message') or self.spec['rule'].strip()}", False
         return self._message(scope), True
@@ -62,8 +59,6 @@ class Rule:
         if self.message is not None:
             try:
                 text = self.message(scope)
-            except OverBudget:
-                raise
             except CelError:
                 text = None
             if isinstance(text, str) and text.strip() and "\n" not in text:
@@ -129,7 +124,7 @@ class Rules:
         found: list[Cause] = []
         try:
             self._apply(new, old, "", effort.current(), found)
-        except OverBudget:
+        except TooMuch:
             text = "validation failed due to running out of cost budget, no further validation rules will be run"
             found.append(Cause("FieldValueInvalid", _NO_PATH, f"Invalid value: null: {text}"))
         return found
