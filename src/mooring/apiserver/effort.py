@@ -22,37 +22,23 @@ class Elsewhere(Exception):
 
 
 class Effort:
-    """What is left of one request's work."""
+    """What is left of one request's work, in steps. over: raised when it is used up."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_over", "left")
 
-    def __init__(self) -> None:
-        self._left = STEPS_MAX
-
-    @property
-    def left(self) -> int:
-        return self._left
+    def __init__(self, steps: int = STEPS_MAX, over: type[TooMuch | Elsewhere] = TooMuch) -> None:
+        self.left, self._over = steps, over
 
     def spend(self, steps: int) -> None:
-        """Raises TooMuch."""
-        self._left -= steps
-        if self._left < 0:
-            raise TooMuch("the request takes too much work")
+        """Raises TooMuch, or Elsewhere."""
+        self.left -= steps
+        if self.left < 0:
+            raise self._over("the request takes too much work")
 
 
-class EffortInLoop(Effort):
-    """What is left of a request's share of the loop."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self._left = _STEPS_IN_LOOP
-
-    def spend(self, steps: int) -> None:
-        """Raises Elsewhere."""
-        self._left -= steps
-        if self._left < 0:
-            raise Elsewhere
+def in_the_loop() -> Effort:
+    """A request's share of the loop; what is more raises Elsewhere."""
+    return Effort(_STEPS_IN_LOOP, Elsewhere)
 
 
 _current: contextvars.ContextVar[Effort | None] = contextvars.ContextVar("effort", default=None)

@@ -13,7 +13,7 @@ from mooring.apiserver.cel.compiler import Scope, compiled, unescaped
 from mooring.apiserver.cel.lexer import CelSyntaxError, tokens_of
 from mooring.apiserver.cel.values import CelError
 from mooring.apiserver.custom.goregexp import go_regexp
-from mooring.apiserver.effort import Effort, EffortInLoop, Elsewhere, TooMuch
+from mooring.apiserver.effort import Effort, Elsewhere, TooMuch, in_the_loop
 
 NAMES: dict[str, Any] = {
     "n": 7,
@@ -164,7 +164,7 @@ def test_a_list_of_one_list_many_times_is_not_counted_to_its_end() -> None:
 
     tree, _ = checked("many != []", {"many": DYN})
     with pytest.raises(Elsewhere):
-        compiled(tree)(Scope({"many": [Seen(range(2000))] * 2000}, EffortInLoop()))
+        compiled(tree)(Scope({"many": [Seen(range(2000))] * 2000}, in_the_loop()))
     assert looks < 100
 
 

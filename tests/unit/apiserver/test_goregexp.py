@@ -17,7 +17,7 @@ from mooring.apiserver import effort
 from mooring.apiserver.custom import goregexp
 from mooring.apiserver.custom.goregexp import GoRegexp, go_regexp
 from mooring.apiserver.custom.regexsyntax import RegexpError
-from mooring.apiserver.effort import Effort, EffortInLoop, Elsewhere, TooMuch
+from mooring.apiserver.effort import Effort, Elsewhere, TooMuch, in_the_loop
 
 FOUND: list[tuple[str, str, list[str]]] = [
     (r"a|ab", "ab", ["a"]),
@@ -166,7 +166,7 @@ def calls_of(do: Callable[[], object]) -> int:
 @pytest.mark.parametrize("pattern", ["(a|b)" * 6000, "a" * 9000, r"\pL" * 9000, "[a-z]" * 6000], ids=lambda pattern: pattern[:5])
 def test_what_is_long_to_read_is_not_read_in_the_loop(pattern: str) -> None:
     def make() -> None:
-        with effort.of_request(EffortInLoop()), pytest.raises(Elsewhere):
+        with effort.of_request(in_the_loop()), pytest.raises(Elsewhere):
             GoRegexp(pattern)
 
     assert calls_of(make) < 1000
@@ -182,7 +182,7 @@ def test_what_an_expression_remembers_is_bounded() -> None:
 
 def test_expressions_are_kept_as_far_as_they_are_small() -> None:
     go_regexp("kept")
-    with effort.of_request(Unlimited()):
+    with effort.of_request(Effort(10 * effort.STEPS_MAX)):
         for number in range(60):
             go_regexp(f"(a|b){{900}}(a|b){{900}}{number}")
     assert goregexp._KEPT._size <= goregexp._KEPT_SIZE_MAX
@@ -198,8 +198,3 @@ def test_an_expression_that_was_made_twice_at_once_counts_once() -> None:
     kept.put("other", other)
     assert kept._size == sum(goregexp._size(pattern, found) for pattern, found in kept._found.items())
     assert kept.get("other") is other
-
-
-class Unlimited(Effort):
-    def spend(self, steps: int) -> None:
-        """As much as anybody likes."""

@@ -19,7 +19,7 @@ from mooring.api.meta import Key
 from mooring.apiserver import effort
 from mooring.apiserver.aside import Overtaken, begin_aside, in_loop
 from mooring.apiserver.deletion import DeleteOptions
-from mooring.apiserver.effort import Effort, EffortInLoop, Elsewhere, TooMuch
+from mooring.apiserver.effort import Effort, Elsewhere, TooMuch, in_the_loop
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.identity.tls import Identity, identity_in
 from mooring.apiserver.listing import Scope
@@ -278,7 +278,7 @@ def test_what_follows_from_a_write_is_not_the_request_s_work() -> None:
     store.on_change(lambda _resource, _change: seen.append(writer.get()))
     store.follow(lambda _resource, _change: effort.current().spend(effort.STEPS_MAX))
     writer.set("me")
-    with effort.of_request(EffortInLoop()):
+    with effort.of_request(in_the_loop()):
         create(store, CONFIG_MAPS, CONFIG, "default")
     assert store.get(CONFIG_MAPS, KEY)
     assert ["me"] == seen, "the rest of the writer's context is there"
@@ -331,7 +331,7 @@ def test_what_is_over_the_budget_is_refused_or_goes_elsewhere() -> None:
     with pytest.raises(TooMuch):
         Effort().spend(effort.STEPS_MAX + 1)
     with pytest.raises(Elsewhere):
-        EffortInLoop().spend(effort.STEPS_MAX)
+        in_the_loop().spend(effort.STEPS_MAX)
     whole = Effort()
     with effort.of_request(whole):
         assert effort.current() is whole

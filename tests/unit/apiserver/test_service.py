@@ -10,6 +10,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mooring.apiserver.effort import Effort
 from mooring.apiserver.web.messages import Reply, Request, WatchReply
 from mooring.apiserver.web.negotiation import wanted
 from mooring.apiserver.web.queries import route_of
@@ -45,7 +46,7 @@ class Client:
         return reply
 
     def answer(self, request: Request) -> Reply | WatchReply:
-        return self.service.refusal(request) or self.service.answer(request, route_of(request.path, self.store))
+        return self.service.refusal(request) or self.service.answer(request, route_of(request.path, self.store), Effort())
 
 
 @pytest.fixture

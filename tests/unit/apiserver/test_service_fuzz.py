@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mooring.apiserver.effort import Effort
 from mooring.apiserver.web.messages import Reply, Request, WatchReply
 from mooring.apiserver.web.queries import route_of
 from mooring.apiserver.web.service import Service
@@ -131,7 +132,7 @@ def test_whatever_is_asked_is_answered(
     headers = {"authorization": "Bearer t", "content-type": kind, "accept": accept}
     request = Request(method, path, query, headers, body)
     assert service.refusal(request) is None
-    answers = [service.answer(request, route_of(path, store)) for _ in range(2)]
+    answers = [service.answer(request, route_of(path, store), Effort()) for _ in range(2)]
     for answer in answers:
         assert isinstance(answer, WatchReply) or answer.status < 500 or answer.status == 504, answer
         assert not isinstance(answer, Reply) or b"Traceback" not in answer.body

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from mooring.apiserver.effort import Effort, TooMuch
+
 Path = Callable[[Any], list[Any]]
 """The values at the path, in order; nothing where the object does not go so far, or where to find them is too much work."""
 
@@ -43,26 +45,7 @@ _SIGNS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-class _TooMuch(Exception):
-    pass
-
-
-class _Work:
-    """How many values may still be looked at."""
-
-    __slots__ = ("_left",)
-
-    def __init__(self) -> None:
-        self._left = _LOOKED_AT_MAX
-
-    def on(self, value: Any) -> None:
-        """A value is looked at, and what is in it. Raises _TooMuch."""
-        self._left -= 1 + (len(value) if isinstance(value, dict | list) else 0)
-        if self._left < 0:
-            raise _TooMuch
-
-
-_Step = Callable[[Any, _Work], Iterable[Any]]
+_Step = Callable[[Any, Effort], Iterable[Any]]
 
 
 def parse_path(text: str) -> Path:
@@ -71,8 +54,8 @@ def parse_path(text: str) -> Path:
 
     def find(value: Any) -> list[Any]:
         try:
-            return _walk(steps, value, _Work())
-        except _TooMuch:
+            return _walk(steps, value, Effort(_LOOKED_AT_MAX))
+        except TooMuch:
             return []
 
     return find
@@ -89,10 +72,10 @@ def _parsed(text: str) -> list[_Step]:
     return list(_steps(text))
 
 
-def _walk(steps: list[_Step], value: Any, work: _Work) -> list[Any]:
+def _walk(steps: list[_Step], value: Any, left: Effort) -> list[Any]:
     found = [value]
     for step in steps:
-        found = [inner for outer in found for inner in step(outer, work)]
+        found = [inner for outer in found for inner in step(outer, left)]
     return found
 
 
@@ -120,38 +103,38 @@ def _step(found: re.Match[str]) -> _Step:
             return _member(re.sub(r"\\(.)", r"\1", found[kind]))
     low, high, stride = (int(found[part]) if found[part] else None for part in ("low", "high", "stride"))
     part = slice(low, high, stride or 1)
-    return lambda value, work: _items(value, work)[part]
+    return lambda value, left: _items(value, left)[part]
 
 
 def _member(name: str) -> _Step:
-    def find(value: Any, work: _Work) -> list[Any]:
-        work.on(None)
+    def find(value: Any, left: Effort) -> list[Any]:
+        left.spend(1)
         return [value[name]] if isinstance(value, dict) and name in value else []
 
     return find
 
 
 def _at(index: int) -> _Step:
-    def find(value: Any, work: _Work) -> list[Any]:
-        work.on(None)
+    def find(value: Any, left: Effort) -> list[Any]:
+        left.spend(1)
         return [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else []
 
     return find
 
 
-def _every(value: Any, work: _Work) -> list[Any]:
-    work.on(value)
+def _every(value: Any, left: Effort) -> list[Any]:
+    left.spend(_size(value))
     if isinstance(value, dict):
         return [value[name] for name in sorted(value)]
     return value if isinstance(value, list) else []
 
 
 def _deep(name: str) -> _Step:
-    def find(value: Any, work: _Work) -> Iterator[Any]:
+    def find(value: Any, left: Effort) -> Iterator[Any]:
         waiting = [value]
         while waiting:
             here = waiting.pop()
-            inside = _every(here, work)
+            inside = _every(here, left)
             if isinstance(here, dict) and name in here:
                 yield here[name]
             waiting.extend(reversed(inside))
@@ -165,17 +148,22 @@ def _filter(text: str) -> _Step:
         raise ValueError(f"unrecognized JSONPath filter {text!r}")
     path, sign = _parsed(found["path"].strip()), found["sign"]
     if not sign:
-        return lambda value, work: [item for item in _items(value, work) if _walk(path, item, work)]
+        return lambda value, left: [item for item in _items(value, left) if _walk(path, item, left)]
     wanted, compare = _literal(found["value"].strip()), _SIGNS[sign]
 
-    def find(value: Any, work: _Work) -> list[Any]:
-        return [item for item in _items(value, work) if any(_holds(compare, given, wanted) for given in _walk(path, item, work)[:1])]
+    def find(value: Any, left: Effort) -> list[Any]:
+        return [item for item in _items(value, left) if any(_holds(compare, given, wanted) for given in _walk(path, item, left)[:1])]
 
     return find
 
 
-def _items(value: Any, work: _Work) -> list[Any]:
-    work.on(value)
+def _size(value: Any) -> int:
+    """Of a look at it, and at what is in it."""
+    return 1 + (len(value) if isinstance(value, dict | list) else 0)
+
+
+def _items(value: Any, left: Effort) -> list[Any]:
+    left.spend(_size(value))
     return value if isinstance(value, list) else []
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from mooring.apiserver import api_errors
 from mooring.apiserver.durability import Durability
-from mooring.apiserver.effort import Effort, EffortInLoop, Elsewhere
+from mooring.apiserver.effort import Effort, Elsewhere, in_the_loop
 from mooring.apiserver.identity.tls import user_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.connection import Connection, Limits
@@ -193,7 +193,7 @@ class Dispatcher:
     def _answered(self, request: Request, route: Route | None) -> Reply | WatchReply:
         if request.path == ("metrics",) and request.method == "GET":
             return Reply(200, self._metrics.page(), CONTENT_TYPE)
-        return self._service.answer(request, route, EffortInLoop())
+        return self._service.answer(request, route, in_the_loop())
 
     def readable(self, connection: Connection) -> None:
         if connection.watch is not None:

@@ -51,10 +51,10 @@ class Service:
         self._about = About(store)
         self._token = token.encode()
 
-    def answer(self, request: Request, route: Route | None, work: Effort | None = None) -> Reply | WatchReply:
+    def answer(self, request: Request, route: Route | None, work: Effort) -> Reply | WatchReply:
         """The answer to a known user; an error is one, too. route: None where no kind has the path. Raises what `work` raises."""
         try:
-            with effort.of_request(work or Effort()):
+            with effort.of_request(work):
                 return self._answer(request, route)
         except ApiError as error:
             return error_reply(error)
