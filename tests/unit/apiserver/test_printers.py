@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import time
 from typing import Any
 
 import pytest
 
+from mooring.apiserver import effort
 from mooring.apiserver.custom import structure
+from mooring.apiserver.effort import Effort, Elsewhere, in_the_loop
 from mooring.apiserver.printers import column
 from mooring.apiserver.printers.column import DEFAULT, Column
 from mooring.apiserver.printers.jsonpath import parse_path
 from mooring.apiserver.printers.kinds import _custom_columns, columns_of
 from mooring.apiserver.rules import RESOURCES
+from mooring.apiserver.table import Stored
+from mooring.apiserver.web.rendering import Table
+from tests.support.applying import SHAPE_KIND
 from tests.unit.apiserver.objects import NOW
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -130,6 +137,27 @@ def test_spaces_cost_nothing(form: str) -> None:
         with pytest.raises(ValueError, match="JSONPath"):
             parse_path(form.format(" " * 900))
     assert time.process_time() - begun < 0.1
+
+
+def test_what_a_path_looks_at_is_work_of_the_request() -> None:
+    find, wide = parse_path("..zz"), {f"k{number}": {} for number in range(2000)}
+    whole = Effort()
+    with effort.of_request(whole):
+        assert [] == find(wide)
+    assert whole.left <= effort.STEPS_MAX - 4000
+    with effort.of_request(in_the_loop()), pytest.raises(Elsewhere):
+        list(map(find, [wide] * 20))
+
+
+def test_a_row_of_a_watch_is_blank_where_its_cells_are_too_much_work() -> None:
+    find = parse_path("..zz")
+    columns = [structure.Column(f"c{number}", "integer", "", "told", 0, lambda obj: len(find(obj))) for number in range(100)]
+    resource = dataclasses.replace(SHAPE_KIND, custom=a_custom(*columns))
+    wide = {"metadata": {"name": "a", "uid": "u"}, "wide": {f"k{number}": {} for number in range(2000)}}
+    table = Table("meta.k8s.io/v1", "None")
+    with effort.of_request(Effort(100_000)):
+        [row] = json.loads(table.event(resource, Stored(wide, {}), 0.0, first=False))["rows"]
+    assert {"cells": ["", *[0] * 100], "object": None} == row
 
 
 def a_custom(*columns: structure.Column) -> structure.Custom:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mooring.apiserver import effort
 from mooring.apiserver.effort import Effort, TooMuch
 
 Path = Callable[[Any], list[Any]]
@@ -22,6 +23,8 @@ Path = Callable[[Any], list[Any]]
 
 _TEXT_MAX: Final = 1024
 _LOOKED_AT_MAX: Final = 5000
+_LOOK: Final = 2
+"""Steps of work."""
 _TOKEN: Final = re.compile(
     r"""
       \.\.(?P<deep>[^.\[\]*'"(){}\s]+)
@@ -49,14 +52,17 @@ _Step = Callable[[Any, Effort], Iterable[Any]]
 
 
 def parse_path(text: str) -> Path:
-    """Raises ValueError for what is no path."""
+    """Raises ValueError for what is no path. To find is work of the request: it raises TooMuch where that is over."""
     steps = _parsed(text)
 
     def find(value: Any) -> list[Any]:
+        left = Effort(_LOOKED_AT_MAX)
         try:
-            return _walk(steps, value, Effort(_LOOKED_AT_MAX))
+            return _walk(steps, value, left)
         except TooMuch:
             return []
+        finally:
+            effort.current().spend(_LOOK * (_LOOKED_AT_MAX - left.left))
 
     return find
 

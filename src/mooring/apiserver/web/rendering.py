@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from mooring.apiserver.codecs.schema import decode
+from mooring.apiserver.effort import TooMuch
 from mooring.apiserver.printers.column import Column
 from mooring.apiserver.printers.kinds import columns_of, empty_rows_of, row_conditions_of
 from mooring.apiserver.resource import Resource
@@ -100,13 +101,20 @@ class Table:
         return self._table(resource, meta, items, now, defined=True)
 
     def event(self, resource: Resource, stored: Stored, now: float, *, first: bool) -> bytes:
-        return self._table(resource, _version_of(stored), [stored], now, defined=first)
+        """A watch has no error for cells that are too much work: they stay empty."""
+        try:
+            return self._table(resource, _version_of(stored), [stored], now, defined=first)
+        except TooMuch:
+            return self._blank(resource, _version_of(stored), self._object(stored), first=first)
 
     def bookmark(self, resource: Resource, meta: dict[str, Any], *, first: bool) -> bytes:
+        return self._blank(resource, {"resourceVersion": meta["resourceVersion"]}, _partial_of(self.version, _encode(meta)), first=first)
+
+    def _blank(self, resource: Resource, meta: dict[str, Any], obj: bytes, *, first: bool) -> bytes:
         columns = columns_of(resource)
         cells = [_EMPTY_CELLS.get(column.type, "") for column in columns]
-        row = b'{"cells":%s,"object":%s}' % (_encode(cells), _partial_of(self.version, _encode(meta)))
-        return self._whole({"resourceVersion": meta["resourceVersion"]}, columns if first else None, [row])
+        row = b'{"cells":%s,"object":%s}' % (_encode(cells), obj)
+        return self._whole(meta, columns if first else None, [row])
 
     def _table(self, resource: Resource, meta: dict[str, Any], items: Iterable[Stored], now: float, *, defined: bool) -> bytes:
         columns = columns_of(resource)

@@ -10,6 +10,8 @@ import asyncio
 from collections import OrderedDict, deque
 from typing import Any, Final, Protocol
 
+from mooring.apiserver import effort
+from mooring.apiserver.effort import Effort
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
 from mooring.apiserver.watch import Cursor, Place, WatchHub
@@ -75,6 +77,8 @@ class _RenderedLines:
 _PER_TURN: Final = 256
 _WRITE_BYTES: Final = 64 * 1024
 """Sent at once to one who has fallen behind, about."""
+_STEPS: Final = 200_000
+"""Of work on the cells of tables for one watch in one turn."""
 
 
 class Outlet(Protocol):
@@ -108,6 +112,10 @@ class Stream:
 
     def tell(self, metrics: ServerMetrics) -> bool:
         """Writes all that there is to tell, as far as the client reads. False once the watch is over."""
+        with effort.of_request(Effort(_STEPS)):
+            return self._tell(metrics)
+
+    def _tell(self, metrics: ServerMetrics) -> bool:
         while self._outlet.is_writable:
             parts, size, count = [], 0, 0
             while size < _WRITE_BYTES and (batch := self._cursor.take()) is not None:
