@@ -44,11 +44,6 @@ def in_loop(call: Callable[[], T]) -> T:
     return done.result()
 
 
-def is_aside() -> bool:
-    """True in a thread beside the loop: what was read may have been overtaken."""
-    return _loop.get() is not None
-
-
 def begin_aside(loop: asyncio.AbstractEventLoop) -> None:
     """Says that this thread works beside the loop, from now on."""
     _loop.set(loop)

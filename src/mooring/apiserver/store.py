@@ -20,7 +20,7 @@ from typing import Final
 
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
-from mooring.apiserver.aside import Overtaken, in_loop, is_aside
+from mooring.apiserver.aside import Overtaken, in_loop
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions, in_force
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, Moment, Scope, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
@@ -258,11 +258,10 @@ class ObjectStore(Tables):
         self, resource: Resource, old: Stored | None, obj: Json, now: float, *, bounded: bool = False, space: Stored | None = None
     ) -> Stored:
         """space: the namespace of what is made. Raises Overtaken in a thread beside the loop."""
-        may_be_stale, meta = is_aside(), obj["metadata"]
+        meta = obj["metadata"]
 
         def commit() -> Stored:
-            if may_be_stale:
-                self._check_current(resource, Key(meta.get("namespace", ""), meta["name"]), old, space)
+            self._check_current(resource, Key(meta.get("namespace", ""), meta["name"]), old, space)
             meta["resourceVersion"] = str(self.version + 1)
             new = stored_as(resource, obj)
             if bounded:
@@ -275,11 +274,8 @@ class ObjectStore(Tables):
         return in_loop(commit)
 
     def _remove(self, resource: Resource, old: Stored, now: float) -> Stored:
-        may_be_stale = is_aside()
-
         def remove() -> Stored:
-            if may_be_stale:
-                self._check_current(resource, old.key, old)
+            self._check_current(resource, old.key, old)
             change = Change(self.version + 1, old, None, now)
             self._apply(resource, change)
             return change.gone
@@ -287,7 +283,7 @@ class ObjectStore(Tables):
         return in_loop(remove)
 
     def _check_current(self, resource: Resource, key: Key, old: Stored | None, space: Stored | None = None) -> None:
-        """Raises Overtaken where another write came between what was read in a thread and its own."""
+        """Raises Overtaken where another write came between what was read and its own: in a thread it may, in the loop it can't."""
         if self.table(resource).get(key) is not old or (space is not None and self._space(resource, space.key.name) is not space):
             raise Overtaken
 
