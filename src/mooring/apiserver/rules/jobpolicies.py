@@ -22,7 +22,6 @@ _OPERATORS: Final = ("In", "NotIn")
 _STATUSES: Final = ("False", "True", "Unknown")
 _INDEXED: Final = "requires indexed completion mode"
 _PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
-_PATH_TEXT: Final = "a valid path consists of alphanumeric characters and '/-._~%!$&'()*+,;=:'"
 
 
 def validate(spec: Json) -> Iterator[Cause]:

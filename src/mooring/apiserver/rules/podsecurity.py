@@ -72,9 +72,9 @@ def _validate_app_armor(profile: Json, field: str) -> Iterator[Cause]:
     if not kind:
         yield field_errors.required(f"{field}.type", "type is required when appArmorProfile is set")
         return
-    yield from checks.one_of(kind, f"{field}.type", ("Localhost", "RuntimeDefault", "Unconfined"))
+    yield from checks.one_of(kind, f"{field}.type", _PROFILES)
     if kind != "Localhost":
-        if local is not None and kind in ("RuntimeDefault", "Unconfined"):
+        if local is not None and kind in _PROFILES:
             yield field_errors.invalid(at, local, "can only be set when AppArmor type is Localhost")
     elif local is None or not local.strip():
         yield field_errors.required(at, "must be set when AppArmor type is Localhost")
