@@ -8,6 +8,7 @@ policy.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, Final
 
 from mooring.base.clock import rfc3339
@@ -16,6 +17,7 @@ Json = dict[str, Any]
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
+_FOLLOWERS: Final = frozenset((ORPHAN, FOREGROUND))
 _FINALIZER_OF: Final = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
 GENERATION_MAX: Final = 2**63 - 1
 
@@ -78,14 +80,19 @@ def in_force(options: DeleteOptions, meta: Json, *, follows: bool, orphans: bool
     a finalizer of the object's own."""
     if not follows:
         return dataclasses.replace(options, propagation="", orphan_dependents=None)
-    said = not options.says_nothing or any(name in (ORPHAN, FOREGROUND) for name in meta.get("finalizers") or ())
+    said = not options.says_nothing or says_who_follows(meta.get("finalizers"))
     return options if said or not orphans else dataclasses.replace(options, propagation="Orphan")
+
+
+def says_who_follows(finalizers: Iterable[str] | None) -> bool:
+    """They tell what becomes of the object's dependents."""
+    return not _FOLLOWERS.isdisjoint(finalizers or ())
 
 
 def set_follower(meta: Json, finalizer: str) -> None:
     """Of `orphan` and `foregroundDeletion` only this one is left, "" for none; what is right keeps its place."""
     finalizers = meta.get("finalizers") or []
-    kept = [name for name in finalizers if name not in (ORPHAN, FOREGROUND) or name == finalizer]
+    kept = [name for name in finalizers if name not in _FOLLOWERS or name == finalizer]
     if finalizer and finalizer not in kept:
         kept.append(finalizer)
     if kept:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from mooring.api.meta import Key
 from mooring.apiserver.controllers.owners import Place, links_of
-from mooring.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
+from mooring.apiserver.deletion import DeleteOptions, says_who_follows
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules.namespace import CONTENT
 from mooring.apiserver.store import ObjectStore
@@ -208,7 +208,7 @@ class Emptier:
 
     def _delete(self, resource: Resource, stored: Stored) -> None:
         links = links_of(stored)
-        if not links.is_deleting or {ORPHAN, FOREGROUND} & set(links.finalizers or ()):
+        if not links.is_deleting or says_who_follows(links.finalizers):
             self._store.delete(resource, stored.key, self._now, _BACKGROUND)
 
     def _write_progress(self, name: str, remains: _Remains) -> None:

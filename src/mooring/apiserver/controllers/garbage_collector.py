@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from mooring.api.meta import Key
 from mooring.apiserver.controllers.owners import Dependents, KindIndex, Links, Owner, Place, links_of
-from mooring.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
+from mooring.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, says_who_follows
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change, Stored
@@ -219,7 +219,7 @@ class Collector:
         elif waiting and self._dependents.any(stored.uid):
             self._pass_on(resource, stored, now)
         else:
-            policy = "" if links.says_who_follows else "Background"  # (whatever its kind's default is)
+            policy = "" if says_who_follows(links.finalizers) else "Background"  # (whatever its kind's default is)
             self._store.delete(resource, stored.key, now, DeleteOptions(uid=stored.uid, propagation=policy))
 
     def _pass_on(self, resource: Resource, stored: Stored, now: float) -> None:

@@ -56,11 +56,6 @@ class Links(msgspec.Struct, frozen=True, rename="camel"):
         return self.deletion_timestamp is not None
 
     @property
-    def says_who_follows(self) -> bool:
-        """Its finalizers tell what becomes of its dependents."""
-        return any(name in (FOREGROUND, ORPHAN) for name in self.finalizers or ())
-
-    @property
     def waits_for_dependents(self) -> bool:
         """It is deleted in the foreground: its dependents go first."""
         return self.is_deleting and FOREGROUND in (self.finalizers or ())
