@@ -72,7 +72,7 @@ def _prepare_status(new: Json, old: Json, _now: float) -> None:
 
 def _validate_deployment(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
-    yield from podtemplate.validate_counts(spec, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    yield from podtemplate.validate_counts(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     yield from podtemplate.validate_selected(spec, "deployment", _validate_template, _UNREADABLE)
     yield from _validate_strategy(spec["strategy"])
     deadline_s = spec["progressDeadlineSeconds"]
@@ -82,7 +82,7 @@ def _validate_deployment(new: Json) -> Iterator[Cause]:
 
 def _validate_replica_set(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
-    yield from podtemplate.validate_counts(spec, "replicas", "minReadySeconds")
+    yield from podtemplate.validate_counts(spec, "spec", "replicas", "minReadySeconds")
     yield from podtemplate.validate_selected(spec, "deployment", _validate_template, _UNREADABLE)  # (so the real one's text)
 
 

@@ -76,10 +76,8 @@ def _prepare_create(new: Json, now: float) -> None:
         return
     labels = spec["template"]["metadata"].setdefault("labels", {})
     is_shared = meta.get("labels") is labels or not meta.get("labels")
-    for key in ("controller-uid", CONTROLLER_UID):
-        labels.setdefault(key, meta["uid"])
-    for key in ("job-name", JOB_NAME):
-        labels.setdefault(key, meta.get("name", ""))
+    for key, value in _labels(meta).items():
+        labels.setdefault(key, value)
     if is_shared:
         meta["labels"] = dict(labels)
     selector = spec.setdefault("selector", {})
@@ -88,7 +86,7 @@ def _prepare_create(new: Json, now: float) -> None:
 
 def _validate(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
-    yield from podtemplate.validate_counts(spec, *_COUNTS)
+    yield from podtemplate.validate_counts(spec, "spec", *_COUNTS)
     yield from checks.one_of(spec["completionMode"], "spec.completionMode", ("NonIndexed", "Indexed"))
     if spec["completionMode"] == "Indexed":
         yield from _validate_indexed(new["metadata"], spec)
@@ -127,7 +125,8 @@ def _validate_selector(meta: Json, spec: Json) -> Iterator[Cause]:
     yield from wrong
     if not spec["manualSelector"]:
         yield from _validate_generated(meta, spec, is_readable=not wrong)
-    yield from podtemplate.unselected(spec)
+    if not wrong and not podtemplate.selects_own(spec):
+        yield podtemplate.unselected_labels(spec)
 
 
 def _validate_generated(meta: Json, spec: Json, *, is_readable: bool) -> Iterator[Cause]:
@@ -166,8 +165,7 @@ _COUNTED: Final = ("active", "succeeded", "failed", "ready", "terminating")
 
 def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
     """Differs from kube-apiserver: the numbers are looked at, and nothing that must follow from what."""
-    for part in _COUNTED:
-        yield from checks.at_least(new["status"].get(part), f"status.{part}", 0)
+    return podtemplate.validate_counts(new["status"], "status", *_COUNTED)
 
 
 def _fields(job: Json) -> dict[str, str]:

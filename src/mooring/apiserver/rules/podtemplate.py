@@ -89,18 +89,13 @@ def validate_selected(spec: Json, kind: str, validate_template: Callable[[Json],
     if selector is not None and wrong:
         yield field_errors.invalid("spec.selector", selector, unreadable)
         return
-    if selector is None or not _selects(spec):
+    if selector is None or not selects_own(spec):
         yield unselected_labels(spec)
     yield from validate_template(spec["template"])
 
 
-def unselected(spec: Json) -> Iterator[Cause]:
-    """Of a kind whose selector is there: it can be read, and does not select what the template makes."""
-    if not list(selectors.validate_labels(spec["selector"], "")) and not _selects(spec):
-        yield unselected_labels(spec)
-
-
-def _selects(spec: Json) -> bool:
+def selects_own(spec: Json) -> bool:
+    """True when the selector, which can be read, selects what the template makes."""
     return selects(msgspec.convert(spec["selector"], LabelSelector), spec["template"]["metadata"].get("labels"))
 
 
@@ -109,15 +104,15 @@ def unselected_labels(spec: Json) -> Cause:
     return field_errors.invalid(f"{FIELD}.metadata.labels", labels, "`selector` does not match template `labels`")
 
 
-def validate_counts(spec: Json, *parts: str) -> Iterator[Cause]:
+def validate_counts(values: Json, field: str, *parts: str) -> Iterator[Cause]:
+    """None is below zero. field: where the values stand."""
     for part in parts:
-        yield from checks.at_least(spec.get(part), f"spec.{part}", 0)
+        yield from checks.at_least(values.get(part), f"{field}.{part}", 0)
 
 
 def validate_status(status: Json, counted: tuple[str, ...], parts: tuple[str, ...], ready: str) -> Iterator[Cause]:
     """counted: not below zero. parts: not more than there are replicas. ready: as the text names what is ready, or no less available."""
-    for part in counted:
-        yield from checks.at_least(status.get(part), f"status.{part}", 0)
+    yield from validate_counts(status, "status", *counted)
     for part in parts:
         if status.get(part, 0) > status.get("replicas", 0):
             yield field_errors.invalid(f"status.{part}", status.get(part, 0), "cannot be greater than status.replicas")

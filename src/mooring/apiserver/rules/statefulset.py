@@ -76,7 +76,7 @@ def _validate(new: Json) -> Iterator[Cause]:
     for part in ("whenDeleted", "whenScaled"):
         given = spec["persistentVolumeClaimRetentionPolicy"][part]
         yield from checks.one_of(given, f"spec.persistentVolumeClaimRetentionPolicy.{part}", _RETENTIONS)
-    yield from podtemplate.validate_counts(spec, "replicas", "minReadySeconds")
+    yield from podtemplate.validate_counts(spec, "spec", "replicas", "minReadySeconds")
     if "ordinals" in spec:
         yield from checks.at_least(spec["ordinals"]["start"], "spec.ordinals.start", 0)
     yield from podtemplate.validate_selected(spec, "statefulset", lambda template: podtemplate.validate(_with_claims(template, spec)), "")
@@ -121,10 +121,8 @@ def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
         yield field_errors.forbidden("spec", _FROZEN)
 
 
-_COUNTED: Final = (
-    *("observedGeneration", "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas", "collisionCount"),
-)
 _PARTS: Final = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+_COUNTED: Final = ("observedGeneration", "replicas", *_PARTS, "collisionCount")
 
 
 def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
