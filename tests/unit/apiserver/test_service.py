@@ -73,6 +73,14 @@ def test_health_is_for_everybody(client: Client, path: str) -> None:
     assert (200, b"ok") == (reply.status, reply.body)
 
 
+def test_a_deletion_warns_also_where_nothing_is_left(client: Client) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    assert 201 == client.ask("POST", jobs, {"metadata": {"name": "j"}, "spec": {"template": {"spec": pod}}}).status
+    reply = client.ask("DELETE", f"{jobs}/j")
+    assert ("Status", True) == (json.loads(reply.body)["kind"], "child pods are preserved" in "".join(reply.warnings))
+
+
 NO_NUMBER, OUT_OF_RANGE = "invalid syntax", "value out of range"
 
 

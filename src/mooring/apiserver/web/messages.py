@@ -64,9 +64,9 @@ def json_reply(value: Any, status: int = 200) -> Reply:
     return Reply(status, msgspec.json.encode(value))
 
 
-def error_reply(error: ApiError, warnings: tuple[str, ...] = ()) -> Reply:
+def error_reply(error: ApiError) -> Reply:
     wait_s = None if error.retry_after_s is None else int(error.retry_after_s)
-    return Reply(error.status_code, msgspec.json.encode(status_of(error)), warnings=warnings, retry_after_s=wait_s)
+    return Reply(error.status_code, msgspec.json.encode(status_of(error)), retry_after_s=wait_s)
 
 
 def status_of(error: ApiError) -> dict[str, Any]:

@@ -114,11 +114,13 @@ class Service:
         try:
             reply = verbs.answer()
         except ApiError as error:
-            reply = error_reply(error, tuple(verbs.warnings))
+            reply = error_reply(error)
         if isinstance(reply, WatchReply):
             return reply
-        if route.resource.custom is not None and route.resource.custom.deprecation:
-            reply = dataclasses.replace(reply, warnings=(route.resource.custom.deprecation, *reply.warnings))
+        custom = route.resource.custom
+        warnings = [custom.deprecation, *verbs.warnings] if custom is not None and custom.deprecation else verbs.warnings
+        if warnings:
+            reply = dataclasses.replace(reply, warnings=tuple(warnings))
         if wanted.media_type != JSON:
             reply = dataclasses.replace(reply, body=negotiation.as_yaml(reply.body), content_type=wanted.media_type)
         return packed(reply, request.headers.get("accept-encoding", "")) if request.method == "GET" else reply
@@ -131,7 +133,7 @@ class _Verbs:
         self._store, self._request, self._route, self._now, self._tokens = store, request, route, now, tokens
         self._rendering = rendering
         self.warnings: list[str] = []
-        """Warnings about the body. They are sent with a refusal, too."""
+        """They are sent with whatever the answer is, with a refusal, too."""
         self._resource: Resource = route.resource
         self._key = queries.key_of(route)
 
@@ -265,9 +267,9 @@ class _Verbs:
         self._warn_of_orphans(options)
         deleted = self._store.delete(self._resource, self._key, self._now, options)
         if not deleted.gone and options.orphan_dependents is False:
-            return Reply(202, self._one(deleted.stored), warnings=tuple(self.warnings))
+            return Reply(202, self._one(deleted.stored))
         if not deleted.gone or self._resource.delete_answers_object:
-            return Reply(200, self._one(deleted.stored), warnings=tuple(self.warnings))
+            return Reply(200, self._one(deleted.stored))
         details = {**api_errors.details_of(self._resource, self._key.name), "uid": deleted.stored.uid}
         return json_reply({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 
@@ -283,8 +285,7 @@ class _Verbs:
                     delete()
                 except Overtaken:  # (to begin anew would forget what has been deleted; in the loop nobody is quicker)
                     in_loop(delete)
-        body = self._rendering.many(self._resource, found.meta, found.items, self._now)
-        return Reply(200, body, warnings=tuple(self.warnings))
+        return Reply(200, self._rendering.many(self._resource, found.meta, found.items, self._now))
 
     def _warn_of_orphans(self, options: DeleteOptions) -> None:
         if self._resource.orphans and options.says_nothing:
@@ -296,7 +297,7 @@ class _Verbs:
         options = queries.write_options(self._request.query, "CreateOptions")
         body = self._body(options, asked)
         write_pipeline.check_namespace(asked, body["metadata"], self._key.namespace)
-        return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))), warnings=tuple(self.warnings))
+        return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))))
 
     # their parts
 
@@ -304,7 +305,8 @@ class _Verbs:
         return self._rendering.one(self._resource, stored, self._now)
 
     def _written_reply(self, written: Written) -> Reply:
-        return Reply(201 if written.created else 200, self._one(written.stored), warnings=(*self.warnings, *written.warnings))
+        self.warnings.extend(written.warnings)
+        return Reply(201 if written.created else 200, self._one(written.stored))
 
     def _writer(self, options: WriteOptions, *, applies: bool = False) -> Writer:
         return Writer(options.manager or queries.manager_of(self._request.headers.get("user-agent", "")), applies)
