@@ -19,6 +19,7 @@ from mooring.apiserver.codecs.jsonbody import Huge
 from mooring.apiserver.codecs.scalars import WrongType, equal_json
 from mooring.apiserver.codecs.strategic import merge_strategic
 from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.server_side_apply.apply import kind_of, place_of
 from mooring.kube.cluster import PatchType
 from mooring.kube.errors import ApiError, BadRequest, Invalid, ServerError
 
@@ -57,37 +58,21 @@ def change_of(
     return change
 
 
-def applied_change(resource: Resource, applied: Callable[[Json], Json], place: str, kind: str) -> Callable[[Json], Json]:
-    """An apply as such a function. applied: what it makes of the live object, which is {} where there is none. place, kind: for texts.
+def applied_change(
+    resource: Resource, applied: Callable[[Json], Json], config: Json, twice: list[str], validation: FieldValidation, warnings: list[str]
+) -> Callable[[Json], Json]:
+    """An apply as such a function. applied: what it makes of the live object, which is {} where there is none. twice: said in the config.
 
     The function raises ServerError (500), as kube-apiserver answers, for what can't be decoded, but Invalid for numbers that are too large;
-    for custom kinds what patches raise.
+    for custom kinds what patches raise. What is said twice is told once the change has been carried out: it raises BadRequest for it, too.
     """
 
     def change(stored: Json) -> Json:
         merged = applied(stored)
         if resource.custom is not None:
-            return _decoded(resource, merged, FieldValidation.IGNORE, None)
-        check_bounds(merged)
-        try:
-            return decode_object(resource, merged, FieldValidation.IGNORE, [])[0]
-        except BadRequest as error:
-            if isinstance(error.__cause__, WrongType) and _is_whole(error.__cause__.found):
-                raise _unusable(str(error)) from error  # (kube-apiserver takes the lowest bits of what is too large)
-            why = str(error).partition(f"cannot be handled as a {resource.kind}: ")[2] or str(error)
-            text = f"failed to convert new object ({place}) to proper version: unable to convert unstructured object to {kind}: {why}"
-            raise ServerError(text, code=500) from error
-
-    return change
-
-
-def checked_change(
-    change: Callable[[Json], Json], twice: list[str], validation: FieldValidation, warnings: list[str]
-) -> Callable[[Json], Json]:
-    """The same change, which tells what is said twice once it has been carried out. The function raises BadRequest for it, too."""
-
-    def checked(stored: Json) -> Json:
-        changed = change(stored)
+            changed = _decoded(resource, merged, FieldValidation.IGNORE, None)
+        else:
+            changed = _decoded_applied(resource, merged, config)
         if validation is FieldValidation.STRICT and twice:
             lines = "".join(f"\n  {text}" for text in twice)
             raise api_errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{lines}")
@@ -95,7 +80,18 @@ def checked_change(
             warnings.extend(twice)
         return changed
 
-    return checked
+    return change
+
+
+def _decoded_applied(resource: Resource, merged: Json, config: Json) -> Json:
+    check_bounds(merged)
+    try:
+        return decode_object(resource, merged, FieldValidation.IGNORE, [])[0]
+    except BadRequest as error:
+        if isinstance(error.__cause__, WrongType) and _is_whole(error.__cause__.found):
+            raise _unusable(str(error)) from error  # (kube-apiserver takes the lowest bits of what is too large)
+        what = f"failed to convert new object ({place_of(config)}) to proper version: unable to convert unstructured object"
+        raise ServerError(f"{what} to {kind_of(config)}: {error.__cause__ or error}", code=500) from error
 
 
 def _is_whole(value: Any) -> bool:

@@ -98,8 +98,24 @@ for _kind, _name in ((int, "int"), (float, "float"), (bool, "bool")):
     _JsonLikeLoader.add_constructor(f"{_TAG}{_name}", _construct_as(_kind, _name))
 
 
+class NoYaml(ValueError):
+    """A text that is no YAML. why: in the words of Go's parser, where they are known."""
+
+    def __init__(self, error: yaml.YAMLError) -> None:
+        super().__init__(f"no YAML: {error}")
+        self.why = _in_words_of_go(error) or str(self)
+
+
+def _in_words_of_go(error: yaml.YAMLError) -> str:
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return ""
+    lines = [mark.line for mark in (error.context_mark, error.problem_mark) if mark is not None and mark.line]
+    line = f"line {lines[0] + isinstance(error, yaml.scanner.ScannerError)}: " if lines else ""
+    return f"{line}{error.problem}"
+
+
 def parse_yaml(body: bytes) -> Any:
-    """The JSON value of a YAML document. Raises ValueError."""
+    """The JSON value of a YAML document. Raises ValueError, of which NoYaml is one."""
     if len(body) > BYTES_MAX:
         raise ValueError(f"more than {BYTES_MAX} bytes of YAML; send JSON")
     try:
@@ -107,7 +123,7 @@ def parse_yaml(body: bytes) -> Any:
         value = yaml.load(body, Loader=_JsonLikeLoader)
         return msgspec.json.decode(msgspec.json.encode(value))
     except yaml.YAMLError as error:
-        raise ValueError(f"no YAML: {error}") from error
+        raise NoYaml(error) from error
     except TypeError as error:
         raise ValueError(f"a key that JSON does not know: {error}") from error
     except _BAD_TAG as error:
@@ -133,16 +149,6 @@ def _check_bounds(body: bytes) -> None:
             raise ValueError(TOO_DEEP)
         if number > _EVENTS_MAX:
             raise ValueError("YAML with too many values")
-
-
-def trouble(error: BaseException) -> str:
-    """The reason that a text is no YAML, in the words of Go's parser; "" for other errors."""
-    cause = error.__cause__
-    if not isinstance(cause, yaml.MarkedYAMLError):
-        return ""
-    lines = [mark.line for mark in (cause.context_mark, cause.problem_mark) if mark is not None and mark.line]
-    line = f"line {lines[0] + isinstance(cause, yaml.scanner.ScannerError)}: " if lines else ""
-    return f"{line}{cause.problem}"
 
 
 def duplicate_keys(body: bytes) -> list[str]:

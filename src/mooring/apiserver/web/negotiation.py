@@ -17,7 +17,7 @@ from mooring.apiserver.codecs.codec import TOLD_MAX, TOO_DEEP, check_bounds
 from mooring.apiserver.codecs.jsonbody import duplicate_fields, hugest, parse_json
 from mooring.apiserver.codecs.protobody import PROTOBUF, parse_protobuf
 from mooring.apiserver.codecs.schema import Message
-from mooring.apiserver.codecs.yamlbody import BYTES_MAX, dump_yaml, duplicate_keys, parse_yaml, trouble
+from mooring.apiserver.codecs.yamlbody import BYTES_MAX, NoYaml, dump_yaml, duplicate_keys, parse_yaml
 from mooring.apiserver.custom.prune_default import whole_numbers
 from mooring.apiserver.web.messages import JSON
 from mooring.apiserver.web.rendering import WHOLE, Metadata, Rendering, Table
@@ -137,7 +137,7 @@ def _parsed_apply(body: bytes) -> tuple[Any, list[str]]:
     try:
         return _parse_yaml(body)
     except (ValueError, RecursionError) as error:
-        why = trouble(error) or str(error) or type(error).__name__
+        why = error.why if isinstance(error, NoYaml) else str(error) or type(error).__name__
         raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {why}") from error
 
 

@@ -15,7 +15,7 @@ from mooring.api import names
 from mooring.apiserver import api_errors, effort, write_pipeline
 from mooring.apiserver.aside import Overtaken, in_loop
 from mooring.apiserver.codecs.codec import UnknownFields, decode_object, unusable
-from mooring.apiserver.codecs.patches import applied_change, change_of, checked_change
+from mooring.apiserver.codecs.patches import applied_change, change_of
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.discovery.about import About
 from mooring.apiserver.durability import Durability, InMemory
@@ -24,7 +24,7 @@ from mooring.apiserver.identity.users import Tokens
 from mooring.apiserver.listing import Scope, check_match, checked_scope, parsed_scope, watch_start_of
 from mooring.apiserver.objectmeta import MESSAGES as META
 from mooring.apiserver.resource import Action, Call, Json, Resource
-from mooring.apiserver.server_side_apply.apply import apply, kind_of, place_of
+from mooring.apiserver.server_side_apply.apply import apply
 from mooring.apiserver.server_side_apply.managed import Writer
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Listing, Stored, Written
@@ -259,8 +259,7 @@ class _Verbs:
             subresource=self._route.subresource,
             force=options.force,
         )
-        change = applied_change(self._resource, applied, place_of(config), kind_of(config))
-        return checked_change(change, twice, options.validation, self.warnings)
+        return applied_change(self._resource, applied, config, twice, options.validation, self.warnings)
 
     def _delete(self) -> Reply:
         options = self._delete_options()
