@@ -77,8 +77,7 @@ class Metadata:
     def many(self, resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...], _now: float) -> bytes:
         if not self.is_list:
             raise _mismatch(f"you requested PartialObjectMetadata, but the requested object is a list ({resource.list_kind})")
-        whole = _listed("PartialObjectMetadataList", self.version, meta, [_partial(self.version, stored) for stored in items])
-        return whole if items else whole.removesuffix(b"[]}") + b"null}"
+        return _listed("PartialObjectMetadataList", self.version, meta, [_partial(self.version, stored) for stored in items], empty=b"null")
 
     def event(self, _resource: Resource, stored: Stored, _now: float, *, first: bool) -> bytes:
         return _partial(self.version, stored)
@@ -125,13 +124,12 @@ class Table:
             conditions = conditions_of(obj)
             encoded = b',"conditions":%s' % _encode(conditions) if conditions else b""
             rows.append(b'{"cells":%s%s,"object":%s}' % (_encode([cell(obj, now) for cell in cells]), encoded, self._object(stored)))
-        whole = self._whole(meta, columns if defined else None, rows)
-        return whole if rows else whole.removesuffix(b"[]}") + empty_rows_of(resource) + b"}"
+        return self._whole(meta, columns if defined else None, rows, empty=empty_rows_of(resource))
 
-    def _whole(self, meta: dict[str, Any], columns: tuple[Column, ...] | None, rows: list[bytes]) -> bytes:
+    def _whole(self, meta: dict[str, Any], columns: tuple[Column, ...] | None, rows: list[bytes], *, empty: bytes = b"[]") -> bytes:
         defined = None if columns is None else [column.to_json() for column in columns]
         head = _encode({"kind": "Table", "apiVersion": self.version, "metadata": meta, "columnDefinitions": defined})
-        return head[:-1] + b',"rows":[' + b",".join(rows) + b"]}"
+        return _ended(head, b"rows", rows, empty)
 
     def _object(self, stored: Stored) -> bytes:
         if self.include == "Object":
@@ -154,9 +152,16 @@ def _partial_of(version: str, metadata: bytes | msgspec.Raw) -> bytes:
     return b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (version.encode(), bytes(metadata))
 
 
-def _listed(kind: str, api_version: str, meta: dict[str, Any], items: list[bytes]) -> bytes:
+def _listed(kind: str, api_version: str, meta: dict[str, Any], items: list[bytes], *, empty: bytes = b"[]") -> bytes:
     head = _encode({"kind": kind, "apiVersion": api_version, "metadata": meta})
-    return head[:-1] + b',"items":[' + b",".join(items) + b"]}"
+    return _ended(head, b"items", items, empty)
+
+
+def _ended(head: bytes, name: bytes, parts: list[bytes], empty: bytes) -> bytes:
+    """The object with one more member, a list. empty: what stands for it where it has nothing."""
+    if not parts:
+        return b'%b,"%b":%b}' % (head[:-1], name, empty)
+    return b'%b,"%b":[%b]}' % (head[:-1], name, b",".join(parts))
 
 
 def _mismatch(text: str) -> NotAcceptable:
