@@ -74,12 +74,16 @@ def immutable(field: str, value: Any) -> Cause:
 def shown(value: Any) -> str:
     """A value for people: JSON, cut. Differs from kube-apiserver, which dumps Go structs and pointers."""
     text = msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
-    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
+    return cut(text, _SHOWN_MAX)
 
 
 def shortened(text: str) -> str:
     """A text of the kind's author, whole unless it is as long as nobody reads."""
-    return text if len(text) <= _TEXT_MAX else text[: _TEXT_MAX - 1] + "…"
+    return cut(text, _TEXT_MAX)
+
+
+def cut(text: str, letters_max: int) -> str:
+    return text if len(text) <= letters_max else text[: letters_max - 1] + "…"
 
 
 def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Invalid:

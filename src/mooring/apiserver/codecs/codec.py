@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import api_errors, field_errors
+from mooring.apiserver.codecs.jsonbody import TOLD_MAX
 from mooring.apiserver.codecs.scalars import refuse_huge
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.resource import Json, Resource
@@ -67,10 +68,6 @@ def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
-
-
-TOLD_MAX: Final = 100
-"""Of unknown fields, and fields that are there twice."""
 
 
 class FieldValidation(enum.Enum):

@@ -69,7 +69,8 @@ def duplicate_fields(body: bytes) -> list[str]:
     return list(told)
 
 
-_TOLD_MAX: Final = 100
+TOLD_MAX: Final = 100
+"""Of unknown fields, and fields that are there twice."""
 _TOLD_LETTERS_MAX: Final = 64 * 1024
 
 
@@ -78,7 +79,7 @@ def _name(value: Any, path: tuple[str, ...], told: dict[str, None]) -> None:
     if isinstance(value, _Pairs):
         seen: set[str] = set()
         for name, inner in value:
-            if name in seen and len(told) < _TOLD_MAX and sum(map(len, told)) < _TOLD_LETTERS_MAX:
+            if name in seen and len(told) < TOLD_MAX and sum(map(len, told)) < _TOLD_LETTERS_MAX:
                 told[f'duplicate field "{"".join((*path, name))}"'] = None
             seen.add(name)
             _name(inner, (*path, name, "."), told)

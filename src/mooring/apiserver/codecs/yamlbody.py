@@ -16,6 +16,7 @@ import msgspec
 import yaml
 
 from mooring.apiserver.codecs.codec import DEPTH_MAX, TOO_DEEP, VALUES_MAX
+from mooring.apiserver.codecs.jsonbody import TOLD_MAX
 
 BYTES_MAX: Final = 1024 * 1024
 _EVENTS_MAX: Final = 3 * VALUES_MAX
@@ -152,11 +153,16 @@ def _check_bounds(body: bytes) -> None:
 
 
 def duplicate_keys(body: bytes) -> list[str]:
-    """One `line 7: key "x" already set in map` for each, the inner ones first, as Go's parser tells them. body: what `parse_yaml` takes."""
+    """One `line 7: key "x" already set in map` for each, the inner ones first, as Go's parser tells them; of very many the first.
+
+    body: what `parse_yaml` takes.
+    """
     finder = _Twice()
     try:
         for event in yaml.parse(body, Loader=_JsonLikeLoader):
             finder.take(event)
+            if len(finder.found) >= TOLD_MAX:
+                break
     except yaml.YAMLError:  # (JSON that is no YAML: nothing is known of its lines)
         return []
     return finder.found

@@ -6,17 +6,19 @@ from typing import Any, Final
 
 import msgspec
 
+from mooring.apiserver.field_errors import cut
+
 _SHOWN_MAX: Final = 200
 
 
 def plain(value: Any) -> str:
     """As `%v` of a pointer to it."""
-    return f"&{{{_cut(_plain(value))}}}"
+    return f"&{{{cut(_plain(value), _SHOWN_MAX)}}}"
 
 
 def syntax(value: Any) -> str:
     """As `%#v`."""
-    return f"&value.valueUnstructured{{Value:{_cut(_syntax(value))}}}"
+    return f"&value.valueUnstructured{{Value:{cut(_syntax(value), _SHOWN_MAX)}}}"
 
 
 def type_name(value: Any) -> str:
@@ -46,7 +48,3 @@ def _syntax(value: Any) -> str:
 
 def _scalar(value: Any) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.codec import TOLD_MAX, TOO_DEEP, check_bounds
+from mooring.apiserver.codecs.codec import TOO_DEEP, check_bounds
 from mooring.apiserver.codecs.jsonbody import duplicate_fields, hugest, parse_json
 from mooring.apiserver.codecs.protobody import PROTOBUF, parse_protobuf
 from mooring.apiserver.codecs.schema import Message
@@ -127,7 +127,7 @@ def parse_apply(body: bytes) -> tuple[dict[str, Any], list[str]]:
         kind = next(name for kinds, name in _GO_KINDS if isinstance(value, kinds))
         what = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
         raise api_errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {what}")
-    return whole_numbers(value or {}), duplicate_keys(body)[:TOLD_MAX] if is_yaml or twice else []
+    return whole_numbers(value or {}), duplicate_keys(body) if is_yaml or twice else []
 
 
 _GO_KINDS: Final = ((list, "array"), (bool, "bool"), (str, "string"), ((int, float), "number"))
