@@ -144,7 +144,7 @@ class ObjectStore(Tables):
         if old is None:
             body["metadata"].pop("resourceVersion", None)
             return self.create(resource, body, key.namespace, now, dry_run=dry_run, by=by)
-        return self._rewrite(resource, old, resource.encoded(body, old.whole()), now, subresource, dry_run, by)
+        return self._rewrite(resource, old, body, now, subresource, dry_run, by)
 
     def patch(
         self,
@@ -166,7 +166,7 @@ class ObjectStore(Tables):
         if old is None:
             write_pipeline.forget_version(resource, new["metadata"])
             return self.create(resource, new, key.namespace, now, dry_run=dry_run, by=by)
-        return self._rewrite(resource, old, resource.encoded(new, old.whole()), now, subresource, dry_run, by)
+        return self._rewrite(resource, old, new, now, subresource, dry_run, by)
 
     def delete(self, resource: Resource, key: Key, now: float, options: DeleteOptions = PLAIN_DELETE) -> Deleted:
         """Raises NotFound; Conflict for a precondition that fails."""
@@ -215,9 +215,13 @@ class ObjectStore(Tables):
     # the steps
 
     def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool, by: Writer) -> Written:
+        """new: as the kind shows it."""
+        before = raw = old.whole()
+        if resource.storage_version is not None:
+            new = resource.encoded(new, old.whole())
+            before = resource.encoded(old.shown_by(resource).whole(), old.whole())
         self._space(resource, old.key.namespace)
-        raw, meta = old.whole(), new["metadata"]
-        before = raw if resource.storage_version is None else resource.encoded(old.shown_by(resource).whole(), old.whole())
+        meta = new["metadata"]
         write_pipeline.check_version(resource, old, meta)
         meta["resourceVersion"] = str(old.rv)
         resource.default(new)
