@@ -155,7 +155,7 @@ class Dispatcher:
         except Elsewhere:
             self._answer_aside(asking)
         except Exception as error:
-            self._leave(asking, error, traceback.format_exc())
+            self._leave(asking, error)
         else:
             self._leave(asking, reply)
 
@@ -166,7 +166,7 @@ class Dispatcher:
             len(request.body), lambda: self._service.answer(request, self._route(request), Effort()), partial(self._leave, asking)
         )
 
-    def _leave(self, asking: _Asking, found: Reply | WatchReply | Exception, trace: str = "") -> None:
+    def _leave(self, asking: _Asking, found: Reply | WatchReply | Exception) -> None:
         """Sends the answer, once the newest version, which it may have seen, is committed."""
         request = asking.request
         try:
@@ -176,7 +176,7 @@ class Dispatcher:
                 found = error_reply(api_errors.too_many_requests())
             exit_ = self._exit(asking, found)
         except Exception as error:
-            trace = trace or traceback.format_exc()
+            trace = traceback.format_exc()
             _log.error("A request could not be answered", error=error, method=request.method, path=_shown(asking.head), traceback=trace)
             text = f"Internal error occurred: {type(error).__name__}"
             exit_ = self._exit(asking, error_reply(ServerError(text, reason="InternalError")))
