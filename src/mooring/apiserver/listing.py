@@ -247,13 +247,7 @@ def checked_scope(resource: Resource, scope: Scope) -> Scope:
     """The same. Raises BadRequest for fields that the kind does not offer."""
     fields = scope.fields
     for requirement in fields.requirements:
-        has_own = bool(resource.field_names or resource.custom is not None)
-        in_none = has_own and not resource.namespaced and requirement.key == "metadata.namespace"
-        if not in_none and (requirement.key in _METADATA_FIELDS or requirement.key in resource.field_names):
-            continue
-        if resource.group == "batch":
-            raise api_errors.bad_request(f'field label "{requirement.key}" not supported for {resource.kind}')
-        if has_own and resource.group != "apps":
-            raise api_errors.bad_request(f"field label not supported: {requirement.key}")
-        raise api_errors.bad_request(f'"{requirement.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+        in_none = resource.has_own_fields and not resource.namespaced and requirement.key == "metadata.namespace"
+        if in_none or (requirement.key not in _METADATA_FIELDS and requirement.key not in resource.field_names):
+            raise api_errors.bad_request(resource.unknown_field(requirement.key))
     return scope

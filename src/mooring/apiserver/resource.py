@@ -210,6 +210,19 @@ class Resource:
         return self.custom.list_kind if self.custom is not None else f"{self.kind}List"
 
     @property
+    def has_own_fields(self) -> bool:
+        """To select by, beside those of the metadata: custom kinds may."""
+        return bool(self.field_names) or self.custom is not None
+
+    def unknown_field(self, key: str) -> str:
+        """The refusal of a field to select by, as the kind's group words it."""
+        if self.group == "batch":
+            return f'field label "{key}" not supported for {self.kind}'
+        if self.has_own_fields and self.group != "apps":
+            return f"field label not supported: {key}"
+        return f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+
+    @property
     def verbs(self) -> tuple[str, ...]:
         """As discovery lists them."""
         if self.answer is not None:
