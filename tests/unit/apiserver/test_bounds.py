@@ -11,7 +11,7 @@ import pytest
 
 from mooring.api.meta import Key
 from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.codec import DEPTH_MAX, VALUES_MAX, check_bounds
+from mooring.apiserver.codecs.codec import DEPTH_MAX, VALUES_MAX, check_bounds, is_within_bounds
 from mooring.apiserver.codecs.jsonbody import duplicate_fields
 from mooring.apiserver.rules import SECRETS, jobpolicies
 from mooring.apiserver.web.messages import Reply
@@ -140,6 +140,15 @@ def test_depth_and_number_are_counted_exactly() -> None:
     check_bounds([0] * (VALUES_MAX - 1))
     with pytest.raises(TooLarge):
         check_bounds([0] * VALUES_MAX)
+
+
+def test_a_small_text_is_known_to_be_within_the_bounds() -> None:
+    deep, values = b"[" * DEPTH_MAX + b"]" * DEPTH_MAX, b"[" + b"0," * 2046 + b"10]"
+    for body in (deep, values):
+        assert is_within_bounds(body)
+        check_bounds(json.loads(body), len(body))
+    assert not is_within_bounds(b"[" + deep + b"]")
+    assert not is_within_bounds(values + b" ")
 
 
 def test_exit_codes_of_a_job_are_not_each_compared_with_all_before() -> None:

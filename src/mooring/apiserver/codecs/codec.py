@@ -24,6 +24,9 @@ VALUES_MAX: Final = 50_000
 """Four times what the largest definition in use has."""
 PATHS_LETTERS_MAX: Final = 16 * 1024 * 1024
 """In the paths of all values together: what many values below a long key would cost whoever names them."""
+_SMALL_BYTES: Final = 4096
+assert _SMALL_BYTES <= VALUES_MAX
+assert _SMALL_BYTES**2 <= PATHS_LETTERS_MAX
 TOO_DEEP: Final = f"exceeded max depth: the body is nested deeper than {DEPTH_MAX} levels"
 
 
@@ -45,6 +48,11 @@ def check_bounds(value: Any, size: int | None = None) -> None:
     size = len(msgspec.json.encode(value, enc_hook=str)) if size is None else size
     if count * size > PATHS_LETTERS_MAX and _letters_of_paths(value) > PATHS_LETTERS_MAX:
         raise api_errors.too_large(f"the paths of the values have more than {PATHS_LETTERS_MAX} letters: many values below a long key")
+
+
+def is_within_bounds(body: bytes) -> bool:
+    """True for a JSON text that is too small to be over any of them."""
+    return len(body) <= _SMALL_BYTES and body.count(b"{") + body.count(b"[") <= DEPTH_MAX
 
 
 def _letters_of_paths(value: Any) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.codec import TOO_DEEP, check_bounds
+from mooring.apiserver.codecs.codec import TOO_DEEP, check_bounds, is_within_bounds
 from mooring.apiserver.codecs.jsonbody import duplicate_fields, hugest, parse_json
 from mooring.apiserver.codecs.protobody import PROTOBUF, parse_protobuf
 from mooring.apiserver.codecs.schema import Message
@@ -185,7 +185,8 @@ def _parse_yaml(body: bytes) -> tuple[Any, list[str]]:
 
 def _parse_json(body: bytes) -> tuple[Any, list[str]]:
     value = parse_json(body)
-    check_bounds(value, len(body))
+    if not is_within_bounds(body):
+        check_bounds(value, len(body))
     return value, duplicate_fields(body)
 
 
