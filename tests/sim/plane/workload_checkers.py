@@ -49,9 +49,9 @@ def _of_deployment(world: Any, deployment: Json) -> Iterator[Complaint]:
     told = {status.get(key, 0) for key in ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")}
     if told != {spec["replicas"]} or status.get("observedGeneration") != deployment["metadata"]["generation"]:
         yield "status-wrong", f"Deployment {name} wishes for {spec['replicas']}, and says {status}"
-    idle = [one for one in sets if not one["spec"]["replicas"]]
-    if len(idle) > spec["revisionHistoryLimit"]:
-        yield "history-wrong", f"Deployment {name} keeps {len(idle)} ReplicaSets"
+    old_count = sum(not one["spec"]["replicas"] for one in sets) - (not spec["replicas"])  # (the newest is no old one)
+    if old_count > spec["revisionHistoryLimit"]:
+        yield "history-wrong", f"Deployment {name} keeps {old_count} old ReplicaSets"
 
 
 def _of_job(world: Any, job: Json) -> Iterator[Complaint]:
