@@ -90,6 +90,10 @@ soak-wires: .venv/ready real-parts ## MINUTES (30) of volumes while connections 
 kills: .venv/ready ## mooring apiserver killed KILLS times (300) under load
 	@$(BIN)/python -m tests.kill_apiserver --kills $(KILLS) $(ARGS)
 
+.PHONY: fuzz
+fuzz: .venv/ready ## An hour of spoilt requests, with a meter as the judge
+	@$(BIN)/python -m tests.fuzz --minutes $(HOUR) --from $(SEED) $(ARGS)
+
 .PHONY: differential
 differential: .venv/ready real-parts ## An hour of random requests to both API servers
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.differential --minutes $(HOUR) --from $(SEED) --keep-going $(ARGS)

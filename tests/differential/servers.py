@@ -18,6 +18,7 @@ from tests.differential.steps import JSON, MERGE_PATCH, Step
 from tests.differential.subjects import DEFINITIONS, DEFINITIONS_PATH, SPACES, SUBJECTS, Subject
 from tests.support.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.support.embedded import EmbeddedServer
+from tests.support.stalls import StallMeter
 from tests.support.waiting import eventually
 
 _QUIET_S: Final = 0.03
@@ -180,9 +181,12 @@ def _events(connection: http.client.HTTPSConnection, response: http.client.HTTPR
 
 
 @contextlib.contextmanager
-def embedded_alone(folder: Path) -> Iterator[Target]:
-    """The embedded server, prepared."""
-    with EmbeddedServer(folder) as embedded, _prepared(embedded.url, embedded.ca_file, embedded.identity.token, "embedded") as target:
+def embedded_alone(folder: Path, meter: StallMeter | None = None) -> Iterator[Target]:
+    """The embedded server, prepared. meter: for its loop."""
+    with (
+        EmbeddedServer(folder, meter=meter) as embedded,
+        _prepared(embedded.url, embedded.ca_file, embedded.identity.token, "embedded") as target,
+    ):
         yield target
 
 

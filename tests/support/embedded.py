@@ -13,19 +13,20 @@ from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
 from mooring.apiserver.web.server import ApiServer
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
+from tests.support.stalls import StallMeter
 
 _START_S_MAX = 20.0
 
 
 class EmbeddedServer:
-    """Use it as a context manager. folder: for the identity and the kubeconfig. limits: how much history it keeps."""
+    """Use it as a context manager. folder: for the identity and the kubeconfig. limits: how much history it keeps. meter: for its loop."""
 
-    def __init__(self, folder: Path, limits: HistoryLimits = DEFAULT_LIMITS) -> None:
+    def __init__(self, folder: Path, limits: HistoryLimits = DEFAULT_LIMITS, *, meter: StallMeter | None = None) -> None:
         self.folder = folder
         self.kubeconfig = folder / "kubeconfig"
         self.identity: Identity = identity_in(folder / "identity", time.time())
         self.url = ""
-        self._limits = limits
+        self._limits, self._meter = limits, meter
         self._started = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -62,6 +63,8 @@ class EmbeddedServer:
         await server.start()
         self._loop, self._stop, self.url = asyncio.get_running_loop(), asyncio.Event(), server.url
         server.write_kubeconfig(self.kubeconfig)
+        if self._meter is not None:
+            self._meter.start()
         self._started.set()
         try:
             await self._stop.wait()

@@ -193,6 +193,11 @@ def test_the_head_of_an_answer_stays_small() -> None:
     assert len(rendered(Reply(200, b"", warnings=warnings), "", is_last=False)) < 8000
 
 
+def test_an_answer_has_so_many_headers_as_clients_in_python_read() -> None:
+    warnings = tuple(f"w{number}" for number in range(1000))
+    assert 80 == rendered(Reply(200, b"", warnings=warnings), "", is_last=False).count(b"Warning: ")
+
+
 def below(key: str, value: Any) -> Any:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {key: value}}
 

@@ -19,6 +19,8 @@ def status_line(status: int, content_type: str) -> str:
 _WARNINGS_MAX: Final = 4096
 _WARNING_MAX: Final = 256
 """Letters of all warnings together, and of each where that is too much."""
+_WARNINGS_COUNT_MAX: Final = 80
+"""Clients in Python read no answer of more than 100 headers. Differs from kube-apiserver, which bounds letters alone."""
 _WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 _STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 
@@ -41,7 +43,7 @@ def rendered(reply: Reply, date: str, *, is_last: bool, with_body: bool = True) 
 
 def _bounded(warnings: tuple[str, ...]) -> list[str]:
     """Each once; where they are long together, the first letters of the first ones, as far as they go."""
-    unique, length = list(dict.fromkeys(warnings)), 0
+    unique, length = list(dict.fromkeys(warnings))[:_WARNINGS_COUNT_MAX], 0
     if sum(map(len, unique)) <= _WARNINGS_MAX:
         return unique
     cut = [text[:_WARNING_MAX] for text in unique]

@@ -1,0 +1,45 @@
+"""Two minutes of spoilt requests, the same each time as far as they go. An hour: `make fuzz`."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.differential.steps import Step
+from tests.fuzz.attacks import attacks
+from tests.fuzz.judge import Judge, judging
+
+TIME_S = 120.0
+SEEDS_MIN = 40
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_no_spoilt_request_stalls_the_server_or_takes_its_memory(tmp_path: Path) -> None:
+    with judging(tmp_path) as judge:
+        schemas, until = judge.target.schemas(), time.monotonic() + TIME_S
+        for seed in itertools.takewhile(lambda seed: seed < SEEDS_MIN or time.monotonic() < until, itertools.count()):
+            finding = judge.finding(tuple(attacks(seed, schemas)))
+            assert not finding, f"python -m tests.fuzz --seed {seed}\n{finding}"
+    assert judge.requests > 5 * SEEDS_MIN, "most of the sequences were carried out"
+
+
+def test_the_judge_sees_a_turn_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the server does: the rule is set to nothing."""
+    monkeypatch.setattr("tests.fuzz.judge.TURN_S_MAX", -1.0)
+    with judging(tmp_path) as judge:
+        assert "a turn of" in _seen_by(judge)
+
+
+def test_the_judge_sees_memory_that_is_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fuzz.judge.MEMORY_BASE_BYTES", -1)
+    monkeypatch.setattr("tests.fuzz.judge.MEMORY_FACTOR", 0)
+    with judging(tmp_path) as judge:
+        assert "MiB for a request of" in _seen_by(judge)
+
+
+def _seen_by(judge: Judge) -> str:
+    return judge.finding((Step(0, "GET", "/api/v1/nodes"),))
