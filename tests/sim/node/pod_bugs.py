@@ -9,8 +9,9 @@ from contextvars import ContextVar
 from typing import Any, Final
 from unittest import mock
 
-from mooring.api.meta import key_of
+from mooring.api.meta import Object, finalizers_of, is_deleting, key_of
 from mooring.api.pods import PODS, Pod
+from mooring.kube.cache import feed
 from mooring.kube.cluster import Patch, PatchType
 from mooring.node.volumes import controller, decide
 from mooring.node.volumes.actual import ActualState
@@ -40,7 +41,7 @@ def _volumes_do_not_hear_of_pods() -> Planted:
 
 
 def _running_hides_deletion() -> Planted:
-    """The answer to the write that sets a pod running goes into the cache, also of a pod that is being deleted."""
+    """A pod that is being deleted counts as gone once the answer to the write that sets it running shows that."""
 
     async def deaf(self: NodePods, pod: Pod) -> None:
         key, body = key_of(pod), {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Running"}}
@@ -48,7 +49,10 @@ def _running_hides_deletion() -> Planted:
         answer = await self._actual.pods.write(key, request)
         self._looked_at[pod.metadata.uid] = answer.metadata.resource_version, self._clock.now()
 
-    return mock.patch.object(NodePods, "_set_running", deaf)
+    def is_over(obj: Object) -> bool:
+        return is_deleting(obj) and not finalizers_of(obj)
+
+    return both(mock.patch.object(NodePods, "_set_running", deaf), mock.patch.object(feed, "_is_over", is_over))
 
 
 def _pods_run_at_once() -> Planted:
