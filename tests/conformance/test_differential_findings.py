@@ -493,3 +493,18 @@ def test_an_attachment_of_a_local_volume_says_on_which_node(api: Rest, name: str
     body = a_va(name)
     body["spec"]["source"] = {"inlineVolumeSpec": inline}
     api.post(VAS, body).refused(422, "Invalid", ("FieldValueRequired", "spec.source.inlineVolumeSpec.nodeAffinity"))
+
+
+def test_a_status_that_is_applied_first_leaves_the_spec_to_who_wrote_it(api: Rest, name: str) -> None:
+    path = f"/apis/apps/v1/namespaces/default/replicasets/{name}"
+    body = a_workload("ReplicaSet", name, replicas=0)
+    api.post("/apis/apps/v1/namespaces/default/replicasets", body)
+    status = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "status": {"replicas": 0}}
+    api.patch(f"{path}/status", status, APPLY_PATCH, fieldManager="two").ok()
+    mine = {**body, "spec": {**body["spec"], "minReadySeconds": 7, "replicas": 0}}
+    mine["spec"]["template"]["metadata"]["annotations"] = {"a": "b"}
+    api.patch(path, mine, APPLY_PATCH, fieldManager="two").ok()
+    mine["spec"]["replicas"] = 1
+    api.patch(path, mine, APPLY_PATCH, fieldManager="three").refused(409, "Conflict", ("FieldManagerConflict", ".spec.replicas"))
+    fresh = {**mine, "spec": {**mine["spec"], "replicas": 3}}
+    api.patch(path, fresh, APPLY_PATCH, fieldManager="two").refused(409, "Conflict", ("FieldManagerConflict", ".spec.replicas"))

@@ -121,8 +121,13 @@ class _Applying:
 
 
 def _first_record(resource: Resource, live: Json, now: str, subresource: str) -> Managed:
-    """Of an object that has none. What kubectl has applied by itself is known by its note, and is all that it may take over."""
-    record = managed.record_before(resource, live, now, subresource)
+    """Of an object that has none, also of what a subresource does not write: somebody wrote that before, too.
+
+    What kubectl has applied by itself is known by its note, and is all that it may take over.
+    """
+    record = managed.record_before(resource, live, now)
+    if subresource:
+        record |= managed.record_before(resource, live, now, subresource)
     first = next(iter(record), None)
     if first is None or not managed.has_note(live):
         return record
