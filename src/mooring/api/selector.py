@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections import deque
 from collections.abc import Mapping
 
 from mooring.api import names
@@ -79,7 +80,8 @@ def _labels(text: str) -> Selector:
             raise ValueError(f"found '{tokens[0]}', expected: ',' or 'end of string'")
         if tokens and len(tokens) == 1:
             raise ValueError("found '', expected: identifier after ','")
-        del tokens[:1]
+        if tokens:
+            tokens.popleft()
     return Selector(tuple(dict.fromkeys(requirements)))
 
 
@@ -99,8 +101,8 @@ def _fields(text: str) -> Selector:
     return Selector(tuple(dict.fromkeys(requirements)))
 
 
-def _tokens(text: str) -> list[str]:
-    tokens, at = [], 0
+def _tokens(text: str) -> deque[str]:
+    tokens, at = deque[str](), 0
     text = text.rstrip()
     while at < len(text):
         found = _TOKEN.match(text, at)
@@ -111,22 +113,22 @@ def _tokens(text: str) -> list[str]:
     return tokens
 
 
-def _requirement(tokens: list[str]) -> Requirement:
+def _requirement(tokens: deque[str]) -> Requirement:
     """Takes one requirement off the front."""
-    first = tokens.pop(0)
+    first = tokens.popleft()
     if first != "!" and _TOKEN_SIGN.fullmatch(first):
         raise ValueError(f"found '{first}', expected: !, identifier, or 'end of string'")
     if first == "!":
         return Requirement(_key(tokens), "absent")
-    key = _key([first])
+    key = _key(deque((first,)))
     if not tokens or tokens[0] == ",":
         return Requirement(key, "exists")
-    operator = tokens.pop(0)
+    operator = tokens.popleft()
     if operator in ("in", "notin"):
         return Requirement(key, operator, _value_set(key, tokens))
     if operator not in _COMPARISONS:
         raise ValueError(f"unable to parse requirement: found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
-    value = tokens.pop(0) if tokens and tokens[0] != "," else ""
+    value = tokens.popleft() if tokens and tokens[0] != "," else ""
     if operator in ("<", ">"):
         _whole_number(value)
         return Requirement(key, operator, frozenset({value}))
@@ -134,22 +136,22 @@ def _requirement(tokens: list[str]) -> Requirement:
     return Requirement(key, "notin" if operator == "!=" else "in", frozenset({value}))
 
 
-def _key(tokens: list[str]) -> str:
-    key = tokens.pop(0) if tokens else ""
+def _key(tokens: deque[str]) -> str:
+    key = tokens.popleft() if tokens else ""
     wrong = names.qualified_name(key)
     if wrong:
         raise ValueError(f'unable to parse requirement: <nil>: Invalid value: "{key}": {"; ".join(wrong)}')
     return key
 
 
-def _value_set(key: str, tokens: list[str]) -> frozenset[str]:
-    first = tokens.pop(0) if tokens else ""
+def _value_set(key: str, tokens: deque[str]) -> frozenset[str]:
+    first = tokens.popleft() if tokens else ""
     if first != "(":
         raise ValueError(f"unable to parse requirement: found '{first}' expected: '('")
     values: set[str] = set()
     last = ""
     while tokens:
-        token = tokens.pop(0)
+        token = tokens.popleft()
         if token == ")":
             values.add(last)
             _check_values(key, sorted(values))

@@ -18,6 +18,8 @@ ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 _VSPHERE_REGION: Final = "topology.csi.vmware.com/region"
 _MANAGED_DISK: Final = re.compile(r".*/subscriptions/(?:.*)/resourceGroups/(?:.*)/providers/Microsoft.Compute/disks/(.+)")
+_URI_LENGTH_MAX: Final = 1024
+"""What the patterns cost grows with its fourth power. CSI advises 128 bytes."""
 _BLOB_DISK: Final = re.compile(r"http(?:.*)://(?:.*)/vhds/(.+)")
 
 
@@ -62,6 +64,8 @@ def _cinder(volume: Json, csi: Json) -> tuple[str, Json]:
 
 def _azure_disk(volume: Json, csi: Json) -> tuple[str, Json]:
     uri = csi["volumeHandle"]
+    if len(uri) > _URI_LENGTH_MAX:
+        raise TranslationError(f"a disk's URI has at most {_URI_LENGTH_MAX} letters, this one has {len(uri)}: {uri[:100]}…")
     found = (_BLOB_DISK if uri.lower().startswith("http") else _MANAGED_DISK).search(uri)
     if found is None:
         raise TranslationError(f"could not get disk name from {uri}")

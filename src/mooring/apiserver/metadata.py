@@ -79,7 +79,7 @@ def validate_update(new: Json, old: Json, *, bare_finalizers: bool = False) -> I
     """Everything wrong with the metadata of an update."""
     yield from (field_errors.immutable(f"metadata.{field}", new.get(field)) for field in _IMMUTABLE if new.get(field) != old.get(field))
     if old.get("deletionTimestamp"):
-        added = [finalizer for finalizer in new.get("finalizers") or [] if finalizer not in (old.get("finalizers") or [])]
+        added = set(new.get("finalizers") or ()).difference(old.get("finalizers") or ())
         if added:
             shown = ", ".join(f'"{finalizer}"' for finalizer in sorted(added))
             text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"

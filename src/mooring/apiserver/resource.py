@@ -28,11 +28,14 @@ _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create",
 
 
 class View(Protocol):
-    """The other objects, as admission sees them: read only. path: group, version, plural."""
+    """The other objects, as admission sees them: read only. path: group, version, plural.
+
+    word: stands in the JSON of those that are looked for; others need not be decoded.
+    """
 
     def get(self, path: tuple[str, str, str], name: str, namespace: str = "") -> Json | None: ...
 
-    def all(self, path: tuple[str, str, str], namespace: str | None = None) -> Iterator[Json]: ...
+    def all(self, path: tuple[str, str, str], namespace: str | None = None, word: bytes = b"") -> Iterator[Json]: ...
 
 
 class Shown(Protocol):

@@ -242,12 +242,13 @@ class StoreView:
         stored = table.get(Key(namespace, name)) if table is not None else None
         return None if stored is None else stored.whole()
 
-    def all(self, path: tuple[str, str, str], namespace: str | None = None) -> Iterator[Json]:
+    def all(self, path: tuple[str, str, str], namespace: str | None = None, word: bytes = b"") -> Iterator[Json]:
         table = self._tables.get(path)
         if table is None:
             return
         for stored in table.items(namespace):
-            yield stored.whole()
+            if word in stored.body:
+                yield stored.whole()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -58,3 +58,10 @@ def test_a_volume_goes_back_as_by_the_real_library(given, answer):
 def test_the_corpus_has_failures_of_both_kinds():
     assert 3 <= sum("error" in answer for _, answer in CLASSES)
     assert 5 <= sum("error" in answer for _, answer in BACK)
+
+
+def test_a_disk_s_uri_has_a_largest_length() -> None:
+    """A driver says what it is, and what it costs to find the disk's name in it grows with its fourth power."""
+    csi = {"driver": "disk.csi.azure.com", "volumeHandle": "/subscriptions//resourceGroups/" * 100}
+    with pytest.raises(TranslationError, match="at most 1024 letters, this one has 3100"):
+        as_in_tree({"metadata": {}, "spec": {"csi": csi}})

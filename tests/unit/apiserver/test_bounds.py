@@ -10,14 +10,18 @@ import msgspec
 import pytest
 
 from mooring.api.meta import Key
-from mooring.apiserver import field_errors
+from mooring.api.selector import parse_labels
+from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.codecs.codec import DEPTH_MAX, VALUES_MAX, check_bounds, is_within_bounds
 from mooring.apiserver.codecs.jsonbody import duplicate_fields
-from mooring.apiserver.rules import SECRETS, jobpolicies
+from mooring.apiserver.rules import SECRETS, STORAGE_CLASSES, jobpolicies
+from mooring.apiserver.rules.classes import default_class
+from mooring.apiserver.table import StoreView
 from mooring.apiserver.web.messages import Reply
 from mooring.apiserver.web.negotiation import as_yaml
 from mooring.apiserver.web.reply_bytes import rendered
 from mooring.kube.errors import BadRequest, NotAcceptable, TooLarge
+from tests.support.builders import a_class
 from tests.unit.apiserver.objects import a_store, create, patch
 from tests.unit.apiserver.test_service import Client
 
@@ -232,3 +236,38 @@ def test_of_very_many_choices_the_first_are_told() -> None:
     assert told.endswith('"choice-99", and 900 more')
     assert len(field_errors.not_supported("a", "x", ["c" * 1_000_000]).message) < 2000
     assert 'Unsupported value: "x": supported values: "1", "a"' == field_errors.not_supported("a", "x", [1, "a"]).message
+
+
+def test_the_finalizers_of_an_object_that_goes_are_compared_once() -> None:
+    compared = 0
+
+    class Name(str):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, str(other))
+
+        __hash__ = str.__hash__
+
+    names = [Name(f"a.example/f{number}") for number in range(1000)]
+    before = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [str(name) for name in names]}
+    assert [] == list(metadata.validate_update({**before, "finalizers": names}, before))
+    added = metadata.validate_update({**before, "finalizers": [*names, Name("a.example/new")]}, before)
+    assert ["metadata.finalizers"] == [cause.field for cause in added]
+    assert compared <= 10_000
+
+
+def test_a_selector_of_half_a_megabyte_is_read_once() -> None:
+    """Of values that are one; a bound on requirements does not see them."""
+    begun = time.process_time()
+    assert parse_labels(f"a in ({','.join(['x'] * 250_000)})") == parse_labels("a in (x)")
+    assert time.process_time() - begun < SECONDS_MAX
+
+
+def test_of_classes_only_those_are_read_that_may_be_the_default() -> None:
+    store = a_store()
+    create(store, STORAGE_CLASSES, a_class("plain"))
+    create(store, STORAGE_CLASSES, a_class("default", annotations={"storageclass.kubernetes.io/is-default-class": "true"}))
+    view = StoreView(store._tables)
+    assert ["default"] == [found["metadata"]["name"] for found in view.all(STORAGE_CLASSES.path, word=b"is-default-class")]
+    assert "default" == default_class(view)

@@ -117,7 +117,7 @@ STORAGE_CLASSES: Final = Resource(
 def default_class(view: View) -> str | None:
     """The class for claims that name none: of the annotated ones the newest, then the first by name."""
     newest, chosen = "", None
-    for found in view.all(STORAGE_CLASSES.path):  # (by name, so the first of a second stays)
+    for found in view.all(STORAGE_CLASSES.path, word=b"is-default-class"):  # (by name, so the first of a second stays)
         meta = found["metadata"]
         annotations = meta.get("annotations") or {}
         if any(annotations.get(name) == "true" for name in _DEFAULT_ANNOTATIONS) and meta["creationTimestamp"] > newest:
