@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 
 from mooring.apiserver.identity.tls import identity_in
+from mooring.apiserver.rules import SECRETS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.health import health, is_health
 from mooring.apiserver.web.messages import Request
@@ -78,6 +80,27 @@ def test_counts_and_durations(store: ObjectStore) -> None:
         assert count == page[f'apiserver_request_duration_seconds_bucket{{{labels},le="{bound}"}}']
     assert page[f"apiserver_request_duration_seconds_count{{{labels}}}"] == 4
     assert page['apiserver_storage_objects{resource="namespaces"}'] == len(store.table(store.resource("", "v1", "namespaces")))
+
+
+def test_the_series_of_a_kind_go_with_it(store: ObjectStore) -> None:
+    """Also where a watch of it ends later."""
+    measured, thing = ServerMetrics(store), dataclasses.replace(SECRETS, group="example.com", kind="Thing", plural="things")
+    store.serve([thing])
+    request = a_request("GET", "/apis/example.com/v1/namespaces/default/things", watch="1")
+    watch = asked(request, route_of(request.path, store))
+    measured.answered(watch._replace(verb="LIST"), 200, 0.1)
+    measured.count_events(thing.path, 3)
+    measured.watching(watch, 1)
+    assert {"apiserver_request_total", "apiserver_watch_events_total", "apiserver_longrunning_requests"} <= series_of(measured, "things")
+    store.withdraw([thing])
+    measured.watching(watch, -1)
+    measured.answered(watch, 200, 0.1)
+    measured.count_events(thing.path, 1)
+    assert set() == {name for name in series_of(measured, "things") if "objects" not in name}
+
+
+def series_of(measured: ServerMetrics, plural: str) -> set[str]:
+    return {name.partition("{")[0] for name in values(measured.page()) if f'"{plural}' in name}
 
 
 async def test_the_page_tells_of_requests_and_watches_but_no_secret(tmp_path: Path) -> None:

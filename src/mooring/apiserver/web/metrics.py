@@ -22,6 +22,10 @@ _BOUNDS: Final = (
 _PATCH_TYPE_APPLY: Final = "application/apply-patch"
 
 
+_Kind = tuple[str, str, str]
+"""Group, version and plural; "" each for a request about none."""
+
+
 class Asked(NamedTuple):
     """A request as metrics label it. Nothing of it comes from the client but words that the server knows."""
 
@@ -33,6 +37,10 @@ class Asked(NamedTuple):
     subresource: str = ""
     verb: str = ""
     version: str = ""
+
+    @property
+    def kind(self) -> _Kind:
+        return self.group, self.version, self.resource
 
     @property
     def is_watch(self) -> bool:
@@ -66,6 +74,11 @@ def asked(request: Request, route: Route | None) -> Asked:
 _ALONE: Final = ("healthz", "livez", "readyz", "metrics", "version", "api", "apis", "openapi")
 
 
+def _lasting(what: Asked) -> list[str]:
+    """The labels of requests that last."""
+    return [value for name, value in what._asdict().items() if name != "dry_run"]
+
+
 class ServerMetrics:
     """The series of one server, with those of its process."""
 
@@ -76,20 +89,41 @@ class ServerMetrics:
         self._seconds = Histogram(
             "apiserver_request_duration_seconds", "From request to answer.", Asked._fields, buckets=_BOUNDS, registry=registry
         )
-        lasting = [name for name in Asked._fields if name != "dry_run"]
-        self._longrunning = Gauge("apiserver_longrunning_requests", "Watches under way.", lasting, registry=registry)
+        self._longrunning = Gauge(
+            "apiserver_longrunning_requests", "Watches under way.", _lasting(Asked(*Asked._fields)), registry=registry
+        )
         kind_labels = ["group", "version", "resource"]
         self._event_counter = Counter("apiserver_watch_events_total", "Events told to watches.", kind_labels, registry=registry)
         registry.register(_Objects(store))
         self._totals: dict[tuple[Asked, int], Counter] = {}
         self._durations: dict[Asked, Histogram] = {}
-        self._events: dict[tuple[str, str, str], Counter] = {}
+        self._events: dict[_Kind, Counter] = {}
+        self._watches: dict[Asked, int] = {}
+        self._store, self._served = store, frozenset[_Kind]()
+        store.kinds.on_change(self._forget)
+        self._forget()
+
+    def _forget(self) -> None:
+        """The series of kinds that have gone go, too: definitions come and go without end."""
+        self._served = frozenset((("", "", ""), *(resource.path for resource in self._store.resources)))
+        for what, status in [key for key in self._totals if key[0].kind not in self._served]:
+            del self._totals[what, status]
+            self._requests.remove(str(status), *what)
+        for what in [what for what in self._durations if what.kind not in self._served]:
+            del self._durations[what]
+            self._seconds.remove(*what)
+        for kind in [kind for kind in self._events if kind not in self._served]:
+            del self._events[kind]
+            self._event_counter.remove(*kind)
+        self._forget_watches()
 
     def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
         """One more gauge without labels, read whenever the page is asked for."""
         Gauge(name, text, registry=self._metrics.registry).set_function(value)
 
     def answered(self, what: Asked, status: int, seconds: float) -> None:
+        if what.kind not in self._served:
+            return
         total = self._totals.get((what, status))
         if total is None:
             total = self._totals[what, status] = self._requests.labels(str(status), *what)
@@ -101,10 +135,21 @@ class ServerMetrics:
 
     def watching(self, what: Asked, change: int) -> None:
         """change: 1 when a watch begins, -1 when it ends."""
-        self._longrunning.labels(**{name: value for name, value in what._asdict().items() if name != "dry_run"}).inc(change)
+        what = what._replace(dry_run="")
+        self._watches[what] = self._watches.get(what, 0) + change
+        self._longrunning.labels(*_lasting(what)).inc(change)
+        if what.kind not in self._served:
+            self._forget_watches()
 
-    def count_events(self, path: tuple[str, str, str], events: int) -> None:
-        """A watch has been told so many events. path: group, version and plural of its kind."""
+    def _forget_watches(self) -> None:
+        for what in [what for what, count in self._watches.items() if not count and what.kind not in self._served]:
+            del self._watches[what]
+            self._longrunning.remove(*_lasting(what))
+
+    def count_events(self, path: _Kind, events: int) -> None:
+        """A watch has been told so many events. path: of its kind."""
+        if path not in self._served:
+            return
         series = self._events.get(path)
         if series is None:
             series = self._events[path] = self._event_counter.labels(*path)
