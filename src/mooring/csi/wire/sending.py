@@ -68,7 +68,8 @@ class Sending:
         stream.window += increment
         if not increment or stream.window > WINDOW_MAX:
             return False
-        self._go_on()
+        if stream.id in self._blocked and self._window > 0 and self._send(stream):
+            del self._blocked[stream.id]
         return True
 
     def settings_came(self, settings: PeerSettings, streams: Mapping[int, Outgoing]) -> None:
