@@ -88,8 +88,8 @@ def answers_show_nothing() -> contextlib.AbstractContextManager[Any]:
 def assert_found(run_seed: Callable[..., Any], bugs: Mapping[str, Bug], name: str, lives_max: int) -> None:
     """Some life of the first ones shows the bug, by an invariant that tells of it, not by some crash. Raises AssertionError.
 
-    The search ends also after SEARCH_S, whatever the machine has to do beside it: so it is this that says which lives did not show the bug,
-    and not the limit of a test, which tells nothing.
+    The search ends also after SEARCH_S: on a machine that does not do too much beside it this says which lives did not show the bug, and
+    not the limit of a test, which tells nothing.
     """
     first, end = bugs[name].first_seed, time.process_time() + SEARCH_S
     for seed in range(first, first + lives_max):

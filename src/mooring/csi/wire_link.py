@@ -16,11 +16,10 @@ from mooring.csi.client import DEADLINE_TEXT, fence_refusal
 from mooring.csi.codes import Code
 from mooring.csi.wire.connection import Connection
 from mooring.csi.wire.events import Answered, Event, Gone, Leaving, Settled
+from mooring.csi.wire.frames import READ_BYTES
 
 _log = logger(__name__)
 
-READ_BYTES: Final = 16 * 1024
-"""At once: small frames take some microseconds each, and others are to have their turn."""
 CROWDED_BYTES: Final = 8 * 1024 * 1024
 """Of requests that lie here since the peer has taken in all before them: from then on no call begins until it has taken them, too."""
 _CALL_BYTES: Final = 256

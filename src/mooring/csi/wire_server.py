@@ -18,6 +18,7 @@ from mooring.csi.client import DEADLINE_TEXT
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.socket_file import cannot_bind, permissions, removed_at_the_end
 from mooring.csi.wire.events import Gone
+from mooring.csi.wire.frames import READ_BYTES
 from mooring.csi.wire.serving.connection import ServerConnection
 from mooring.csi.wire.serving.events import Asked, Event
 
@@ -28,9 +29,6 @@ SETTLED_S_MAX: Final = 10.0
 """From a connection's begin until its client has shown that it speaks HTTP/2; and from our last word until it has been read."""
 
 _BACKLOG: Final = 128
-
-READ_BYTES: Final = 16 * 1024
-"""At once of one client: small frames take us some microseconds each, and others are to have their turn."""
 
 Method = Callable[[bytes], Awaitable[bytes]]
 """A request's bytes to an answer's. Raises DriverError; is cancelled when the caller waits no longer."""

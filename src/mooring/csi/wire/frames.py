@@ -18,6 +18,9 @@ STREAM_ID_MAX: Final = 2**31 - 1
 FRAME_BYTES_DEFAULT: Final = 16_384
 """The longest payload that either side takes without having said so. We never say otherwise."""
 
+READ_BYTES: Final = 16 * 1024
+"""At once of one peer: small frames take us some microseconds each, and others are to have their turn."""
+
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM: Final = 0x1
 ACK: Final = 0x1
