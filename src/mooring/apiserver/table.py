@@ -157,13 +157,14 @@ class History:
 
 
 class Table:
-    """A kind's objects by key, ordered by namespace and name."""
+    """A kind's objects by key, ordered by namespace and name. bytes_count: of all of them together, as JSON."""
 
     def __init__(self, limits: HistoryLimits, floor: int = 0) -> None:
         """floor: of the history, where objects may have come and gone before."""
         self.history = History(limits, floor)
         self._objects: dict[Key, Stored] = {}
         self._order: list[Key] = []
+        self.bytes_count = 0
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -182,12 +183,14 @@ class Table:
             if change.old is None:
                 bisect.insort(self._order, key)
             self._objects[key] = change.new
+        self.bytes_count += _size(change.new) - _size(change.old)
         self.history.add(change)
 
     def place(self, stored: Stored) -> None:
         """Puts an object there that has no history."""
         assert stored.key not in self._objects
         self._objects[stored.key] = stored
+        self.bytes_count += _size(stored)
         bisect.insort(self._order, stored.key)
 
     def items(self, namespace: str | None = None, after: Key | None = None) -> Iterable[Stored]:
@@ -228,7 +231,11 @@ def _version(change: Change) -> int:
 
 def _weight(change: Change) -> int:
     """Bytes that forgetting the change sets free, roughly: the content before it."""
-    return len(change.old.body) if change.old is not None else 0
+    return _size(change.old)
+
+
+def _size(stored: Stored | None) -> int:
+    return 0 if stored is None else len(stored.body)
 
 
 class StoreView:

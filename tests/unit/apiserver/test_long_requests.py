@@ -28,7 +28,7 @@ from mooring.apiserver.rules import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NA
 from mooring.apiserver.web import long_requests
 from mooring.apiserver.web.long_requests import LongRequests
 from mooring.apiserver.web.messages import Reply, Request, WatchReply
-from mooring.apiserver.web.queries import Route
+from mooring.apiserver.web.queries import Route, route_of
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.turns import STALL_S
 from mooring.kube.errors import AlreadyExists
@@ -336,3 +336,28 @@ def test_what_is_over_the_budget_is_refused_or_goes_elsewhere() -> None:
     with effort.of_request(whole):
         assert effort.current() is whole
     assert effort.current() is not whole
+
+
+def test_a_list_is_long_by_the_bytes_of_its_objects_too() -> None:
+    """A few of a megabyte are as much work as hundreds of small ones."""
+    store = a_store()
+    requests = LongRequests(store)
+    path = ("api", "v1", "namespaces", "default", "configmaps")
+    route = route_of(path, store)
+    assert route is not None
+
+    def is_long(method: str, accept: str = "") -> bool:
+        return requests.is_one(Request(method, path, {}, {"accept": accept}), route)
+
+    table = store.table(route.resource)
+    assert not is_long("DELETE")
+    for number in range(3):
+        create(store, route.resource, {"metadata": {"name": f"m{number}"}, "data": {"k": "v" * 500_000}}, "default")
+    assert table.bytes_count == sum(len(stored.body) for stored in table.items()) > 1_500_000
+    assert is_long("DELETE")
+    assert is_long("GET", "application/json;as=Table;v=v1;g=meta.k8s.io")
+    assert not is_long("GET")
+    for stored in tuple(table.items()):
+        store.delete(route.resource, stored.key, 0.0)
+    assert 0 == table.bytes_count
+    assert not is_long("DELETE")

@@ -21,8 +21,10 @@ BODY_BYTES: Final = 32 * 1024
 _SLOW_BODY_BYTES: Final = 4 * 1024
 _STORED_BYTES: Final = 64 * 1024
 _OBJECTS: Final = 200
+_BYTES: Final = 1024 * 1024
 _PLAIN_OBJECTS: Final = 5000
-"""That are only joined, as they are stored."""
+_PLAIN_BYTES: Final = 16 * 1024 * 1024
+"""Of those that are only joined, as they are stored."""
 _SELECTORS: Final = frozenset(("labelSelector", "fieldSelector"))
 _WAITING_MAX: Final = 256
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -53,8 +55,9 @@ class LongRequests:
         table = self._store.table(route.resource)
         if route.is_collection:
             is_plain = request.method == "GET" and "as=" not in accept and not _SELECTORS.intersection(request.query)
-            most = _PLAIN_OBJECTS if is_plain else _OBJECTS
-            return len(table) > most and request.method in ("GET", "DELETE") and not is_watch(request.query)
+            most, bytes_most = (_PLAIN_OBJECTS, _PLAIN_BYTES) if is_plain else (_OBJECTS, _BYTES)
+            is_large = len(table) > most or table.bytes_count > bytes_most
+            return is_large and request.method in ("GET", "DELETE") and not is_watch(request.query)
         stored = table.get(key_of(route))
         return stored is not None and len(stored.body) > _STORED_BYTES
 
