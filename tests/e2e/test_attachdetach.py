@@ -31,8 +31,6 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.slow
 
 ELECTION = (
-    "--leader-elect-lease-duration=2s",
-    "--leader-elect-renew-deadline=1500ms",
     "--leader-elect-retry-period=300ms",
     "--leader-elect-resource-namespace=default",
     "--leader-elect-resource-name=of-the-test",

@@ -26,8 +26,6 @@ pytestmark = pytest.mark.slow
 
 ELECTION = (
     "--leader-election",
-    "--leader-election-lease-duration=2s",
-    "--leader-election-renew-deadline=1500ms",
     "--leader-election-retry-period=300ms",
 )
 

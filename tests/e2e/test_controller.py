@@ -28,8 +28,6 @@ ELECTION = (
     "--leader-election",
     "--leader-election-namespace=default",
     "--leader-elect-resource-namespace=default",
-    "--leader-election-lease-duration=2s",
-    "--leader-election-renew-deadline=1500ms",
     "--leader-election-retry-period=300ms",
 )
 READ_ONCE = {

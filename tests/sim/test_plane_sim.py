@@ -18,7 +18,7 @@ from tests.support.seeds import chunks
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 150
-CHUNK = 15
+CHUNK = 10
 BUG_LIVES_MAX = 100
 KILLED_FIRST, KILLED_SEEDS_MAX = 0, 600
 

@@ -69,12 +69,13 @@ class ClusterUser:
     # -- waiting
 
     async def until(self, check: Callable[[], Awaitable[Any]], wait_s: float | None = None, what: str = "it") -> Any:
-        """The first truthy answer."""
+        """The first truthy answer. What has not come for long is looked for less often: each 1000th of the time so far."""
         loop, wait_s = asyncio.get_running_loop(), self.wait_s if wait_s is None else wait_s
-        deadline = loop.time() + wait_s
+        began = loop.time()
         while not (found := await check()):
-            assert loop.time() < deadline, f"not within {wait_s:g} s: {what}; {self.seen()}"
-            await asyncio.sleep(self.look_s)
+            waited = loop.time() - began
+            assert waited < wait_s, f"not within {wait_s:g} s: {what}; {self.seen()}"
+            await asyncio.sleep(max(self.look_s, waited / 1000))
         return found
 
     def seen(self) -> str:

@@ -32,11 +32,9 @@ NAMESPACE = "storage"
 ELECTION = (
     "--leader-election",
     f"--leader-election-namespace={NAMESPACE}",
-    "--leader-election-lease-duration=2s",
-    "--leader-election-renew-deadline=1500ms",
     "--leader-election-retry-period=300ms",
 )
-"""Flags of a quick one where the manifests allow it."""
+"""Flags where the manifests allow it: a quick one, with the usual time for a renewal, since a busy machine may need some of it."""
 
 OWNERS_ARE_CHECKED = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
 """A flag of the API server, as some clusters have it: a right is needed for each object that is made an owner."""
