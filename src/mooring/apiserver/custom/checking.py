@@ -39,9 +39,6 @@ def _check(value: Any, schema: Json, path: str, old: Any, work: Effort) -> list[
     wrong = _type(value, schema, path)
     if value is None:
         return wrong
-    if wrong and isinstance(value, float) and schema.get("type") == "integer" and "format" not in schema:
-        text = f'Invalid value: "": Checked value must be of type integer (default format) in {path}'
-        wrong.append(Cause("FieldValueInvalid", "<nil>", text))
     own = [*wrong, *_enum(value, schema, path, work)]
     if wrong:
         return own
@@ -56,7 +53,11 @@ def _type(value: Any, schema: Json, path: str) -> list[Cause]:
         fine = not wanted or found == wanted or (found == "integer" and wanted == "number")
     if fine or (value is None and schema.get("nullable")):
         return []
-    return [_wrong_type(path, found, wanted)]
+    wrong = [_wrong_type(path, found, wanted)]
+    if isinstance(value, float) and wanted == "integer" and "format" not in schema:
+        text = f'Invalid value: "": Checked value must be of type integer (default format) in {path}'
+        wrong.append(Cause("FieldValueInvalid", "<nil>", text))
+    return wrong
 
 
 def _wrong_type(path: str, found: str, wanted: str) -> Cause:

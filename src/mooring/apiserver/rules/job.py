@@ -34,8 +34,6 @@ JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _BACKOFF_LIMIT: Final = 6
 _NO_LIMIT: Final = 2**31 - 1
 _POLICIES: Final = ("OnFailure", "Never")
-_PARALLEL_MAX: Final = 100_000
-"""Of an indexed Job."""
 _FROZEN: Final = ("selector", "template", "completionMode", "podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "managedBy")
 _COUNTS: Final = (
     *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex"),
@@ -106,8 +104,8 @@ def _validate_indexed(meta: Json, spec: Json) -> Iterator[Cause]:
     completions = spec.get("completions")
     if completions is None:
         yield field_errors.required("spec.completions", "when completion mode is Indexed")
-    if spec["parallelism"] > _PARALLEL_MAX:
-        text = f"must be less than or equal to {_PARALLEL_MAX} when completion mode is Indexed"
+    if spec["parallelism"] > jobpolicies.INDEXES_MAX:
+        text = f"must be less than or equal to {jobpolicies.INDEXES_MAX} when completion mode is Indexed"
         yield field_errors.invalid("spec.parallelism", spec["parallelism"], text)
     if completions is not None and completions > 0:
         host = f"{meta.get('name', '')}-{completions - 1}"

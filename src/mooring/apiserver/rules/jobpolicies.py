@@ -15,7 +15,8 @@ from mooring.apiserver.rules import checks
 _RULES_MAX: Final = 20
 _CODES_MAX: Final = 255
 _MANAGER_MAX: Final = 63
-_INDEXES_MAX: Final = 100_000
+INDEXES_MAX: Final = 100_000
+"""That may run at a time, or fail; above it, completions need a bound on those that fail."""
 _OF_MANY_MAX: Final = 10_000
 _ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
 _OPERATORS: Final = ("In", "NotIn")
@@ -49,13 +50,13 @@ def _validate_indexes(spec: Json) -> Iterator[Cause]:
     completions, failed, field = spec.get("completions", 0), spec.get("maxFailedIndexes"), "spec.maxFailedIndexes"
     if failed is not None and "completions" in spec and failed > completions:
         yield field_errors.invalid(field, failed, "must be less than or equal to completions")
-    if failed is not None and failed > _INDEXES_MAX:
-        yield field_errors.invalid(field, failed, f"must be less than or equal to {_INDEXES_MAX}")
-    if completions <= _INDEXES_MAX or "backoffLimitPerIndex" not in spec:
+    if failed is not None and failed > INDEXES_MAX:
+        yield field_errors.invalid(field, failed, f"must be less than or equal to {INDEXES_MAX}")
+    if completions <= INDEXES_MAX or "backoffLimitPerIndex" not in spec:
         return
     if failed is None:
-        yield field_errors.required(field, f"must be specified when completions is above {_INDEXES_MAX}")
-    of_many = f"when completions are above {_INDEXES_MAX} and used with backoff limit per index"
+        yield field_errors.required(field, f"must be specified when completions is above {INDEXES_MAX}")
+    of_many = f"when completions are above {INDEXES_MAX} and used with backoff limit per index"
     for part in ("parallelism", "maxFailedIndexes"):
         if spec.get(part, 0) > _OF_MANY_MAX:
             yield field_errors.invalid(f"spec.{part}", spec[part], f"must be less than or equal to {_OF_MANY_MAX} {of_many}")

@@ -262,9 +262,9 @@ def _owned(view: View) -> list[Own]:
 
 def _let_go(view: View) -> list[Own]:
     """The claims without a pod that go with the set by an earlier retention policy. Upstream leaves them so, and they go."""
-    with_pods = {name for pod in view.pods for name in claim_names(view.stateful_set, pod.metadata.name).values()}
     if view.stateful_set.spec.persistent_volume_claim_retention_policy.when_deleted == DELETE:
         return []
+    with_pods = {name for pod in view.pods for name in claim_names(view.stateful_set, pod.metadata.name).values()}
     uid = view.stateful_set.metadata.uid
     return [Own(claim, without_owner(claim, uid)) for claim in view.owned if claim.metadata.name not in with_pods]
 
