@@ -23,6 +23,7 @@ from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
 from mooring.apiserver.aside import Overtaken, in_loop
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions, in_force
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, Moment, Scope, moment_of, parse_version, token_after
+from mooring.apiserver.portions import Worker
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.managed import SERVER, Writer, record_after, record_at_creation
@@ -37,6 +38,8 @@ Follower = Callable[[Resource, Change], None]
 
 TRIM_S: Final = 1.0
 """The shortest time between two looks for history that is too old."""
+_SWEPT_MAX: Final = 500
+"""Objects that go in one turn: some ten milliseconds."""
 
 
 class ObjectStore(Tables):
@@ -46,6 +49,8 @@ class ObjectStore(Tables):
         super().__init__(resources, limits)
         self.follows_owners = False
         """Somebody looks after dependents; without, a deletion's propagation policy means nothing."""
+        self.workers: Final[list[Worker]] = []
+        """Who has something to do after a write's turn: the housekeeping sees to it."""
         self._randomness = randomness
         self._listeners: list[Listener] = []
         self._followers: list[Follower] = []
@@ -200,9 +205,11 @@ class ObjectStore(Tables):
     def new_id(self) -> str:
         return self._randomness.uid()
 
-    def sweep(self, now: float) -> None:
-        """Removes what has outlived its kind's time, and forgets old history."""
-        while self._expiring and self._expiring[0][0] <= now:
+    def sweep(self, now: float) -> bool:
+        """Removes what has outlived its kind's time, and forgets old history. False when there is more to remove, in another turn."""
+        for _ in range(_SWEPT_MAX):
+            if not self._has_expired(now):
+                break
             _, resource, key, rv = self._expiring.popleft()
             stored = self.table(resource).get(key)
             if stored is not None and stored.rv == rv:
@@ -211,6 +218,10 @@ class ObjectStore(Tables):
             self._trimmed_at = now
             for table in self._tables.values():
                 table.history.trim(now)
+        return not self._has_expired(now)
+
+    def _has_expired(self, now: float) -> bool:
+        return bool(self._expiring) and self._expiring[0][0] <= now
 
     # the steps
 

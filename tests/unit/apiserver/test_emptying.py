@@ -9,6 +9,7 @@ import pytest
 from mooring.api.meta import Key
 from mooring.apiserver.controllers.emptying import ROUND_S, Emptier
 from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.portions import Portion
 from mooring.apiserver.rules import EVENTS, LEASES, NAMESPACES, PODS, SECRETS
 from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import Forbidden, NotFound
@@ -35,7 +36,7 @@ class Cluster:
         """Works as long as something is due now. The number of turns that took."""
         turns = 0
         while self.emptier.due is not None and self.emptier.due <= self.now:
-            self.emptier.work(self.now, count_max)
+            self.emptier.work(self.now, Portion(count_max))
             turns += 1
             assert turns < 1000, "the rounds find no end"
         return turns
@@ -124,7 +125,7 @@ def test_a_release_during_a_round_is_not_missed(cluster: Cluster) -> None:
     for number in range(6):
         cluster.secret(f"s{number}", HOLD)
     cluster.delete()
-    cluster.emptier.work(cluster.now, 4)
+    cluster.emptier.work(cluster.now, Portion(4))
     for number in range(6):
         cluster.release(f"s{number}")
     cluster.settle()
@@ -188,7 +189,7 @@ def test_a_change_during_a_round_is_told_after_the_next(cluster: Cluster) -> Non
     cluster.release("b", HOLD)  # (nothing new: no round)
     patch(cluster.store, SECRETS, Key("space", "b"), {"metadata": {"labels": {"a": "b"}}})
     cluster.now += ROUND_S
-    cluster.emptier.work(cluster.now, 1)
+    cluster.emptier.work(cluster.now, Portion(1))
     cluster.release("a", HOLD)
     cluster.settle()
     assert OTHER in cluster.conditions()["NamespaceFinalizersRemaining"][2]
@@ -217,7 +218,7 @@ def test_a_new_process_goes_on_where_the_last_one_ended() -> None:
     for number in range(5):
         first.secret(f"s{number}")
     first.delete()
-    first.emptier.work(first.now, 2)
+    first.emptier.work(first.now, Portion(2))
     second = Cluster(first.store)
     second.settle()
     assert not second.is_there
@@ -228,7 +229,7 @@ def test_a_kind_that_goes_while_others_are_deleted_stops_nothing(cluster: Cluste
     for number in range(5):
         cluster.secret(f"s{number}")
     cluster.delete()
-    cluster.emptier.work(cluster.now, 1)
+    cluster.emptier.work(cluster.now, Portion(1))
     cluster.store.withdraw([SECRETS])
     cluster.settle()
     assert not cluster.is_there
@@ -238,7 +239,7 @@ def test_a_kind_that_is_forgotten_meanwhile_stops_nothing(cluster: Cluster) -> N
     for number in range(5):
         create(cluster.store, LEASES, a_lease(f"lease-{number}"), "space")
     cluster.delete()
-    cluster.emptier.work(cluster.now, 1)
+    cluster.emptier.work(cluster.now, Portion(1))
     cluster.store.withdraw([SECRETS])
     cluster.store.drop_table(SECRETS.storage)
     cluster.settle()
@@ -254,3 +255,21 @@ def test_nothing_new_comes_into_a_namespace_that_goes(cluster: Cluster) -> None:
     cluster.settle()
     with pytest.raises(NotFound, match='namespaces "space" not found'):
         cluster.secret("three")
+
+
+@pytest.mark.parametrize(("size", "at_once"), [(10, 30), (50_000, 3)])
+def test_many_namespaces_share_a_turn_whose_work_is_bounded(size: int, at_once: int) -> None:
+    cluster, names = Cluster(), [f"space-{number:02}" for number in range(40)]
+    for name in names:
+        create(cluster.store, NAMESPACES, {"metadata": {"name": name}})
+        for number in range(3):
+            create(cluster.store, SECRETS, a_secret(f"s{number}", annotations={"text": "x" * size}), name)
+    for name in names:
+        cluster.store.delete(NAMESPACES, Key("", name), cluster.now)
+    removed: list[Key] = []
+    cluster.store.on_change(lambda _resource, change: removed.append(change.key))
+    cluster.emptier.work(cluster.now, Portion())
+    assert at_once <= len(removed) < at_once + 10
+    assert len(removed) == len({key.namespace for key in removed}), "each has a step in turn"
+    cluster.settle()
+    assert not set(names) & {stored.key.name for stored in cluster.store.table(NAMESPACES).items()}

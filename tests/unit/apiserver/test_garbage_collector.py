@@ -9,6 +9,7 @@ import pytest
 from mooring.api.meta import Key
 from mooring.apiserver.controllers.garbage_collector import Collector
 from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.portions import Portion
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import CSI_NODES, EVENTS, LEASES, NAMESPACES, NODES, SECRETS, VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
@@ -32,8 +33,8 @@ class Cluster:
     def settle(self, turns_max: int = 1000) -> int:
         """Lets it do all there is to do. The number of turns that took."""
         turns = 0
-        while self.collector.has_work:
-            self.collector.work(NOW + 10, PORTION)
+        while self.collector.due is not None:
+            self.collector.work(NOW + 10, Portion(PORTION))
             turns += 1
             assert turns <= turns_max, "the collector finds no end"
         return turns
@@ -198,6 +199,30 @@ def test_owners_in_other_namespaces_are_none(cluster: Cluster) -> None:
     cluster.settle()
     assert ["owner"] == cluster.names()
     assert ["OwnerRefInvalidNamespace"] == [stored.fields["reason"] for stored in cluster.store.table(EVENTS).items("other")]
+
+
+def test_of_many_owners_in_other_namespaces_the_first_few_are_told(cluster: Cluster) -> None:
+    create(cluster.store, NAMESPACES, {"metadata": {"name": "other"}})
+    cluster.secret("child", *(ref(cluster.secret(f"owner-{number}")) for number in range(50)), namespace="other")
+    cluster.settle()
+    told = [stored.whole()["message"] for stored in cluster.store.table(EVENTS).items("other")]
+    assert {f"owner-{number}" for number in range(10)} == {text.split("name: ")[1].split(",")[0] for text in told}
+    assert "child" not in cluster.names(), "all the same"
+
+
+@pytest.mark.parametrize(("propagation", "size", "at_once"), [("Background", 10, 30), ("Orphan", 10, 30), ("Background", 50_000, 3)])
+def test_a_turn_takes_fewer_of_large_objects(cluster: Cluster, propagation: str, size: int, at_once: int) -> None:
+    owner = cluster.secret("owner")
+    for number in range(100):
+        cluster.secret(f"child-{number:03}", ref(owner), annotations={"text": "x" * size})
+    cluster.settle()
+    cluster.delete(owner, propagation)
+    changed: list[str] = []
+    cluster.store.on_change(lambda _resource, change: changed.append(change.key.name))
+    cluster.collector.work(NOW, Portion())
+    assert at_once <= len(changed) < at_once + 10
+    cluster.settle()
+    assert len(cluster.names()) == (100 if propagation == "Orphan" else 0)
 
 
 def test_events_do_not_follow_their_owners(cluster: Cluster) -> None:

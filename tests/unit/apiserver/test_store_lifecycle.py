@@ -156,6 +156,14 @@ def test_AO26_an_event_is_gone_an_hour_after_its_last_write(store: ObjectStore) 
         store.get(EVENTS, Key("default", "renewed"))
 
 
+def test_what_expires_at_once_goes_in_several_turns(store: ObjectStore) -> None:
+    about = {"kind": "Pod", "namespace": "default", "name": "p"}
+    for number in range(1200):
+        create(store, EVENTS, {"metadata": {"name": f"e{number}"}, "involvedObject": about}, "default")
+    assert [False, False, True] == [store.sweep(NOW + 3600) for _ in range(3)]
+    assert 0 == len(store.table(EVENTS))
+
+
 def test_nothing_is_made_in_a_terminating_namespace(store: ObjectStore) -> None:
     create(store, NAMESPACES, {"metadata": {"name": "ns"}})
     marked = store.delete(NAMESPACES, Key("", "ns"), NOW)

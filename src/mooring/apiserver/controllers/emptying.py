@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from mooring.api.meta import Key
 from mooring.apiserver.controllers.owners import Place, links_of
 from mooring.apiserver.deletion import DeleteOptions, says_who_follows
+from mooring.apiserver.portions import Portion
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules.namespace import CONTENT
 from mooring.apiserver.store import ObjectStore
@@ -95,16 +96,23 @@ _BACKGROUND: Final = DeleteOptions(propagation="Background")
 
 
 class _Emptying:
-    """One namespace's. steps: of this round. left: found and not deleted. due: of the next round; None while only a change can cause it."""
+    """One namespace's.
+
+    steps: of this round; each gives the object that it was about. left: found and not deleted. due: of the next round; None while only a
+    change can cause it.
+    """
 
     def __init__(self) -> None:
-        self.steps: Iterator[None] | None = None
+        self.steps: Iterator[Stored | None] | None = None
         self.left: set[Place] = set()
         self.due: float | None = 0.0
         self._ended_at = 0.0
         self._changed = False
 
-    def begin(self, steps: Iterator[None]) -> None:
+    def is_due(self, now: float) -> bool:
+        return self.steps is not None or (self.due is not None and self.due <= now)
+
+    def begin(self, steps: Iterator[Stored | None]) -> None:
         self.steps, self.due, self._changed = steps, None, False
 
     def end(self, now: float, *, again: bool) -> None:
@@ -143,16 +151,23 @@ class Emptier:
         times = [0.0 if one.steps is not None else one.due for one in self._emptying.values()]
         return min((time for time in times if time is not None), default=None)
 
-    def work(self, now: float, count_max: int) -> None:
-        """So many steps at the most, for each namespace in turn."""
+    def work(self, now: float, portion: Portion) -> None:
+        """A step for each namespace in turn; who has had one is the last next time."""
         self._now = now
-        for name, one in list(self._emptying.items()):
-            if one.steps is None and one.due is not None and one.due <= now:
+        while not portion.is_spent and (name := self._next(now)) is not None:
+            one = self._emptying[name] = self._emptying.pop(name)
+            if one.steps is None:
                 one.begin(self._round(name, one))
-            for _ in range(count_max):
-                if one.steps is None or next(one.steps, self) is self:
-                    one.steps = None
-                    break
+            assert one.steps is not None, "it has begun"
+            try:
+                portion.spend(next(one.steps))
+            except StopIteration:
+                one.steps = None
+                portion.spend()
+
+    def _next(self, now: float) -> str | None:
+        """The first namespace with a step to do."""
+        return next((name for name, one in self._emptying.items() if one.is_due(now)), None)
 
     def _changed(self, resource: Resource, change: Change) -> None:
         if resource.storage == _NAMESPACES:
@@ -176,7 +191,7 @@ class Emptier:
 
     # a round
 
-    def _round(self, name: str, one: _Emptying) -> Iterator[None]:
+    def _round(self, name: str, one: _Emptying) -> Iterator[Stored | None]:
         """Yields after each object."""
         kinds = [resource for resource in self._store.kinds.storing() if resource.namespaced]
         remains = _Remains(self._store.resources)
@@ -189,7 +204,7 @@ class Emptier:
         self._write_progress(name, remains)
         one.end(self._now, again=bool(remains.failures))
 
-    def _delete_all(self, resource: Resource, name: str, one: _Emptying, remains: _Remains) -> Iterator[None]:
+    def _delete_all(self, resource: Resource, name: str, one: _Emptying, remains: _Remains) -> Iterator[Stored | None]:
         if self._store.kinds.get(resource.path) is None:  # (it has gone while others were deleted)
             return
         table = self._store.table(resource)
@@ -204,7 +219,7 @@ class Emptier:
             if left is not None:
                 one.left.add(Place(resource.storage, key))
                 remains.add(resource, links_of(left).finalizers or ())
-            yield
+            yield stored
 
     def _delete(self, resource: Resource, stored: Stored) -> None:
         links = links_of(stored)

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
 from mooring.api.meta import Key
 from mooring.apiserver.controllers.owners import Dependents, KindIndex, Links, Owner, Place, links_of
 from mooring.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, says_who_follows
+from mooring.apiserver.portions import Portion
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change, Stored
@@ -30,6 +32,9 @@ from mooring.kube.errors import ApiError
 _EVENTS: Final = ("", "v1", "events")
 _NAMESPACES: Final = ("", "v1", "namespaces")
 _COMPONENT: Final = "garbage-collector-controller"
+_LOOKED_FOR_MAX: Final = 10
+"""Of an object's owners that are missing in its namespace, in all others."""
+_LOOKS_OF_A_STEP: Final = 200
 
 
 def _lives_somewhere(store: ObjectStore, kind: Resource, owner: Owner) -> bool:
@@ -98,15 +103,15 @@ class Collector:
                 self._found(Place(resource.storage, stored.key), stored, links_of(stored))
 
     @property
-    def has_work(self) -> bool:
-        return bool(self._queue)
+    def due(self) -> float | None:
+        return 0.0 if self._queue else None
 
-    def work(self, now: float, count_max: int) -> None:
-        for _ in range(min(count_max, len(self._queue))):
+    def work(self, now: float, portion: Portion) -> None:
+        while self._queue and not portion.is_spent:
             place = self._queue.popleft()
             self._queued.discard(place)
             try:
-                self._examine(place, now, count_max)
+                self._examine(place, now, portion)
             except ApiError as error:
                 _log.warning("An object could not be collected", error=error, kind=place.storage[2], object=str(place.key))
 
@@ -172,34 +177,42 @@ class Collector:
 
     # what follows from it
 
-    def _examine(self, place: Place, now: float, count_max: int) -> None:
+    def _examine(self, place: Place, now: float, portion: Portion) -> None:
         resource = self._kinds.at(place.storage)
         stored = None if resource is None else self._store.table(resource).get(place.key)
+        portion.spend(stored)
         if resource is None or stored is None:
             return
         links = links_of(stored)
         if links.waits_for_orphans:
-            self._orphan_dependents(resource, stored, now, count_max)
+            self._orphan_dependents(resource, stored, now, portion)
         elif links.waits_for_dependents:
             if not self._dependents.any_blocking(stored.uid):
                 self._store.patch(resource, stored.key, lambda obj: _without_finalizer(obj, FOREGROUND), now)
         elif not links.is_deleting and links.owners:
-            self._judge(resource, stored, links, now)
+            self._judge(resource, stored, links, now, portion)
 
-    def _orphan_dependents(self, resource: Resource, stored: Stored, now: float, count_max: int) -> None:
+    def _orphan_dependents(self, resource: Resource, stored: Stored, now: float, portion: Portion) -> None:
         """Some at a time."""
         uid = stored.uid
-        dependents = ((self._kinds.at(place.storage), place.key) for place in self._dependents.of(uid))
-        served = list(islice((found for found in dependents if found[0] is not None), count_max + 1))
-        for dependent, key in served[:count_max]:
-            assert dependent is not None, "only kinds that are served can be written to"
+        for number, (dependent, key) in enumerate(list(islice(self._served(uid), portion.size))):
+            if number and portion.is_spent:
+                break
+            portion.spend(self._store.table(dependent).get(key))
             self._store.patch(dependent, key, lambda obj: _without_owners(obj, {uid}), now)
-        if len(served) > count_max:
+        if any(self._served(uid)):
             self._enqueue(Place(resource.storage, stored.key))
         else:
             self._store.patch(resource, stored.key, lambda obj: _without_finalizer(obj, ORPHAN), now)
 
-    def _judge(self, resource: Resource, stored: Stored, links: Links, now: float) -> None:
+    def _served(self, uid: str) -> Iterator[tuple[Resource, Key]]:
+        """The dependents that can be written to."""
+        for place in self._dependents.of(uid):
+            resource = self._kinds.at(place.storage)
+            if resource is not None:
+                yield resource, place.key
+
+    def _judge(self, resource: Resource, stored: Stored, links: Links, now: float, portion: Portion) -> None:
         """Whether an object that has owners stays."""
         place, namespace = Place(resource.storage, stored.key), stored.key.namespace
         if any(self._kinds.of(owner) is None and not self._dependents.has_lost(owner.uid) for owner in links.owners):
@@ -208,7 +221,7 @@ class Collector:
         owners = {owner.uid: self._owner(owner, namespace) for owner in links.owners}
         if place in self._relinked:
             self._relinked.discard(place)
-            self._warn(resource, stored, [owner for owner in links.owners if owners[owner.uid] is None], now)
+            self._warn(resource, stored, [owner for owner in links.owners if owners[owner.uid] is None], now, portion)
         if not resource.namespaced and any(self._is_namespaced(owner) for owner in links.owners):
             return
         gone = {uid for uid, owner in owners.items() if owner is None}
@@ -242,10 +255,12 @@ class Collector:
         resource = self._kinds.of(owner)
         return resource is not None and resource.namespaced
 
-    def _warn(self, resource: Resource, stored: Stored, missing: list[Owner], now: float) -> None:
-        """Logs references that no object can answer to: their owners live in another namespace."""
-        for owner in missing:
+    def _warn(self, resource: Resource, stored: Stored, missing: list[Owner], now: float, portion: Portion) -> None:
+        """Logs references that no object can answer to: their owners live in another namespace. The first few are looked for."""
+        spaces = self._store.kinds.get(_NAMESPACES)
+        for owner in missing[:_LOOKED_FOR_MAX]:
             kind = self._kinds.of(owner)
+            portion.spend(steps=1 + (0 if spaces is None else len(self._store.table(spaces)) // _LOOKS_OF_A_STEP))
             if kind is not None and kind.namespaced and _lives_somewhere(self._store, kind, owner):
                 _write_event(self._store, resource, stored, owner, now)
 

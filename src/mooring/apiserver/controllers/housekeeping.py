@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from typing import Final
 
 from mooring.apiserver.controllers.emptying import Emptier
 from mooring.apiserver.controllers.garbage_collector import Collector
+from mooring.apiserver.portions import Portion, Worker
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change
@@ -16,16 +16,13 @@ from mooring.base.log import logger
 
 _log = logger(__name__)
 
-_TURN_COUNT_MAX: Final = 32
-"""Objects in one turn: some milliseconds."""
-
 
 class Housekeeping:
     """For one store, in one event loop; a store has one at the most. start() may be called before the loop's first turn."""
 
     def __init__(self, store: ObjectStore, *, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        self._collector, self._emptier = Collector(store), Emptier(store)
+        self._workers: tuple[Worker, ...] = (Collector(store), Emptier(store), *store.workers)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next: asyncio.Handle | None = None
         self._next_at = 0.0
@@ -51,7 +48,7 @@ class Housekeeping:
         """Sees to it that the next turn comes when it is due."""
         if self._loop is None:
             return
-        due = 0.0 if self._collector.has_work else self._emptier.due
+        due = min((due for due in (worker.due for worker in self._workers) if due is not None), default=None)
         if due is None or (self._next is not None and self._next_at <= due):
             return
         if self._next is not None:
@@ -63,9 +60,9 @@ class Housekeeping:
     def _turn(self) -> None:
         self._next = None
         now = self._clock.wall_s()
-        try:
-            self._collector.work(now, _TURN_COUNT_MAX)
-            self._emptier.work(now, _TURN_COUNT_MAX)
-        except Exception as error:
-            _log.error("The housekeeping of the API server failed", error=error, traceback=traceback.format_exc())
+        for worker in self._workers:
+            try:
+                worker.work(now, Portion())
+            except Exception as error:
+                _log.error("The housekeeping of the API server failed", error=error, traceback=traceback.format_exc())
         self._plan()

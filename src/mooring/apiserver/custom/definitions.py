@@ -1,14 +1,20 @@
-"""Serves and withdraws the kinds of CustomResourceDefinitions, in the turn of the write: its answer comes when the kind is served."""
+"""Serves and withdraws the kinds of CustomResourceDefinitions, in the turn of the write: its answer comes when the kind is served.
+
+The objects of a definition that is deleted go in portions: the first in the turn of the write, the others with the housekeeping.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from mooring.api.meta import Key
 from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.serving import resources_of, stored_resource
+from mooring.apiserver.portions import Portion
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import Change, Stored
 
 
 class Definitions:
@@ -18,12 +24,17 @@ class Definitions:
         self._store = store
         self._served: dict[str, tuple[Resource, ...]] = {}
         self._stored: dict[str, Resource] = {}
+        self._cleaned: dict[str, Iterator[Stored]] = {}  # (by name: the objects that are still to be deleted)
         store.follow(self._follow)
+        store.workers.append(self)
 
     def load(self) -> None:
         """Serves the kinds of all definitions that are stored."""
         for definition in self._all():
             self._serve(definition)
+            if definition["metadata"].get("deletionTimestamp"):
+                name = definition["metadata"]["name"]
+                self._cleaned[name] = self._objects(name)
 
     def _follow(self, resource: Resource, change: Change) -> None:
         if resource.storage == CUSTOM_RESOURCE_DEFINITIONS.storage:
@@ -53,8 +64,9 @@ class Definitions:
             self._write_status(name, status, now)
             return
         self._serve(definition)
-        if definition["metadata"].get("deletionTimestamp"):
-            self._clean(definition, now)
+        if definition["metadata"].get("deletionTimestamp") and name not in self._cleaned:
+            self._cleaned[name] = self._objects(name)
+            self._clean(name, now, Portion())
 
     # kinds
 
@@ -69,17 +81,38 @@ class Definitions:
         self._served[name] = new
 
     def _remove(self, name: str) -> None:
+        self._cleaned.pop(name, None)
         self._store.withdraw(self._served.pop(name))
         self._store.drop_table(self._stored.pop(name).storage)
 
     # deletion
 
-    def _clean(self, definition: Json, now: float) -> None:
-        """Deletes the objects; the last one takes the definition with it."""
-        name = definition["metadata"]["name"]
+    @property
+    def due(self) -> float | None:
+        return 0.0 if self._cleaned else None
+
+    def work(self, now: float, portion: Portion) -> None:
+        for name in list(self._cleaned):
+            if not portion.is_spent:
+                self._clean(name, now, portion)
+
+    def _objects(self, name: str) -> Iterator[Stored]:
+        """Those that are there when the first is asked for, and when their turn comes."""
+        table = self._store.table(self._stored[name])
+        for key in [stored.key for stored in table.items()]:
+            stored = table.get(key)
+            if stored is not None:
+                yield stored
+
+    def _clean(self, name: str, now: float, portion: Portion) -> None:
+        """Deletes objects; the last one takes the definition with it."""
         resource = self._stored[name]
-        for stored in list(self._store.table(resource).items()):
+        for stored in self._cleaned[name]:
             self._store.delete(resource, stored.key, now)
+            portion.spend(stored)
+            if portion.is_spent:
+                return
+        self._cleaned.pop(name, None)
         left = self._find(name)
         if left is not None:
             self._finish(left, now)

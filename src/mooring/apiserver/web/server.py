@@ -138,8 +138,8 @@ class ApiServer:
         self._later("look", min(_LOOK_S, self._dispatcher.limits.slow_s / 4), self._look)
 
     def _sweep(self) -> None:
-        self._store.sweep(self._clock.wall_s())
-        self._later("sweep", _SWEEP_S, self._sweep)
+        is_clean = self._store.sweep(self._clock.wall_s())
+        self._later("sweep", _SWEEP_S if is_clean else 0.0, self._sweep)
 
     def _later(self, name: str, seconds: float, call: Callable[[], None]) -> None:
         self._timers[name] = asyncio.get_running_loop().call_later(seconds, call)
