@@ -29,6 +29,25 @@ def test_members_of_any_number_are_one_body_however_they_are_cut(contents: list[
     assert b"".join(contents) == unpacked(b"".join(map(gzip.compress, contents)), step)
 
 
+@given(st.lists(st.binary(max_size=2000) | st.just(bytes(5000)), max_size=4), st.integers(1, 3000), st.integers(1, 300), st.booleans())
+def test_it_comes_in_pieces_and_all_that_was_put_comes_at_once(contents: list[bytes], step: int, piece: int, flushed: bool) -> None:
+    """A line of a watch is there when its last byte was put, also where the gzip goes on."""
+    gunzip, found, packers = Gunzip(), b"", []
+    for content in contents:
+        packer = zlib.compressobj(wbits=31)
+        packers.append(packer.compress(content) + packer.flush(zlib.Z_SYNC_FLUSH if flushed else zlib.Z_FINISH))
+        if flushed:
+            packers.append(packer.flush())
+    for count, raw in enumerate(packers, start=1):
+        for at in range(0, len(raw), step):
+            gunzip.put(raw[at : at + step])
+            while part := gunzip.some(piece):
+                assert len(part) <= piece
+                found += part
+        assert b"".join(contents[: (count + 1) // 2 if flushed else count]) == found
+    gunzip.end()
+
+
 @given(st.binary(max_size=500), st.integers(0, 520), st.binary(max_size=3), st.integers(0, 3), st.integers(1, 50))
 def test_changed_bytes_are_refused_or_harmless(content: bytes, at: int, new: bytes, dropped: int, step: int) -> None:
     raw = gzip.compress(content)

@@ -296,6 +296,31 @@ async def test_a_slow_reader_of_a_watch_holds_the_server_back() -> None:
         assert isinstance(await ask(transport), Response)
 
 
+async def test_a_watch_that_unpacks_to_very_much_comes_in_pieces_with_others_turns_between_them() -> None:
+    """50 KiB of gzip, 50 MiB of line ends."""
+    packed = zlib.compress(b"\n" * (50 * 2**20), 9, wbits=31)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with hostile_server() as server, a_transport(server) as transport:
+        server.acts.append(says(with_chunks(packed).replace(OK, OK + b"Content-Encoding: gzip\r\n", 1)))
+        stream = await transport.stream("/", (), 20.0)
+        task, before, sizes = asyncio.create_task(others(), name="others"), 0, []
+        while chunk := await stream.chunk(20.0):
+            sizes.append(len(chunk))
+            assert turns > before or len(sizes) == 1, "others had a turn"
+            before = turns
+        task.cancel()
+        await asyncio.wait([task])
+        assert 50 * 2**20 == sum(sizes)
+        assert max(sizes) <= 2**18
+
+
 # -- TLS
 
 NO_TLS = {

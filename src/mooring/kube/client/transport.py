@@ -29,6 +29,8 @@ from mooring.kube.errors import Unreachable
 
 BODY_BYTES_MAX: Final = 256 * 2**20
 """Of an answer, also once it is unpacked."""
+_UNPACKED_MAX: Final = 256 * 1024
+"""Bytes of a watch at once: what is packed may become a thousand times as much."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LINES_MAX: Final = 64
 """Headers kept as bytes: of each content type and credential, until there are too many."""
@@ -162,8 +164,6 @@ class ResponseStream:
             data = await self._some()
         except TimeoutError:
             raise Unreachable(f"{self._place} neither sent anything nor ended the watch when its time was over") from None
-        except TooLarge:
-            raise Unreachable(f"a part of the answer from {self._place} unpacks to more than {BODY_BYTES_MAX} bytes") from None
         except _FAULTS as error:
             raise Unreachable(_reason(error, self._place)) from None
         finally:
@@ -180,16 +180,19 @@ class ResponseStream:
 
     async def _some(self) -> bytes:
         decoder = self._decoder
-        while True:
+        if decoder is None:
+            return await self._connection.some()
+        is_new = False
+        while not (piece := decoder.some(_UNPACKED_MAX)):
             data = await self._connection.some()
-            if decoder is None:
-                return data
             if not data:
                 decoder.end()
                 return b""
-            data = decoder.feed(data, BODY_BYTES_MAX)
-            if data:
-                return data
+            decoder.put(data)
+            is_new = True
+        if not is_new:
+            await asyncio.sleep(0)  # (it lay ready: others have their turn first)
+        return piece
 
 
 def place_of(config: ClusterConfig) -> str:
