@@ -508,3 +508,89 @@ def test_a_status_that_is_applied_first_leaves_the_spec_to_who_wrote_it(api: Res
     api.patch(path, mine, APPLY_PATCH, fieldManager="three").refused(409, "Conflict", ("FieldManagerConflict", ".spec.replicas"))
     fresh = {**mine, "spec": {**mine["spec"], "replicas": 3}}
     api.patch(path, fresh, APPLY_PATCH, fieldManager="two").refused(409, "Conflict", ("FieldManagerConflict", ".spec.replicas"))
+
+
+CONTENTS = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
+
+
+@pytest.fixture
+def contents(api: Rest) -> str:
+    """The path of the snapshots' kind with the most rules."""
+    for definition in SNAPSHOT_CRDS:
+        api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    eventually(lambda: api.get(CONTENTS).status == 200, 30, "the kind is served")
+    return CONTENTS
+
+
+def a_raw_content(name: str, kind: str = "VolumeSnapshotContent", **spec: Any) -> dict[str, Any]:
+    full = {
+        "driver": "d",
+        "source": {"snapshotHandle": "h"},
+        "deletionPolicy": "Retain",
+        "volumeSnapshotRef": {"name": "s", "namespace": "n"},
+    }
+    meta = {"name": name}
+    return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kind, "metadata": meta, "spec": {**full, **spec}}
+
+
+def test_another_kind_is_told_with_all_that_is_wrong(api: Rest, contents: str, name: str) -> None:
+    told = api.post(contents, a_raw_content(name, "Node", volumeSnapshotRef={})).invalid(
+        (INVALID, "kind", "must be VolumeSnapshotContent"), (INVALID, "spec.volumeSnapshotRef", "must be set")
+    )
+    assert ("Node", "snapshot.storage.k8s.io") == (told["details"]["kind"], told["details"]["group"])
+    api.post(contents, a_raw_content(name)).ok(201)
+    api.patch(f"{contents}/{name}", {"kind": "Node"}, MERGE_PATCH).invalid((INVALID, "kind", "must be VolumeSnapshotContent"))
+    body = {**api.get(f"{contents}/{name}").ok(), "kind": "Node"}
+    api.put(f"{contents}/{name}", body).invalid((INVALID, "kind", "must be VolumeSnapshotContent"))
+    body["metadata"]["resourceVersion"] = "1"
+    api.put(f"{contents}/{name}", body).refused(409, "Conflict")
+
+
+@pytest.mark.parametrize(
+    ("time", "wrong"),
+    [([{}], ""), ([], ""), (5, "type date-time"), (True, "type date-time"), ({}, "type date-time"), ("x", "type date-time")],
+)
+def test_a_list_passes_for_a_text_with_a_format(api: Rest, contents: str, name: str, time: Any, wrong: str) -> None:
+    api.post(contents, a_raw_content(name)).ok(201)
+    answer = api.patch(f"{contents}/{name}/status", {"status": {"error": {"time": time}}}, MERGE_PATCH)
+    if wrong:
+        status = answer.refused(422, "Invalid")
+        assert wrong in status["details"]["causes"][0]["message"]
+    else:
+        assert time == answer.ok()["status"]["error"]["time"]
+
+
+@pytest.mark.parametrize("size", ["x", True, {}, [], 1.5])
+def test_a_number_with_a_format_is_told_with_it(api: Rest, contents: str, name: str, size: Any) -> None:
+    api.post(contents, a_raw_content(name)).ok(201)
+    status = api.patch(f"{contents}/{name}/status", {"status": {"restoreSize": size}}, MERGE_PATCH).refused(422, "Invalid")
+    wanted = "integer" if isinstance(size, str | list) else "int64"
+    assert f"must be of type {wanted}: " in status["details"]["causes"][0]["message"], status
+
+
+def test_the_status_of_a_claim_of_a_pod_is_of_one_that_it_has(api: Rest, name: str) -> None:
+    body = a_pod(name)
+    body["spec"]["resourceClaims"] = [{"name": "one", "resourceClaimName": "x"}]
+    api.post(PODS, body).ok(201)
+    status = {"resourceClaimStatuses": [{"name": "one", "resourceClaimName": "-"}, {"name": "two"}], "nominatedNodeName": "-"}
+    put = {**api.get(f"{PODS}/{name}").ok(), "status": status}
+    field = "status.resourceClaimStatuses"
+    told = api.put(f"{PODS}/{name}/status", put).refused(422, "Invalid")
+    found = [(cause["field"], cause["message"].split(":")[0]) for cause in told["details"]["causes"]]
+    assert [
+        ("status.nominatedNodeName", "Invalid value"),
+        (f"{field}[0].resourceClaimName", "Invalid value"),
+        (f"{field}[1].name", "Invalid value"),
+    ] == found
+
+
+@pytest.mark.parametrize("how", ["POST", "apply"])
+def test_a_schema_of_null_is_an_empty_one(api: Rest, name: str, how: str) -> None:
+    version = {"name": "v1", "served": True, "storage": True}
+    version["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"status": None}}}
+    names = {"plural": "nulls", "singular": "null", "kind": "Null", "listKind": "NullList"}
+    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "nulls.mooring.test"}}
+    body["spec"] = {"group": "mooring.test", "scope": "Cluster", "names": names, "versions": [version]}
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    answer = api.post(path, body) if how == "POST" else api.patch(f"{path}/nulls.mooring.test", body, APPLY_PATCH, fieldManager="one")
+    answer.refused(422, "Invalid", ("FieldValueRequired", "spec.validation.openAPIV3Schema.properties[status].type"))

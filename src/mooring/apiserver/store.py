@@ -116,7 +116,7 @@ class ObjectStore(Tables):
         wrong += resource.validate(body)
         wrong += resource.validate_create(body)
         if wrong:
-            raise field_errors.invalid_object(resource.kind, resource.storage[0], meta.get("name", ""), wrong)
+            raise field_errors.invalid_object(body["kind"], resource.storage[0], meta.get("name", ""), wrong)
         if version_given:
             raise api_errors.bad_request("resourceVersion should not be set on objects to be created")
         holder = table.get(Key(namespace, meta["name"]))
@@ -245,7 +245,7 @@ class ObjectStore(Tables):
         wrong = list(metadata.validate_update(meta, before["metadata"], bare_finalizers=resource.bare_finalizers))
         wrong += write_pipeline.wrong_in(resource, new, before, subresource)
         if wrong:
-            raise field_errors.invalid_object(resource.kind, resource.storage[0], old.key.name, wrong)
+            raise field_errors.invalid_object(new["kind"], resource.storage[0], old.key.name, wrong)
         if not subresource:
             resource.admit_update(new, before, self._view)
         if write_pipeline.is_finished(resource, new):

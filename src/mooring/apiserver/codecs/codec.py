@@ -114,7 +114,8 @@ def decode_object(resource: Resource, value: Any, validation: FieldValidation, p
         raise UnknownFields(warnings)
     if is_cleared(_record_in(content)):
         obj["metadata"]["managedFields"] = [{}]  # (an empty list says the same, and would be dropped like any other)
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}, tuple(warnings)
+    kind = resource.kind if resource.custom is None else value["kind"]  # (another one is for the validation)
+    return {"apiVersion": resource.api_version, "kind": kind, **obj}, tuple(warnings)
 
 
 def _record_in(content: Json) -> Any:
@@ -146,11 +147,6 @@ def _check_custom_kind(resource: Resource, value: Json) -> None:
         raise api_errors.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): {why}")
     if api_version != resource.api_version:
         raise _other_version(resource, str(api_version or ""))
-    if kind != resource.kind:
-        metadata = value.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else ""
-        wrong = field_errors.invalid("kind", kind, f"must be {resource.kind}")
-        raise field_errors.invalid_object(kind, resource.group, str(name or ""), [wrong])
 
 
 def _other_version(resource: Resource, given: str) -> Exception:

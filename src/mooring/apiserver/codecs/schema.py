@@ -145,8 +145,15 @@ def _message(message: Message, value: dict[str, Any], path: str, unknown: list[s
 def _decoder_of(message: Message, field: Field) -> _Decoder:
     one = _decoder_of_one(message, field)
     if field.shape == "*":
-        return _list_decoder(one, field)
-    return _map_decoder(one, "0" if field.type == "q" else "") if field.shape == "{" else one
+        return _list_decoder(one, _nothing(field))
+    return _map_decoder(one, _nothing(field)) if field.shape == "{" else one
+
+
+def _nothing(field: Field) -> Any:
+    """What a null among many stands for."""
+    if field.type not in scalars.DECODERS:
+        return {}
+    return "0" if field.type == "q" else ""
 
 
 def _decoder_of_one(message: Message, field: Field) -> _Decoder:
@@ -163,9 +170,7 @@ def _decoder_of_one(message: Message, field: Field) -> _Decoder:
     return decode_message
 
 
-def _list_decoder(one: _Decoder, field: Field) -> _Decoder:
-    nothing = "" if field.type in scalars.DECODERS else {}
-
+def _list_decoder(one: _Decoder, nothing: Any) -> _Decoder:
     def decode_list(given: Any, path: str, unknown: list[str]) -> Any:
         if not isinstance(given, list):
             raise WrongType("list", given, path)
@@ -175,9 +180,7 @@ def _list_decoder(one: _Decoder, field: Field) -> _Decoder:
     return decode_list
 
 
-def _map_decoder(one: _Decoder, nothing: str) -> _Decoder:
-    """nothing: what a null stands for."""
-
+def _map_decoder(one: _Decoder, nothing: Any) -> _Decoder:
     def decode_map(given: Any, path: str, unknown: list[str]) -> Any:
         if not isinstance(given, dict):
             raise WrongType("map", given, path)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mooring.apiserver import effort, field_errors
 from mooring.apiserver.codecs.scalars import equal_json, type_of
-from mooring.apiserver.custom.formats import fits
+from mooring.apiserver.custom.formats import KNOWN, fits
 from mooring.apiserver.custom.goregexp import go_regexp
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.structure import NOTHING
@@ -21,6 +21,7 @@ _PATTERN: Final = 60
 _LETTERS_A_STEP: Final = 3
 _CAUSE: Final = 30
 _WIDTHS: Final = {"int32": 31, "int64": 63}
+_NUMBERS: Final = ("integer", "number")
 _SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "not")
 
 
@@ -46,18 +47,25 @@ def _check(value: Any, schema: Json, path: str, old: Any, work: Effort) -> list[
 
 
 def _type(value: Any, schema: Json, path: str) -> list[Cause]:
-    found, wanted = type_of(value), schema.get("type", "")
+    """As kube-apiserver: of a value with a format other than a number's, lists pass, and the others are told the format."""
+    found, wanted, form = type_of(value), schema.get("type", ""), _known_format(schema)
     if schema.get("x-kubernetes-int-or-string"):
         fine, wanted = found in ("integer", "string"), "integer,string"
     else:
         fine = not wanted or found == wanted or (found == "integer" and wanted == "number")
+        fine = fine or (found == "array" and form != "" and wanted not in _NUMBERS)
     if fine or (value is None and schema.get("nullable")):
         return []
-    wrong = [_wrong_type(path, found, wanted)]
+    wrong = [_wrong_type(path, found, wanted if found in ("string", "array") else form or wanted)]
     if isinstance(value, float) and wanted == "integer" and "format" not in schema:
         text = f'Invalid value: "": Checked value must be of type integer (default format) in {path}'
         wrong.append(Cause("FieldValueInvalid", "<nil>", text))
     return wrong
+
+
+def _known_format(schema: Json) -> str:
+    form: str = schema.get("format", "")
+    return form if form.replace("-", "") in KNOWN else ""
 
 
 def _wrong_type(path: str, found: str, wanted: str) -> Cause:

@@ -116,7 +116,7 @@ def _resource(definition: Json, version: Json) -> Resource:
     schema = _schema_of(version)
     structure = structure_of(schema)
     with_status = subresources.get("status") is not None
-    validator = Validator(structure, _rules(structure), scale_of(version))
+    validator = Validator(names["kind"], structure, _rules(structure), scale_of(version))
     life = _Life(storage_of(definition), with_status, lifecycle.has_condition(definition, "Terminating"))
     resource = Resource(
         group=spec["group"],

@@ -72,8 +72,8 @@ _REPLICAS_MAX: Final = 2**31 - 1
 class Validator:
     """Of one version of a custom kind."""
 
-    def __init__(self, structure: Structure, rules: Rules | None, scale: ScalePaths | None) -> None:
-        self._structure, self._rules, self._scale = structure, rules, scale
+    def __init__(self, kind: str, structure: Structure, rules: Rules | None, scale: ScalePaths | None) -> None:
+        self._kind, self._structure, self._rules, self._scale = kind, structure, rules, scale
 
     def created(self, new: Json) -> list[Cause]:
         return self._judge(new, NOTHING)
@@ -82,7 +82,8 @@ class Validator:
         return self._judge(new, old)
 
     def _judge(self, new: Json, old: Any) -> list[Cause]:
-        found = check(new, self._structure.raw, "", old)
+        found = [] if new["kind"] == self._kind else [field_errors.invalid("kind", new["kind"], f"must be {self._kind}")]
+        found += check(new, self._structure.raw, "", old)
         found += self._replicas(new)
         if self._structure.has_embedded:
             found += wrong_embedded(new, self._structure)

@@ -55,6 +55,21 @@ def validate_status(new: Json, old: Json) -> Iterator[Cause]:
         yield from checks.named(condition["type"], f"status.conditions[{number}].Type", names.qualified_name)
     for part in ("containerStatuses", "initContainerStatuses"):
         yield from _validate_states(status.get(part) or [], before.get(part) or [], f"status.{part}", new["spec"])
+    yield from _validate_claims(status.get("resourceClaimStatuses") or [], new["spec"], "status.resourceClaimStatuses")
+
+
+def _validate_claims(claims: list[Json], spec: Json, field: str) -> Iterator[Cause]:
+    """Each is of an entry of the spec, and another one's."""
+    known = {claim["name"] for claim in spec.get("resourceClaims") or []}
+    twice = checks.repeated([claim["name"] for claim in claims])
+    for number, claim in enumerate(claims):
+        at = f"{field}[{number}]"
+        if claim["name"] not in known:
+            yield field_errors.invalid(f"{at}.name", claim["name"], "must match the name of an entry in `spec.resourceClaims`")
+        elif number in twice:
+            yield field_errors.duplicate(f"{at}.name", claim["name"])
+        if "resourceClaimName" in claim:
+            yield from checks.named(claim["resourceClaimName"], f"{at}.resourceClaimName", names.dns_subdomain)
 
 
 def _validate_deadline(after: int | None, before: int | None) -> list[Cause]:
