@@ -137,7 +137,7 @@ class Kubelet:
         elif is_active(pod):  # its containers end first
             await self._pause()
             await self._pod_status(name, namespace, self._ended())
-        elif "deletionTimestamp" in pod["metadata"] and not any(uid in pods for pods in self.mounted.values()):
+        elif "deletionTimestamp" in pod["metadata"] and not self.has(uid):
             await self._pause()
             if pod["metadata"].get("finalizers") and pod["status"]["phase"] not in FINISHED:  # it never began
                 await self._pod_status(name, namespace, {"phase": "Failed"})

@@ -20,7 +20,8 @@ _BOUNDS: Final = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
 )  # fmt: skip
 _PATCH_TYPE_APPLY: Final = "application/apply-patch"
-
+_VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_ALONE: Final = ("healthz", "livez", "readyz", "metrics", "version", "api", "apis", "openapi")
 
 _Kind = tuple[str, str, str]
 """Group, version and plural; "" each for a request about none."""
@@ -47,9 +48,6 @@ class Asked(NamedTuple):
         return self.verb == "WATCH"
 
 
-_VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
-
-
 def asked(request: Request, route: Route | None) -> Asked:
     """A request's labels. Names and namespaces are none of them, so the number of series stays bounded."""
     verb = request.method if request.method in _VERBS else "other"
@@ -69,9 +67,6 @@ def asked(request: Request, route: Route | None) -> Asked:
     dry_run = "All" if request.query.get("dryRun") == "All" else ""
     resource = route.resource
     return Asked("apiserver", dry_run, resource.group, resource.plural, scope, route.subresource, verb, resource.version)
-
-
-_ALONE: Final = ("healthz", "livez", "readyz", "metrics", "version", "api", "apis", "openapi")
 
 
 def _lasting(what: Asked) -> list[str]:
