@@ -533,10 +533,13 @@ def a_raw_content(name: str, kind: str = "VolumeSnapshotContent", **spec: Any) -
     return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kind, "metadata": meta, "spec": {**full, **spec}}
 
 
-def test_another_kind_is_told_with_all_that_is_wrong(api: Rest, contents: str, name: str) -> None:
+def test_another_kind_is_told_with_the_rules_that_are_broken_and_nothing_else(api: Rest, contents: str, name: str) -> None:
     told = api.post(contents, a_raw_content(name, "Node", volumeSnapshotRef={})).invalid(
         (INVALID, "kind", "must be VolumeSnapshotContent"), (INVALID, "spec.volumeSnapshotRef", "must be set")
     )
+    worse = a_raw_content("UPPER", "Node", driver=5)
+    worse["metadata"]["labels"] = {"-": "-"}
+    api.post(contents, worse).invalid((INVALID, "kind", "must be VolumeSnapshotContent"))
     assert ("Node", "snapshot.storage.k8s.io") == (told["details"]["kind"], told["details"]["group"])
     api.post(contents, a_raw_content(name)).ok(201)
     api.patch(f"{contents}/{name}", {"kind": "Node"}, MERGE_PATCH).invalid((INVALID, "kind", "must be VolumeSnapshotContent"))

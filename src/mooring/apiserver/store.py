@@ -112,7 +112,7 @@ class ObjectStore(Tables):
         namespace, table = meta.get("namespace", ""), self.table(resource)
         write_pipeline.generate_name(meta, self._randomness, lambda name: table.get(Key(namespace, name)) is not None)
         resource.prepare_create(body, now)
-        wrong = list(metadata.validate(meta, resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers))
+        wrong = write_pipeline.wrong_metadata(resource, body)
         wrong += resource.validate(body)
         wrong += resource.validate_create(body)
         if wrong:
@@ -242,7 +242,7 @@ class ObjectStore(Tables):
         metadata.put_record(new, record)
         write_pipeline.reset_readonly(resource, new, before, now, subresource)
         meta = new["metadata"]
-        wrong = list(metadata.validate_update(meta, before["metadata"], bare_finalizers=resource.bare_finalizers))
+        wrong = write_pipeline.wrong_metadata(resource, new, before)
         wrong += write_pipeline.wrong_in(resource, new, before, subresource)
         if wrong:
             raise field_errors.invalid_object(new["kind"], resource.storage[0], old.key.name, wrong)

@@ -120,6 +120,15 @@ def reset_readonly(resource: Resource, new: Json, before: Json, now: float, subr
     resource.prepare_status(new, before, now)
 
 
+def wrong_metadata(resource: Resource, new: Json, before: Json | None = None) -> list[field_errors.Cause]:
+    """Of an object that says to be of another kind nothing: that is told alone."""
+    if new["kind"] != resource.kind:
+        return []
+    if before is not None:
+        return list(metadata.validate_update(new["metadata"], before["metadata"], bare_finalizers=resource.bare_finalizers))
+    return list(metadata.validate(new["metadata"], resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers))
+
+
 def wrong_in(resource: Resource, new: Json, before: Json, subresource: str) -> Iterable[field_errors.Cause]:
     action = resource.action(subresource)
     if action is not None:

@@ -82,9 +82,10 @@ class Validator:
         return self._judge(new, old)
 
     def _judge(self, new: Json, old: Any) -> list[Cause]:
-        found = [] if new["kind"] == self._kind else [field_errors.invalid("kind", new["kind"], f"must be {self._kind}")]
-        found += check(new, self._structure.raw, "", old)
-        found += self._replicas(new)
+        if new["kind"] == self._kind:
+            found = [*check(new, self._structure.raw, "", old), *self._replicas(new)]
+        else:  # (it is not held against the schema, nor are its metadata: `write_pipeline.wrong_metadata`)
+            found = [field_errors.invalid("kind", new["kind"], f"must be {self._kind}")]
         if self._structure.has_embedded:
             found += wrong_embedded(new, self._structure)
         if old is NOTHING or not any(duplicates(old, self._structure)):
