@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 from urllib.parse import unquote
 
@@ -572,7 +573,7 @@ def test_a_number_with_a_format_is_told_with_it(api: Rest, contents: str, name: 
 
 
 def test_the_status_of_a_claim_of_a_pod_is_of_one_that_it_has(api: Rest, name: str) -> None:
-    body = a_pod(name)
+    body = copy.deepcopy(a_pod(name))
     body["spec"]["resourceClaims"] = [{"name": "one", "resourceClaimName": "x"}]
     api.post(PODS, body).ok(201)
     status = {"resourceClaimStatuses": [{"name": "one", "resourceClaimName": "-"}, {"name": "two"}], "nominatedNodeName": "-"}
@@ -597,3 +598,51 @@ def test_a_schema_of_null_is_an_empty_one(api: Rest, name: str, how: str) -> Non
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     answer = api.post(path, body) if how == "POST" else api.patch(f"{path}/nulls.mooring.test", body, APPLY_PATCH, fieldManager="one")
     answer.refused(422, "Invalid", ("FieldValueRequired", "spec.validation.openAPIV3Schema.properties[status].type"))
+
+
+REQUESTS, SUPPORTED = "must match one of the container's resource requests", '"Healthy", "Unhealthy", "Unknown"'
+CLAIMS = "must match one of the container's resource claims"
+
+
+@pytest.mark.parametrize(
+    ("told", "wrong"),
+    [
+        ([{"name": "cpu"}, {"name": "claim:one"}, {"name": "claim:two/part"}], []),
+        ([{"name": "memory"}, {"name": ""}], [(INVALID, "[0].name", REQUESTS), (INVALID, "[1].name", REQUESTS)]),
+        ([{"name": "claim:x"}, {"name": "claim:two"}], [(INVALID, "[0].name", CLAIMS), (INVALID, "[1].name", CLAIMS)]),
+        ([{"name": "cpu", "resources": [{"resourceID": "a", "health": "b"}]}], [(UNSUPPORTED, "[0].resources[0].health", SUPPORTED)]),
+        ([{"name": "cpu", "resources": [{"resourceID": "a"}]}], [(UNSUPPORTED, "[0].resources[0].health", SUPPORTED)]),
+        ([{"name": "cpu", "resources": [{"resourceID": "a", "health": "Healthy"}]}], []),
+        (
+            [{"name": "cpu", "resources": [{"resourceID": "a", "health": "Unknown"}] * 2}],
+            [("FieldValueDuplicate", "[0].resources[1].resourceID", "a")],
+        ),
+    ],
+)
+def test_what_is_told_of_resources_is_of_those_that_the_container_has(
+    api: Rest, name: str, told: list[dict[str, Any]], wrong: list[tuple[str, str, str]]
+) -> None:
+    body = copy.deepcopy(a_pod(name))
+    body["spec"]["resourceClaims"] = [{"name": "one", "resourceClaimName": "x"}, {"name": "two", "resourceClaimName": "y"}]
+    claims = [{"name": "one"}, {"name": "two", "request": "part"}]
+    body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}, "claims": claims}
+    api.post(PODS, body).ok(201)
+    field = "status.containerStatuses[0].allocatedResourcesStatus"
+    answer = api.patch(f"{PODS}/{name}/status", {"status": {"containerStatuses": [a_state(body, told)]}}, MERGE_PATCH)
+    if wrong:
+        answer.invalid(*((reason, field + at, text) for reason, at, text in wrong))
+    else:
+        answer.ok()
+
+
+def test_containers_that_come_later_say_nothing_of_resources_and_those_that_are_not_there_anything(api: Rest, name: str) -> None:
+    body = copy.deepcopy(a_pod(name))
+    api.post(PODS, body).ok(201)
+    parts = ("initContainerStatuses", "ephemeralContainerStatuses")
+    answer = api.patch(f"{PODS}/{name}/status", {"status": {part: [a_state(body, [{"name": "x"}])] for part in parts}}, MERGE_PATCH)
+    answer.invalid((FORBIDDEN, f"status.{parts[1]}[0].allocatedResourcesStatus", "must not be specified in container status"))
+
+
+def a_state(pod: dict[str, Any], told: list[dict[str, Any]]) -> dict[str, Any]:
+    name = pod["spec"]["containers"][0]["name"]
+    return {"name": name, "image": "i", "imageID": "", "ready": True, "restartCount": 0, "allocatedResourcesStatus": told}

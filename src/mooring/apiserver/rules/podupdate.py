@@ -17,6 +17,11 @@ FROZEN: Final = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+_RESOURCES: Final = "allocatedResourcesStatus"
+_HEALTH: Final = ("Healthy", "Unhealthy", "Unknown")
+_NO_CLAIM: Final = (
+    "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty"
+)
 _OWN_RULES: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 
@@ -56,6 +61,36 @@ def validate_status(new: Json, old: Json) -> Iterator[Cause]:
     for part in ("containerStatuses", "initContainerStatuses"):
         yield from _validate_states(status.get(part) or [], before.get(part) or [], f"status.{part}", new["spec"])
     yield from _validate_claims(status.get("resourceClaimStatuses") or [], new["spec"], "status.resourceClaimStatuses")
+    yield from _validate_health(status.get("containerStatuses"), new["spec"].get("containers"), "status.containerStatuses")
+    yield from _validate_health(status.get("initContainerStatuses"), new["spec"].get("initContainers"), "status.initContainerStatuses")
+    for number, state in enumerate(status.get("ephemeralContainerStatuses") or []):
+        if state.get(_RESOURCES):
+            field = f"status.ephemeralContainerStatuses[{number}].{_RESOURCES}"
+            yield field_errors.forbidden(field, "must not be specified in container status")
+
+
+def _validate_health(states: list[Json] | None, containers: list[Json] | None, field: str) -> Iterator[Cause]:
+    """How the resources are that containers have asked for. Of containers that the spec doesn't have, anything may be said."""
+    asked = {container["name"]: container.get("resources") or {} for container in containers or []}
+    for number, state in enumerate(states or []):
+        for place, told in enumerate(state.get(_RESOURCES) or [] if state["name"] in asked else []):
+            yield from _validate_allocated(told, asked[state["name"]], f"{field}[{number}].{_RESOURCES}[{place}]")
+
+
+def _validate_allocated(told: Json, asked: Json, field: str) -> Iterator[Cause]:
+    name, claims = told["name"], asked.get("claims") or []
+    own = {f"claim:{claim['name']}/{claim['request']}" if claim.get("request") else f"claim:{claim['name']}" for claim in claims}
+    if name.startswith("claim:"):
+        if name not in own:
+            yield field_errors.invalid(f"{field}.name", name, _NO_CLAIM)
+    elif name not in (asked.get("requests") or {}):
+        yield field_errors.invalid(f"{field}.name", name, "must match one of the container's resource requests")
+    parts = told.get("resources") or []
+    twice = checks.repeated([part["resourceID"] for part in parts])
+    for number, part in enumerate(parts):
+        if number in twice:
+            yield field_errors.duplicate(f"{field}.resources[{number}].resourceID", part["resourceID"])
+        yield from checks.one_of(part.get("health", ""), f"{field}.resources[{number}].health", _HEALTH)
 
 
 def _validate_claims(claims: list[Json], spec: Json, field: str) -> Iterator[Cause]:
