@@ -646,3 +646,11 @@ def test_containers_that_come_later_say_nothing_of_resources_and_those_that_are_
 def a_state(pod: dict[str, Any], told: list[dict[str, Any]]) -> dict[str, Any]:
     name = pod["spec"]["containers"][0]["name"]
     return {"name": name, "image": "i", "imageID": "", "ready": True, "restartCount": 0, "allocatedResourcesStatus": told}
+
+
+@pytest.mark.parametrize(("operator", "supported"), [("Lt", '"Equal", "Exists", "Lt", "Gt"'), ("Less", '"Equal", "Exists"')])
+def test_what_a_toleration_may_be_is_told(api: Rest, name: str, operator: str, supported: str) -> None:
+    body = copy.deepcopy(a_pod(name))
+    body["spec"]["tolerations"] = [{"key": "a", "operator": operator, "value": "5"}]
+    status = api.post(PODS, body).refused(422, "Invalid", (UNSUPPORTED, "spec.tolerations[0].operator"))
+    assert status["message"].endswith(f"supported values: {supported}")

@@ -11,6 +11,7 @@ from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, selectors
 
+_COMPARING: Final = ("Lt", "Gt")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -38,7 +39,10 @@ def validate_tolerations(tolerations: Sequence[Json]) -> Iterator[Cause]:
             yield field_errors.invalid(f"{field}.operator", value, "value must be empty when `operator` is 'Exists'")
         elif operator in ("", "Equal"):
             yield from checks.named(value, f"{field}.operator", names.label_value)
-        yield from checks.one_of(operator or "Equal", f"{field}.operator", ("Equal", "Exists"))
+        if operator in _COMPARING:  # (behind a gate that is shut; the text names them all the same)
+            yield field_errors.not_supported(f"{field}.operator", operator, ("Equal", "Exists", *_COMPARING))
+        else:
+            yield from checks.one_of(operator or "Equal", f"{field}.operator", ("Equal", "Exists"))
         yield from checks.one_of(toleration.get("effect") or _EFFECTS[0], f"{field}.effect", _EFFECTS)
 
 
