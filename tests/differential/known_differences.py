@@ -60,6 +60,8 @@ _GATED: Final = (
     "schedulingGroup",
     "nodeAllocatableResourceClaimStatuses",
 )
+_OWN_FINALIZER: Final = "value.metadata.finalizers: ['kubernetes.io/vac-protection'] / absent"
+"""The server's own, which the real one forgets with the last finalizer of an apply."""
 _REPLACED: Final = (
     *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo"),
     *("glusterfs", "iscsi", "nfs", "persistentDisk", "photonPersistentDisk", "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos"),
@@ -140,6 +142,7 @@ KNOWN: Final = (
             (seen.codes == (409, 409) and "FieldManagerConflict" in str(seen.theirs["value"]))
             or (seen.codes[0] == 409 and "FieldManagerConflict" in str(seen.ours["value"]))
             or (seen.step.content_type == APPLY_PATCH and all(text.startswith("value.status.") for text in seen.differences))
+            or (seen.step.content_type == APPLY_PATCH and all(text.startswith(_OWN_FINALIZER) for text in seen.differences))
         ),
         ends=True,
     ),
