@@ -88,7 +88,7 @@ class Calls:
 
     def settings_came(self, settings: PeerSettings) -> None:
         """Other windows, and maybe room for calls that wait."""
-        self._sending.settings_came(settings, self._streams)
+        self._sending.settings_came(settings)
         self._send_waiting()
 
     def headers_came(self, stream_id: int, headers: AnswerHeaders, ended: bool) -> None:
@@ -132,6 +132,11 @@ class Calls:
             text = f"the driver's WINDOW_UPDATE adds {increment}, which HTTP/2 does not allow"
             self._answer(stream, Verdict(Code.INTERNAL, text, answered=True, reset=reset))
 
+    def taken_in(self) -> None:
+        """All that came together has been read."""
+        if self._sending.is_opened:
+            self._sending.go_on(self._streams)
+
     # -- streams
 
     def _stream(self, stream_id: int, name: str) -> Stream | None:
@@ -142,7 +147,7 @@ class Calls:
         return found
 
     def _send(self, stream_id: int, path: str, prefixed: bytes, timeout_s: float) -> None:
-        stream = self._streams[stream_id] = Stream(stream_id, self._sending.settings.window, prefixed)
+        stream = self._streams[stream_id] = Stream(stream_id, prefixed)
         self._sending.begin(stream, self._headers.block(path, timeout_s))
 
     def _send_waiting(self) -> None:

@@ -108,6 +108,7 @@ class Connection:
             return []
         try:
             self._reader.read(data)
+            self._calls.taken_in()
         except BrokenConnection as broken:
             self._sending.put(frames.goaway(broken.code, str(broken)))
             self._end(Code.UNAVAILABLE, f"error reading from server: {broken}", broken=True)

@@ -14,7 +14,10 @@ REPLIES_MAX: Final = 10_000
 
 
 class Sending:
-    """The outgoing half. Holds what `take` returns next, and the streams that wait for a window."""
+    """The outgoing half. Holds what `take` returns next, and the streams that wait for a window.
+
+    is_opened: a window is wider than it was, and `go_on` may have more to send.
+    """
 
     def __init__(self) -> None:
         self.settings = PeerSettings()
@@ -22,6 +25,7 @@ class Sending:
         self._out: list[bytes | memoryview] = []
         self._replies = 0
         self._blocked: dict[int, Outgoing] = {}
+        self._has_other_windows = self.is_opened = False
 
     def __bool__(self) -> bool:
         return bool(self._out)
@@ -61,59 +65,62 @@ class Sending:
         self._window += increment
         if self._window > WINDOW_MAX:
             raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "a WINDOW_UPDATE frame makes the window larger than HTTP/2 allows")
-        self._go_on()
+        self.is_opened = True
 
     def stream_window_opened(self, stream: Outgoing, increment: int) -> bool:
         """The peer takes more on one stream. False when that is nothing, or more than HTTP/2 allows."""
-        stream.window += increment
-        if not increment or stream.window > WINDOW_MAX:
+        stream.credit += increment
+        if not increment or self._window_of(stream) > WINDOW_MAX:
             return False
-        if stream.id in self._blocked and self._window > 0 and self._send(stream):
-            del self._blocked[stream.id]
+        self.is_opened = True
         return True
 
-    def settings_came(self, settings: PeerSettings, streams: Mapping[int, Outgoing]) -> None:
-        """The peer's settings; a new window holds for open streams, too. Raises BrokenConnection where that makes one too large."""
-        more = settings.window - self.settings.window
+    def settings_came(self, settings: PeerSettings) -> None:
+        """The peer's settings; a new window holds for open streams, too."""
+        if settings.window != self.settings.window:
+            self.is_opened = self._has_other_windows = True
         self.settings = settings
-        if not more:
-            return
-        for stream in streams.values():
-            stream.window += more
-            if stream.window > WINDOW_MAX:
-                raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "a SETTINGS frame makes a stream's window larger than HTTP/2 allows")
-        self._go_on()
 
-    def _go_on(self) -> None:
+    def go_on(self, streams: Mapping[int, Outgoing]) -> None:
+        """Sends what the windows let through by now: once for all frames that came together, however many there are of a few bytes.
+
+        streams: all that are open. Raises BrokenConnection where the peer's settings have made a window too large.
+        """
+        if self._has_other_windows and any(self._window_of(stream) > WINDOW_MAX for stream in streams.values()):
+            raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "a SETTINGS frame makes a stream's window larger than HTTP/2 allows")
+        self.is_opened = self._has_other_windows = False
         for stream in list(self._blocked.values()):
             if self._window <= 0:
                 break
             if self._send(stream):
                 del self._blocked[stream.id]
 
+    def _window_of(self, stream: Outgoing) -> int:
+        return self.settings.window + stream.credit
+
     def _send(self, stream: Outgoing) -> bool:
         """True when all of the stream is on its way."""
         unsent, frame_max = stream.unsent, self.settings.frame_bytes_max
         size = len(unsent)
-        if size <= self._window and size <= stream.window and size <= frame_max:
+        if size <= self._window and size <= self._window_of(stream) and size <= frame_max:
             flags = 0 if stream.trailers else END_STREAM
             self._out.append(HEAD.pack(size >> 8, size & 0xFF, DATA, flags, stream.id) + unsent + stream.trailers)
             self._window -= size
-            stream.window -= size
+            stream.credit -= size
             stream.unsent = b""
             return True
         return self._send_in_pieces(stream)
 
     def _send_in_pieces(self, stream: Outgoing) -> bool:
         view, frame_max = memoryview(stream.unsent), self.settings.frame_bytes_max
-        sendable = max(0, min(self._window, stream.window, len(view)))
+        sendable = max(0, min(self._window, self._window_of(stream), len(view)))
         for at in range(0, sendable, frame_max):
             piece = view[at : min(at + frame_max, sendable)]
             last = at + len(piece) == len(view)
             flags = END_STREAM if last and not stream.trailers else 0
             self._out += (HEAD.pack(len(piece) >> 8, len(piece) & 0xFF, DATA, flags, stream.id), piece)
         self._window -= sendable
-        stream.window -= sendable
+        stream.credit -= sendable
         stream.unsent = view[sendable:]
         if stream.unsent:
             return False

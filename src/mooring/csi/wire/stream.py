@@ -43,8 +43,8 @@ class Stream(Outgoing):
 
     __slots__ = ("body", "headers", "idle_frames", "received")
 
-    def __init__(self, stream_id: int, window: int, unsent: bytes | memoryview) -> None:
-        super().__init__(stream_id, window, unsent)
+    def __init__(self, stream_id: int, unsent: bytes | memoryview) -> None:
+        super().__init__(stream_id, unsent)
         self.received = 0
         self.headers: AnswerHeaders | None = None
         self.body: bytes | bytearray = b""

@@ -77,8 +77,7 @@ class ServedCalls:
         """Other windows; a smaller table, which our next block has to speak of."""
         if settings.header_table_bytes < self._sending.settings.header_table_bytes:
             self._begin_with = TABLE_EMPTIED
-        self._sending.settings_came(settings, self._streams)
-        self._close_sent()
+        self._sending.settings_came(settings)
 
     def headers_came(self, stream_id: int, headers: CallHeaders, ended: bool) -> None:
         """A request begins; or ends, with trailers."""
@@ -93,7 +92,7 @@ class ServedCalls:
             self._sending.put(rst_stream(stream_id, ErrorCode.REFUSED_STREAM))
             self._waste()
             return
-        stream = self._streams[stream_id] = Request(stream_id, self._sending.settings.window)
+        stream = self._streams[stream_id] = Request(stream_id)
         self._go_on(stream, stream.headers_came(headers, ended, self._now()))
 
     def data_came(self, stream_id: int, data: bytes, size: int, ended: bool) -> None:
@@ -123,7 +122,12 @@ class ServedCalls:
             self._sending.window_opened(increment)
         elif (stream := self._stream(stream_id, "WINDOW_UPDATE")) is not None and not self._sending.stream_window_opened(stream, increment):
             self._reset(stream, ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR)
-        self._close_sent()
+
+    def taken_in(self) -> None:
+        """All that came together has been read."""
+        if self._sending.is_opened:
+            self._sending.go_on(self._streams)
+            self._close_sent()
 
     # -- streams
 

@@ -63,6 +63,7 @@ class ServerConnection:
             return []
         try:
             self._reader.read(self._without_preface(data))
+            self._calls.taken_in()
         except BrokenConnection as broken:
             self._sending.put(frames.goaway(broken.code, str(broken), self._calls.last_id))
             self._end(f"error reading from client: {broken}", broken=True)

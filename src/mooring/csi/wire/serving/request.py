@@ -40,8 +40,8 @@ class Request(Outgoing):
 
     __slots__ = ("asked", "body", "deadline", "ended", "idle_frames", "length", "path", "received")
 
-    def __init__(self, stream_id: int, window: int) -> None:
-        super().__init__(stream_id, window, b"")
+    def __init__(self, stream_id: int) -> None:
+        super().__init__(stream_id, b"")
         self.path = ""
         self.body = bytearray()
         self.deadline: float | None = None
