@@ -30,6 +30,8 @@ HEADER_BYTES_MAX: Final = 8 * 1024
 CONNECTION_S_MAX: Final = 10.0
 CONNECTIONS_MAX: Final = 64
 _BACKLOG: Final = 128
+_ACCEPTED_AT_ONCE: Final = 16
+"""New connections in one turn of asyncio's loop, which has one number for this and the backlog."""
 _UNREAD_BYTES_MAX: Final = 64 * 1024
 _NETWORK_BYTES: Final = 8
 """Of an IPv6 address: whoever has one has the whole network."""
@@ -81,7 +83,8 @@ class Diagnostics:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
             raise ConfigError(f'cannot listen on "{address}": {reason}; choose another address or free this one') from error
         bound: tuple[str, int] = listener.getsockname()[:2]
-        self._server = await asyncio.start_server(self._serve, sock=listener, limit=HEADER_BYTES_MAX, backlog=_BACKLOG)
+        self._server = await asyncio.start_server(self._serve, sock=listener, limit=HEADER_BYTES_MAX, backlog=_ACCEPTED_AT_ONCE)
+        listener.listen(_BACKLOG)
         _log.info(2, "Diagnostics server listens", address=f"{bound[0]}:{bound[1]}")
         return bound
 

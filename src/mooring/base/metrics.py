@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -10,9 +11,14 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Metri
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from mooring.base.clock import LoopClock, processor_s
+
 T = TypeVar("T")
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+
+KEPT_TIMES: Final = 10
+"""How often as long as it took to make a page is served: to make pages takes a tenth of the loop at most, whoever asks how often."""
 
 
 class Metrics:
@@ -20,6 +26,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._page, self._page_until = b"", -math.inf
         self._families: dict[Callable[[CollectorRegistry], object], object] = {}
         ProcessCollector(registry=self.registry)
 
@@ -32,8 +39,17 @@ class Metrics:
         return made
 
     def render(self) -> bytes:
-        """The page, Prometheus text format 0.0.4 (CONTENT_TYPE)."""
+        """The page as of now, Prometheus text format 0.0.4 (CONTENT_TYPE)."""
         return generate_latest(_AsGoWrites(self.registry))
+
+    def page(self) -> bytes:
+        """The page for those who ask over the network, maybe that of a moment ago (KEPT_TIMES). In a running loop."""
+        now = LoopClock().now()
+        if now >= self._page_until:
+            began = processor_s()
+            self._page = self.render()
+            self._page_until = now + KEPT_TIMES * (processor_s() - began)
+        return self._page
 
 
 class _AsGoWrites(Collector):

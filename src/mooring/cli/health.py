@@ -57,7 +57,7 @@ class Health:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRIVER_S_MAX):
                 await self._driver_known.wait()
-        return Reply(200, self._metrics.render(), CONTENT_TYPE)
+        return Reply(200, self._metrics.page(), CONTENT_TYPE)
 
     async def _live(self) -> Reply:
         overdue = self._overdue()

@@ -63,7 +63,7 @@ class Observation:
         """An HTTP server for metrics and state as long as the block runs; gives its port. Raises ConfigError."""
 
         async def metrics() -> Reply:
-            return Reply(200, self._metrics.render(), CONTENT_TYPE)
+            return Reply(200, self._metrics.page(), CONTENT_TYPE)
 
         async def dump() -> Reply:
             return Reply(200, state(), "application/json")

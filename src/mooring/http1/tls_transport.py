@@ -10,6 +10,8 @@ import asyncio
 import ssl
 from typing import Any, Final, Protocol
 
+from mooring.base.turns import Line
+
 READ_BYTES: Final = 64 * 1024
 """Read from a socket at once, and from TLS."""
 _RECORD: Final = 16 * 1024
@@ -47,7 +49,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_incoming",
         "_is_client",
         "_is_closing",
+        "_is_due",
         "_is_paused",
+        "_line",
         "_outgoing",
         "_receiver",
         "_tcp",
@@ -58,10 +62,18 @@ class TlsTransport(asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self, context: ssl.SSLContext, receiver: Receiver, buffer: memoryview, *, is_client: bool = False, server_name: str | None = None
+        self,
+        context: ssl.SSLContext,
+        receiver: Receiver,
+        buffer: memoryview,
+        *,
+        is_client: bool = False,
+        server_name: str | None = None,
+        line: Line | None = None,
     ) -> None:
         """buffer: shared by all links of a loop, since each is done with it before the next turn.
 
+        line: what comes is looked at within its shares of the loop, and nothing more is read while it waits; None: at once.
         is_client: begins the handshake. server_name: which name or address the server's certificate must be for; "" has no meaning to TLS.
         Raises ValueError for a server_name that can't be one.
         """
@@ -69,9 +81,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=not is_client, server_hostname=server_name)
         self._receiver, self._buffer = receiver, buffer
         self._tcp: Any = None  # an asyncio.Transport, or a TlsTransport
-        self._is_client = is_client
+        self._is_client, self._line = is_client, line
         self.failure: Exception | None = None
-        self.is_secured = self.has_farewell = self._is_closing = self._is_paused = False
+        self.is_secured = self.has_farewell = self._is_closing = self._is_paused = self._is_due = False
 
     def certificate(self) -> dict[str, Any] | None:
         """The other side's certificate, which the CA has signed, as `ssl` shows it; None if it gave none."""
@@ -80,7 +92,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def write(self, data: bytes | memoryview) -> None:
         """Sends, or keeps until it can be sent: `Receiver.writable` says when that is too much. Once secured; nothing after close()."""
-        if self._is_closing or self._tcp is None:
+        if self.is_closing():
             return
         try:
             if len(data) <= _RECORD:
@@ -126,7 +138,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         self._is_paused = False
-        if self._tcp is not None and not self._tcp.is_closing():
+        if not self._is_due and self._tcp is not None and not self._tcp.is_closing():
             self._tcp.resume_reading()
 
     def is_closing(self) -> bool:
@@ -171,9 +183,25 @@ class TlsTransport(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         if not self._is_closing:  # (else read and dropped)
             self._incoming.write(self._buffer[:count])
-            self._advance()
+            self._take_turn()
         if count == len(self._buffer):
             self._let_others_go_first()
+
+    def _take_turn(self) -> None:
+        """What has come is looked at now, or when this client has its turn."""
+        if self._line is None:
+            self._advance()
+        elif not self._is_due:
+            self._is_due = True
+            self._line.take(self._advance_in_turn)
+            if self._is_due and self._tcp is not None and not self._tcp.is_closing():
+                self._tcp.pause_reading()
+
+    def _advance_in_turn(self) -> None:
+        self._is_due = False
+        if not self.is_closing():
+            self._advance()
+            self._read_on()
 
     def _let_others_go_first(self) -> None:
         """There is more to read, and a loop (uvloop) would read on at once, some thirty times: what came may have taken long enough."""
@@ -189,7 +217,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         """What a transport brings that does not read into the buffer."""
         if not self._is_closing:
             self._incoming.write(data)
-            self._advance()
+            self._take_turn()
 
     def _advance(self) -> None:
         if not self.is_secured and not self._shake_hands():

@@ -169,6 +169,16 @@ async def test_nobody_reads_the_body_of_a_stranger(identity: Identity) -> None:
         assert 200 == (await answered(reader))[0]
 
 
+async def test_chunks_of_a_stranger_end_his_connection(identity: Identity) -> None:
+    """To find the end of a body costs more than the body: nobody does it for a body that nobody wants."""
+    chunks = b"1 ;\r\nx\r\n" * 1000 + b"0\r\n\r\n"
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        refused = head(identity, "POST", PATH, Authorization="Bearer no", Transfer_Encoding="chunked")
+        writer.write(refused + chunks + head(identity, "GET", "/healthz"))
+        assert 401 == (await answered(reader))[0]
+        assert b"" == await ended(reader)
+
+
 async def test_who_has_gone_leaves_nothing_behind(identity: Identity) -> None:
     async with serving(identity) as server:
         async with contextlib.AsyncExitStack() as stack:

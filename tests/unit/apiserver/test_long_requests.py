@@ -30,7 +30,7 @@ from mooring.apiserver.web.long_requests import LongRequests
 from mooring.apiserver.web.messages import Reply, Request, WatchReply
 from mooring.apiserver.web.queries import Route, route_of
 from mooring.apiserver.web.service import Service
-from mooring.apiserver.web.turns import STALL_S
+from mooring.base.turns import STALL_S
 from mooring.kube.errors import AlreadyExists
 from tests.support.stalls import StallMeter
 from tests.unit.apiserver.objects import NOW, a_store, create, decoded

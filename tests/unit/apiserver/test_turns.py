@@ -1,19 +1,24 @@
-"""The requests of one turn of the loop have a share of it; who asks much waits, and nobody waits for him."""
+"""Clients share the turns of the loop; who asks much waits, and nobody waits for him."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import itertools
+import socket
+import ssl
 import time
+from pathlib import Path
 
 import pytest
 
 from mooring.apiserver.identity.tls import Identity, identity_in
-from mooring.apiserver.web import turns
+from mooring.apiserver.web import server as web_server
 from mooring.apiserver.web.queries import route_of
-from mooring.apiserver.web.turns import Turns
-from mooring.base import log
+from mooring.base import log, turns
+from mooring.base.turns import STALL_S
+from tests.support.embedded import EmbeddedServer
+from tests.support.stalls import StallMeter
 from tests.unit.apiserver.objects import a_store
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
 
@@ -21,74 +26,6 @@ from tests.unit.apiserver.serving import PATH, answered, connected, head, servin
 @pytest.fixture(scope="module")
 def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
     return identity_in(tmp_path_factory.mktemp("identity"), time.time())
-
-
-def nobody(_held_s: float) -> None:
-    """Nobody is told."""
-
-
-async def test_what_is_over_the_share_has_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(turns, "processor_s", lambda: clock[0])
-    done: list[int] = []
-    shared = Turns()
-
-    def job(number: int) -> None:
-        clock[0] += turns.SHARE_S / 2
-        done.append(number)
-
-    for number in range(5):
-        shared.take(lambda number=number: job(number), nobody)
-    assert done == [0, 1]
-    seen = []
-    for _ in range(3):
-        await asyncio.sleep(0)
-        seen.append(len(done))
-    assert seen == [4, 5, 5]
-    assert done == [0, 1, 2, 3, 4], "in the order in which they came"
-
-
-async def test_a_job_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, failed, done = [0.0], [], []
-    monkeypatch.setattr(turns, "processor_s", lambda: clock[0])
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failed.append(context["exception"]))
-    shared = Turns()
-
-    def job() -> None:
-        clock[0] += turns.SHARE_S
-        done.append(1)
-
-    def fail() -> None:
-        raise KeyError("a bug")
-
-    for each in (job, fail, job, job):
-        shared.take(each, nobody)
-    for _ in range(4):
-        await asyncio.sleep(0)
-    assert (3, [KeyError]) == (len(done), [type(error) for error in failed])
-    with pytest.raises(KeyError):
-        shared.take(fail, nobody)
-    shared.take(job, nobody)
-    assert 4 == len(done)
-
-
-async def test_what_a_job_brings_follows_and_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer leads to the next request of its connection: one in another, both would count for the first."""
-    clock = [0.0]
-    monkeypatch.setattr(turns, "processor_s", lambda: clock[0])
-    done: list[int] = []
-    shared = Turns()
-
-    def job(number: int) -> None:
-        clock[0] += turns.SHARE_S / 4
-        if number < 5:
-            shared.take(lambda: job(number + 1), nobody)
-        done.append(number)
-
-    shared.take(lambda: job(0), nobody)
-    assert done == [0, 1, 2, 3]
-    await asyncio.sleep(0)
-    assert done == [0, 1, 2, 3, 4, 5]
 
 
 async def test_a_request_that_holds_the_server_is_named_in_the_log(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +58,94 @@ async def test_a_probe_waits_for_no_request(identity: Identity, monkeypatch: pyt
         asking.write(head(identity, "GET", "/livez"))
         assert (200, b"ok") == await answered(probe)
         assert [200] * many == [(await answered(reader))[0] for _ in range(many)]
+
+
+CHUNKED = "POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n{}\r\n"
+FLOODS = {
+    "chunks of a stranger": (30, CHUNKED.format(""), b"1 ;\r\nx\r\n" * 8_000),
+    "chunks": (30, CHUNKED.format("Authorization: Bearer TOKEN\r\n"), b"1 ;\r\nx\r\n" * 8_000),
+    "empty lines": (40, "", b"\r\n" * 30_000),
+    "probes": (120, "", b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 500),
+}
+"""How many clients, what each begins with, and what all then send at the same time."""
+
+
+def hello(context: ssl.SSLContext) -> bytes:
+    """What a client begins with."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1").do_handshake()
+    return outgoing.read()
+
+
+def probe(context: ssl.SSLContext, port: int) -> None:
+    """Raises where /livez is not answered."""
+    with context.wrap_socket(socket.create_connection(("127.0.0.1", port), 20.0), server_hostname="127.0.0.1") as link:
+        link.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert link.recv(1024).startswith(b"HTTP/1.1 200 OK")
+
+
+def sent_at_once(clients: list[ssl.SSLSocket], data: bytes) -> None:
+    """As much as the socket takes; nobody reads the answers."""
+    for client in clients:
+        client.setblocking(False)
+        try:
+            client.send(data)
+        except (ssl.SSLWantWriteError, OSError):
+            pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flood", FLOODS)
+def test_many_clients_share_a_turn(tmp_path: Path, flood: str) -> None:
+    """What comes at the same time took half a second and more in one turn, and a probe waited for that."""
+    count, begin, data = FLOODS[flood]
+    meter = StallMeter()
+    with EmbeddedServer(tmp_path, meter=meter) as server:
+        context, port = ssl.create_default_context(cafile=server.ca_file), int(server.url.rpartition(":")[2])
+        clients = []
+        for _ in range(count):
+            clients.append(context.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="127.0.0.1"))
+            clients[-1].sendall(begin.replace("TOKEN", server.identity.token).encode())
+        probe(context, port)
+        meter.worst_s = 0.0
+        sent_at_once(clients, data)
+        for _ in range(3):
+            probe(context, port)
+        for client in clients:
+            client.close()
+    assert meter.worst_s < STALL_S + turns.SHARE_S  # (a meter's beat is 0.02 s)
+
+
+@pytest.mark.slow
+def test_handshakes_share_a_turn(tmp_path: Path) -> None:
+    meter = StallMeter()
+    with EmbeddedServer(tmp_path, meter=meter) as server:
+        context, port = ssl.create_default_context(cafile=server.ca_file), int(server.url.rpartition(":")[2])
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(400)]
+        probe(context, port)
+        meter.worst_s = 0.0
+        begin = hello(context)
+        for client in clients:
+            client.sendall(begin)
+        for _ in range(3):
+            probe(context, port)
+        for client in clients:
+            client.close()
+    assert meter.worst_s < STALL_S + turns.SHARE_S
+
+
+async def test_of_many_who_connect_so_many_are_accepted_in_one_turn(identity: Identity) -> None:
+    async with serving(identity) as server:
+        port, seen = int(server.url.rpartition(":")[2]), [0]
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4 * web_server._ACCEPTED_AT_ONCE)]
+        async with asyncio.timeout(10):
+            while seen[-1] < len(clients):
+                await asyncio.sleep(0)
+                seen.append(server.connection_count)
+        assert max(after - before for before, after in itertools.pairwise(seen)) <= web_server._ACCEPTED_AT_ONCE
+        for client in clients:
+            client.close()
 
 
 def test_a_path_of_slashes_is_read_once() -> None:

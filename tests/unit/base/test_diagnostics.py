@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import socket
 
 import pytest
@@ -181,6 +182,21 @@ async def test_a_flood_of_connections_is_logged_once(capsys):
     finally:
         log.configure()
     assert 1 == capsys.readouterr().err.count("Too many diagnostics connections")
+
+
+async def test_of_many_who_connect_so_many_are_accepted_in_one_turn():
+    server, seen = Diagnostics({}), [0]
+    bound = await server.start("127.0.0.1:0")
+    with contextlib.ExitStack() as stack:
+        count = 3 * diagnostics._ACCEPTED_AT_ONCE
+        for _ in range(count):
+            stack.enter_context(socket.create_connection(bound))
+        async with asyncio.timeout(5):
+            while seen[-1] < count:
+                await asyncio.sleep(0)
+                seen.append(len(server._connections))
+    await server.close()
+    assert max(after - before for before, after in itertools.pairwise(seen)) <= diagnostics._ACCEPTED_AT_ONCE
 
 
 @pytest.mark.parametrize(

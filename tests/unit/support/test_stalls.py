@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from mooring.apiserver.web.turns import STALL_S
+from mooring.base.turns import STALL_S
 from tests.support.stalls import StallMeter
 
 

@@ -5,7 +5,8 @@
     HEAD, BODY --malformed--> LEAVING: the refusal is sent, and what still comes is read and dropped for a while
 
 What comes while a request is answered waits its turn, and its socket waits with it: a client that sends many requests at once gets
-the answers in order, and no memory. Deadlines are looked at by the server's sweep, not by a timer for each.
+the answers in order, and no memory. All that is done for a client is done in its line, within the shares of the loop. Deadlines are
+looked at by the server's sweep, not by a timer for each.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable
+import re
 from typing import Any, Final, Protocol
 
 from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request
 from mooring.apiserver.web.reply_bytes import rendered, status_line
+from mooring.base.turns import Line
 from mooring.http1.bodies import Body
 from mooring.http1.requests import Head, parse_head
 from mooring.http1.syntax import HEAD_BYTES_MAX, Malformed
@@ -30,6 +32,7 @@ _PIECE_BYTES: Final = 256 * 1024
 """Of a large answer, what is encrypted at once: the next piece when the client has read most of it."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
+_EMPTY_LINES: Final = re.compile(rb"(?:\r\n)+")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,8 +56,8 @@ class Host(Protocol):
     def date(self) -> str:
         """The Date header, with its line end."""
 
-    def soon(self, call: Callable[[], None]) -> None:
-        """Calls in the next turn of the loop."""
+    def line(self) -> Line:
+        """For one more client."""
 
     def connected(self, connection: Connection) -> None: ...
 
@@ -82,7 +85,7 @@ class _State(enum.Enum):
 
 
 class Connection:
-    """One client. certificate: what it has shown, signed by our CA. watch: what the host keeps here while a watch goes on."""
+    """One client. line: its place among all. certificate: what it has shown, signed by our CA. watch: the host's, while a watch goes on."""
 
     __slots__ = (
         "_body",
@@ -99,11 +102,12 @@ class Connection:
         "certificate",
         "deadline",
         "is_writable",
+        "line",
         "watch",
     )
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        self._host, self.line = host, host.line()
         self._link: TlsTransport | None = None
         self._state = _State.HEAD
         self._buffer = bytearray()
@@ -219,15 +223,19 @@ class Connection:
         self.is_writable = yes
         if not yes:
             self.deadline = self._host.now() + self._host.limits.slow_s
-        elif self._state is _State.STREAMING:
+        else:
+            self.line.take(self._go_on)
+
+    def _go_on(self) -> None:
+        """The client has read; it may be gone, or slow again, by the time that it has its turn."""
+        if self._link is None or not self.is_writable:
+            return
+        if self._state is _State.STREAMING:
             self.deadline = math.inf
             self._host.readable(self)
-        elif self._unsent:
-            self._rest()
-            self._send()
         else:
             self._rest()
-            self._advance()
+            self._send() if self._unsent else self._advance()
 
     def lost(self) -> None:
         self._link, self._unsent = None, memoryview(b"")
@@ -238,20 +246,19 @@ class Connection:
     # the steps
 
     def _advance(self) -> None:
-        """Goes as far as what has come allows."""
+        """Goes as far as what has come allows, and the others, and a link that is still there: nothing is written to one that is lost."""
         if self._is_advancing:
             return
-        self._is_advancing = True
+        self._is_advancing, steps = True, 0
         try:
-            for _ in range(_STEPS_A_TURN):
-                if self._link is None or not self.is_writable or not self._step():
-                    break
-            else:
-                self._host.soon(self._advance)
+            while steps < _STEPS_A_TURN and self.is_writable and self._link is not None and not self._link.is_closing() and self._step():
+                steps += 1
         except Malformed as error:
             self._leave(Reply(error.status, f"{error}\n".encode(), TEXT))
         finally:
             self._is_advancing = False
+        if steps == _STEPS_A_TURN:
+            self.line.take(self._advance)
         self._hold_back()
 
     def _step(self) -> bool:
@@ -261,8 +268,8 @@ class Connection:
 
     def _read_head(self) -> bool:
         buffer = self._buffer
-        while buffer.startswith(b"\r\n"):
-            del buffer[:2]  # (an empty line before a request is nothing)
+        if (nothing := _EMPTY_LINES.match(buffer)) is not None:
+            del buffer[: nothing.end()]  # (an empty line before a request is nothing)
         end = buffer.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX)
         if end < 0:
             if len(buffer) >= HEAD_BYTES_MAX:
@@ -273,10 +280,10 @@ class Connection:
         self._request, self._refusal = self._host.begin(self, head)
         self._body, self._state = Body(head.length, is_kept=self._refusal is None), _State.BODY
         self._set_deadline(self._host.now() + self._host.limits.slow_s)
+        if self._refusal is not None and (head.length is None or (head.expects_continue and not self._body.is_whole)):
+            self._leave(self._refusal)  # (nobody reads chunks only to find their end)
+            return False
         if head.expects_continue and not self._body.is_whole:
-            if self._refusal is not None:
-                self._leave(self._refusal)
-                return False
             self.write(_CONTINUE)
         return True
 
@@ -304,10 +311,10 @@ class Connection:
         self._head = None
         self._state = _State.HEAD if stays else _State.LEAVING
         self._rest()
-        if stays:
-            self._advance()
-        else:
+        if not stays:
             self._link.close()
+        elif self._buffer and not self._is_advancing:
+            self.line.take(self._advance)
 
     def _leave(self, reply: Reply) -> None:
         """Refuses, and reads on for a while: to close on unread bytes would reset the connection, and lose the answer with it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -23,9 +22,9 @@ from mooring.apiserver.web.metrics import CONTENT_TYPE, Asked, ServerMetrics, as
 from mooring.apiserver.web.queries import Route, route_of
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Stream, Streams
-from mooring.apiserver.web.turns import Turns
 from mooring.base.clock import Clock
 from mooring.base.log import logger
+from mooring.base.turns import Line, Turns
 from mooring.http1.bodies import BODY_BYTES_MAX
 from mooring.http1.requests import Head
 from mooring.kube.errors import ServerError
@@ -97,8 +96,8 @@ class Dispatcher:
             self._date, self._date_at = f"Date: {formatdate(now, usegmt=True)}\r\n", now
         return self._date
 
-    def soon(self, call: Callable[[], None]) -> None:
-        asyncio.get_running_loop().call_soon(call)
+    def line(self) -> Line:
+        return self._turns.line()
 
     def connected(self, connection: Connection) -> None:
         self.connections[connection] = None
@@ -137,7 +136,7 @@ class Dispatcher:
         if is_health(request.path):
             self._answer(connection, head, request, body)
         else:
-            self._turns.take(partial(self._answer, connection, head, request, body), partial(_warn, head))
+            connection.line.take(partial(self._answer, connection, head, request, body), partial(_warn, head))
 
     def _answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
         """The service answers at once, or aside."""

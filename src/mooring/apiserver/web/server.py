@@ -12,6 +12,7 @@ import errno
 import ipaddress
 import os
 import resource as process
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,8 @@ _CLOSING_S_MAX: Final = 5.0
 _SWEEP_S: Final = 10.0
 _LOOK_S: Final = 1.0
 _BACKLOG: Final = 1024
+_ACCEPTED_AT_ONCE: Final = 64
+"""New connections in one turn of asyncio's loop, which has one number for this and the backlog."""
 _FILES_KEPT: Final = 128
 """Open files that are not for connections."""
 
@@ -98,10 +101,14 @@ class ApiServer:
         context, buffer = self._identity.context(), memoryview(bytearray(READ_BYTES))
 
         def link() -> TlsTransport:
-            return TlsTransport(context, Connection(self._dispatcher), buffer)
+            connection = Connection(self._dispatcher)
+            return TlsTransport(context, connection, buffer, line=connection.line)
 
         try:
-            self._server = await asyncio.get_running_loop().create_server(link, self._host, self._port, backlog=_BACKLOG)
+            self._server = await asyncio.get_running_loop().create_server(link, self._host, self._port, backlog=_ACCEPTED_AT_ONCE)
+            for listener in self._server.sockets:
+                with socket.socket(fileno=os.dup(listener.fileno())) as same:
+                    same.listen(_BACKLOG)
         except OSError as error:
             raise ConfigError(f"can't listen on {self._host}:{self._port}: {_in_words(error)}") from error
         self._look()

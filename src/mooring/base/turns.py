@@ -1,0 +1,98 @@
+"""Who is served by one loop shares its turns: what is over one turn's share waits for the next, and who has used least goes first.
+
+Without, a hundred clients who speak at the same time, or one who asks a hundred times at once, are all served before anybody else is
+heard: a probe of /livez for one. Each client has a line. Of those that wait, the job goes first whose line has been served least since it
+last had nothing to do (start-time fair queueing), and at equal rights the one that came first. So who asks little waits for nobody's many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Final
+
+from mooring.base.clock import processor_s
+from mooring.base.log import logger
+
+_log = logger(__name__)
+
+SHARE_S: Final = 0.02
+"""Processor time for all jobs in one turn of the loop. A job that has begun is finished."""
+STALL_S: Final = 0.1
+"""The longest that one job may hold the loop."""
+
+Job = Callable[[], None]
+Held = Callable[[float], None]
+"""Told of the processor time of a job that held the loop for more than STALL_S."""
+
+
+def _warn(held_s: float) -> None:
+    _log.warning("What a client has sent held the server", processor_s=round(held_s, 3))
+
+
+class Line:
+    """One client's place among those who wait. used_s: until where it has been served, on the scale of its Turns."""
+
+    __slots__ = ("_turns", "used_s")
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns, self.used_s = turns, 0.0
+
+    def take(self, job: Job, held: Held = _warn) -> None:
+        """Runs the job at once while there is time left in this turn of the loop, else in one of the next."""
+        self._turns.take(self, job, held)
+
+
+_Waiting = tuple[float, int, Line, Job, Held]
+"""Where its line has been served to, and which job it is of all: the least goes first."""
+
+
+class Turns:
+    """Runs jobs one after the other, never one within another."""
+
+    def __init__(self) -> None:
+        self._waiting: list[_Waiting] = []  # a heap
+        self._numbers = itertools.count()
+        self._served_s = self._used_s = 0.0
+        self._is_due = self._is_running = False
+
+    def line(self) -> Line:
+        """For one more client."""
+        return Line(self)
+
+    def take(self, line: Line, job: Job, held: Held) -> None:
+        """A job may itself bring the next one: that follows when this has ended."""
+        begin_s = max(self._served_s, line.used_s)
+        heapq.heappush(self._waiting, (begin_s, next(self._numbers), line, job, held))
+        if not self._is_running:
+            self._run()
+
+    def _run(self) -> None:
+        """As far as the share goes. An error of a job is its caller's, and stops no other: what waits has the next turn."""
+        self._is_running = True
+        try:
+            while self._waiting and self._used_s < SHARE_S:
+                self._run_next()
+        finally:
+            self._is_running = False
+            if (self._waiting or self._used_s >= SHARE_S) and not self._is_due:
+                self._is_due = True
+                asyncio.get_running_loop().call_soon(self._turn)
+
+    def _run_next(self) -> None:
+        self._served_s, _, line, job, held = heapq.heappop(self._waiting)
+        began = processor_s()
+        try:
+            job()
+        finally:
+            used_s = processor_s() - began
+            self._used_s += used_s
+            line.used_s = max(line.used_s, self._served_s) + used_s
+            if used_s > STALL_S:
+                held(used_s)
+
+    def _turn(self) -> None:
+        self._used_s, self._is_due = 0.0, False
+        self._run()

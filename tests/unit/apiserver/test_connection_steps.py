@@ -1,0 +1,113 @@
+"""A connection goes step by step, in its client's line; checked with a link and a host of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mooring.apiserver.web.connection import _STEPS_A_TURN, Connection, Limits
+from mooring.apiserver.web.messages import TEXT, Reply, Request
+from mooring.base.turns import Line, Turns
+from mooring.http1.requests import Head
+
+ASKED = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Here:
+    """The `Host`: whatever is asked, the answer is yes."""
+
+    limits = Limits()
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self.answered = 0
+
+    def now(self) -> float:
+        return 0.0
+
+    def date(self) -> str:
+        return ""
+
+    def line(self) -> Line:
+        return self.turns.line()
+
+    def connected(self, connection: Connection) -> None: ...
+    def readable(self, connection: Connection) -> None: ...
+    def ended(self, connection: Connection) -> None: ...
+    def lost(self, connection: Connection) -> None: ...
+
+    def begin(self, connection: Connection, head: Head) -> tuple[Request, Reply | None]:
+        return Request(head.method, head.path(), {}, head.headers), None
+
+    def answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
+        self.answered += 1
+        connection.reply(Reply(200, b"yes", TEXT))
+
+
+class Wire:
+    """The link. lost_after: so many answers it is lost, of which the loop tells a turn later."""
+
+    is_secured = True
+
+    def __init__(self, lost_after: int = 10_000) -> None:
+        self.sent, self._lost_after = 0, lost_after
+
+    def certificate(self) -> None:
+        """None was shown."""
+
+    def is_closing(self) -> bool:
+        return self.sent >= self._lost_after
+
+    def write(self, data: bytes) -> None:
+        self.sent += 1
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+def joined(host: Here, wire: Wire) -> Connection:
+    connection = Connection(host)
+    connection.connected(wire)  # type: ignore[arg-type]  # (as much of a TlsTransport as is asked for)
+    connection.secured()
+    return connection
+
+
+async def test_of_many_requests_of_one_client_so_many_are_read_before_others_have_their_turn() -> None:
+    host, many, one = Here(), Wire(), Wire()
+    asks, probes = joined(host, many), joined(host, one)
+    seen = []
+
+    def together() -> None:
+        asks.received(ASKED * 100)
+        seen.append(many.sent)
+        probes.line.take(lambda: probes.received(ASKED))
+
+    asks.line.take(together)
+    assert [_STEPS_A_TURN // 2] == seen, "a head and its body are two steps"
+    async with asyncio.timeout(10):
+        while many.sent < 100:  # noqa: ASYNC110  (nobody tells)
+            await asyncio.sleep(0)
+    assert (100, 1) == (many.sent, one.sent)
+
+
+async def test_a_client_that_has_gone_is_answered_no_more() -> None:
+    """The loop tells of a lost connection in its next turn; each answer until then was made for nobody."""
+    host, wire = Here(), Wire(lost_after=1)
+    joined(host, wire).received(ASKED * 20)
+    assert (1, 1) == (wire.sent, host.answered)
+
+
+async def test_empty_lines_are_taken_away_at_once() -> None:
+    host, wire = Here(), Wire()
+    connection = joined(host, wire)
+    steps = 0
+
+    class Counting(bytearray):
+        def __delitem__(self, place: object) -> None:
+            nonlocal steps
+            steps += 1
+            super().__delitem__(place)  # type: ignore[arg-type]
+
+    connection._buffer = Counting()
+    connection.received(b"\r\n" * 10_000 + ASKED)
+    assert 1 == wire.sent
+    assert steps <= 2
