@@ -44,6 +44,11 @@ def in_loop(call: Callable[[], T]) -> T:
     return done.result()
 
 
+def is_aside() -> bool:
+    """True in a thread that works beside the loop."""
+    return _loop.get() is not None
+
+
 def begin_aside(loop: asyncio.AbstractEventLoop) -> None:
     """Says that this thread works beside the loop, from now on."""
     _loop.set(loop)

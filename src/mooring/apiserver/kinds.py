@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -10,6 +11,9 @@ from mooring.apiserver.resource import Resource
 
 Path = tuple[str, str, str]
 """group, version, plural"""
+
+_Rank = tuple[tuple[int, int, int, str], int, Path]
+"""Of a kind among all: by its version, then by when it came."""
 
 _VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 _STABILITY: Final = {"alpha": 1, "beta": 2, None: 3}
@@ -22,6 +26,9 @@ class Kinds:
         self.served: tuple[Resource, ...] = ()
         self._by_path: dict[Path, Resource] = {}
         self._stored: dict[Path, Resource] = {}
+        self._order: list[_Rank] = []
+        self._ranks: dict[Path, _Rank] = {}
+        self._count = 0
         self._listeners: list[Callable[[], None]] = []
         self.put(resources)
 
@@ -30,13 +37,25 @@ class Kinds:
 
     def put(self, resources: Iterable[Resource]) -> None:
         """Serves them, in place of those with the same path."""
-        self._by_path.update({resource.path: resource for resource in resources})
-        self._changed()
+        self.replace((), resources)
 
     def remove(self, paths: Iterable[Path]) -> None:
-        for path in paths:
-            self._by_path.pop(path, None)
-        self._changed()
+        self.replace(paths, ())
+
+    def replace(self, gone: Iterable[Path], new: Iterable[Resource]) -> None:
+        """Serves the new ones in place of the others, in one change."""
+        for path in gone:
+            if self._by_path.pop(path, None) is not None:
+                del self._order[bisect.bisect_left(self._order, self._ranks.pop(path))]
+        for resource in new:
+            if resource.path not in self._by_path:
+                self._count += 1
+                rank = self._ranks[resource.path] = (version_order(resource.version), self._count, resource.path)
+                bisect.insort(self._order, rank)
+            self._by_path[resource.path] = resource
+        self.served = tuple([self._by_path[path] for _, _, path in self._order])
+        for listener in self._listeners:
+            listener()
 
     def add_table(self, resource: Resource) -> None:
         """Objects of the kind are stored, whether it is served or not."""
@@ -57,11 +76,6 @@ class Kinds:
             if resource.storage not in seen and resource.answer is None:
                 seen.add(resource.storage)
                 yield resource
-
-    def _changed(self) -> None:
-        self.served = tuple(sorted(self._by_path.values(), key=lambda resource: version_order(resource.version)))
-        for listener in self._listeners:
-            listener()
 
 
 def version_order(version: str) -> tuple[int, int, int, str]:

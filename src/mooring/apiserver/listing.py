@@ -219,6 +219,11 @@ class Scope:
         """True when a selector leaves something out."""
         return bool(self.labels.requirements or self.fields.requirements)
 
+    @property
+    def steps(self) -> int:
+        """The work of a look at one object, about; a step is a fifth of a microsecond."""
+        return 1 + len(self.labels.requirements) + len(self.fields.requirements)
+
     def matches(self, stored: Stored) -> bool:
         return (
             (self.namespace is None or stored.key.namespace == self.namespace)

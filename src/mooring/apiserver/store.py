@@ -18,6 +18,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final
 
+import msgspec
+
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
 from mooring.apiserver.aside import Overtaken, in_loop
@@ -27,6 +29,7 @@ from mooring.apiserver.portions import Worker
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.managed import SERVER, Writer, record_after, record_at_creation
+from mooring.apiserver.shallow import shallow
 from mooring.apiserver.table import DEFAULT_LIMITS, Change, Deleted, HistoryLimits, Listing, Stored, Written
 from mooring.apiserver.tables import Tables, stored_as
 from mooring.base.randomness import Random
@@ -35,6 +38,7 @@ _NAMESPACES: Final = ("", "v1", "namespaces")
 
 Listener = Callable[[Resource, Change], None]
 Follower = Callable[[Resource, Change], None]
+Preparer = Callable[[Resource, Json], None]
 
 TRIM_S: Final = 1.0
 """The shortest time between two looks for history that is too old."""
@@ -54,6 +58,7 @@ class ObjectStore(Tables):
         self._randomness = randomness
         self._listeners: list[Listener] = []
         self._followers: list[Follower] = []
+        self._preparers: list[Preparer] = []
         self._trimmed_at = -math.inf
 
     def on_change(self, listener: Listener) -> None:
@@ -63,6 +68,10 @@ class ObjectStore(Tables):
     def follow(self, follower: Follower) -> None:
         """Calls follower for every change from now on, after all listeners. It may write."""
         self._followers.append(follower)
+
+    def before_writes(self, preparer: Preparer) -> None:
+        """Calls preparer with each object that is about to be written, where the writer is: aside for what is long. It may not write."""
+        self._preparers.append(preparer)
 
     # reading
 
@@ -202,6 +211,17 @@ class ObjectStore(Tables):
         if not dry_run and obj != old.whole():
             self._commit(resource, old, obj, now)
 
+    def amend_shallow(self, resource: Resource, key: Key, change: Callable[[Json], None], now: float) -> None:
+        """As `amend`, of an object that may be large: change gets it as `shallow` has it. It goes where nothing holds it any more."""
+        assert not resource.field_names, "what is not decoded can't be selected by"
+        old = self._found(resource, key)
+        obj = shallow(old.body)
+        change(obj)
+        if write_pipeline.is_finished(resource, obj):
+            self._remove(resource, old, now)
+        elif msgspec.json.encode(obj) != old.body:
+            self._commit(resource, old, obj, now)
+
     def new_id(self) -> str:
         return self._randomness.uid()
 
@@ -274,6 +294,8 @@ class ObjectStore(Tables):
     ) -> Stored:
         """space: the namespace of what is made. Raises Overtaken in a thread beside the loop."""
         meta = obj["metadata"]
+        for preparer in self._preparers:
+            preparer(resource, obj)
 
         def commit() -> Stored:
             self._check_current(resource, Key(meta.get("namespace", ""), meta["name"]), old, space)

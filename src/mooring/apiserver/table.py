@@ -15,6 +15,7 @@ import msgspec
 
 from mooring.api.meta import Key
 from mooring.apiserver.resource import Json, Resource, StorageVersion
+from mooring.apiserver.shallow import shallow
 from mooring.kube.cluster import EventType
 
 _encode = msgspec.json.encode
@@ -60,7 +61,7 @@ class Stored:
 
     def at_version(self, rv: int) -> Stored:
         """The same content under another resource version: what DELETED carries."""
-        obj = self.whole()
+        obj = shallow(self.body)
         obj["metadata"]["resourceVersion"] = str(rv)
         return Stored(obj, self.fields)
 

@@ -45,12 +45,12 @@ class Tables:
             raise Overtaken
         return table
 
-    def serve(self, resources: Iterable[Resource]) -> None:
-        """Adds or replaces kinds; objects stored for them become visible again."""
-        new = tuple(resources)
-        for resource in new:
+    def serve(self, resources: Iterable[Resource], instead_of: Iterable[Resource] = ()) -> None:
+        """Adds or replaces kinds; objects stored for them become visible again. instead_of: kinds that go in the same step."""
+        new, gone = {resource.path: resource for resource in resources}, [resource.path for resource in instead_of]
+        for resource in new.values():
             self.ensure_table(resource)
-        self.kinds.put(new)
+        self.kinds.replace([path for path in gone if path not in new], new.values())
 
     def ensure_table(self, resource: Resource) -> None:
         """Objects of the kind can be stored, whether it is served or not."""

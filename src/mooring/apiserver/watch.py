@@ -16,7 +16,7 @@ from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.listing import Scope, WatchOptions, watch_start_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.watch_buffer import BATCH_MAX, Batch, WatchBuffer, WatchItem, fitting
+from mooring.apiserver.watch_buffer import Batch, Beginning, WatchBuffer, WatchItem
 from mooring.base.clock import Clock
 from mooring.base.randomness import Random
 from mooring.kube.cluster import EventType
@@ -38,7 +38,8 @@ class Cursor:
         store = hub.store
         start = watch_start_of(options, store.version, store.table(resource).history.floor)
         self._version = start.version
-        self._found = store.list(resource, scope).items if start.initial else ()
+        found = tuple(store.table(resource).items(scope.namespace)) if start.initial else ()
+        self._beginning: Beginning | None = Beginning(start.version, resource, scope, found) if found else None
         self._bookmarks, self._initial_end = options.bookmarks, start.initial and options.bookmarks
         self._end = hub.clock.now() + (options.timeout_s or hub.randomness.uniform(_TIMEOUT_S_MIN, 2 * _TIMEOUT_S_MIN))
         self._bookmark_at = self._next_bookmark()
@@ -51,23 +52,23 @@ class Cursor:
         return min(self._bookmark_at, self._end) if self._bookmarks else self._end
 
     def take(self) -> Batch | None:
-        """The next batch; None when there is nothing for now, or for ever (`is_over`)."""
-        if self._found:
-            count = fitting([len(stored.body) for stored in self._found[:BATCH_MAX]])
-            head, self._found = self._found[:count], self._found[count:]
-            return Batch(self._version, tuple(WatchItem(EventType.ADDED, stored.rv, stored) for stored in head))
+        """The next batch, which may have no items; None when there is nothing for now, or for ever (`is_over`)."""
+        if self._beginning is not None:
+            batch = self._beginning.take()
+            if batch is not None:
+                return batch
+            self._beginning = None
         if self._initial_end:
             self._initial_end = False
             return Batch(self._version, (WatchItem(EventType.BOOKMARK, self._version, initial_end=True),))
-        while not self.is_over and self._buffer.has(self._version):
-            batch = self._buffer.after(self._version)
-            if batch is None:
-                return self._at_rest()
-            self._version = batch.version
-            if batch.items:
-                return batch
-        self.is_over = True
-        return None
+        if self.is_over or not self._buffer.has(self._version):
+            self.is_over = True
+            return None
+        batch = self._buffer.after(self._version)
+        if batch is None:
+            return self._at_rest()
+        self._version = batch.version
+        return batch
 
     def _at_rest(self) -> Batch | None:
         self._version = max(self._version, self._hub.shown)  # (nothing of this kind up to here)
@@ -132,7 +133,8 @@ class WatchHub:
         while True:
             batch = cursor.take()
             if batch is not None:
-                yield batch.items
+                if batch.items:
+                    yield batch.items
             elif cursor.is_over:
                 return
             else:

@@ -14,10 +14,12 @@ from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change, History, Stored
 from mooring.kube.cluster import EventType
 
-BATCH_MAX: Final = 256
+_BATCH_MAX: Final = 256
 """Items in a batch."""
 _BATCH_BYTES: Final = 128 * 1024
 _STEPS_KEPT: Final = 4
+_LOOKS: Final = 20_000
+"""Steps of work to find out what a selector leaves of objects or changes, for one batch: some milliseconds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,12 +33,15 @@ class WatchItem:
 
 
 class Batch:
-    """Items that belong together. version: where a watch stands after them. encoded: what readers have made of them, by form."""
+    """Items that belong together; none, where all that has been looked at was left out. version: where a watch stands after them.
 
-    __slots__ = ("encoded", "items", "version")
+    is_shared: with other watches. encoded: what readers have made of them, by form.
+    """
 
-    def __init__(self, version: int, items: tuple[WatchItem, ...]) -> None:
-        self.version, self.items = version, items
+    __slots__ = ("encoded", "is_shared", "items", "version")
+
+    def __init__(self, version: int, items: tuple[WatchItem, ...], *, is_shared: bool = False) -> None:
+        self.version, self.items, self.is_shared = version, items, is_shared
         self.encoded: dict[object, bytes] = {}
 
 
@@ -66,17 +71,43 @@ class WatchBuffer:
         batch = self._latest.get(version)
         if batch is not None:
             return batch
-        changes = _until(self._durability.committed, self._history.after(version, BATCH_MAX))
+        count = max(1, min(_BATCH_MAX, _LOOKS // (2 * self._scope.steps)))
+        changes = _until(self._durability.committed, self._history.after(version, count))
         if not changes:
             return None
-        changes = changes[: fitting([_size(change) for change in changes])]
-        batch = self._latest[version] = Batch(changes[-1].rv, _items(changes, self._scope, self._resource))
+        changes = changes[: _fitting([_size(change) for change in changes])]
+        batch = self._latest[version] = Batch(changes[-1].rv, _items(changes, self._scope, self._resource), is_shared=True)
         if len(self._latest) > _STEPS_KEPT:
             del self._latest[next(iter(self._latest))]
         return batch
 
 
-def fitting(sizes: Sequence[int]) -> int:
+class Beginning:
+    """What was there when a watch began, batch by batch. found: all of it, selected or not."""
+
+    def __init__(self, version: int, resource: Resource, scope: Scope, found: Sequence[Stored]) -> None:
+        self._version, self._resource, self._scope = version, resource, scope
+        self._left = iter(found)
+        self._next: Stored | None = next(self._left, None)
+
+    def take(self) -> Batch | None:
+        """None when it has been told."""
+        if self._next is None:
+            return None
+        items, size, looks = list[WatchItem](), 0, _LOOKS
+        while self._next is not None and looks > 0 and len(items) < _BATCH_MAX:
+            looks -= self._scope.steps
+            if self._scope.matches(self._next):
+                shown = self._next.shown_by(self._resource)
+                size += len(shown.body)
+                if items and size > _BATCH_BYTES:
+                    break
+                items.append(WatchItem(EventType.ADDED, shown.rv, shown))
+            self._next = next(self._left, None)
+        return Batch(self._version, tuple(items))
+
+
+def _fitting(sizes: Sequence[int]) -> int:
     """How many of the first fit into a batch by their bytes; at least one."""
     return max(1, sum(total <= _BATCH_BYTES for total in itertools.accumulate(sizes)))
 

@@ -325,13 +325,13 @@ async def test_of_a_large_answer_as_much_is_encrypted_as_the_client_reads(identi
         async with connected(server, identity) as (slow, asking):
             asking.write(head(identity, "GET", PATH) * 2)
             async with asyncio.timeout(10):
-                while not (unsent := sum(each.unsent_bytes for each in server._dispatcher.connections)):  # noqa: ASYNC110
+                while not (unsent := sum(len(each.unsent) for each in server._dispatcher.connections)):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             assert unsent > 1_000_000, "what the client does not read is not in the buffers of TLS and of the socket"
             first, second = await answered(slow), await answered(slow)
             assert first[0] == second[0] == 200
             assert 10 == len(first[1]["items"]) == len(second[1]["items"])
-            assert not sum(each.unsent_bytes for each in server._dispatcher.connections)
+            assert not sum(len(each.unsent) for each in server._dispatcher.connections)
 
 
 async def test_while_large_answers_are_not_read_no_more_of_them_are_given(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,13 +341,13 @@ async def test_while_large_answers_are_not_read_no_more_of_them_are_given(identi
         async with connected(server, identity) as (_slow, asking):
             asking.write(head(identity, "GET", PATH))
             async with asyncio.timeout(10):
-                while not any(each.unsent_bytes for each in server._dispatcher.connections):  # noqa: ASYNC110
+                while not any(each.unsent for each in server._dispatcher.connections):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             writer.write(head(identity, "GET", PATH) + head(identity, "GET", f"{PATH}/s1"))
             assert 429 == (await answered(reader))[0]
             assert 200 == (await answered(reader))[0], "what is small is answered"
         async with asyncio.timeout(10):
-            while any(each.unsent_bytes for each in server._dispatcher.connections):  # noqa: ASYNC110
+            while any(each.unsent for each in server._dispatcher.connections):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         writer.write(head(identity, "GET", PATH))
         assert 200 == (await answered(reader))[0]

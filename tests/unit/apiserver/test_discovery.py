@@ -12,11 +12,12 @@ import pytest
 from mooring.apiserver.codecs import protowire
 from mooring.apiserver.codecs.schema import Message
 from mooring.apiserver.custom.structure import Custom
+from mooring.apiserver.discovery import about as about_module
 from mooring.apiserver.discovery import groups
 from mooring.apiserver.discovery.about import About
 from mooring.apiserver.discovery.fieldwords import words_for
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.rules import RESOURCES
+from mooring.apiserver.rules import LEASES, RESOURCES
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.health import WHICH
 from mooring.apiserver.web.messages import Reply, Request
@@ -126,12 +127,47 @@ def test_what_was_made_of_former_kinds_is_not_kept(path: str) -> None:
     assert SHAPE_KIND.group.encode() in ask(about, path).body
 
 
-def test_an_index_is_told_though_a_kind_goes_meanwhile() -> None:
+@pytest.mark.parametrize("kind", [SHAPE_KIND, dataclasses.replace(LEASES, group="mooring.test")], ids=["custom", "built-in"])
+def test_an_index_is_told_though_a_kind_goes_meanwhile(kind: Resource) -> None:
     store = Restless(RESOURCES, Random(1))
     about = About(store)
+    store.serve([kind])
+    store.then = lambda: store.withdraw([kind])
+    assert told(about, "/openapi/v3")["paths"]
+    assert not [root for root in told(about, "/openapi/v3")["paths"] if kind.group in root]
+
+
+def test_the_index_makes_no_document_of_a_custom_kind(about: About, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be thousands of them."""
+    made: list[str] = []
+    document = about_module.openapi_document
+    monkeypatch.setattr(about_module, "openapi_document", lambda root, kinds: made.append(root) or document(root, kinds))
     store.serve([SHAPE_KIND])
-    store.then = lambda: store.withdraw([SHAPE_KIND])
-    assert not [root for root in told(about, "/openapi/v3")["paths"] if SHAPE_KIND.group in root]
+    address = told(about, "/openapi/v3")["paths"]["apis/mooring.test/v1"]["serverRelativeURL"]
+    assert "apis/mooring.test/v1" not in made
+    tag = dict(ask(about, "/openapi/v3/apis/mooring.test/v1").headers)["ETag"]
+    assert address.endswith(f"?hash={tag.strip(chr(34))}")
+
+
+class Counting(ObjectStore):
+    """Counts how often all its kinds are gone through."""
+
+    reads = 0
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        self.reads += 1
+        return super().resources
+
+
+@pytest.mark.parametrize("accept", ["", AGGREGATED])
+def test_all_groups_are_told_after_one_look_at_all_kinds(accept: str) -> None:
+    store = Counting(RESOURCES, Random(1))
+    about = About(store)
+    store.serve([dataclasses.replace(SHAPE_KIND, group=f"g{number}.test") for number in range(9)])
+    store.reads = 0
+    assert 9 <= len(told(about, "/apis", accept=accept).get("items") or told(about, "/apis")["groups"])
+    assert 1 == store.reads
 
 
 def test_the_address_of_a_document_changes_with_it(about: About, store: ObjectStore) -> None:

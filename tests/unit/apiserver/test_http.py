@@ -19,11 +19,10 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
-from mooring.apiserver.watch_buffer import WatchItem
 from mooring.apiserver.web.connection import Limits
 from mooring.apiserver.web.server import ApiServer
 from mooring.apiserver.web.service import Service
-from mooring.apiserver.web.streams import _Lines
+from mooring.apiserver.web.watch_lines import Encodings
 from mooring.base import log
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
@@ -228,9 +227,9 @@ async def test_no_answer_leaves_before_the_commit_of_what_it_tells(store: Object
 def test_an_event_is_encoded_once_for_all_watchers(store: ObjectStore) -> None:
     create(store, VOLUME_ATTACHMENTS, a_va("va"))
     stored = store.get(VOLUME_ATTACHMENTS, Key("", "va"))
-    lines = _Lines()
-    first = lines.line(VOLUME_ATTACHMENTS, WatchItem(EventType.ADDED, stored.rv, stored))
-    assert first is lines.line(VOLUME_ATTACHMENTS, WatchItem(EventType.ADDED, stored.rv, stored))
-    assert first is not lines.line(VOLUME_ATTACHMENTS, WatchItem(EventType.MODIFIED, stored.rv, stored))
+    lines = Encodings()
+    first = lines.line(stored, EventType.ADDED, is_chunked=False)
+    assert first is lines.line(stored, EventType.ADDED, is_chunked=False)
+    assert first is not lines.line(stored, EventType.MODIFIED, is_chunked=False)
     assert {"type": "ADDED", "object": stored.whole()} == json.loads(first)
     assert first.endswith(b"\n")

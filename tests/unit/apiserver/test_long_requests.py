@@ -361,3 +361,13 @@ def test_a_list_is_long_by_the_bytes_of_its_objects_too() -> None:
         store.delete(route.resource, stored.key, 0.0)
     assert 0 == table.bytes_count
     assert not is_long("DELETE")
+
+
+@pytest.mark.parametrize("path", ["", "apis", "api/v1", "metrics"])
+def test_what_speaks_of_all_kinds_is_long_where_there_are_many(path: str) -> None:
+    store = a_store()
+    requests, request = LongRequests(store), Request("GET", tuple(path.split("/")), {}, {})
+    assert not requests.is_one(request, None)
+    store.serve([dataclasses.replace(CONFIG_MAPS, group=f"g{number}.test") for number in range(long_requests._KINDS)])
+    assert requests.is_one(request, None)
+    assert not requests.is_one(Request("GET", ("healthz",), {}, {}), None)

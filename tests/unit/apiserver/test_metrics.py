@@ -82,6 +82,13 @@ def test_counts_and_durations(store: ObjectStore) -> None:
     assert page['apiserver_storage_objects{resource="namespaces"}'] == len(store.table(store.resource("", "v1", "namespaces")))
 
 
+def test_a_kind_of_many_versions_is_counted_once(store: ObjectStore) -> None:
+    thing = dataclasses.replace(SECRETS, group="example.com", kind="Thing", plural="things")
+    store.serve([dataclasses.replace(thing, version=version) for version in ("v1", "v2", "v3")])
+    lines = ServerMetrics(store).page().decode().splitlines()
+    assert 1 == lines.count('apiserver_storage_objects{resource="things.example.com"} 0.0')
+
+
 def test_the_series_of_a_kind_go_with_it(store: ObjectStore) -> None:
     """Also where a watch of it ends later."""
     measured, thing = ServerMetrics(store), dataclasses.replace(SECRETS, group="example.com", kind="Thing", plural="things")

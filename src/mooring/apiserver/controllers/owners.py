@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -141,12 +142,18 @@ class Dependents:
 
 
 class KindIndex:
-    """The kinds that are served, as references name them and as places need them."""
+    """The kinds that are served, as references name them and as places need them. Made when it is first asked."""
 
     def __init__(self, served: Iterable[Resource]) -> None:
-        stored = [resource for resource in served if resource.answer is None]
-        self._by_kind = {(resource.group, resource.version, resource.kind): resource for resource in stored}
-        self._by_storage: Mapping[Path, Resource] = {resource.storage: resource for resource in reversed(stored)}
+        self._served = served
+
+    @functools.cached_property
+    def _by_kind(self) -> Mapping[tuple[str, str, str], Resource]:
+        return {(resource.group, resource.version, resource.kind): resource for resource in self._served if resource.answer is None}
+
+    @functools.cached_property
+    def _by_storage(self) -> Mapping[Path, Resource]:
+        return {resource.storage: resource for resource in reversed(tuple(self._served)) if resource.answer is None}
 
     def of(self, owner: Owner) -> Resource | None:
         """The kind that a reference names; None when it isn't served, or not in this version."""

@@ -1,20 +1,39 @@
 """Serves and withdraws the kinds of CustomResourceDefinitions, in the turn of the write: its answer comes when the kind is served.
 
+What is long to make of a version is made where its writer is, beside the loop for a large one, and kept while the definition says the same.
 The objects of a definition that is deleted go in portions: the first in the turn of the write, the others with the housekeeping.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 
 from mooring.api.meta import Key
+from mooring.apiserver.aside import is_aside
 from mooring.apiserver.custom import lifecycle
-from mooring.apiserver.custom.serving import resources_of, stored_resource
+from mooring.apiserver.custom.accepted import AcceptedNames
+from mooring.apiserver.custom.heads import Head, digest, head_of, put_status
+from mooring.apiserver.custom.serving import Kind, VersionParts, parts_of
 from mooring.apiserver.portions import Portion
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
+from mooring.apiserver.shallow import value
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change, Stored
+
+_Parts = Mapping[bytes, VersionParts]
+"""By the digest of the version, in the definition's order."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Served:
+    """What is served of a definition. says: what the kinds have been made of."""
+
+    says: object
+    parts: _Parts
+    kinds: tuple[Resource, ...]
+    stored: Resource
 
 
 class Definitions:
@@ -22,19 +41,31 @@ class Definitions:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._served: dict[str, tuple[Resource, ...]] = {}
-        self._stored: dict[str, Resource] = {}
+        self._heads: dict[str, Head] = {}
+        self._names = AcceptedNames()
+        self._served: dict[str, _Served] = {}
+        self._prepared: _Parts = {}
+        store.before_writes(self._prepare)
         self._cleaned: dict[str, Iterator[Stored]] = {}  # (by name: the objects that are still to be deleted)
         store.follow(self._follow)
         store.workers.append(self)
 
     def load(self) -> None:
         """Serves the kinds of all definitions that are stored."""
-        for definition in self._all():
-            self._serve(definition)
-            if definition["metadata"].get("deletionTimestamp"):
-                name = definition["metadata"]["name"]
+        for stored in self._store.table(CUSTOM_RESOURCE_DEFINITIONS).items():
+            self._know(head_of(stored.body))
+        for name, head in self._heads.items():
+            self._serve(head)
+            if head.definition["metadata"].get("deletionTimestamp"):
                 self._cleaned[name] = self._objects(name)
+
+    def _prepare(self, resource: Resource, obj: Json) -> None:
+        """Makes what the loop should not: it takes it from here."""
+        if is_aside() and resource.storage == CUSTOM_RESOURCE_DEFINITIONS.storage:
+            served = self._served.get(obj["metadata"]["name"])
+            known = {} if served is None else served.parts
+            versions = {digest(version): version for version in obj["spec"]["versions"]}
+            self._prepared = {each: known.get(each) or parts_of(version) for each, version in versions.items()}
 
     def _follow(self, resource: Resource, change: Change) -> None:
         if resource.storage == CUSTOM_RESOURCE_DEFINITIONS.storage:
@@ -46,44 +77,63 @@ class Definitions:
 
     def _follow_definition(self, change: Change) -> None:
         if change.new is not None:
-            self._settle(change.new.whole(), change.at)
+            head = head_of(change.new.body)
+            self._know(head)
+            self._settle(head, change.at)
             return
-        assert change.old is not None
-        self._remove(change.key.name)
-        group = change.old.whole()["spec"]["group"]
-        for other in self._all():
-            if other["spec"]["group"] == group and not lifecycle.has_condition(other, "NamesAccepted"):
-                self._settle(other, change.at)  # (a name may have become free)
+        name = change.key.name
+        group = self._heads.pop(name).definition["spec"]["group"]
+        self._names.drop(name)
+        self._remove(name)
+        for other in self._refused(group):
+            self._settle(other, change.at)  # (a name may have become free)
 
-    def _settle(self, definition: Json, now: float) -> None:
+    def _know(self, head: Head) -> None:
+        self._heads[head.definition["metadata"]["name"]] = head
+        self._names.put(head.definition)
+
+    def _refused(self, group: str) -> list[Head]:
+        """The definitions of a group that have not got the names that they want."""
+        of_group = [head for head in self._heads.values() if head.definition["spec"]["group"] == group]
+        return [head for head in of_group if not lifecycle.has_condition(head.definition, "NamesAccepted")]
+
+    def _settle(self, head: Head, now: float) -> None:
         """Writes the status that follows; that write leads here again, and then the kinds are served."""
-        name, group = definition["metadata"]["name"], definition["spec"]["group"]
-        others = [other for other in self._all() if other["spec"]["group"] == group and other["metadata"]["name"] != name]
-        status = lifecycle.status_of(definition, others, now)
+        definition = head.definition
+        status = lifecycle.status_of(definition, self._names.taken_from(definition), now)
         if status != definition["status"]:
-            self._write_status(name, status, now)
+            self._write_status(definition["metadata"]["name"], status, now)
             return
-        self._serve(definition)
+        self._serve(head)
+        name = definition["metadata"]["name"]
         if definition["metadata"].get("deletionTimestamp") and name not in self._cleaned:
             self._cleaned[name] = self._objects(name)
             self._clean(name, now, Portion())
 
     # kinds
 
-    def _serve(self, definition: Json) -> None:
-        """Every version that is served is a kind. Objects are there even when none is."""
-        name, new = definition["metadata"]["name"], resources_of(definition)
-        paths = {resource.path for resource in new}
-        self._store.withdraw([resource for resource in self._served.get(name, ()) if resource.path not in paths])
-        self._stored[name] = stored_resource(definition)
-        self._store.serve(new)
-        self._store.ensure_table(self._stored[name])
-        self._served[name] = new
+    def _serve(self, head: Head) -> None:
+        """Every version that is served is a kind. Objects are there even when none is. Nothing changes where nothing else is said."""
+        definition, name = head.definition, head.definition["metadata"]["name"]
+        before, versions = self._served.get(name), {digest(version): version for version in head.versions}
+        conditions = [lifecycle.has_condition(definition, kind) for kind in ("Established", "Terminating")]
+        says = (tuple(versions), definition["spec"], definition["status"]["acceptedNames"], conditions)
+        if before is not None and before.says == says:
+            return
+        known = self._prepared if before is None else {**before.parts, **self._prepared}
+        parts = {each: known.get(each) or parts_of(value(version)) for each, version in versions.items()}
+        if self._prepared.keys() == parts.keys():
+            self._prepared = {}
+        kind = Kind(definition, tuple(parts.values()))
+        new = self._served[name] = _Served(says, parts, kind.served(), kind.stored())
+        self._store.ensure_table(new.stored)
+        self._store.serve(new.kinds, () if before is None else before.kinds)
 
     def _remove(self, name: str) -> None:
         self._cleaned.pop(name, None)
-        self._store.withdraw(self._served.pop(name))
-        self._store.drop_table(self._stored.pop(name).storage)
+        served = self._served.pop(name)
+        self._store.withdraw(served.kinds)
+        self._store.drop_table(served.stored.storage)
 
     # deletion
 
@@ -98,7 +148,7 @@ class Definitions:
 
     def _objects(self, name: str) -> Iterator[Stored]:
         """Those that are there when the first is asked for, and when their turn comes."""
-        table = self._store.table(self._stored[name])
+        table = self._store.table(self._served[name].stored)
         for key in [stored.key for stored in table.items()]:
             stored = table.get(key)
             if stored is not None:
@@ -106,7 +156,7 @@ class Definitions:
 
     def _clean(self, name: str, now: float, portion: Portion) -> None:
         """Deletes objects; the last one takes the definition with it."""
-        resource = self._stored[name]
+        resource = self._served[name].stored
         for stored in self._cleaned[name]:
             self._store.delete(resource, stored.key, now)
             portion.spend(stored)
@@ -120,7 +170,7 @@ class Definitions:
     def _finish(self, definition: Json, now: float) -> None:
         """Removes the finalizer when no object of the kind is left, else writes the condition that says why not."""
         name, finalizers = definition["metadata"]["name"], definition["metadata"].get("finalizers") or []
-        if len(self._store.table(self._stored[name])):
+        if len(self._store.table(self._served[name].stored)):
             status = lifecycle.emptying(definition["status"], now)
             if status != definition["status"]:
                 self._write_status(name, status, now)
@@ -132,18 +182,19 @@ class Definitions:
 
     # definitions
 
-    def _all(self) -> list[Json]:
-        return [stored.whole() for stored in self._store.table(CUSTOM_RESOURCE_DEFINITIONS).items()]
-
     def _find(self, name: str) -> Json | None:
-        stored = self._store.table(CUSTOM_RESOURCE_DEFINITIONS).get(Key("", name))
-        return None if stored is None else stored.whole()
+        """A definition as far as it is at hand."""
+        head = self._heads.get(name)
+        return None if head is None else head.definition
 
     def _write_status(self, name: str, status: Json, now: float) -> None:
-        self._store.patch(CUSTOM_RESOURCE_DEFINITIONS, Key("", name), lambda obj: {**obj, "status": status}, now, subresource="status")
+        def change(obj: Json) -> None:
+            put_status(CUSTOM_RESOURCE_DEFINITIONS, obj, status, now)
+
+        self._store.amend_shallow(CUSTOM_RESOURCE_DEFINITIONS, Key("", name), change, now)
 
     def _write_finalizers(self, name: str, finalizers: list[str], now: float) -> None:
-        def change(obj: Json) -> Json:
-            return {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
+        def change(obj: Json) -> None:
+            obj["metadata"]["finalizers"] = finalizers
 
-        self._store.patch(CUSTOM_RESOURCE_DEFINITIONS, Key("", name), change, now)
+        self._store.amend_shallow(CUSTOM_RESOURCE_DEFINITIONS, Key("", name), change, now)

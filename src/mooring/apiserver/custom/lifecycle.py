@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mooring.apiserver import deletion
@@ -16,36 +16,43 @@ _KINDS: Final = (("kind", "Kind"), ("listKind", "ListKind"))
 _NO_CONFLICTS: Final = ("NoConflicts", "no conflicts found")
 
 
-def _accepted_names(definition: Json, others: Iterable[Json]) -> tuple[Json, str, str]:
-    """The names that the definition may have, and the reason and message of the last conflict. others: definitions of the same group."""
+Taken = Callable[[str, str], bool]
+"""Whether another definition of the group has the name: of a resource (plural, singular, short), or of a kind."""
+
+RESOURCE: Final = "resource"
+KIND: Final = "kind"
+
+
+def names_of(definition: Json) -> Iterator[tuple[str, str]]:
+    """The names that the definition has been accepted with, as `Taken` takes them."""
+    names = definition["status"].get("acceptedNames") or {}
+    yield from ((RESOURCE, name) for name in (names.get("plural"), names.get("singular"), *(names.get("shortNames") or ())) if name)
+    yield from ((KIND, names[part]) for part, _ in _KINDS if names.get(part))
+
+
+def _accepted_names(definition: Json, is_taken: Taken) -> tuple[Json, str, str]:
+    """The names that the definition may have, and the reason and message of the last conflict."""
     wanted, had = definition["spec"]["names"], definition["status"].get("acceptedNames") or {}
-    taken = [other["status"].get("acceptedNames") or {} for other in others]
-    resources = {name for names in taken for name in _resource_names(names)}
-    kinds = {names.get(part, "") for names in taken for part in ("kind", "listKind")}
     got, conflicts = dict(had), [_NO_CONFLICTS]
     for part, word in _RESOURCE_NAMES:
-        _accept(part, word, resources, wanted, got, conflicts)
-    clashes = [name for name in wanted.get("shortNames") or () if name in resources]
+        _accept(part, word, is_taken(RESOURCE, wanted.get(part, "")), wanted, got, conflicts)
+    clashes = [name for name in wanted.get("shortNames") or () if is_taken(RESOURCE, name)]
     if clashes:
         conflicts.append(("ShortNamesConflict", _conflict_text(clashes)))
     else:
         got["shortNames"] = list(wanted.get("shortNames") or ())
     for part, word in _KINDS:
-        _accept(part, word, kinds, wanted, got, conflicts)
+        _accept(part, word, is_taken(KIND, wanted.get(part, "")), wanted, got, conflicts)
     got["categories"] = list(wanted.get("categories") or ())
     reason, message = conflicts[-1]
     return {part: value for part, value in got.items() if value or part in ("plural", "kind")}, reason, message
 
 
-def _accept(part: str, word: str, used: set[str], wanted: Json, got: Json, conflicts: list[tuple[str, str]]) -> None:
-    if wanted.get(part, "") in used:
+def _accept(part: str, word: str, is_used: bool, wanted: Json, got: Json, conflicts: list[tuple[str, str]]) -> None:
+    if is_used:
         conflicts.append((f"{word}Conflict", f'"{wanted[part]}" is already in use'))
     else:
         got[part] = wanted.get(part, "")
-
-
-def _resource_names(names: Json) -> list[str]:
-    return [name for name in (names.get("plural"), names.get("singular"), *(names.get("shortNames") or ())) if name]
 
 
 def _conflict_text(clashes: list[str]) -> str:
@@ -67,9 +74,9 @@ def has_condition(definition: Json, kind: str) -> bool:
     return found is not None and found["status"] == "True"
 
 
-def status_of(definition: Json, others: Iterable[Json], now: float) -> Json:
-    """The status that the definition is to have. others: the other definitions of its group."""
-    got, reason, message = _accepted_names(definition, others)
+def status_of(definition: Json, is_taken: Taken, now: float) -> Json:
+    """The status that the definition is to have."""
+    got, reason, message = _accepted_names(definition, is_taken)
     free = reason == _NO_CONFLICTS[0]
     status = {**definition["status"], "acceptedNames": got}
     changed = {"status": _with_condition(status, "NamesAccepted", free, reason, message, now)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mooring.apiserver import api_errors, objectmeta
@@ -12,7 +12,7 @@ from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.prune_default import drop_nulls, fill, prune, whole_numbers
-from mooring.apiserver.custom.structure import Custom, ScalePaths, Structure, has_rules, structure_of
+from mooring.apiserver.custom.structure import Column, Custom, ScalePaths, Structure, has_rules, structure_of
 from mooring.apiserver.custom.validate import Validator, decode_embedded
 from mooring.apiserver.custom.views import columns_of, fields_of, scale_of
 from mooring.apiserver.kinds import version_order
@@ -90,67 +90,120 @@ def storage_of(definition: Json) -> tuple[str, str, str]:
     return definition["spec"]["group"], "", definition["spec"]["names"]["plural"]
 
 
-def resources_of(definition: Json) -> tuple[Resource, ...]:
-    """The kinds that the definition wants served. None before its names have been accepted."""
-    if not lifecycle.has_condition(definition, "Established"):
-        return ()
-    return tuple(_resource(definition, version) for version in definition["spec"]["versions"] if version["served"])
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class VersionParts:
+    """What is long to make of a definition's version, and depends on nothing around it. version: as the definition has it."""
+
+    version: Json
+    schema: Json
+    structure: Structure
+    rules: Rules | None
+    columns: tuple[Column, ...]
+    fields: Mapping[str, Callable[[Json], str]]
 
 
-def stored_resource(definition: Json) -> Resource:
-    """The kind in the version that objects are stored in, served or not."""
-    return _resource(definition, _version(definition, lifecycle.storage_version(definition)))
-
-
-def _version(definition: Json, name: str) -> Json:
-    return next(version for version in definition["spec"]["versions"] if version["name"] == name)
-
-
-def _schema_of(version: Json) -> Json:
-    return (version.get("schema") or {}).get("openAPIV3Schema") or {}
-
-
-def _resource(definition: Json, version: Json) -> Resource:
-    spec, names = definition["spec"], definition["status"]["acceptedNames"]
-    subresources = version.get("subresources") or {}
-    schema = _schema_of(version)
+def parts_of(version: Json) -> VersionParts:
+    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     structure = structure_of(schema)
-    with_status = subresources.get("status") is not None
-    validator = Validator(names["kind"], structure, _rules(structure), scale_of(version))
-    life = _Life(storage_of(definition), with_status, lifecycle.has_condition(definition, "Terminating"))
-    resource = Resource(
-        group=spec["group"],
-        version=version["name"],
-        kind=names["kind"],
-        plural=names["plural"],
-        namespaced=spec["scope"] == "Namespaced",
-        message=_METADATA,
-        short_names=tuple(names.get("shortNames") or ()),
-        categories=tuple(names.get("categories") or ()),
-        status=Status.ONLY if with_status else Status.NONE,
-        put_without_version=False,
-        delete_answers_object=False,
-        admit=life.admit,
-        prepare_create=life.prepare_create,
-        prepare_update=life.prepare_update,
-        validate_create=validator.created,
-        validate_update=validator.updated,
-        validate_status=validator.updated,
-        fields=_fields(definition),
-        field_names=frozenset(fields_of(version)),
-        bare_finalizers=True,
-        storage_version=_storage_version(definition, version, structure),
-        decode=_decoder(structure),
-        custom=_custom(definition, version, schema),
-    )
-    paths = scale_of(version)
-    return resource if paths is None else dataclasses.replace(resource, actions=(scale_action(resource, paths),))
+    return VersionParts(version, schema, structure, _rules(structure), columns_of(version), fields_of(version))
 
 
-def _fields(definition: Json) -> Callable[[Json], dict[str, str]]:
-    """The selectable fields of all versions: objects are stored once for all of them."""
-    found = {name: field for version in definition["spec"]["versions"] for name, field in fields_of(version).items()}
-    return lambda obj: {name: field(obj) for name, field in found.items()}
+class Kind:
+    """A definition and its versions, as kinds. definition: what `heads.py` keeps of one."""
+
+    def __init__(self, definition: Json, versions: Sequence[VersionParts]) -> None:
+        self._definition, self._versions = definition, versions
+        self._storage = next(parts for parts in versions if parts.version["storage"])
+
+    def served(self) -> tuple[Resource, ...]:
+        """The kinds that the definition wants served. None before its names have been accepted."""
+        if not lifecycle.has_condition(self._definition, "Established"):
+            return ()
+        return tuple(self._resource(parts) for parts in self._versions if parts.version["served"])
+
+    def stored(self) -> Resource:
+        """The kind in the version that objects are stored in, served or not."""
+        return self._resource(self._storage)
+
+    def _resource(self, parts: VersionParts) -> Resource:
+        definition, version = self._definition, parts.version
+        spec, names = definition["spec"], definition["status"]["acceptedNames"]
+        subresources = version.get("subresources") or {}
+        with_status, scale = subresources.get("status") is not None, scale_of(version)
+        validator = Validator(names["kind"], parts.structure, parts.rules, scale)
+        life = _Life(storage_of(definition), with_status, lifecycle.has_condition(definition, "Terminating"))
+        resource = Resource(
+            group=spec["group"],
+            version=version["name"],
+            kind=names["kind"],
+            plural=names["plural"],
+            namespaced=spec["scope"] == "Namespaced",
+            message=_METADATA,
+            short_names=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
+            status=Status.ONLY if with_status else Status.NONE,
+            put_without_version=False,
+            delete_answers_object=False,
+            admit=life.admit,
+            prepare_create=life.prepare_create,
+            prepare_update=life.prepare_update,
+            validate_create=validator.created,
+            validate_update=validator.updated,
+            validate_status=validator.updated,
+            fields=self._fields(),
+            field_names=frozenset(parts.fields),
+            bare_finalizers=True,
+            storage_version=self._storage_version(parts),
+            decode=_decoder(parts.structure),
+            custom=self._custom(parts),
+        )
+        return resource if scale is None else dataclasses.replace(resource, actions=(scale_action(resource, scale),))
+
+    def _fields(self) -> Callable[[Json], dict[str, str]]:
+        """The selectable fields of all versions: objects are stored once for all of them."""
+        found = {name: field for parts in self._versions for name, field in parts.fields.items()}
+        return lambda obj: {name: field(obj) for name, field in found.items()}
+
+    def _custom(self, parts: VersionParts) -> Custom:
+        names = self._definition["status"]["acceptedNames"]
+        return Custom(
+            definition=self._definition["metadata"]["name"],
+            singular=names.get("singular", ""),
+            list_kind=names.get("listKind", ""),
+            schema=parts.schema,
+            columns=parts.columns,
+            scale=scale_of(parts.version),
+            deprecation=self._deprecation(parts.version),
+        )
+
+    def _deprecation(self, version: Json) -> str:
+        if not version.get("deprecated"):
+            return ""
+        group, kind = self._definition["spec"]["group"], self._definition["spec"]["names"]["kind"]
+        versions = [parts.version for parts in self._versions]
+        others = [other["name"] for other in versions if other["served"] and not other.get("deprecated")]
+        better = [name for name in others if version_order(name) < version_order(version["name"])]
+        use = f"; use {group}/{min(better, key=version_order)} {kind}" if better else ""
+        return str(version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated{use}")
+
+    def _storage_version(self, parts: VersionParts) -> StorageVersion:
+        """Objects are stored as the storage version has them, and may be older than its schema."""
+        group, name, storage_name = self._definition["spec"]["group"], parts.version["name"], self._storage.version["name"]
+        is_storage, structure, stored = name == storage_name, parts.structure, self._storage.structure
+
+        def decode_stored(obj: Json) -> Json:
+            prune(obj, stored)
+            fill(obj, stored)
+            if not is_storage:
+                prune(obj, structure)
+            return {**obj, "apiVersion": f"{group}/{name}"}
+
+        def encode(obj: Json, _old: Json | None) -> Json:
+            if not is_storage:
+                prune(obj, stored)
+            return {**obj, "apiVersion": f"{group}/{storage_name}"}
+
+        return StorageVersion(storage_of(self._definition), decode_stored, encode)
 
 
 def _rules(structure: Structure) -> Rules | None:
@@ -159,50 +212,6 @@ def _rules(structure: Structure) -> Rules | None:
     from mooring.apiserver.custom.rules import rules_of  # noqa: PLC0415  CEL comes with the first rule
 
     return rules_of(structure)
-
-
-def _custom(definition: Json, version: Json, schema: Json) -> Custom:
-    names = definition["status"]["acceptedNames"]
-    return Custom(
-        definition=definition["metadata"]["name"],
-        singular=names.get("singular", ""),
-        list_kind=names.get("listKind", ""),
-        schema=schema,
-        columns=columns_of(version),
-        scale=scale_of(version),
-        deprecation=_deprecation(definition, version),
-    )
-
-
-def _deprecation(definition: Json, version: Json) -> str:
-    if not version.get("deprecated"):
-        return ""
-    group, kind = definition["spec"]["group"], definition["spec"]["names"]["kind"]
-    others = [other["name"] for other in definition["spec"]["versions"] if other["served"] and not other.get("deprecated")]
-    better = [name for name in others if version_order(name) < version_order(version["name"])]
-    use = f"; use {group}/{min(better, key=version_order)} {kind}" if better else ""
-    return str(version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated{use}")
-
-
-def _storage_version(definition: Json, version: Json, structure: Structure) -> StorageVersion:
-    """Objects are stored as the storage version has them, and may be older than its schema."""
-    group, storage_name = definition["spec"]["group"], lifecycle.storage_version(definition)
-    is_storage = version["name"] == storage_name
-    stored = structure if is_storage else structure_of(_schema_of(_version(definition, storage_name)))
-
-    def decode_stored(obj: Json) -> Json:
-        prune(obj, stored)
-        fill(obj, stored)
-        if not is_storage:
-            prune(obj, structure)
-        return {**obj, "apiVersion": f"{group}/{version['name']}"}
-
-    def encode(obj: Json, _old: Json | None) -> Json:
-        if not is_storage:
-            prune(obj, stored)
-        return {**obj, "apiVersion": f"{group}/{storage_name}"}
-
-    return StorageVersion(storage_of(definition), decode_stored, encode)
 
 
 def _decoder(structure: Structure) -> Callable[[Json, list[str]], Json]:

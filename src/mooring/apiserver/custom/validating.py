@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mooring.api import names as rules
-from mooring.apiserver import field_errors
+from mooring.apiserver import effort, field_errors
 from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.structural import unknown_formats, wrong_schema
 from mooring.apiserver.custom.views import wrong_columns, wrong_scale, wrong_selectable
@@ -23,6 +23,8 @@ _WARNING_BYTES_MAX: Final = 256
 _VERSIONS_MAX: Final = 100
 """Differs from kube-apiserver, which has no bound: each version is a kind of its own, in discovery and OpenAPI, too."""
 _RULES_BYTES_MAX: Final = 128 * 1024
+_RULE_STEPS: Final = 8
+"""Of work to read and compile a byte of rules."""
 _RULE_BYTES: Final = 128
 """Bytes that a rule counts for at least. Differs from kube-apiserver, which estimates the cost of rules."""
 
@@ -31,10 +33,12 @@ def validate(new: Json) -> list[Cause]:
     spec = new["spec"]
     if len(spec["versions"] or ()) > _VERSIONS_MAX:
         return [Cause("FieldValueTooMany", "spec.versions", f"Too many: {len(spec['versions'])}: must have at most {_VERSIONS_MAX} items")]
-    if _rules_bytes(spec) > _RULES_BYTES_MAX:
+    rules_bytes = _rules_bytes(spec)
+    if rules_bytes > _RULES_BYTES_MAX:
         return [
             field_errors.invalid("spec.versions", len(spec["versions"]), f"rules of more than {_RULES_BYTES_MAX} letters take long to read")
         ]
+    effort.current().spend(rules_bytes * _RULE_STEPS)
     return [*_names(new), *_group(new), *_versions(new), *_conversion(spec.get("conversion") or {}), *_each_version(spec)]
 
 

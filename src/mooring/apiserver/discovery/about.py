@@ -10,11 +10,13 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver.discovery import groups, openapi
-from mooring.apiserver.discovery.openapi import openapi_document, openapi_roots
+from mooring.apiserver.discovery.openapi import openapi_document, openapi_roots, openapi_tag
+from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.messages import JSON, Reply, Request, packed
 
 _NOT_MODIFIED: Final = 304
+_DOCUMENTS: Final = ("openapi", "v3")
 _AGGREGATED: Final = "aggregated"
 _PACKED: Final = "packed"
 _OWN: Final = {_AGGREGATED: groups.AGGREGATED, _PACKED: openapi.V2_PROTOBUF}
@@ -58,11 +60,12 @@ class About:
     def _made(self, path: tuple[str, ...]) -> _Made | None:
         kept = self._kept
         if path not in kept:
-            value = self._value(path)
+            documented = self._documented(path)
+            value = openapi_document("/".join(path[2:]), documented) if documented else self._value(path)
             if value is None:
                 return None
             body = value if isinstance(value, bytes) else msgspec.json.encode(value)
-            tag = hashlib.sha256(body).hexdigest().upper()
+            tag = openapi_tag(documented) or hashlib.sha256(body).hexdigest().upper()
             kept[path] = _Made(Reply(200, body, _OWN.get(path[0], JSON), headers=(("ETag", f'"{tag}"'), ("Vary", "Accept"))), tag)
         return kept[path]
 
@@ -92,16 +95,23 @@ class About:
                 return openapi.packed_v2_document(self._store)
             case ("openapi", "v3"):
                 return self._index()
-            case ("openapi", "v3", *root):
-                resources = openapi_roots(self._store).get("/".join(root))
-                return openapi_document("/".join(root), resources) if resources else None
         return None
+
+    def _documented(self, path: tuple[str, ...]) -> list[Resource]:
+        """The kinds of an OpenAPI document; none at any other path."""
+        if path[:2] != _DOCUMENTS or path == _DOCUMENTS:
+            return []
+        return openapi_roots(self._store).get("/".join(path[2:]), [])
 
     def _index(self) -> dict[str, Any]:
         """Each document with its hash in the address, by which clients cache it."""
         index = {}
-        for root in openapi_roots(self._store):
-            made = self._made(("openapi", "v3", *root.split("/")))
-            if made is not None:  # (the kinds may have gone since)
-                index[root] = {"serverRelativeURL": f"/openapi/v3/{root}?hash={made.tag}"}
+        for root, resources in openapi_roots(self._store).items():
+            tag = openapi_tag(resources) or self._made_tag((*_DOCUMENTS, *root.split("/")))
+            if tag:  # (the kinds may have gone since)
+                index[root] = {"serverRelativeURL": f"/openapi/v3/{root}?hash={tag}"}
         return {"paths": index}
+
+    def _made_tag(self, path: tuple[str, ...]) -> str:
+        made = self._made(path)
+        return "" if made is None else made.tag

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from mooring.apiserver.resource import Action, Resource, Status
@@ -35,14 +34,17 @@ def core_versions() -> dict[str, Any]:
 
 
 def groups(store: ObjectStore) -> dict[str, Any]:
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(store, name) for name in _group_names(store)]}
+    return {
+        "kind": "APIGroupList",
+        "apiVersion": "v1",
+        "groups": [_group(name, served) for name, served in _by_group(store).items() if name],
+    }
 
 
 def group(store: ObjectStore, name: str) -> dict[str, Any] | None:
     """`/apis/<group>`; None for one that is not served."""
-    if not name or not any(resource.group == name for resource in store.resources):
-        return None
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(store, name)}
+    served = [resource for resource in store.resources if resource.group == name]
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, served)} if name and served else None
 
 
 def resources(store: ObjectStore, group_name: str, version: str) -> dict[str, Any] | None:
@@ -54,12 +56,15 @@ def resources(store: ObjectStore, group_name: str, version: str) -> dict[str, An
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served[0].api_version, "resources": found}
 
 
-def _group_names(store: ObjectStore) -> Iterable[str]:
-    return dict.fromkeys(resource.group for resource in store.resources if resource.group)
+def _by_group(store: ObjectStore) -> dict[str, list[Resource]]:
+    found: dict[str, list[Resource]] = {}
+    for resource in store.resources:
+        found.setdefault(resource.group, []).append(resource)
+    return found
 
 
-def _group(store: ObjectStore, name: str) -> dict[str, Any]:
-    versions = dict.fromkeys(resource.version for resource in store.resources if resource.group == name)
+def _group(name: str, served: list[Resource]) -> dict[str, Any]:
+    versions = dict.fromkeys(resource.version for resource in served)
     entries = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
     return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
@@ -105,27 +110,29 @@ def is_aggregated_wanted(accept: str) -> bool:
 
 def aggregated_core(store: ObjectStore) -> dict[str, Any]:
     """`/api`. One item, the group without a name."""
-    return _aggregated_list([_aggregated_group(store, "")])
+    return _aggregated_list([_aggregated_group("", _by_group(store)[""])])
 
 
 def aggregated_groups(store: ObjectStore) -> dict[str, Any]:
     """`/apis`."""
-    return _aggregated_list([_aggregated_group(store, name) for name in _group_names(store)])
+    return _aggregated_list([_aggregated_group(name, served) for name, served in _by_group(store).items() if name])
 
 
 def _aggregated_list(items: list[dict[str, Any]]) -> dict[str, Any]:
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
-def _aggregated_group(store: ObjectStore, name: str) -> dict[str, Any]:
-    served = [resource for resource in store.resources if resource.group == name]
-    versions = [_aggregated_version(version, served) for version in dict.fromkeys(resource.version for resource in served)]
+def _aggregated_group(name: str, served: list[Resource]) -> dict[str, Any]:
+    by_version: dict[str, list[Resource]] = {}
+    for resource in served:
+        by_version.setdefault(resource.version, []).append(resource)
+    versions = [_aggregated_version(version, found) for version, found in by_version.items()]
     return {"metadata": {"name": name} if name else {}, "versions": versions}
 
 
 def _aggregated_version(version: str, served: list[Resource]) -> dict[str, Any]:
-    found = sorted((resource for resource in served if resource.version == version), key=lambda one: one.plural)
-    return {"version": version, "resources": [_aggregated_resource(resource) for resource in found], "freshness": "Current"}
+    found = [_aggregated_resource(resource) for resource in sorted(served, key=lambda one: one.plural)]
+    return {"version": version, "resources": found, "freshness": "Current"}
 
 
 def _aggregated_resource(resource: Resource) -> dict[str, Any]:

@@ -7,10 +7,12 @@ JSON, and the messages of `openapi.v2.Document` with these few fields.
 
 from __future__ import annotations
 
-from typing import Final
+import hashlib
+from typing import Any, Final
 
 import msgspec
 
+import mooring
 from mooring.apiserver.codecs import protowire
 from mooring.apiserver.discovery.groups import VERSION
 from mooring.apiserver.discovery.openapi_schemas import PATCH, Schemas, reference
@@ -48,6 +50,23 @@ def openapi_roots(store: ObjectStore) -> dict[str, list[Resource]]:
         root = f"apis/{resource.api_version}" if resource.group else f"api/{resource.version}"
         found.setdefault(root, []).append(resource)
     return found
+
+
+def openapi_tag(resources: list[Resource]) -> str:
+    """Changes whenever a document of custom kinds does; to make all documents for their hashes would take seconds. "" for built-in ones."""
+    if not any(resource.custom is not None for resource in resources):
+        return ""
+    tag = hashlib.sha256(f"{mooring.__version__} {VERSION['gitVersion']}".encode())
+    for resource in sorted(resources, key=lambda one: one.plural):
+        tag.update(msgspec.json.encode(_said(resource)))
+    return tag.hexdigest().upper()
+
+
+def _said(resource: Resource) -> list[Any]:
+    """What the document says of a kind."""
+    schema = None if resource.custom is None else resource.custom.schema
+    shape = [resource.namespaced, resource.status is Status.NONE, resource.answer is None, resource.verbs]
+    return [resource.group, resource.version, resource.plural, resource.kind, resource.list_kind, *shape, schema]
 
 
 def openapi_document(root: str, resources: list[Resource]) -> Json:

@@ -237,6 +237,13 @@ def record_after(resource: Resource, old: Json | None, new: Json, by: Writer, no
     return written_entries(after_update(record, compared, who, unwritten(resource, subresource), rfc3339(now)))
 
 
+def record_of_status(resource: Resource, entries: list[Json], old: Any, new: Any, now: float) -> list[Json]:
+    """The entries of the status when the server itself has written it. entries: those before, which are of the status alone, too."""
+    who, bare = updater(SERVER.name, resource.api_version, "status"), {"apiVersion": resource.api_version, "kind": resource.kind}
+    compared = compare(shape_of(resource), {**bare, "status": old}, {**bare, "status": new})
+    return written_entries(after_update(read_entries(entries), compared, who, unwritten(resource, "status"), rfc3339(now)))
+
+
 def record_before(resource: Resource, live: Json, time: str, subresource: str = "") -> dict[Manager, Entry]:
     """The record of an object that has none: whoever wrote its fields, they belong to nobody that is known by name."""
     first = updater(BEFORE_FIRST_APPLY, resource.api_version, subresource)

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request
 from mooring.apiserver.web.reply_bytes import rendered, status_line
+from mooring.apiserver.web.unsent import Unsent
 from mooring.base.turns import Line
 from mooring.http1.bodies import Body
 from mooring.http1.requests import Head, parse_head
@@ -28,8 +29,6 @@ from mooring.http1.tls_transport import TlsTransport
 _AHEAD_BYTES_MAX: Final = 64 * 1024
 _STEPS_A_TURN: Final = 32
 """Heads and bodies that are read from one connection before others have their turn."""
-_PIECE_BYTES: Final = 256 * 1024
-"""Of a large answer, what is encrypted at once: the next piece when the client has read most of it."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _EMPTY_LINES: Final = re.compile(rb"(?:\r\n)+")
@@ -98,11 +97,11 @@ class Connection:
         "_refusal",
         "_request",
         "_state",
-        "_unsent",
         "certificate",
         "deadline",
         "is_writable",
         "line",
+        "unsent",
         "watch",
     )
 
@@ -115,7 +114,7 @@ class Connection:
         self._body: Body | None = None
         self._request: Request | None = None
         self._refusal: Reply | None = None
-        self._unsent = memoryview(b"")
+        self.unsent = Unsent()
         self._is_advancing = self._is_paused = False
         self.is_writable = True
         self.certificate: dict[str, Any] | None = None
@@ -131,20 +130,19 @@ class Connection:
         assert self._state is _State.ANSWERING
         assert self._head is not None
         stays, with_body = self._head.is_persistent, self._head.method != "HEAD"
-        self._unsent = memoryview(rendered(reply, self._host.date(), is_last=not stays, with_body=with_body))
+        self.unsent.put(rendered(reply, self._host.date(), is_last=not stays, with_body=with_body))
         self._send()
 
     @property
-    def unsent_bytes(self) -> int:
-        """Of the answer, what the client has not made room for."""
-        return len(self._unsent)
+    def takes_lines(self) -> bool:
+        """False while lines of the watch wait to be sent."""
+        return self.is_writable and not self.unsent
 
     def _send(self) -> None:
         """Sends of the answer what the client makes room for; behind its end the next request has its turn."""
-        while self._link is not None and self._unsent and self.is_writable:
-            piece, self._unsent = self._unsent[:_PIECE_BYTES], self._unsent[_PIECE_BYTES:]
-            self._link.write(piece)
-        if not self._unsent and self._state is _State.ANSWERING and self._head is not None:
+        while self._link is not None and self.unsent and self.is_writable:
+            self._link.write(self.unsent.piece())
+        if not self.unsent and self._state is _State.ANSWERING and self._head is not None:
             self._next(stays=self._head.is_persistent)
 
     def stream(self) -> bool:
@@ -160,9 +158,10 @@ class Connection:
         return True
 
     def write(self, data: bytes) -> None:
-        """Lines of the watch."""
+        """Lines of the watch, sent as the client makes room for them."""
         if self._link is not None:
-            self._link.write(data)
+            self.unsent.put(data)
+            self._send()
 
     def end(self) -> None:
         """The watch is over."""
@@ -173,7 +172,7 @@ class Connection:
         assert self._head is not None
         stays = self._head.is_chunkable and self._head.is_persistent
         if self._head.is_chunkable:
-            self._link.write(_LAST_CHUNK)
+            self.write(_LAST_CHUNK)
         self._next(stays=stays)
 
     def expire(self) -> str:
@@ -232,13 +231,16 @@ class Connection:
             return
         if self._state is _State.STREAMING:
             self.deadline = math.inf
-            self._host.readable(self)
+            self._send()
+            if self.takes_lines:
+                self._host.readable(self)
         else:
             self._rest()
-            self._send() if self._unsent else self._advance()
+            self._send() if self.unsent else self._advance()
 
     def lost(self) -> None:
-        self._link, self._unsent = None, memoryview(b"")
+        self._link = None
+        self.unsent.drop()
         if self._state is _State.STREAMING:
             self._host.ended(self)
         self._host.lost(self)

@@ -150,7 +150,7 @@ class Dispatcher:
             self._answer_aside(asking)
             return
         try:
-            reply = self._answered(request, route)
+            reply = self._answered(request, route, in_the_loop())
         except Elsewhere:
             self._answer_aside(asking)
         except Exception as error:
@@ -161,9 +161,7 @@ class Dispatcher:
     def _answer_aside(self, asking: _Asking) -> None:
         """The kind is looked up when the request has its turn: it may have gone, or changed, while the request waited."""
         request = asking.request
-        self._long.take(
-            len(request.body), lambda: self._service.answer(request, self._route(request), Effort()), partial(self._leave, asking)
-        )
+        self._long.take(len(request.body), lambda: self._answered(request, self._route(request), Effort()), partial(self._leave, asking))
 
     def _leave(self, asking: _Asking, found: Reply | WatchReply | Exception) -> None:
         """Sends the answer, once the newest version, which it may have seen, is committed."""
@@ -189,10 +187,10 @@ class Dispatcher:
     def _route(self, request: Request) -> Route | None:
         return route_of(request.path, self._store)
 
-    def _answered(self, request: Request, route: Route | None) -> Reply | WatchReply:
+    def _answered(self, request: Request, route: Route | None, work: Effort) -> Reply | WatchReply:
         if request.path == ("metrics",) and request.method == "GET":
             return Reply(200, self._metrics.page(), CONTENT_TYPE)
-        return self._service.answer(request, route, in_the_loop())
+        return self._service.answer(request, route, work)
 
     def readable(self, connection: Connection) -> None:
         if connection.watch is not None:
@@ -210,6 +208,7 @@ class Dispatcher:
         if self._durability.failure:
             while self._waiting:
                 self._waiting.popleft()[1](self._failed())
+        self._cut_unread()
         now = self._clock.now()
         for connection in [each for each in self.connections if each.deadline <= now]:
             slow_at = connection.expire()
@@ -246,8 +245,22 @@ class Dispatcher:
         return leave
 
     def _has_room_for(self, size: int) -> bool:
-        unsent = sum(connection.unsent_bytes for connection in self.connections)
-        return not unsent or unsent + size <= _UNSENT_BYTES_MAX
+        unread = sum(self._unread().values())
+        return not unread or unread + size <= _UNSENT_BYTES_MAX
+
+    def _unread(self) -> dict[int, int]:
+        """The bytes of each answer that a client does not read. Watches share theirs, so each counts once."""
+        return {connection.unsent.id: len(connection.unsent) for connection in self.connections if connection.unsent}
+
+    def _cut_unread(self) -> None:
+        """Where answers that nobody reads are too much together, watches end that have the largest: their clients begin again."""
+        unread = self._unread()
+        over = sum(unread.values()) - _UNSENT_BYTES_MAX
+        watches = [each for each in self.connections if each.watch is not None and each.unsent] if over > 0 else []
+        for connection in sorted(watches, key=lambda each: -unread[each.unsent.id]):
+            if over > 0 or connection.unsent.id not in unread:
+                over -= unread.pop(connection.unsent.id, 0)
+                connection.abort()
 
     def _failed(self) -> Reply:
         text = f"the server could not save its objects and ends: {self._durability.failure}"

@@ -25,6 +25,9 @@ _BYTES: Final = 1024 * 1024
 _PLAIN_OBJECTS: Final = 5000
 _PLAIN_BYTES: Final = 16 * 1024 * 1024
 """Of those that are only joined, as they are stored."""
+_KINDS: Final = 500
+_OF_ALL_KINDS: Final = frozenset(("", "api", "apis", "metrics"))
+"""Pages that speak of all kinds."""
 _SELECTORS: Final = frozenset(("labelSelector", "fieldSelector"))
 _WAITING_MAX: Final = 256
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -48,7 +51,7 @@ class LongRequests:
         if len(request.body) > BODY_BYTES or (len(request.body) > _SLOW_BODY_BYTES and "yaml" in request.headers.get("content-type", "")):
             return True
         if route is None:
-            return request.path[0] == "openapi"
+            return request.path[0] == "openapi" or (request.path[0] in _OF_ALL_KINDS and len(self._store.resources) > _KINDS)
         accept = request.headers.get("accept", "")
         if "yaml" in accept:
             return True

@@ -24,7 +24,9 @@ _VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _ALONE: Final = ("healthz", "livez", "readyz", "metrics", "version", "api", "apis", "openapi")
 
 _Kind = tuple[str, str, str]
-"""Group, version and plural; "" each for a request about none."""
+"""Group, version and plural."""
+_NONE: Final[_Kind] = ("", "", "")
+"""Of a request about no kind."""
 
 
 class Asked(NamedTuple):
@@ -94,20 +96,21 @@ class ServerMetrics:
         self._durations: dict[Asked, Histogram] = {}
         self._events: dict[_Kind, Counter] = {}
         self._watches: dict[Asked, int] = {}
-        self._store, self._served = store, frozenset[_Kind]()
+        self._kinds = store.kinds
         store.kinds.on_change(self._forget)
-        self._forget()
+
+    def _is_served(self, kind: _Kind) -> bool:
+        return kind == _NONE or self._kinds.get(kind) is not None
 
     def _forget(self) -> None:
         """The series of kinds that have gone go, too: definitions come and go without end."""
-        self._served = frozenset((("", "", ""), *(resource.path for resource in self._store.resources)))
-        for what, status in [key for key in self._totals if key[0].kind not in self._served]:
+        for what, status in [key for key in self._totals if not self._is_served(key[0].kind)]:
             del self._totals[what, status]
             self._requests.remove(str(status), *what)
-        for what in [what for what in self._durations if what.kind not in self._served]:
+        for what in [what for what in self._durations if not self._is_served(what.kind)]:
             del self._durations[what]
             self._seconds.remove(*what)
-        for kind in [kind for kind in self._events if kind not in self._served]:
+        for kind in [kind for kind in self._events if not self._is_served(kind)]:
             del self._events[kind]
             self._event_counter.remove(*kind)
         self._forget_watches()
@@ -117,7 +120,7 @@ class ServerMetrics:
         Gauge(name, text, registry=self._metrics.registry).set_function(value)
 
     def answered(self, what: Asked, status: int, seconds: float) -> None:
-        if what.kind not in self._served:
+        if not self._is_served(what.kind):
             return
         total = self._totals.get((what, status))
         if total is None:
@@ -133,17 +136,17 @@ class ServerMetrics:
         what = what._replace(dry_run="")
         self._watches[what] = self._watches.get(what, 0) + change
         self._longrunning.labels(*_lasting(what)).inc(change)
-        if what.kind not in self._served:
+        if not self._is_served(what.kind):
             self._forget_watches()
 
     def _forget_watches(self) -> None:
-        for what in [what for what, count in self._watches.items() if not count and what.kind not in self._served]:
+        for what in [what for what, count in self._watches.items() if not count and not self._is_served(what.kind)]:
             del self._watches[what]
             self._longrunning.remove(*_lasting(what))
 
     def count_events(self, path: _Kind, events: int) -> None:
         """A watch has been told so many events. path: of its kind."""
-        if path not in self._served:
+        if not self._is_served(path):
             return
         series = self._events.get(path)
         if series is None:
@@ -167,9 +170,9 @@ class _Objects(Collector):
     def collect(self) -> Iterable[Metric]:
         objects = GaugeMetricFamily("apiserver_resource_objects", "Stored objects.", labels=["group", "resource"])
         named = GaugeMetricFamily("apiserver_storage_objects", "Stored objects, by the kind's whole name.", labels=["resource"])
-        for resource in self._store.resources:
-            if resource.answer is None:
-                count = len(self._store.table(resource))
-                objects.add_metric([resource.group, resource.plural], count)
-                named.add_metric([resource.name], count)
+        counted = {(resource.group, resource.plural): resource for resource in self._store.resources if resource.answer is None}
+        for (group, plural), resource in counted.items():
+            count = len(self._store.table(resource))
+            objects.add_metric([group, plural], count)
+            named.add_metric([resource.name], count)
         return objects, named

@@ -1,84 +1,31 @@
 """Watches on connections: woken together, each event encoded once, no task per watch.
 
-When a kind has changed, each of its streams is written its news once, some hundred streams per turn of the loop. A stream whose client
-does not read is skipped until it does; the server closes it when that takes too long.
+When a kind has changed, each of its streams is written its news once, step by step: those that are left when a turn's share of the loop is
+used up wait for the next one, in their order. A stream whose client does not read is skipped until it does; the server closes it when that
+takes too long.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
-from typing import Any, Final, Protocol
+import enum
+from collections import deque
+from typing import Final, Protocol
 
-from mooring.apiserver import effort
-from mooring.apiserver.effort import Effort
-from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Stored
 from mooring.apiserver.watch import Cursor, Place, WatchHub
-from mooring.apiserver.watch_buffer import Batch, WatchItem
 from mooring.apiserver.web.messages import WatchReply
 from mooring.apiserver.web.metrics import ServerMetrics
-from mooring.apiserver.web.rendering import WHOLE, Rendering
-from mooring.base.clock import Clock
-from mooring.kube.cluster import EventType
+from mooring.apiserver.web.rendering import WHOLE
+from mooring.apiserver.web.watch_lines import Encodings, Lines, RenderedLines, WholeLines
+from mooring.base.clock import processor_s
+from mooring.base.turns import SHARE_S
 
-_KEPT: Final = 512
-_KEPT_BYTES: Final = 4 * 1024 * 1024
-
-
-class _Lines:
-    """Watch lines; the latest are kept encoded for other watches."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[Stored, EventType], bytes] = OrderedDict()
-        self._bytes = 0
-
-    def line(self, resource: Resource, item: WatchItem) -> bytes:
-        """One event as a line of JSON."""
-        if item.stored is None:
-            return _line(item, WHOLE.bookmark(resource, _bookmark_meta(item), first=False))
-        key = (item.stored, item.type)  # (the same object for all who see it alike)
-        line = self._kept.get(key)
-        if line is None:
-            line = _line(item, item.stored.body)
-            self._kept[key] = line
-            self._bytes += len(line)
-            while len(self._kept) > _KEPT or self._bytes > _KEPT_BYTES:
-                self._bytes -= len(self._kept.popitem(last=False)[1])
-        return line
-
-
-def _line(item: WatchItem, obj: bytes) -> bytes:
-    return b'{"type":"%s","object":%s}\n' % (item.type.value.encode(), obj)
-
-
-def _bookmark_meta(item: WatchItem) -> dict[str, Any]:
-    meta: dict[str, Any] = {"resourceVersion": str(item.version)}
-    if item.initial_end:
-        meta["annotations"] = {"k8s.io/initial-events-end": "true"}
-    return meta
-
-
-class _RenderedLines:
-    """One watch's lines: it knows which is the first, since only that one explains the columns. Nothing is kept: ages go on."""
-
-    def __init__(self, rendering: Rendering, clock: Clock) -> None:
-        self._rendering, self._clock = rendering, clock
-        self._is_first = True
-
-    def line(self, resource: Resource, item: WatchItem) -> bytes:
-        """One event as a line of JSON."""
-        first, self._is_first = self._is_first, False
-        if item.stored is None:
-            return _line(item, self._rendering.bookmark(resource, _bookmark_meta(item), first=first))
-        return _line(item, self._rendering.event(resource, item.stored, self._clock.wall_s(), first=first))
-
-
-_PER_TURN: Final = 256
 _WRITE_BYTES: Final = 64 * 1024
 """Sent at once to one who has fallen behind, about."""
-_STEPS: Final = 200_000
-"""Of work on the cells of tables for one watch in one turn."""
+_BATCHES: Final = 4
+"""Taken in one step: each may take some milliseconds."""
+_AGAIN_S: Final = 1.0
+"""The shortest time until a stream is looked at that nothing has woken."""
 
 
 class Outlet(Protocol):
@@ -87,66 +34,72 @@ class Outlet(Protocol):
     def write(self, data: bytes) -> None: ...
 
     @property
-    def is_writable(self) -> bool:
-        """False while too much waits to be sent."""
+    def takes_lines(self) -> bool:
+        """False while something waits to be sent, or too much."""
 
     def end(self) -> None:
         """The watch is over."""
 
 
+class Told(enum.Enum):
+    """What a step of a stream has told."""
+
+    ALL = "all that there is for now, or that the client reads"
+    SOME = "there is more"
+    THE_END = "the watch is over"
+
+
 class Stream:
     """One watch on one connection. is_chunked: the lines go in HTTP's chunks."""
 
-    __slots__ = ("_cursor", "_is_chunked", "_lines", "_outlet", "_reply", "is_woken", "place", "timer")
+    __slots__ = ("_cursor", "_held", "_is_chunked", "_lines", "_outlet", "_reply", "is_woken", "place", "timer")
 
-    def __init__(self, reply: WatchReply, cursor: Cursor, outlet: Outlet, lines: _Lines | _RenderedLines, *, is_chunked: bool) -> None:
+    def __init__(self, reply: WatchReply, cursor: Cursor, outlet: Outlet, lines: Lines, *, is_chunked: bool) -> None:
         self._reply, self._cursor, self._outlet, self._lines, self._is_chunked = reply, cursor, outlet, lines, is_chunked
         self.timer: asyncio.TimerHandle | None = None
         self.place: Place = reply.resource.storage
         self.is_woken = False
+        self._held = b""
 
     @property
     def wake_at(self) -> float:
         """When a bookmark or the end is due."""
         return self._cursor.wake_at
 
-    def tell(self, metrics: ServerMetrics) -> bool:
-        """Writes all that there is to tell, as far as the client reads. False once the watch is over."""
-        with effort.of_request(Effort(_STEPS)):
-            return self._tell(metrics)
+    def tell(self, metrics: ServerMetrics) -> Told:
+        """One step: writes what there is to tell, as far as the client reads."""
+        return self._step(metrics) if self._outlet.takes_lines else Told.ALL
 
-    def _tell(self, metrics: ServerMetrics) -> bool:
-        while self._outlet.is_writable:
-            parts, size, count = [], 0, 0
-            while size < _WRITE_BYTES and (batch := self._cursor.take()) is not None:
-                parts.append(self._encoded(batch))
-                size, count = size + len(parts[-1]), count + len(batch.items)
-            if not parts:
-                return not self._cursor.is_over
+    def _step(self, metrics: ServerMetrics) -> Told:
+        parts, size, batches = [self._held] if self._held else [], len(self._held), 0
+        self._held, is_all = b"", False
+        while size < _WRITE_BYTES and batches < _BATCHES and not is_all:
+            batch, batches = self._cursor.take(), batches + 1
+            is_all = batch is None
+            if batch is not None and batch.items:
+                parts.append(self._lines.encoded(self._reply.resource, batch, is_chunked=self._is_chunked))
+                size += len(parts[-1])
+                metrics.count_events(self._reply.resource.path, len(batch.items))
+        if len(parts) > 1 and len(parts[-1]) > _WRITE_BYTES:
+            self._held, is_all = parts.pop(), False  # (a large one goes by itself: others share its bytes)
+        if parts:
             self._outlet.write(parts[0] if len(parts) == 1 else b"".join(parts))
-            metrics.count_events(self._reply.resource.path, count)
-        return True
+        if not is_all:
+            return Told.SOME
+        return Told.THE_END if self._cursor.is_over and self._outlet.takes_lines else Told.ALL
 
     def end(self) -> None:
         self._outlet.end()
-
-    def _encoded(self, batch: Batch) -> bytes:
-        found = batch.encoded.get(self._is_chunked) if self._reply.rendering is WHOLE else None
-        if found is None:
-            data = b"".join([self._lines.line(self._reply.resource, item) for item in batch.items])
-            found = b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data
-            if self._reply.rendering is WHOLE:
-                batch.encoded[self._is_chunked] = found
-        return found
 
 
 class Streams:
     """All streams of a server, by what wakes them."""
 
     def __init__(self, hub: WatchHub, metrics: ServerMetrics) -> None:
-        self._hub, self._metrics, self._lines = hub, metrics, _Lines()
+        self._hub, self._metrics, self._kept = hub, metrics, Encodings()
         self._at: dict[Place, dict[Stream, None]] = {}
         self._woken: deque[Stream] = deque()
+        self._is_due = False
         hub.on_wake(self._wake)
 
     def __len__(self) -> int:
@@ -155,7 +108,8 @@ class Streams:
     def prepare(self, reply: WatchReply, outlet: Outlet, *, is_chunked: bool) -> Stream:
         """A stream that has told nothing yet. Raises what `watch_start_of` raises."""
         cursor = self._hub.cursor(reply.resource, reply.scope, reply.options)
-        lines = self._lines if reply.rendering is WHOLE else _RenderedLines(reply.rendering, self._hub.clock)
+        kept = self._kept
+        lines = WholeLines(kept) if reply.rendering is WHOLE else RenderedLines(reply.rendering, self._hub.clock, kept)
         return Stream(reply, cursor, outlet, lines, is_chunked=is_chunked)
 
     def begin(self, stream: Stream) -> None:
@@ -172,8 +126,13 @@ class Streams:
             self._at.pop(stream.place, None)
 
     def serve(self, stream: Stream) -> None:
-        """Writes the news of one stream, also when its client reads again."""
-        if stream in self._at.get(stream.place, ()) and not stream.tell(self._metrics):
+        """Writes the news of one stream, also when its client reads again: what is more than a step, in its turn."""
+        if stream not in self._at.get(stream.place, ()):
+            return
+        told = stream.tell(self._metrics)
+        if told is Told.SOME:
+            self._woke(stream)
+        elif told is Told.THE_END:
             self.remove(stream)
             stream.end()
 
@@ -186,22 +145,31 @@ class Streams:
     def _due(self, stream: Stream) -> None:
         self.serve(stream)
         if stream in self._at.get(stream.place, ()):
-            stream.timer = asyncio.get_running_loop().call_at(stream.wake_at, self._due, stream)
+            loop = asyncio.get_running_loop()
+            stream.timer = loop.call_at(max(stream.wake_at, loop.time() + _AGAIN_S), self._due, stream)
 
     def _wake(self, place: Place | None) -> None:
-        were_there_any = bool(self._woken)
         for at in list(self._at.values()) if place is None else [self._at.get(place, {})]:
             for stream in at:
-                if not stream.is_woken:
-                    stream.is_woken = True
-                    self._woken.append(stream)
-        if self._woken and not were_there_any:
-            asyncio.get_running_loop().call_soon(self._serve_woken)
+                self._woke(stream)
+
+    def _woke(self, stream: Stream) -> None:
+        if not stream.is_woken:
+            stream.is_woken = True
+            self._woken.append(stream)
+            if not self._is_due:
+                self._is_due = True
+                asyncio.get_running_loop().call_soon(self._serve_woken)
 
     def _serve_woken(self) -> None:
-        for _ in range(min(_PER_TURN, len(self._woken))):
-            stream = self._woken.popleft()
-            stream.is_woken = False
-            self.serve(stream)
-        if self._woken:
-            asyncio.get_running_loop().call_soon(self._serve_woken)
+        """As far as this turn's share goes."""
+        until = processor_s() + SHARE_S
+        try:
+            while self._woken and processor_s() < until:
+                stream = self._woken.popleft()
+                stream.is_woken = False
+                self.serve(stream)
+        finally:
+            self._is_due = bool(self._woken)
+            if self._is_due:
+                asyncio.get_running_loop().call_soon(self._serve_woken)

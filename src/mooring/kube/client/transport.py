@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from mooring.base import fence
+from mooring.base.clock import LoopClock
 from mooring.http1.connection import Closed, Connection
 from mooring.http1.dialing import ContextMaker, Dialer, Proxy, Server
 from mooring.http1.gunzip import Gunzip, TooLarge, decoder_of
@@ -191,7 +192,7 @@ class ResponseStream:
             decoder.put(data)
             is_new = True
         if not is_new:
-            await asyncio.sleep(0)  # (it lay ready: others have their turn first)
+            await LoopClock().sleep(0)  # (it lay ready: others have their turn first)
         return piece
 
 
