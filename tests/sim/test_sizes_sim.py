@@ -20,6 +20,7 @@ def test_the_work_per_object_stays_the_same(name: str) -> None:
     assert not found.wrong, found.report()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_place_that_is_made_to_grow_is_found(name: str) -> None:
     bug = BUGS[name]
