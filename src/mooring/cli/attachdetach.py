@@ -28,7 +28,7 @@ _SYNC_S_MIN: Final = 1.0
 class AttachDetachFlags(ManagerFlags):
     """Names and defaults are kube-controller-manager's, also where the other controllers of Mooring have a sidecar's."""
 
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: those of $KUBECONFIG, else the pod's own.")
+    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
     kube_api_qps: float = flag(
         "kube-api-qps", RATE, 20.0, "Requests a second to the API server. No limit, unless kube-api-burst is set: then 20.", Section.CLUSTER
     )

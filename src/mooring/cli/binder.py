@@ -46,7 +46,7 @@ def parts_of(words: Sequence[str]) -> frozenset[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BinderFlags(ManagerFlags):
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: those of $KUBECONFIG, else the pod's own.")
+    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
     controllers: tuple[str, ...] = flag(
         "controllers",
         _PARTS,

@@ -151,7 +151,7 @@ class ProcessWideFlags(SidecarFlags):
         "A Lease for each controller, of the name that it has as a program of its own, in place of one for all.",
         Section.ELECTION,
     )
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: those of $KUBECONFIG, else the pod's own.")
+    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
     max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
     feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(GATES_KNOWN))
 

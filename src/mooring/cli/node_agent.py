@@ -30,7 +30,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NodeAgentFlags(ManagerFlags, GrpcClientFlags):
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: those of $KUBECONFIG, else the pod's own.")
+    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
     feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
     node_name: str = flag("node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name.")
     grace_s: float = flag(

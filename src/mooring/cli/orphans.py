@@ -47,7 +47,7 @@ answered with no.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OrphansFlags(ProcessFlags, GrpcClientFlags):
-    kubeconfig: str = flag("kubeconfig", STRING, "", "The cluster; without it $KUBECONFIG, or the pod's own.")
+    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
     csi_address: str = flag("csi-address", STRING, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket.")
     timeout_s: float = flag("timeout", DURATION, 60.0, "Timeout of each call to the driver.")
     output: str = flag("o", STRING, "table", "table or json.")
