@@ -107,3 +107,39 @@ def test_the_image_is_built_from_files_that_exist() -> None:
     assert [] == [name for name in sources if not (ROOT / name).exists()]
     taken = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert set(sources) == taken
+
+
+FOREIGN_FLAGS = {
+    "cascade": "kubectl",
+    "dry-run": "kubectl",
+    "for": "kubectl",
+    "generate-hashes": "uv",
+    "make-rshared": "mount",
+    "proxy-endpoint": "csi-driver-host-path",
+    "server-side": "kubectl",
+    "universal": "uv",
+    "use-service-account-credentials": "kube-controller-manager",
+}
+"""Flags in our pages that are others', and whose."""
+
+SOURCES = "".join(path.read_text() for folder in ("src", "tests/sim") for path in (ROOT / folder).rglob("*.py"))
+CONTROLLERS = "attacher|provisioner|resizer|snapshotter|snapshot-controller|attachdetach|binder|nodehealth|workloads"
+
+
+def unknown_flags(text: str) -> list[str]:
+    """The flags that a text names and no program of ours has. `mooring controller` puts a controller's name before what several have."""
+    names = {match[1] for match in re.finditer(r"(?<![\w-])--([a-z][a-zA-Z0-9-]+[a-zA-Z0-9])", text)}
+    return sorted(name for name in names - FOREIGN_FLAGS.keys() if not any(map(_is_a_flag, {name, re.sub(f"^({CONTROLLERS})-", "", name)})))
+
+
+def _is_a_flag(name: str) -> bool:
+    return re.search(rf"""["'](--)?{re.escape(name)}["']""", SOURCES) is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_flag_in_a_page_is_there(page: Path) -> None:
+    assert [] == unknown_flags(page.read_text())
+
+
+def test_a_flag_that_is_not_there_is_found() -> None:
+    assert ["no-such-flag"] == unknown_flags("`--no-such-flag=1`, `--csi-address`, `--attachdetach-workers`, `--dry-run`")
