@@ -112,6 +112,7 @@ def test_the_image_is_built_from_files_that_exist() -> None:
 FOREIGN_FLAGS = {
     "cascade": "kubectl",
     "dry-run": "kubectl",
+    "emulated-version": "kube-apiserver",
     "for": "kubectl",
     "generate-hashes": "uv",
     "make-rshared": "mount",

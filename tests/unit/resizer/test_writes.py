@@ -51,3 +51,20 @@ async def test_what_a_server_that_was_set_back_does_not_have_is_tried_again_afte
     """Until the cache has listed all anew, each try would be refused: at once, it would ask the driver again and again."""
     with pytest.raises(Failed, match="PersistentVolume pv could not be saved: the API server was set back"):
         await _refused("50", **known_as)
+
+
+@pytest.mark.parametrize("drops", [True, False], ids=["a server of before 1.32", "a later one"])
+async def test_a_field_that_the_server_drops_is_told_once(drops: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Issue 27, C6: without it a growth that fails can't be taken back."""
+    cluster = FakeCluster()
+    claims = Informer(cluster, PERSISTENT_VOLUME_CLAIMS, clock=LoopClock(), randomness=Random(1))
+    writes = Writes(cluster, claims, Informer(cluster, PERSISTENT_VOLUMES, clock=LoopClock(), randomness=Random(1)))
+    for name in ("books", "shelf"):
+        cluster.put(PERSISTENT_VOLUME_CLAIMS, name, "default", spec={}, status={})
+        known = await cluster.get(PERSISTENT_VOLUME_CLAIMS, name, "default")
+        claims.wrote(known)
+        if drops:
+            cluster.on_write = lambda request, obj: obj["status"].pop("allocatedResources", None)
+        await writes.claim(known, {"status": {"allocatedResources": {"storage": "2Gi"}}})
+    told = [record for record in caplog.messages if "drops status.allocatedResources" in record]
+    assert (1 if drops else 0) == len(told)

@@ -12,12 +12,15 @@ from typing import Any, Final, TypeVar
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Kind, key_of
 from mooring.base.errors import MooringError
+from mooring.base.log import logger
 from mooring.control.result import Stale
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from mooring.kube.patch import strategic_patch
 from mooring.kube.versions import order
+
+_log = logger(__name__)
 
 T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 
@@ -42,6 +45,7 @@ class Writes:
     def __init__(self, cluster: Cluster, claims: Informer[PersistentVolumeClaim], volumes: Informer[PersistentVolume]) -> None:
         self._cluster, self._claims, self._volumes = cluster, claims, volumes
         self._unsure: dict[Key, str] = {}  # uids of claims whose last write was not answered
+        self._has_told_of_a_dropped_field = False
 
     def forget(self, key: Key) -> None:
         """The claim is gone."""
@@ -93,8 +97,9 @@ class Writes:
         for attempt in range(CONFLICTS_MAX):
             request = self._cluster.patch(kind, meta.name, patch, meta.namespace, subresource=subresource)
             try:
-                await cache.write(key_of(obj), request)
+                answer = await cache.write(key_of(obj), request)
                 self.forget(key_of(obj))
+                self._tell_of_a_dropped_field(body, answer)
                 return
             except NotFound:
                 raise Stale(meta.name) from None
@@ -109,6 +114,16 @@ class Writes:
                 if isinstance(error, Unreachable | ServerError):
                     self._note_unsure(obj)
                 raise Failed(f"{kind.name} {meta.name} could not be saved: {error}", is_told=not passing) from error
+
+    def _tell_of_a_dropped_field(self, body: Mapping[str, Any], answer: PersistentVolume | PersistentVolumeClaim) -> None:
+        """Once: a server of before 1.32 takes a claim's status, and keeps nothing of what recovery from a failed growth needs."""
+        if self._has_told_of_a_dropped_field or not isinstance(answer, PersistentVolumeClaim):
+            return
+        if body.get("status", {}).get("allocatedResources") and not answer.status.allocated_resources:
+            self._has_told_of_a_dropped_field = True
+            _log.warning(
+                "The API server drops status.allocatedResources: a growth that fails can't be taken back", needed="Kubernetes 1.32 or later"
+            )
 
     def _note_unsure(self, obj: PersistentVolume | PersistentVolumeClaim) -> None:
         """The write may have been done. Those to a volume are of the volume as it was read, and are refused where it was."""
