@@ -109,7 +109,7 @@ class Desk:
         text = text.replace("/run/csi/socket", "/tmp/csi.sock").replace("/tmp/", f"{self.folder}/tmp/")
         text = re.sub(r"^(csi-\w|snapshot-controller|mooring )", rf"{BIN}/\1", text)
         text = text.replace("$HOME/.kube/config", str(self.kubeconfig)).replace("--kubeconfig FILE", f"--kubeconfig {self.kubeconfig}")
-        text = text.replace("/proc/PID/root/…", f"/proc/{self._plane()}/root/{self.folder}/tmp/*")
+        text = text.replace("/PID/", f"/{self._plane()}/").replace("/…/", f"{self.folder}/tmp/*/")
         return re.sub(r"(127\.0\.0\.1)?:(8080|8081|8082|9808|9809)\b", lambda match: f"127.0.0.1:{self._port(match[2])}", text)
 
     def _plane(self) -> int:
