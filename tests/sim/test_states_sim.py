@@ -12,11 +12,11 @@ from tests.sim.states.shares import ROOMS, quick, run_one, where_bug_shows
 from tests.sim.states.space import Axis, Space
 
 PARTS = 4
-"""Each room in so many tests, which run side by side."""
+"""Each room in so many tests, which run side by side. `make test` takes one of them, `make test-long` the others."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_state_comes_to_rest(room: str, part: int) -> None:
     for state in itertools.islice(quick(room), part, None, PARTS):
