@@ -2,7 +2,8 @@
 //
 // Reads a JSON list of PersistentVolumes on standard input, writes a list of {csi, accessModes} or {error}.
 // With the argument "classes": reads StorageClasses, writes {class} or {error}. With "back": reads PersistentVolumes of CSI drivers,
-// writes {volume} or {error}. Our own translation is held to this output: see tests/unit/api/test_migration.py.
+// writes {volume} or {error}. With "inline": reads {namespace, volume} with volumes of pods, writes {volume} or {error}.
+// Our own translation is held to this output: see tests/unit/api/test_migration.py.
 package main
 
 import (
@@ -23,6 +24,11 @@ type result struct {
 	Error       string                          `json:"error,omitempty"`
 }
 
+type inline struct {
+	Namespace string    `json:"namespace"`
+	Volume    v1.Volume `json:"volume"`
+}
+
 func main() {
 	what := ""
 	if len(os.Args) > 1 {
@@ -38,6 +44,11 @@ func main() {
 	case "back":
 		for _, volume := range read[v1.PersistentVolume]() {
 			translated, err := translation.New().TranslateCSIPVToInTree(volume)
+			results = append(results, orError(result{Volume: translated}, err))
+		}
+	case "inline":
+		for _, own := range read[inline]() {
+			translated, err := translation.New().TranslateInTreeInlineVolumeToCSI(klog.Background(), &own.Volume, own.Namespace)
 			results = append(results, orError(result{Volume: translated}, err))
 		}
 	default:

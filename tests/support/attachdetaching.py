@@ -35,7 +35,7 @@ FORCED = "attach_detach_controller_attachdetach_controller_forced_detaches"
 
 @dataclasses.dataclass(frozen=True)
 class Vol:
-    """A volume with its claim."""
+    """A volume with its claim; "" for one that pods define themselves."""
 
     pv: str
     claim: str
@@ -165,7 +165,7 @@ class AttachDetachWorld(ClusterWorld):
 
     async def pod(self, node: str, *volumes: Vol, name: str = "", namespace: str = NS, **more: Any) -> str:
         name = name or self._name("p")
-        claims = [one.claim for one in volumes]
+        claims = [one.claim for one in volumes if one.claim]
         await self.create(a_pod(name, *claims, node=node, namespace=namespace, terminationGracePeriodSeconds=0, **more))
         return name
 

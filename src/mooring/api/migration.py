@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec, SecretReference
-from mooring.api.meta import annotation
+from mooring.api.meta import ApiStruct, annotation
 from mooring.base.errors import MooringError
 
 UNSPECIFIED: Final = "UNSPECIFIED"
@@ -164,22 +164,28 @@ _TRANSLATIONS: Final[Mapping[str, tuple[str, _Translation]]] = {
 """By the field of the in-tree source: the driver that took over, and how it sees the volume."""
 
 IN_TREE_SOURCES: Final = tuple(_TRANSLATIONS)
-"""The fields of a PersistentVolume's spec, one of which an in-tree volume has."""
+"""The fields of a PersistentVolume's spec, and of a pod's volume, one of which an in-tree volume has."""
 
 
-def csi_driver_of(spec: PersistentVolumeSpec) -> str:
+def in_tree_source(source: ApiStruct) -> str:
+    """The field of the in-tree source, "" when there is none. source: a PersistentVolume's spec, or a pod's volume."""
+    return next((field for field in IN_TREE_SOURCES if getattr(source, field) is not None), "")
+
+
+def csi_driver_of(source: ApiStruct) -> str:
     """The driver that took over the volume's in-tree source, "" when it has none."""
-    return next((driver for field, (driver, _) in _TRANSLATIONS.items() if getattr(spec, field) is not None), "")
+    field = in_tree_source(source)
+    return _TRANSLATIONS[field][0] if field else ""
 
 
-def is_migratable(spec: PersistentVolumeSpec) -> bool:
+def is_migratable(source: ApiStruct) -> bool:
     """True when the volume has an in-tree source that a CSI driver took over."""
-    return csi_driver_of(spec) != ""
+    return in_tree_source(source) != ""
 
 
 def translated(pv: PersistentVolume) -> PersistentVolumeSpec:
     """The volume's spec with a csi source in place of the in-tree one. Raises TranslationError."""
-    field = next(field for field in _TRANSLATIONS if getattr(pv.spec, field) is not None)
+    field = in_tree_source(pv.spec)
     driver, translate = _TRANSLATIONS[field]
     csi = msgspec.structs.replace(translate(pv), driver=driver)
     modes = _gce_access_modes(pv.spec.access_modes) if field == "gce_persistent_disk" else pv.spec.access_modes

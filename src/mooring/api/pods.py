@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+import msgspec
 from msgspec import field
 
-from mooring.api.core import NodeSelector, PersistentVolumeClaimSpec
+from mooring.api.core import (
+    AWSElasticBlockStoreVolumeSource,
+    AzureDiskVolumeSource,
+    AzureFileVolumeSource,
+    CinderVolumeSource,
+    GCEPersistentDiskVolumeSource,
+    NodeSelector,
+    PersistentVolumeClaimSpec,
+    PortworxVolumeSource,
+    VsphereVolumeSource,
+)
 from mooring.api.meta import ApiStruct, Condition, Kind, ObjectMeta
 
 
@@ -36,13 +48,46 @@ class CSIVolumeSource(ApiStruct, frozen=True):
     node_publish_secret_ref: LocalObjectReference | None = None
 
 
+class ForeignSource(ApiStruct, frozen=True):
+    """That a volume is of a kind that only a kubelet's own code can mount; no more of it is needed."""
+
+
 class Volume(ApiStruct, frozen=True):
-    """Other sources are no business of ours: then all three are None."""
+    """One of the sources is there. Of those that bring nothing from outside (an emptyDir, a secret, a hostPath) none is.
+
+    First those of CSI, then those that CSI drivers took over (`migration.py`), then those that nobody did.
+    """
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
     csi: CSIVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    azure_file: AzureFileVolumeSource | None = None
+    vsphere_volume: VsphereVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
+    nfs: ForeignSource | None = None
+    iscsi: ForeignSource | None = None
+    fc: ForeignSource | None = None
+    rbd: ForeignSource | None = None
+    cephfs: ForeignSource | None = None
+    glusterfs: ForeignSource | None = None
+    flex_volume: ForeignSource | None = None
+    flocker: ForeignSource | None = None
+    quobyte: ForeignSource | None = None
+    scale_io: ForeignSource | None = field(name="scaleIO", default=None)
+    storageos: ForeignSource | None = None
+    photon_persistent_disk: ForeignSource | None = None
+    git_repo: ForeignSource | None = None
+
+
+FOREIGN_SOURCES: Final[Mapping[str, str]] = {
+    field.name: field.encode_name for field in msgspec.structs.fields(Volume) if field.type == ForeignSource | None
+}
+"""The fields of a pod's volume that nobody took over, by their names in Python: those that users know."""
 
 
 class NodeAffinity(ApiStruct, frozen=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, reference_to
+from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, reference_to
+from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key, is_deleting
 from mooring.api.nodes import is_out_of_service, is_ready
 from mooring.api.pods import Pod
@@ -18,6 +19,7 @@ from mooring.controllers.attachdetach.identity import (
     Identity,
     force_after_of,
     identity_of,
+    inline_identity_of,
     is_single_node,
     placed_at,
     pod_wants_volumes,
@@ -42,6 +44,11 @@ class _Pods:
         """Those whose pods count."""
         return (*self.wishes, *self.doubts)
 
+    @property
+    def inline_specs(self) -> Iterator[PersistentVolumeSpec]:
+        """The volume as those see it that define it themselves."""
+        return (wish.inline for wishes in self.wishes.values() for wish in wishes if wish.inline is not None)
+
 
 class _Attachments:
     """ours: by node, those under the name that this controller gives. foreign: by node, the names of others."""
@@ -62,11 +69,12 @@ def volume_of(view: View, unique: str) -> Volume:
     parts = split_unique_name(unique)
     assert parts is not None, unique
     identity, pvs = Identity(*parts), view.volumes.by(BY_UNIQUE, unique)
-    pods = _pods_of(view, pvs, identity.driver)
+    pods = _pods_of(view, identity, pvs)
     remembered = view.memory.nodes_of(unique)
     names = (*(identity.attachment_to(node) for node in (*pods.nodes, *remembered)), *view.orphans.of(identity))
     by_name = map(view.attachment, names)  # also one about something else
-    found = (*_attachments_of(view, pvs), *(one for one in by_name if one is not None))
+    inline = view.attachments.by(BY_UNIQUE, unique)
+    found = (*_attachments_of(view, pvs), *inline, *(one for one in by_name if one is not None))
     attachments = _Attachments(identity, found, (*pods.nodes, *remembered))
     unsure = [node for node in remembered if view.memory.record(unique, node).creating or view.memory.record(unique, node).open_posts]
     if not pvs:
@@ -78,7 +86,7 @@ def volume_of(view: View, unique: str) -> Volume:
         driver=identity.driver,
         handle=identity.handle,
         pv_name=pvs[0].metadata.name if pvs else "",
-        single_node=any(map(is_single_node, pvs)),
+        single_node=any(map(is_single_node, (*(pv.spec for pv in pvs), *pods.inline_specs, *_inline_specs(inline)))),
         class_names=_classes_of(pvs) if pvs else view.memory.classes_of(unique),
         claims=tuple(pv.spec.claim_ref for pv in pvs if pv.spec.claim_ref is not None),
         driver_wait_s=force_after_of(view.drivers.get(Key("", identity.driver))),
@@ -108,6 +116,8 @@ def _orphan(view: View, key: str) -> Volume:
 def _doubts(view: View, attachment: VolumeAttachment) -> Iterator[ObjectReference]:
     """The pods on its node that may still use a volume whose PersistentVolume is gone."""
     pv_name = attachment.spec.source.persistent_volume_name
+    if attachment.spec.source.inline_volume_spec is not None:
+        return  # of that no claim tells: a pod that uses it defines it
     for pod in view.pods.by(BY_NODE, attachment.spec.node_name):
         if pod_wants_volumes(pod) and any(_may_lead_to(view, claim, pv_name) for claim in claims_of(pod)):
             yield reference_to(pod, "Pod")
@@ -116,6 +126,11 @@ def _doubts(view: View, attachment: VolumeAttachment) -> Iterator[ObjectReferenc
 def _may_lead_to(view: View, claim_key: Key, pv_name: str | None) -> bool:
     claim = view.claims.get(claim_key)
     return claim is None or claim.spec.volume_name in ("", pv_name)
+
+
+def _inline_specs(attachments: Iterable[VolumeAttachment]) -> Iterator[PersistentVolumeSpec]:
+    """Of volumes that their pods define, also when those are gone."""
+    yield from (spec for one in attachments if (spec := one.spec.source.inline_volume_spec) is not None)
 
 
 def _classes_of(pvs: Iterable[PersistentVolume]) -> tuple[str, ...]:
@@ -130,8 +145,8 @@ def _attachments_of(view: View, pvs: tuple[PersistentVolume, ...]) -> Iterator[V
 # -- which pods
 
 
-def _pods_of(view: View, pvs: tuple[PersistentVolume, ...], driver: str) -> _Pods:
-    found, described = _Pods(), view.drivers.get(Key("", driver))
+def _pods_of(view: View, identity: Identity, pvs: tuple[PersistentVolume, ...]) -> _Pods:
+    found, described = _Pods(), view.drivers.get(Key("", identity.driver))
     if described is not None and described.spec.attach_required is False:
         return found
     for pv in pvs:
@@ -139,18 +154,23 @@ def _pods_of(view: View, pvs: tuple[PersistentVolume, ...], driver: str) -> _Pod
             for pod in view.pods.by(BY_CLAIM, str(claim)):
                 if pod.spec.node_name:
                     _sort(view, found, pod, pv, claim)
+    for pod in view.pods.by(BY_UNIQUE, identity.unique):
+        if pod.spec.node_name:
+            pv = next(pv for pv in inline_volumes_of(pod) if identity_of(pv) == identity)
+            _sort(view, found, pod, pv, None)
     return found
 
 
-def _sort(view: View, found: _Pods, pod: Pod, pv: PersistentVolume, claim: Key) -> None:
+def _sort(view: View, found: _Pods, pod: Pod, pv: PersistentVolume, claim: Key | None) -> None:
+    """claim: None for a volume that the pod itself defines."""
     node = pod.spec.node_name
     if not pod_wants_volumes(pod):
         if is_finished(pod):
             found.finished.setdefault(node, []).append(reference_to(pod, "Pod"))
         return
-    leads = _leads_to(view, pod, pv, claim)
+    leads = claim is None or _leads_to(view, pod, pv, claim)
     if leads and view.is_managed(node):
-        found.wishes.setdefault(node, []).append(_wish(pod, pv))
+        found.wishes.setdefault(node, []).append(_wish(pod, pv, is_inline=claim is None))
     elif leads is not False:
         found.doubts.setdefault(node, []).append(reference_to(pod, "Pod"))
 
@@ -211,7 +231,8 @@ def _may_have_been_unwanted(attachment: VolumeAttachment, record: Record, wishes
 def _is_about(view: View, attachment: VolumeAttachment, identity: Identity, node: str) -> bool:
     spec = attachment.spec
     pv = view.volumes.get(Key("", spec.source.persistent_volume_name or ""))
-    return (spec.attacher, spec.node_name) == (identity.driver, node) and (pv is None or identity_of(pv) == identity)
+    found = inline_identity_of(attachment) if pv is None else identity_of(pv)
+    return (spec.attacher, spec.node_name) == (identity.driver, node) and (found == identity or (pv is None and found is None))
 
 
 def _is_mounted(unique: str, node: Node | None, record: NodeRecord) -> bool:
@@ -243,9 +264,16 @@ def observe(view: View, volume: Volume, now: Instant) -> None:
         )
 
 
-def _wish(pod: Pod, pv: PersistentVolume) -> Wish:
-    created = pod.metadata.creation_timestamp or ""
-    return Wish(reference_to(pod, "Pod"), pv.metadata.name, created, is_deleting(pod), workload_of(pod), placed_at(pod))
+def _wish(pod: Pod, pv: PersistentVolume, *, is_inline: bool) -> Wish:
+    return Wish(
+        reference_to(pod, "Pod"),
+        pv.metadata.name,
+        created=pod.metadata.creation_timestamp or "",
+        is_deleting=is_deleting(pod),
+        workload=workload_of(pod),
+        placed=placed_at(pod),
+        inline=pv.spec if is_inline else None,
+    )
 
 
 def _may_use(pod: Pod, claim: PersistentVolumeClaim) -> bool:

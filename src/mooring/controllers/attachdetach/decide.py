@@ -154,7 +154,8 @@ def _create(volume: Volume, place: Place, first: str, rules: Rules, now: Instant
         return blocked_step(volume, place, others[0], rules, now)
     if now < place.record.not_before:
         return _backing_off(place, now)
-    return Step(node, why.Wanted(node), (Create(node, place.wishes[0].pv_name),))
+    wish = place.wishes[0]
+    return Step(node, why.Wanted(node), (Create(node, wish.pv_name, wish.inline),))
 
 
 def _attached(place: Place) -> Step:

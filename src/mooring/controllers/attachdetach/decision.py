@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeAlias
 
-from mooring.api.core import ObjectReference
+from mooring.api.core import ObjectReference, PersistentVolumeSpec
 from mooring.control.result import Because
 from mooring.control.topics import Topic
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Create:
-    """POST of the volume's attachment to this node."""
+    """POST of the volume's attachment to this node. inline: the volume's spec, for one that a pod itself defines."""
 
     node: str
     pv_name: str
+    inline: PersistentVolumeSpec | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from mooring.api.core import ObjectReference
+from mooring.api.core import ObjectReference, PersistentVolumeSpec
 from mooring.api.meta import is_deleting
 from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
@@ -17,7 +17,8 @@ from mooring.controllers.attachdetach.memory import Deletion, NodeRecord, Record
 class Wish:
     """A pod, and the volume as its claim names it. workload: as in "Deployment web", "" for a pod of nobody.
 
-    placed: when it came to its node, by the API server's clock; "" where nobody says.
+    placed: when it came to its node, by the API server's clock; "" where nobody says. inline: the volume's spec where the pod itself
+    defines it, and no claim does; pv_name is then the name of no object.
     """
 
     ref: ObjectReference
@@ -26,6 +27,7 @@ class Wish:
     is_deleting: bool = False
     workload: str = ""
     placed: str = ""
+    inline: PersistentVolumeSpec | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

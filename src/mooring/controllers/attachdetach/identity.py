@@ -7,7 +7,7 @@ import functools
 import operator
 from typing import Final
 
-from mooring.api.core import Node, PersistentVolume, Taint
+from mooring.api.core import Node, PersistentVolume, PersistentVolumeSpec, Taint
 from mooring.api.meta import Condition, Object, annotation, is_deleting
 from mooring.api.migration import (
     AZURE_RESOURCE_GROUP,
@@ -21,6 +21,7 @@ from mooring.api.migration import (
 )
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.pods import ContainerStatus, Pod, Volume
+from mooring.api.storage import VolumeAttachment
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.base.units import parse_duration_s
 from mooring.control.slim import Named, Part, items, only, slim
@@ -63,8 +64,15 @@ def identity_of(pv: PersistentVolume) -> Identity | None:
     return Identity(source.driver, source.volume_handle) if source is not None else None
 
 
-def is_single_node(pv: PersistentVolume) -> bool:
-    modes = pv.spec.access_modes or ()
+def inline_identity_of(attachment: VolumeAttachment) -> Identity | None:
+    """Of the volume that the attachment itself describes; None where it names a PersistentVolume."""
+    spec = attachment.spec.source.inline_volume_spec
+    source = None if spec is None else spec.csi
+    return None if source is None else Identity(source.driver, source.volume_handle)
+
+
+def is_single_node(spec: PersistentVolumeSpec) -> bool:
+    modes = spec.access_modes or ()
     return bool(modes) and _SHARED.isdisjoint(modes)
 
 
@@ -145,8 +153,8 @@ def _is_readiness(condition: Condition) -> bool:
     return condition.type == "Ready"
 
 
-def _is_of_a_claim(volume: Volume) -> bool:
-    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
+def _may_be_attached(volume: Volume) -> bool:
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None or is_migratable(volume)
 
 
 NODE: Final = slim(
@@ -157,7 +165,7 @@ NODE: Final = slim(
 
 _POD: Final = slim(
     metadata=slim("creation_timestamp", "deletion_timestamp", "owner_references", labels=only(_TEMPLATE)),
-    spec=slim("node_name", volumes=items(_is_of_a_claim, slim("name", "persistent_volume_claim", "ephemeral"))),
+    spec=slim("node_name", volumes=items(_may_be_attached, slim("name", "persistent_volume_claim", "ephemeral", *IN_TREE_SOURCES))),
     status=slim(
         "phase",
         "init_container_statuses",
@@ -176,7 +184,11 @@ VOLUME: Final = slim(
 
 ATTACHMENT: Final = slim(
     metadata=slim("creation_timestamp", "deletion_timestamp"),
-    spec=slim("attacher", "node_name", source=slim("persistent_volume_name")),
+    spec=slim(
+        "attacher",
+        "node_name",
+        source=slim("persistent_volume_name", inline_volume_spec=slim("access_modes", csi=slim("driver", "volume_handle"))),
+    ),
     status=slim("attached", "attach_error", "detach_error"),
 )
 
@@ -190,5 +202,5 @@ def node_ids_of(drivers: frozenset[str]) -> Part:
 
 
 def keeps_of_pod(pod: Pod) -> Part | None:
-    """Pods without claims are not kept at all."""
-    return _POD if any(map(_is_of_a_claim, pod.spec.volumes or ())) else None
+    """Pods without a volume that may be attached are not kept at all."""
+    return _POD if any(map(_may_be_attached, pod.spec.volumes or ())) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -11,7 +11,10 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from mooring.api.core import PersistentVolume
+from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key
+from mooring.api.pods import Pod
 from mooring.controllers.attachdetach.identity import identity_of, pod_wants_volumes
 from mooring.controllers.attachdetach.release import OUT_OF_SERVICE, TIMEOUT
 from mooring.controllers.attachdetach.view import BY_CLAIM, View
@@ -81,19 +84,26 @@ def _gauges(view: View) -> Iterable[Metric]:
     in_use: Tally[tuple[str, ...]] = Tally()
     desired: set[tuple[str, str]] = set()
     for pod in view.pods.values():
-        for claim in claims_of(pod) if pod.spec.node_name else ():
-            for found in filter(None, map(identity_of, view.volumes.by(BY_CLAIM, str(claim)))):
-                in_use[pod.spec.node_name, _plugin(found.driver)] += 1
-                described = view.drivers.get(Key("", found.driver))
-                needs = described is None or described.spec.attach_required is not False
-                if needs and view.is_managed(pod.spec.node_name) and pod_wants_volumes(pod):
-                    desired.add((found.unique, pod.spec.node_name))
+        for found in filter(None, map(identity_of, _volumes_of(view, pod))):
+            in_use[pod.spec.node_name, _plugin(found.driver)] += 1
+            described = view.drivers.get(Key("", found.driver))
+            needs = described is None or described.spec.attach_required is not False
+            if needs and view.is_managed(pod.spec.node_name) and pod_wants_volumes(pod):
+                desired.add((found.unique, pod.spec.node_name))
     yield _family("storage_count_attachable_volumes_in_use", "Volumes that pods use", ["node", "volume_plugin"], in_use)
     worlds: Tally[tuple[str, ...]] = Tally((_plugin_of(unique), "desired_state_of_world") for unique, _ in desired)
     worlds.update((_plugin(one.spec.attacher), "actual_state_of_world") for one in view.attachments.values())
     yield _family("attachdetach_controller_total_volumes", "Volumes on nodes", ["plugin_name", "state"], worlds)
     blocked: Tally[tuple[str, ...]] = Tally((record.blocked_by,) for record in view.memory.records() if record.blocked_by)
     yield _family("multi_attach_blocked", "Volumes that wait for another node to let go, by the kind of holder", ["class"], blocked)
+
+
+def _volumes_of(view: View, pod: Pod) -> Iterator[PersistentVolume]:
+    """Of a pod on a node: those that are reserved for its claims, and those that it defines itself."""
+    if pod.spec.node_name:
+        yield from inline_volumes_of(pod)
+        for claim in claims_of(pod):
+            yield from view.volumes.by(BY_CLAIM, str(claim))
 
 
 def _family(name: str, text: str, labels: list[str], tally: Tally[tuple[str, ...]]) -> Metric:

@@ -28,7 +28,7 @@ from mooring.controllers.attachdetach.metrics import AttachDetachMetrics
 from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.controllers.attachdetach.release import Rules
 from mooring.controllers.attachdetach.view import View
-from mooring.controllers.attachdetach.writes import attachment_body
+from mooring.controllers.attachdetach.writes import attachment_body, source_body
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 
@@ -135,7 +135,8 @@ class Reconciler:
     async def _create(self, volume: Volume, place: Place, action: d.Create) -> None:
         """One that is there already is waited for as if it had been made here."""
         name = Identity(volume.driver, volume.handle).attachment_to(action.node)
-        body = attachment_body(name, volume.driver, action.node, action.pv_name, self._held_as(volume.driver, action.node))
+        source = source_body(action.pv_name, action.inline)
+        body = attachment_body(name, volume.driver, action.node, source, self._held_as(volume.driver, action.node))
         record = place.record
         try:
             made = await self._attachments.write(Key("", name), self._cluster.create(VOLUME_ATTACHMENTS, body))

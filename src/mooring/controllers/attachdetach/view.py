@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, CSINode, VolumeAttachment
 from mooring.api.volume_names import split_unique_name
-from mooring.controllers.attachdetach.identity import Identity, identity_of, is_managed
+from mooring.controllers.attachdetach.identity import Identity, identity_of, inline_identity_of, is_managed
 from mooring.controllers.attachdetach.memory import Memory
 from mooring.controllers.attachdetach.orphans import Orphans
 from mooring.controllers.binding.names import claim_key, claims_of
@@ -24,8 +25,8 @@ from mooring.kube.cache.reader import Reader
 
 BY_CLAIM: Final = "attachdetach/claim"  # pods by the claims they name; volumes by the claim that they are reserved for
 BY_NODE: Final = "attachdetach/node"  # pods and attachments
-BY_UNIQUE: Final = "attachdetach/unique"  # volumes by their name in a Node's status
-BY_DRIVER: Final = "attachdetach/driver"  # volumes
+BY_UNIQUE: Final = "attachdetach/unique"  # volumes by their name in a Node's status; pods and attachments by those they define themselves
+BY_DRIVER: Final = "attachdetach/driver"  # volumes, and pods by the drivers of those they define themselves
 BY_VOLUME: Final = "attachdetach/volume"  # attachments and claims by the PersistentVolume they name
 
 ORPHAN: Final = "attachment/"
@@ -82,9 +83,9 @@ class View:
         return unique or (f"{ORPHAN}{name}" if _is_hashed(name) else None)
 
     def _volume_of(self, attachment: VolumeAttachment) -> Identity | None:
-        """By the PersistentVolume that it names; None where that is gone, or attached by no CSI driver."""
+        """As it says itself, or by the PersistentVolume that it names; None where that is gone, or attached by no CSI driver."""
         pv = self.volumes.get(Key("", attachment.spec.source.persistent_volume_name or ""))
-        return None if pv is None else identity_of(pv)
+        return inline_identity_of(attachment) if pv is None else identity_of(pv)
 
     # An attachment whose PersistentVolume is gone may be about one of these; each by the name that its attachment to the node has.
 
@@ -98,9 +99,8 @@ class View:
         return record.named[1]
 
     def _named_by_pods(self, name: str) -> Mapping[str, str]:
-        """What the claims of its pods are reserved for."""
-        claims = (key for pod in self.pods.by(BY_NODE, name) for key in claims_of(pod))
-        found = (identity_of(pv) for claim in claims for pv in self._objects_of_claim(claim))
+        """What its pods define themselves, and what their claims are reserved for."""
+        found = (identity_of(pv) for pod in self.pods.by(BY_NODE, name) for pv in self.objects_of_pod(pod))
         return _by_name(name, (None if one is None else (one.driver, one.handle) for one in found))
 
     def sort(self, attachment: VolumeAttachment) -> None:
@@ -119,9 +119,14 @@ class View:
         if parts is not None and Identity(*parts).attachment_to(node) != name:
             yield from filter(None, (self._named_by_node(node).get(name) or self._named_by_pods(node).get(name),))
 
-    def volumes_of_pod(self, pod: Pod) -> Iterator[str]:
+    def objects_of_pod(self, pod: Pod) -> Iterator[PersistentVolume]:
+        """Those of its claims, and what stands for those that it defines itself."""
+        yield from inline_volumes_of(pod)
         for key in claims_of(pod):
-            yield from self.volumes_of_claim(key)
+            yield from self._objects_of_claim(key)
+
+    def volumes_of_pod(self, pod: Pod) -> Iterator[str]:
+        yield from (found.unique for found in map(identity_of, self.objects_of_pod(pod)) if found is not None)
 
     def without_volume_on(self, node: str) -> Iterator[str]:
         """Those that are attached to the node, and whose PersistentVolume is gone."""
@@ -160,7 +165,8 @@ class View:
             yield from self.volumes_of_pod(pod)
 
     def volumes_of_driver(self, driver: str) -> Iterator[str]:
-        yield from (found.unique for found in map(identity_of, self.volumes.by(BY_DRIVER, driver)) if found is not None)
+        objects = (*self.volumes.by(BY_DRIVER, driver), *(pv for pod in self.pods.by(BY_DRIVER, driver) for pv in inline_volumes_of(pod)))
+        yield from (found.unique for found in map(identity_of, objects) if found is not None and found.driver == driver)
 
 
 def _by_name(node: str, volumes: Iterable[tuple[str, str] | None]) -> Mapping[str, str]:
@@ -188,6 +194,16 @@ def _driver_of(pv: PersistentVolume) -> tuple[str, ...]:
     return () if found is None else (found.driver,)
 
 
+def _inline(pod: Pod) -> Iterator[Identity]:
+    """The volumes that the pod defines itself."""
+    return filter(None, map(identity_of, inline_volumes_of(pod)))
+
+
+def _inline_unique_of(attachment: VolumeAttachment) -> tuple[str, ...]:
+    found = inline_identity_of(attachment)
+    return () if found is None else (found.unique,)
+
+
 def _reserved_for(pv: PersistentVolume) -> tuple[str, ...]:
     return () if pv.spec.claim_ref is None else (str(claim_key(pv.spec.claim_ref)),)
 
@@ -198,6 +214,8 @@ CLAIM_INDEXES: Final[Mapping[str, IndexFunction[PersistentVolumeClaim]]] = {
 POD_INDEXES: Final[Mapping[str, IndexFunction[Pod]]] = {
     BY_CLAIM: lambda pod: tuple(str(key) for key in claims_of(pod)),
     BY_NODE: lambda pod: (pod.spec.node_name,),
+    BY_UNIQUE: lambda pod: tuple({found.unique: None for found in _inline(pod)}),
+    BY_DRIVER: lambda pod: tuple({found.driver: None for found in _inline(pod)}),
 }
 VOLUME_INDEXES: Final[Mapping[str, IndexFunction[PersistentVolume]]] = {
     BY_UNIQUE: _unique_of,
@@ -207,4 +225,5 @@ VOLUME_INDEXES: Final[Mapping[str, IndexFunction[PersistentVolume]]] = {
 ATTACHMENT_INDEXES: Final[Mapping[str, IndexFunction[VolumeAttachment]]] = {
     BY_NODE: lambda one: (one.spec.node_name,),
     BY_VOLUME: lambda one: (one.spec.source.persistent_volume_name or "",),
+    BY_UNIQUE: _inline_unique_of,
 }

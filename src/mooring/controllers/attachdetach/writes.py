@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mooring.api.core import Node
+import msgspec
+
+from mooring.api.core import Node, PersistentVolumeSpec
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.controllers.attachdetach.decide_report import Report
 from mooring.controllers.attachdetach.identity import WAITED
@@ -13,13 +15,17 @@ from mooring.kube.cluster import Patch
 from mooring.kube.patch import merge_patch
 
 
-def attachment_body(name: str, driver: str, node: str, pv_name: str, held_as: tuple[str, str] | None) -> dict[str, Any]:
+def source_body(pv_name: str, inline: PersistentVolumeSpec | None) -> dict[str, Any]:
+    """An attachment's source. inline: the spec of a volume that a pod itself defines; None for a PersistentVolume."""
+    return {"persistentVolumeName": pv_name} if inline is None else {"inlineVolumeSpec": msgspec.to_builtins(inline)}
+
+
+def attachment_body(name: str, driver: str, node: str, source: dict[str, Any], held_as: tuple[str, str] | None) -> dict[str, Any]:
     """held_as: the finalizer of the driver's attacher, and the node's id, where that attacher is part of this process."""
     metadata: dict[str, Any] = {"name": name}
     if held_as is not None:
         finalizer, node_id = held_as
         metadata |= {"finalizers": [finalizer], "annotations": {NODE_ID_ANNOTATION: node_id}}
-    source = {"persistentVolumeName": pv_name}
     spec = {"attacher": driver, "nodeName": node, "source": source}
     return {"apiVersion": VOLUME_ATTACHMENTS.api_version, "kind": VOLUME_ATTACHMENTS.name, "metadata": metadata, "spec": spec}
 
