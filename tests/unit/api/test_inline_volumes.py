@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mooring.api.core import PersistentVolume
+from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume
 from mooring.api.inline_volumes import inline_volumes_of, translated_inline
 from mooring.api.migration import TranslationError, csi_driver_of, is_migratable
 from mooring.api.pods import FOREIGN_SOURCES, Pod, Volume
@@ -30,22 +30,24 @@ def test_translation_agrees_with_the_real_library(own: dict[str, Any], answer: d
     if "error" not in answer:
         expected = msgspec.convert(answer["volume"], PersistentVolume)
         found = translated_inline(volume, own["namespace"])
-        without = expected.spec.csi and msgspec.structs.replace(expected.spec.csi, volume_attributes=None)
         assert (expected.metadata.name, expected.spec.access_modes, "Filesystem") == (
             found.metadata.name,
             found.spec.access_modes,
             found.spec.volume_mode,
         )
-        assert without == (found.spec.csi and msgspec.structs.replace(found.spec.csi, volume_attributes=None))
-        assert (expected.spec.csi and expected.spec.csi.volume_attributes or {}) == (
-            found.spec.csi and found.spec.csi.volume_attributes or {}
-        )
-        assert csi_driver_of(volume) == (found.spec.csi and found.spec.csi.driver)
+        assert _source(expected) == _source(found)
+        assert csi_driver_of(volume) == _source(found).driver
     elif is_migratable(volume):
         with pytest.raises(TranslationError):
             translated_inline(volume, own["namespace"])
     else:
         assert "nfs" in own["volume"]
+
+
+def _source(pv: PersistentVolume) -> CSIPersistentVolumeSource:
+    """No attributes are as good as an empty map of them."""
+    assert pv.spec.csi is not None
+    return msgspec.structs.replace(pv.spec.csi, volume_attributes=pv.spec.csi.volume_attributes or None)
 
 
 def test_the_corpus_has_every_source() -> None:
@@ -55,8 +57,7 @@ def test_the_corpus_has_every_source() -> None:
 def test_a_vsphere_volume_keeps_its_policy() -> None:
     """The real library reads it from an object that is not there, and ends."""
     own = msgspec.convert({"name": "v", "vsphereVolume": {"volumePath": "p", "storagePolicyName": "gold"}}, Volume)
-    csi = translated_inline(own, "default").spec.csi
-    assert {"storagepolicyname": "gold"} == (csi and csi.volume_attributes)
+    assert {"storagepolicyname": "gold"} == _source(translated_inline(own, "default")).volume_attributes
 
 
 def test_of_a_pod_what_can_not_be_translated_is_left_out() -> None:

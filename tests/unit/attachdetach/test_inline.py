@@ -1,4 +1,4 @@
-"""In-tree volumes that a pod itself defines, of plugins that CSI drivers took over (27 A1): attached and detached without a PersistentVolume."""
+"""In-tree volumes that a pod itself defines, and that CSI drivers took over (27 A1): attached and detached without a PersistentVolume."""
 
 from __future__ import annotations
 

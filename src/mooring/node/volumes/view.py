@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.inline_volumes import translated_inline
 from mooring.api.meta import Key
-from mooring.api.pods import Pod
+from mooring.api.migration import TranslationError, is_migratable, translated
+from mooring.api.pods import FOREIGN_SOURCES, Pod
 from mooring.api.pods import Volume as PodVolume
 from mooring.base.errors import MooringError
 from mooring.kube.cluster import Cluster
@@ -33,7 +37,10 @@ def is_leaving(pod: Pod) -> bool:
 
 
 def used_volumes(pod: Pod) -> tuple[tuple[PodVolume, bool, bool], ...]:
-    """Those of the pod's CSI volumes that some container uses; each with whether it is used as a folder, and as a device."""
+    """Those of the pod's volumes that some container uses; each with whether it is used as a folder, and as a device.
+
+    Those that bring nothing from outside are left out: a secret, a hostPath and the like.
+    """
     mounted, devices = set[str](), set[str]()
     for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
         mounted.update(mount.name for mount in container.volume_mounts or ())
@@ -41,8 +48,17 @@ def used_volumes(pod: Pod) -> tuple[tuple[PodVolume, bool, bool], ...]:
     return tuple(
         (volume, volume.name in mounted, volume.name in devices)
         for volume in pod.spec.volumes or ()
-        if (volume.csi or volume.persistent_volume_claim or volume.ephemeral) and volume.name in mounted | devices
+        if volume.name in mounted | devices and _brings_storage(volume)
     )
+
+
+def _brings_storage(volume: PodVolume) -> bool:
+    return bool(volume.csi or volume.persistent_volume_claim or volume.ephemeral) or is_migratable(volume) or _foreign_source(volume) != ""
+
+
+def _foreign_source(volume: PodVolume) -> str:
+    """The kind of one that nobody but a kubelet can mount, "" for another one."""
+    return next((wire for field, wire in FOREIGN_SOURCES.items() if getattr(volume, field) is not None), "")
 
 
 def claims_of(pod: Pod) -> frozenset[Key]:
@@ -72,7 +88,7 @@ class Resolver:
                 volume, use = await self._resolved(pod, pod_volume)
                 _check_mode(volume, pod_volume.name, is_mounted=is_mounted, is_device=is_device)
                 _check_other(volume, wanted.get(volume.unique))
-            except (Unusable, LabelConflict) as error:
+            except (Unusable, LabelConflict, TranslationError) as error:
                 problems.append(str(error))
             except ApiError as error:
                 problems.append(f'failed to get volume "{pod_volume.name}": {error}')
@@ -85,15 +101,25 @@ class Resolver:
             source = pod_volume.csi
             volume = of_inline_source(source, pod_uid=pod.metadata.uid, pod_namespace=pod.metadata.namespace, volume_name=pod_volume.name)
             return volume, _use(pod, pod_volume.name, volume, read_only=bool(source.read_only))
+        if kind := _foreign_source(pod_volume):
+            raise Unusable(f'volume "{pod_volume.name}" is of kind {kind}, for which no CSI driver stands; this agent mounts no others')
+        if is_migratable(pod_volume):
+            return self._own_disk(pod, pod_volume)
         claim = await self._claim(pod, pod_volume)
-        pv = await self._persistent_volume(claim)
-        if pv.spec.csi is None:
-            raise Unusable(f'PersistentVolume "{pv.metadata.name}" is no CSI volume; this agent mounts no others')
+        pv = _as_csi(await self._persistent_volume(claim))
         source_claim = pod_volume.persistent_volume_claim
         read_only = source_claim is not None and source_claim.read_only
         volume, name = of_persistent_volume(pv, decide_growth(claim, pv), size_bytes_of(claim)), claim.metadata.name
         label = "" if volume.is_block else self._labels.of(pod, pod_volume.name, volume.driver, volume.access_modes)
         return volume, _use(pod, pod_volume.name, volume, read_only=read_only, claim=name, label=label)
+
+    def _own_disk(self, pod: Pod, pod_volume: PodVolume) -> tuple[Volume, PodUse]:
+        """An in-tree source in the pod itself. Differs from the kubelet, which does not tell the driver's node that one is read-only."""
+        pv = translated_inline(pod_volume, pod.metadata.namespace)
+        assert pv.spec.csi is not None
+        volume = of_persistent_volume(pv)
+        label = self._labels.of(pod, pod_volume.name, volume.driver, volume.access_modes)
+        return volume, _use(pod, pod_volume.name, volume, read_only=pv.spec.csi.read_only, label=label)
 
     async def _claim(self, pod: Pod, pod_volume: PodVolume) -> PersistentVolumeClaim:
         source = pod_volume.persistent_volume_claim
@@ -128,6 +154,15 @@ class Resolver:
                 f"claim.UID {claim.metadata.uid}"
             )
         return pv
+
+
+def _as_csi(pv: PersistentVolume) -> PersistentVolume:
+    """As its CSI driver sees it, also one that the driver took over. Raises Unusable, TranslationError."""
+    if pv.spec.csi is not None:
+        return pv
+    if not is_migratable(pv.spec):
+        raise Unusable(f'PersistentVolume "{pv.metadata.name}" is no CSI volume; this agent mounts no others')
+    return msgspec.structs.replace(pv, spec=translated(pv))
 
 
 def _use(pod: Pod, volume_name: str, volume: Volume, *, read_only: bool, claim: str = "", label: str = "") -> PodUse:
