@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from mooring.api.classes import class_of
 from mooring.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim
+from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import ObjectMeta, annotation, key_of
 from mooring.api.migration import csi_driver_of, in_tree_name, translated
 from mooring.api.pods import Pod
@@ -86,7 +87,8 @@ class Inventory:
     """The result of one scan. objects_before: the PersistentVolumes before the driver was asked; objects: after.
 
     place: the segments of the driver's own node, {} when unknown. snapshots: handle -> the snapshot content that is to be taken from it.
-    pods: handle -> the pod whose inline volume it is. claimless: pods on nodes, each with a claim that it began with and that is gone.
+    pods: handle -> the pod whose inline volume it is. disks: handle -> the pod that names this in-tree disk itself. claimless: pods on
+    nodes, each with a claim that it began with and that is gone.
     idle: uids of the intents whose journal has not been written for long.
     """
 
@@ -99,6 +101,7 @@ class Inventory:
     claims: tuple[Claim, ...] = ()
     snapshots: Mapping[str, str] = dataclasses.field(default_factory=dict)
     pods: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    disks: Mapping[str, str] = dataclasses.field(default_factory=dict)
     claimless: tuple[tuple[str, str], ...] = ()
     intents: tuple[Intent, ...] = ()
     idle: frozenset[str] = frozenset()
@@ -190,6 +193,13 @@ def own_volumes_of(pod: Pod, driver_name: str) -> Iterator[tuple[str, str]]:
         if volume.csi is not None and volume.csi.driver == driver_name:
             digest = hashlib.sha256(f"{pod.metadata.uid}{volume.name}".encode()).hexdigest()
             yield f"csi-{digest}", str(key_of(pod))
+
+
+def own_disks_of(pod: Pod, driver_name: str) -> Iterator[tuple[str, str]]:
+    """Handles of the in-tree disks that the pod names itself, as the driver that took over may know them, with the pod."""
+    for pv in inline_volumes_of(pod):
+        if pv.spec.csi is not None and pv.spec.csi.driver == driver_name:
+            yield pv.spec.csi.volume_handle, str(key_of(pod))
 
 
 def claimless(pods: Iterable[Pod], claims: Iterable[Claim]) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,7 @@ from mooring.why.facts import (
     claims_of,
     intents_of,
     object_of,
+    own_disks_of,
     own_volumes_of,
     snapshots_of,
 )
@@ -69,6 +70,7 @@ class Scanner:
             claims=claims,
             snapshots=dict(snapshots_of(contents, self.driver_name)),
             pods={handle: name for pod in pods for handle, name in own_volumes_of(pod, self.driver_name)},
+            disks={handle: name for pod in pods for handle, name in own_disks_of(pod, self.driver_name)},
             claimless=tuple(claimless(pods, claims)),
             intents=tuple(intent for intent, _ in intents),
             idle=frozenset(intent.uid for intent, is_idle in intents if is_idle),

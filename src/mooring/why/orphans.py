@@ -126,6 +126,7 @@ class _Classifier:
         homeless = [volume for volume in inventory.volumes if volume.handle not in self.placing.owners]
         self._references = References(references(inventory, self.placing.unplaced, matcher), homeless)
         self._used = _used(inventory, matcher)
+        self._of_pods = inventory.pods.keys() | {handle for named in inventory.disks for handle in matcher.meant_by(named)}
 
     def unplaced_intents(self) -> tuple[Intent, ...]:
         return tuple(reference.intent for reference in self._references.loose if reference.intent is not None)
@@ -135,7 +136,7 @@ class _Classifier:
         owner, alike = self.placing.owners.get(volume.handle), self.placing.alike.get(volume.handle)
         if owner is not None:
             return None if owner.driver == self._inventory.driver else _of_object(FindingKind.FOREIGN, volume, owner, "names it")
-        if volume.handle in self._inventory.pods:
+        if volume.handle in self._of_pods:
             return None
         if alike is not None:
             return _of_object(FindingKind.DOUBTFUL, volume, alike, "may mean it by another spelling")
@@ -198,7 +199,8 @@ def _used(inventory: Inventory, matcher: HandleMatcher) -> Mapping[str, str]:
         for attachment in inventory.attachments
         for handle in (matcher.named_by(attachment.handle) if attachment.handle else ())
     }
-    return snapshots | attached
+    named = {handle: f"pod {pod} names it" for disk, pod in inventory.disks.items() for handle in matcher.named_by(disk)}
+    return named | snapshots | attached
 
 
 def _carries(volume: Volume, prefix: str) -> bool:

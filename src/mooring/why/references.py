@@ -132,6 +132,10 @@ def _nameless(inventory: Inventory, unplaced: Iterable[Object], matcher: HandleM
         if attachment.handle and attachment.attacher == inventory.driver and not matcher.named_by(attachment.handle):
             way_out = f"the driver does not list the handle in VolumeAttachment {attachment.name}: delete it"
             yield Reference(f"the volume that VolumeAttachment {attachment.name} names by a handle that the driver does not list", way_out)
+    for handle, pod in inventory.disks.items():
+        if not matcher.named_by(handle):
+            way_out = f"the driver does not list the disk that pod {pod} names itself: correct it, or delete the pod"
+            yield Reference(f"the disk that pod {pod} names itself, and that the driver does not list by that name", way_out)
 
 
 def _is_generated(name: str) -> bool:

@@ -326,6 +326,30 @@ def test_B55_an_attachment_without_a_pod_counts() -> None:
     assert "n1" == node_of(decided(a_pod("pod", "left"), *bodies)), "the same volume is not counted twice"
 
 
+GCE = "pd.csi.storage.gke.io"
+
+
+def disk(name: str = "disk") -> Json:
+    return {"name": name, "gcePersistentDisk": {"pdName": name}}
+
+
+def test_a_disk_that_a_pod_names_itself_counts() -> None:
+    """27 A1; as with kube-scheduler. One disk of two pods counts once."""
+    bodies = [a_ready_node(), a_csi_node("n1", {GCE: "n1"}, count=1), a_pod("first", volumes=[disk()], node="n1", phase="Running")]
+    assert why.LIMIT in rejection(decided(a_pod("pod", volumes=[disk("other")]), *bodies))
+    assert "n1" == node_of(decided(a_pod("pod", volumes=[disk()]), *bodies))
+    assert why.LIMIT in rejection(decided(a_pod("pod", volumes=[disk(), disk("other")]), a_ready_node(), bodies[1]))
+
+
+def test_its_attachment_counts_as_long_as_it_is_there() -> None:
+    """27 A1; upstream does not count it."""
+    csi = {"driver": GCE, "volumeHandle": "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk"}
+    left = a_va("va", None, "n1", attacher=GCE, inline={"accessModes": ["ReadWriteOnce"], "csi": csi}, status={"attached": True})
+    bodies = [a_ready_node(), a_csi_node("n1", {GCE: "n1"}, count=1), left]
+    assert why.LIMIT in rejection(decided(a_pod("pod", volumes=[disk("other")]), *bodies))
+    assert "n1" == node_of(decided(a_pod("pod", volumes=[disk()]), *bodies))
+
+
 def test_B56_a_claim_for_one_pod_alone() -> None:
     claim = a_bound_claim(modes=("ReadWriteOncePod",))
     bodies = [*GOES, a_ready_node("n1"), a_ready_node("n2"), claim, a_volume(claim=claim, phase="Bound", modes=("ReadWriteOncePod",))]

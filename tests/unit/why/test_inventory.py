@@ -15,7 +15,7 @@ from mooring.base.clock import rfc3339
 from mooring.base.errors import ConfigError
 from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER, GROUP_BEING_CREATED
 from mooring.why.facts import CannotLook
-from tests.support.builders import DRIVER, a_class, a_group_content, a_new_content, a_pod, a_va
+from tests.support.builders import DRIVER, Json, a_class, a_group_content, a_new_content, a_pod, a_va
 from tests.support.orphaned import Found, Listing, OrphansWorld
 from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.virtual_loop import in_virtual_time
@@ -140,6 +140,36 @@ async def test_an_inline_attachment_names_its_volume_in_any_spelling():
     await world.create(a_va(pv=None, inline=spec, attacher=GCE))
     kept = {one.handle: one.kept for one in await world.found()}
     assert {DISK: "VolumeAttachment pv1-node1 names it", "projects/p1/zones/z1/disks/other": ""} == kept
+
+
+# -- disks that a pod names itself (27 A1)
+
+
+def a_user(**source: dict[str, str]) -> Json:
+    return a_pod("user", volumes=[{"name": "own", **source}], node="n1", phase="Running")
+
+
+async def test_a_disk_that_a_pod_names_itself_is_no_orphan():
+    world = OrphansWorld(Listing(DISK, "projects/p1/zones/z1/disks/other", "projects/p1/zones/z1/disks/mine", name=GCE))
+    await world.own("pv1", "projects/p1/zones/z1/disks/mine")
+    await world.create(a_user(gcePersistentDisk={"pdName": "data-disk"}))
+    assert [("leaked", "projects/p1/zones/z1/disks/other")] == kinds(await world.found())
+    assert ["projects/p1/zones/z1/disks/other"] == await deletable(world)
+
+
+async def test_a_disk_that_a_pod_names_in_other_letters_stays():
+    uri = "/subscriptions/s/d1"
+    world = OrphansWorld(Listing("/subscriptions/S/d1", name="disk.csi.azure.com"))
+    await world.create(a_user(azureDisk={"diskName": "d1", "diskURI": uri, "kind": "Managed"}))
+    assert ["pod default/user names it"] == [one.kept for one in await world.found()]
+    assert [] == await deletable(world)
+
+
+async def test_a_disk_that_the_driver_lists_under_another_name_could_be_any():
+    world = OrphansWorld(Listing("opaque", name="csi.vsphere.vmware.com"))
+    await world.create(a_user(vsphereVolume={"volumePath": "[store] v.vmdk"}))
+    assert [True] == ["pod default/user names itself" in one.kept for one in await world.found()]
+    assert [] == await deletable(world)
 
 
 # -- claims

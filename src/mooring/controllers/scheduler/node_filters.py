@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolumeClaim, Taint
+from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.matching import node_matches, tolerates
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod, Toleration
@@ -76,7 +77,10 @@ def _limits(view: View, node_name: str) -> dict[str, int]:
 
 
 def volumes_of(view: View, pod: Pod) -> Iterator[Unique]:
-    """The pod's volumes of CSI drivers; one that is still to be made is known by its claim."""
+    """The pod's volumes of CSI drivers, its own in-tree disks too; one that is still to be made is known by its claim."""
+    for pv in inline_volumes_of(pod):
+        if pv.spec.csi is not None:
+            yield pv.spec.csi.driver, pv.spec.csi.volume_handle
     found: Iterable[PersistentVolumeClaim | None] = (view.claims.get(key) for key in claims_of(pod))
     for claim in found:
         unique = _volume_of(view, claim) if claim is not None else None
@@ -95,5 +99,6 @@ def _volume_of(view: View, claim: PersistentVolumeClaim) -> Unique | None:
 def _attached(view: View, node_name: str) -> Iterator[Unique]:
     for attachment in view.attachments.by(BY_NODE, node_name):
         pv = view.volumes.get(attachment.spec.source.persistent_volume_name or "")
-        if pv is not None and pv.spec.csi is not None:
-            yield attachment.spec.attacher, pv.spec.csi.volume_handle
+        spec = attachment.spec.source.inline_volume_spec if pv is None else pv.spec
+        if spec is not None and spec.csi is not None:
+            yield attachment.spec.attacher, spec.csi.volume_handle
