@@ -95,8 +95,7 @@ def _is_mounted(path: Path) -> bool:
 # -- the program
 
 
-async def _serve(endpoint: str, node: str) -> None:
-    driver = MountDriver()
+async def _serve(driver: MountDriver, endpoint: str, node: str) -> None:
     driver.node_id = node
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
@@ -110,12 +109,12 @@ def start(folder: Path, socket: Path, log: Path, namespace: MountNamespace) -> P
     return Program(namespace.command(*COMMAND, "--endpoint", f"unix://{socket}"), log, {**os.environ, FOLDER: str(folder)})
 
 
-def main() -> None:
+def main(made: type[MountDriver] = MountDriver) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--endpoint", required=True)
     parser.add_argument("--node", default="own-id")
     flags = parser.parse_args()
-    asyncio.run(_serve(flags.endpoint, flags.node))
+    asyncio.run(_serve(made(), flags.endpoint, flags.node))
 
 
 if __name__ == "__main__":
