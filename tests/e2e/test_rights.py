@@ -36,7 +36,8 @@ async def as_deployed(plane: ControlPlane, folder: Path, manifest: Manifest = AT
 
 async def test_the_manifests_rights_are_enough_and_all_are_needed(control_plane: ControlPlane, tmp_path: Path) -> None:
     async with as_deployed(control_plane, tmp_path) as (target, proxy):
-        log = await _everything_happens(target, proxy, lambda: _events(target, 2))
+        log = await _everything_happens(target, proxy, lambda _: _events(target, 2))
+        assert "rpc error: code = Internal desc = not at once" in await _failures(target)
         assert "forbidden" not in log.lower()
         assert [] == refused(proxy)
         assert set() == set(ATTACHER.unused(proxy)) - SELDOM_NEEDED.keys()
@@ -46,13 +47,13 @@ async def test_nothing_is_refused_under_the_rights_of_upstreams_manifest(control
     """The image alone is exchanged: there is no right to events there, so who leads is only logged. The Go attacher's are refused."""
     rights = just("upstreams-attacher", UPSTREAM["attacher"], UPSTREAM_ELECTION)
     async with as_deployed(control_plane, tmp_path, rights) as (target, proxy):
-        log = await _everything_happens(target, proxy, lambda: _has_asked_for_its_rights(target, proxy, 2))
+        log = await _everything_happens(target, proxy, lambda since: _has_asked_for_its_rights(target, proxy, since))
         assert "There is no right to send an event" in log
         assert [] == refused(proxy)
 
 
-async def _everything_happens(target: ProcessTarget, proxy: FaultProxy, is_told: Callable[[], Awaitable[None]]) -> str:
-    """The first leader's log. is_told: waits for what two leaders do to tell of themselves."""
+async def _everything_happens(target: ProcessTarget, proxy: FaultProxy, is_told: Callable[[int], Awaitable[None]]) -> str:
+    """The first leader's log. is_told: waits for what two leaders do to tell of themselves, the second one from this request on."""
     target.driver.controller = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES)
     target.driver.script(PUBLISH, Fail(Code.INTERNAL, "not at once"))
     pv, node = await target.volume(), await target.node()
@@ -64,20 +65,22 @@ async def _everything_happens(target: ProcessTarget, proxy: FaultProxy, is_told:
         async with target.attaching(*ELECTION):
             await target.until("the standby watches the Lease", lambda: has_asked(proxy, "watch", "leases"))
             await first.end()
+            first_ones = len(proxy.requests)
             await target.detached(va)
             await target.patch("PersistentVolume", pv, {"metadata": {"finalizers": [target.finalizer]}})
             await target.delete("PersistentVolume", pv)
             await target.gone("PersistentVolume", pv)
-            await is_told()
+            await is_told(first_ones)
     assert {} == target.left_over()
     return first.log
 
 
-async def _has_asked_for_its_rights(target: ProcessTarget, proxy: FaultProxy, count: int) -> None:
+async def _has_asked_for_its_rights(target: ProcessTarget, proxy: FaultProxy, since: int) -> None:
     """The other leader, too."""
 
     async def asked() -> bool:
-        return count <= sum(one.resource == "selfsubjectaccessreviews" and one.status == 201 for one in proxy.requests)
+        both = proxy.requests[:since], proxy.requests[since:]
+        return all(any(one.resource == "selfsubjectaccessreviews" and one.status == 201 for one in some) for some in both)
 
     await target.until("each leader asks for its rights", asked)
 
@@ -87,6 +90,15 @@ async def _told_what_is_missing(target: ProcessTarget, pv: str | None, node: str
     va = await target.want(pv, node)
     assert "not found" in (await target.error(va))["message"]
     await target.detached(va)
+
+
+async def _failures(target: ProcessTarget) -> list[str]:
+    """Messages of the events about attachments (27 A2)."""
+    page = await target.users.list(KINDS["Event"])
+    source = f"external-attacher {target.driver.name}"
+    ours = [one for one in page.items if one["source"].get("component") == source]
+    assert all(("VolumeAttachment", "default") == (one["involvedObject"]["kind"], one["metadata"]["namespace"]) for one in ours)
+    return [one["message"] for one in ours]
 
 
 async def _events(target: ProcessTarget, count: int) -> None:

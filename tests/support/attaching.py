@@ -13,6 +13,7 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
+from mooring.control.events import EventRecorder
 from mooring.controllers.attacher.controller import Attacher
 from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.in_process import InProcessDriver
@@ -48,6 +49,7 @@ class AttacherWorld(ClusterWorld):
         self.driver.story = self.story
         self.options = AttacherOptions(**{"default_fstype": "ext4", **options})
         self.attacher: Attacher | None = None
+        self.sender: EventRecorder | None = None
         self._call_metrics = call_metrics
 
     # -- attachers
@@ -57,7 +59,9 @@ class AttacherWorld(ClusterWorld):
         """A running attacher; cancelled at the end, as by kill -9. bodies: objects that come while it runs."""
         port = InProcessDriver(self.driver, clock=self.clock, metrics=self._call_metrics)
         info = await probe_and_identify(port, clock=self.clock)
-        self.attacher = Attacher(self.runtime, port, info, self.options)
+        component = f"external-attacher {info.name}"
+        self.sender = EventRecorder(self.users, component, clock=self.clock, randomness=self.randomness)
+        self.attacher = Attacher(self.runtime, port, info, self.options, events=self.sender)
         async with self.running(self.attacher.run()):
             await self.create(*bodies)
             yield self.attacher
@@ -93,6 +97,12 @@ class AttacherWorld(ClusterWorld):
         return found
 
     # -- what happened
+
+    async def told(self, name: str = "pv1-node1") -> list[tuple[str, str, str, int]]:
+        """As `events`, of an attachment."""
+        assert self.sender is not None
+        await self.sender.drain(10.0)
+        return await self.events(name)
 
     def bodies(self, short: str) -> list[Any]:
         return [request.body for request in self.cluster.writes(short)]

@@ -108,9 +108,13 @@ def sidecar(setup: Setup[AttacherFlags]) -> Sidecar[AttacherFlags]:
 
 
 def _attacher(context: Context[AttacherFlags]) -> Work:
+    """Upstream's manifest gives no right to events, so it is asked for before each."""
+    from mooring.control.events import EventRecorder
     from mooring.controllers.attacher.controller import Attacher
 
-    return Attacher(context.runtime, context.driver, context.info, options_of(context.setup), caches=context.caches)
+    runtime, component = context.runtime, f"external-attacher {context.info.name}"
+    events = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness, asks_first=True)
+    return Attacher(runtime, context.driver, context.info, options_of(context.setup), events=events, caches=context.caches)
 
 
 def options_of(setup: Setup[AttacherFlags]) -> AttacherOptions:

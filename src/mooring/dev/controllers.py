@@ -108,7 +108,9 @@ class Controllers:
         return Runtime(cluster, self._clock, self._randomness, Metrics(), functools.partial(self._story.explained, who))
 
     def _attacher(self, runtime: Runtime) -> Attacher:
-        attacher = Attacher(runtime, self._session.driver, self._session.info, AttacherOptions())
+        info = self._session.info
+        events = EventRecorder(runtime.cluster, f"external-attacher {info.name}", clock=self._clock, randomness=self._randomness)
+        attacher = Attacher(runtime, self._session.driver, info, AttacherOptions(), events=events)
         self._session.on_return(attacher.driver_returned)
         return attacher
 

@@ -69,7 +69,7 @@ async def test_a_deletion_seen_first_in_an_own_writes_answer_is_acted_upon(world
 async def test_a_server_that_was_set_back_is_not_asked_for_the_finalizer_again_and_again():
     """The cache shows the volume as it was after the backup, and so it does not show what was written since."""
     world = await AttacherWorld().base(finalizers=[OTHERS])
-    volumes = world.store.resource("", "v1", "persistentvolumes")
+    volumes, events = (world.store.resource("", "v1", plural) for plural in ("persistentvolumes", "events"))
     (kept,) = world.store.table(volumes).items()
     backup = Table(DEFAULT_LIMITS, floor=kept.rv)
     backup.place(kept)
@@ -81,6 +81,7 @@ async def test_a_server_that_was_set_back_is_not_asked_for_the_finalizer_again_a
     async with world.attaching():
         await world.settle()
         world.store._tables[volumes.storage] = backup
+        world.store._tables[events.storage] = Table(DEFAULT_LIMITS, floor=kept.rv)
         world.store.version = kept.rv + 20
         await world.settle(30.0)
         assert 1 == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"].count(FINALIZER)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.api.core import PERSISTENT_VOLUMES
+from mooring.api.core import PERSISTENT_VOLUMES, ObjectReference
 from mooring.api.meta import Key, is_deleting
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.base.clock import Instant, rfc3339
@@ -16,6 +16,7 @@ from mooring.base.log import logger
 from mooring.base.text import shortened
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
+from mooring.control.events import EventRecorder
 from mooring.control.manager import Loop, Manager
 from mooring.control.queue import retry_backoff
 from mooring.control.result import Result, Retry
@@ -52,14 +53,28 @@ ERROR_BYTES_MAX: Final = 1024
 """Of a VolumeError's message; the API server refuses more, and then nobody would see the error."""
 
 
+ATTACH_FAILED: Final = "FailedAttachVolume"
+DETACH_FAILED: Final = "FailedDetachVolume"
+"""Reasons of events; of the same words as those that the attach/detach controller sends to pods and claims."""
+
+
 class Attacher(Manager):
     """The controllers for one driver, as a program starts them. caches: a share of the program's, None for its own.
+
+    events: of failures, on the attachments themselves, sent here; None for none. Differs from external-attacher, which sends none.
 
     They read VolumeAttachments, PersistentVolumes and (for drivers that publish) CSINodes.
     """
 
     def __init__(
-        self, runtime: Runtime, driver: Driver, info: DriverInfo, options: AttacherOptions, *, caches: Caches | None = None
+        self,
+        runtime: Runtime,
+        driver: Driver,
+        info: DriverInfo,
+        options: AttacherOptions,
+        *,
+        events: EventRecorder | None = None,
+        caches: Caches | None = None,
     ) -> None:
         caches = caches or Caches(runtime, "informer")
         back_off = retry_backoff(options.retry_interval_start_s, options.retry_interval_max_s)
@@ -77,7 +92,9 @@ class Attacher(Manager):
             runtime, "csi-attacher-pv", self._reconcile_volume, workers=calls_max, backoff=back_off, label="PersistentVolume", log=log
         )
         super().__init__(caches, self._attachments, self._volumes)
-        self._options, self._clock = options, runtime.clock
+        self._options, self._clock, self._events = options, runtime.clock, events
+        if events is not None:
+            self.beside("attacher/events", events)
 
         capabilities, resync_s = capabilities_of(info), options.resync_s
         keeps = keeps_of_attachment(capabilities.name)
@@ -203,6 +220,8 @@ class Attacher(Manager):
         field = "detachError" if detaching else "attachError"
         shown_code = code if self._options.report_error_codes and not detaching else None
         target = Target(name, attachment.metadata.uid)
+        if self._events is not None:
+            self._events.event(_reference_to(attachment), "Warning", DETACH_FAILED if detaching else ATTACH_FAILED, text)
         try:
             await self._reconciler.writes.save_error(target, field, text, rfc3339(self._clock.wall_s()), shown_code)
         except ApiError as error:
@@ -219,6 +238,12 @@ class Attacher(Manager):
             raise Retry(str(failure)) from failure
         done = "removed the finalizer" if decision.actions else ""
         return Result(decision.because, done=done, waits_for=decision.waits_for)
+
+
+def _reference_to(attachment: VolumeAttachment) -> ObjectReference:
+    """For events."""
+    kind, meta = VOLUME_ATTACHMENTS, attachment.metadata
+    return ObjectReference(kind.api_version, kind.name, "", meta.name, meta.uid, meta.resource_version)
 
 
 def _nothing() -> None:
