@@ -54,6 +54,52 @@ def test_each_takes_over_what_the_other_has_mounted(new_control_plane: Callable[
             kubelet.close()
 
 
+@pytest.mark.long
+def test_a_disk_that_a_pod_names_itself_is_taken_over_too(new_control_plane: Callable[..., ControlPlane]) -> None:
+    """27 A1: both mount it under the same names, and each takes away what the other has mounted."""
+    with a_node_cluster(new_control_plane(), driver_name="cinder.csi.openstack.org") as cluster:
+        node = cluster.nodes[0]
+        kubelet = RealKubelet(cluster, node)
+        try:
+            first, second = _user(cluster, "first"), _user(cluster, "second")
+            before = _mounts(cluster)
+            assert 2 * 2 == len(before), before
+
+            calls = _publishes(cluster)
+            node.kill_agent()
+            kubelet.start()
+            _until_published_again(cluster, calls, f"disk-{first}", f"disk-{second}")
+            assert before == _mounts(cluster)
+            third = _user(cluster, "third")
+            _delete(cluster, [first])
+            cluster.until(lambda: 2 * 2 == len(_mounts(cluster)), "the kubelet has unmounted the disk of the agent's pod")
+            kept = _mounts(cluster)
+
+            calls = _publishes(cluster)
+            node.kill_agent()
+            cluster.delete_pod(third)
+            node.start_agent()
+            _until_published_again(cluster, calls, f"disk-{second}")
+            cluster.until(lambda: 2 == len(_mounts(cluster)), "the agent has unmounted the disk of the kubelet's pod")
+            assert [] == [point for point, found in _mounts(cluster).items() if found != kept[point]]
+            _delete(cluster, [second])
+            cluster.until(lambda: {} == _mounts(cluster) and [] == cluster.backend.left_over(), "nothing is mounted, nothing attached")
+
+            node.kill_agent()
+            kubelet.start()
+            cluster.until_clean()
+        finally:
+            kubelet.close()
+
+
+def _user(cluster: NodeCluster, life: str) -> str:
+    """A pod with a disk of its own; it runs."""
+    name = f"{life}-{cluster.suffix}"
+    cluster.add_pod(name, cluster.nodes[0].name, own=[{"name": "own", "cinder": {"volumeID": f"disk-{name}"}}])
+    cluster.until_running(name)
+    return name
+
+
 def _pods(cluster: NodeCluster, life: str) -> list[str]:
     """A pod with a file system and an inline volume, and one with a raw device; they run."""
     mounted, raw = f"{life}-fs-{cluster.suffix}", f"{life}-raw-{cluster.suffix}"

@@ -93,13 +93,21 @@ class NodePlace:
 class NodeCluster:
     """attaches: volumes are attached before they are mounted. registers: drivers register themselves, without a registrar.
 
-    suffix: makes the names of nodes and driver this cluster's own.
+    suffix: makes the names of nodes and driver this cluster's own. driver_name: another one.
     """
 
-    def __init__(self, plane: ControlPlane, node_names: Sequence[str] = ("n1",), *, attaches: bool = True, registers: bool = True) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        node_names: Sequence[str] = ("n1",),
+        *,
+        attaches: bool = True,
+        registers: bool = True,
+        driver_name: str = "",
+    ) -> None:
         self.registers = registers
         self.plane, self._attaches, self.suffix = plane, attaches, uuid.uuid4().hex[:6]
-        self.driver_name = f"m{self.suffix}.csi.test"
+        self.driver_name = driver_name or f"m{self.suffix}.csi.test"
         self.namespace = MountNamespace()
         self.folder = Path(tempfile.mkdtemp(prefix="nodes-"))  # short: there are sockets in it
         self.backend = Backend(self.folder / "backend")
@@ -183,13 +191,19 @@ class NodeCluster:
         self._post("/api/v1/persistentvolumes", a_held_pv(name, name, modes=modes, finalizers=None, driver=self.driver_name, spec=held))
         self._patch(f"/api/v1/namespaces/default/persistentvolumeclaims/{name}/status", {"status": status})
 
-    def add_pod(self, name: str, node: str, *claims: str, devices: bool = False, inline: Sequence[str] = (), **spec: Any) -> str:
-        """A pod of this node whose container uses all of its volumes. devices: the claims' are raw devices. Gives its uid."""
+    def add_pod(
+        self, name: str, node: str, *claims: str, devices: bool = False, inline: Sequence[str] = (), own: Sequence[Json] = (), **spec: Any
+    ) -> str:
+        """A pod of this node whose container uses all of its volumes. devices: the claims' are raw devices. own: whole volumes.
+
+        Gives its uid.
+        """
         where, above = ("devicePath", "/dev") if devices else ("mountPath", "")
         used = [{"name": claim, where: f"{above}/{claim}"} for claim in claims]
         container: Json = {"name": "c", "image": "none", "volumeDevices" if devices else "volumeMounts": used}
         container.setdefault("volumeMounts", []).extend({"name": volume, "mountPath": f"/{volume}"} for volume in inline)
-        volumes = [{"name": volume, "csi": {"driver": self.driver_name}} for volume in inline]
+        volumes = [*({"name": volume, "csi": {"driver": self.driver_name}} for volume in inline), *own]
+        container["volumeMounts"] += [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in own]
         full = {"volumes": volumes, "containers": [container], "terminationGracePeriodSeconds": 1, **spec}
         made = self._post(_PODS, a_pod(name, *claims, node=node, **full))
         return str(made["metadata"]["uid"])
@@ -226,7 +240,7 @@ class NodeCluster:
             left += [f"{node.name}: in use {name}" for name in status.get("volumesInUse") or ()]
             left += [f"{node.name}: attached {one['name']}" for one in status.get("volumesAttached") or ()]
         attachments = (one["spec"] for one in self._list(f"{_STORAGE}/volumeattachments"))
-        left += [f"attachment of {spec['source']['persistentVolumeName']}" for spec in attachments if spec["attacher"] == self.driver_name]
+        left += [f"attachment of {spec['source']}" for spec in attachments if spec["attacher"] == self.driver_name]
         left += [f"driver: {text}" for text in self.backend.left_over()]
         left += [f"loop device {line}" for line in self.loops()]
         return left
@@ -290,9 +304,11 @@ class NodeCluster:
 
 
 @contextlib.contextmanager
-def a_node_cluster(plane: ControlPlane, *node_names: str, attaches: bool = True, registers: bool = True) -> Iterator[NodeCluster]:
+def a_node_cluster(
+    plane: ControlPlane, *node_names: str, attaches: bool = True, registers: bool = True, driver_name: str = ""
+) -> Iterator[NodeCluster]:
     """Started; what its programs said last is shown when a test fails."""
-    cluster = NodeCluster(plane, node_names or ("n1",), attaches=attaches, registers=registers)
+    cluster = NodeCluster(plane, node_names or ("n1",), attaches=attaches, registers=registers, driver_name=driver_name)
     try:
         cluster.start()
         yield cluster
