@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 from msgspec import field
@@ -52,6 +52,20 @@ class ForeignSource(ApiStruct, frozen=True):
     """That a volume is of a kind that only a kubelet's own code can mount; no more of it is needed."""
 
 
+class ISCSIVolumeSource(ForeignSource, frozen=True):
+    """Also what the scheduler compares."""
+
+    iqn: str = ""
+    read_only: bool = False
+
+
+class RBDVolumeSource(ForeignSource, frozen=True):
+    monitors: tuple[str, ...] = ()
+    image: str = ""
+    pool: str = ""
+    read_only: bool = False
+
+
 class Volume(ApiStruct, frozen=True):
     """One of the sources is there. Of those that bring nothing from outside (an emptyDir, a secret, a hostPath) none is.
 
@@ -70,9 +84,9 @@ class Volume(ApiStruct, frozen=True):
     vsphere_volume: VsphereVolumeSource | None = None
     portworx_volume: PortworxVolumeSource | None = None
     nfs: ForeignSource | None = None
-    iscsi: ForeignSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
     fc: ForeignSource | None = None
-    rbd: ForeignSource | None = None
+    rbd: RBDVolumeSource | None = None
     cephfs: ForeignSource | None = None
     glusterfs: ForeignSource | None = None
     flex_volume: ForeignSource | None = None
@@ -85,7 +99,9 @@ class Volume(ApiStruct, frozen=True):
 
 
 FOREIGN_SOURCES: Final[Mapping[str, str]] = {
-    field.name: field.encode_name for field in msgspec.structs.fields(Volume) if field.type == ForeignSource | None
+    field.name: field.encode_name
+    for field in msgspec.structs.fields(Volume)
+    if any(isinstance(one, type) and issubclass(one, ForeignSource) for one in get_args(field.type))
 }
 """The fields of a pod's volume that nobody took over, by their names in Python: those that users know."""
 

@@ -9,6 +9,7 @@ import pytest
 from mooring.api.meta import Key
 from mooring.controllers.binding.names import NO_PROVISIONER, SELECTED_NODE
 from mooring.controllers.scheduler import reasons as why
+from mooring.controllers.scheduler import wake_topics
 from mooring.controllers.scheduler.assumed_bindings import AssumedBinding, AssumedBindings
 from mooring.controllers.scheduler.decide import Decision, decide_pod
 from mooring.controllers.scheduler.reasons import BindingFailed, Rejected, WaitsForVolumes
@@ -329,8 +330,8 @@ def test_B55_an_attachment_without_a_pod_counts() -> None:
 GCE = "pd.csi.storage.gke.io"
 
 
-def disk(name: str = "disk") -> Json:
-    return {"name": name, "gcePersistentDisk": {"pdName": name}}
+def disk(name: str = "disk", *, read_only: bool = True) -> Json:
+    return {"name": name, "gcePersistentDisk": {"pdName": name, "readOnly": read_only}}
 
 
 def test_a_disk_that_a_pod_names_itself_counts() -> None:
@@ -339,6 +340,38 @@ def test_a_disk_that_a_pod_names_itself_counts() -> None:
     assert why.LIMIT in rejection(decided(a_pod("pod", volumes=[disk("other")]), *bodies))
     assert "n1" == node_of(decided(a_pod("pod", volumes=[disk()]), *bodies))
     assert why.LIMIT in rejection(decided(a_pod("pod", volumes=[disk(), disk("other")]), a_ready_node(), bodies[1]))
+
+
+EBS = {"name": "ebs", "awsElasticBlockStore": {"volumeID": "vol-1", "readOnly": True}}
+ISCSI = {"targetPortal": "1.2.3.4:3260", "iqn": "iqn.2001-04.com.example:a", "lun": 0}
+RBD = {"monitors": ["a", "b"], "image": "i"}
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "fits"),
+    [
+        pytest.param(disk(), disk(), True, id="gce-both-read"),
+        pytest.param(disk(), disk(read_only=False), False, id="gce-one-writes"),
+        pytest.param(disk(read_only=False), disk("other", read_only=False), True, id="gce-others"),
+        pytest.param(EBS, EBS, False, id="ebs-never"),
+        pytest.param({"name": "i", "iscsi": ISCSI}, {"name": "i", "iscsi": ISCSI}, False, id="iscsi"),
+        pytest.param({"name": "i", "iscsi": {**ISCSI, "readOnly": True}}, {"name": "j", "iscsi": {**ISCSI, "readOnly": True}}, True),
+        pytest.param({"name": "r", "rbd": RBD}, {"name": "r", "rbd": {**RBD, "monitors": ["b"]}}, False, id="rbd-one-monitor"),
+        pytest.param({"name": "r", "rbd": RBD}, {"name": "r", "rbd": {**RBD, "monitors": ["c"]}}, True, id="rbd-other-cluster"),
+        pytest.param({"name": "r", "rbd": RBD}, {"name": "r", "rbd": {**RBD, "pool": "p"}}, True, id="rbd-other-pool"),
+        pytest.param(disk(read_only=False), EBS, True, id="other-kind"),
+    ],
+)
+def test_a_disk_that_another_pod_of_the_node_names_is_shared_by_readers_alone(there: Json, wanted: Json, fits: bool) -> None:
+    """27 A1; as with kube-scheduler, for these four kinds."""
+    bodies = [a_ready_node(), a_pod("first", volumes=[there], node="n1", phase="Running")]
+    decision = decided(a_pod("pod", volumes=[wanted]), *bodies)
+    if fits:
+        assert "n1" == node_of(decision)
+    else:
+        assert f"0/1 nodes are available: 1 {why.DISK}." == rejection(decision)
+        assert wake_topics.LIMITS in decision.waits
+        assert "n2" == node_of(decided(a_pod("pod", volumes=[wanted]), *bodies, a_ready_node("n2")))
 
 
 def test_its_attachment_counts_as_long_as_it_is_there() -> None:

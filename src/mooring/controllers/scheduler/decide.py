@@ -20,6 +20,7 @@ from mooring.controllers.scheduler import reasons as why
 from mooring.controllers.scheduler import wake_topics
 from mooring.controllers.scheduler.assumed_bindings import AssumedBinding
 from mooring.controllers.scheduler.claims import PodClaims, check_claims
+from mooring.controllers.scheduler.disk_conflicts import has_conflict
 from mooring.controllers.scheduler.node_filters import exceeds_limits, why_not_here
 from mooring.controllers.scheduler.prebind import PlanFailed, missing_claims
 from mooring.controllers.scheduler.view import View
@@ -121,7 +122,10 @@ def _filter(view: View, pod: Pod, claims: PodClaims, nodes: Iterable[Node]) -> t
     fits: list[tuple[Node, VolumeVerdict]] = []
     reasons: list[str] = []
     for node in nodes:
-        reason = why_not_here(pod, node) or (why.RWOP if claims.in_use else "")
+        reason = why_not_here(pod, node)
+        if not reason and has_conflict(view, pod, node.metadata.name):
+            reason = why.DISK
+        reason = reason or (why.RWOP if claims.in_use else "")
         if not reason and exceeds_limits(view, pod, node.metadata.name):
             reason = why.LIMIT
         if reason:
@@ -148,7 +152,7 @@ def _healed_by(view: View, pod: Pod, claims: PodClaims, reasons: Iterable[str]) 
             waits |= {wake_topics.room_of(name), wake_topics.driver(storage_class.provisioner if storage_class else "")}
     if found & {why.AFFINITY, why.BOUND_TO_NOTHING, why.ZONE}:
         waits |= {wake_topics.volume(claim.spec.volume_name) for claim, _ in claims.bound}
-    if why.LIMIT in found:
+    if found & {why.LIMIT, why.DISK}:
         waits.add(wake_topics.LIMITS)
     if why.RWOP in found:
         waits |= {wake_topics.users(claim) for claim in claims.in_use}

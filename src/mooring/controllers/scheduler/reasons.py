@@ -14,6 +14,7 @@ BOUND_TO_NOTHING: Final = "node(s) unavailable due to one or more pvc(s) bound t
 AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
 CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
 FULL: Final = "node(s) did not have enough free storage"
+DISK: Final = "node(s) had no available disk"
 LIMIT: Final = "node(s) exceed max volume count"
 RWOP: Final = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 ZONE: Final = "node(s) had no available volume zone"

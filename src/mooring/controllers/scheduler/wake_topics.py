@@ -9,6 +9,7 @@ from mooring.control.topics import Topic
 
 NODES: Final[Topic] = "nodes"
 LIMITS: Final[Topic] = "limits"
+"""A node may have fewer volumes: a pod or an attachment is gone."""
 
 
 def claim(key: Key) -> Topic:
