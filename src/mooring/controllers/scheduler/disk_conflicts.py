@@ -1,6 +1,6 @@
 """Whether a pod names a disk itself that another pod of the node names, too: kube-scheduler's VolumeRestrictions filter. Pure.
 
-Only of the four kinds that it knows: of a GCE disk, an iSCSI or a Ceph volume there may be several readers and no writer, of an EBS volume one user.
+Of four kinds alone: of a GCE disk, an iSCSI or a Ceph volume there may be several readers and no writer, of an EBS volume one user.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import Key, annotation, is_deleting, key_of
+from mooring.api.inline_volumes import inline_volumes_of
+from mooring.api.meta import Key, ObjectMeta, annotation, is_deleting, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import VolumeAttachment
 from mooring.api.volume_names import unique_name
@@ -58,14 +59,19 @@ class VolumeRows:
         self._unattached = {one.metadata.name for one in objects.drivers if one.spec.attach_required is False}
         self._attachments: defaultdict[str, list[VolumeAttachment]] = defaultdict(list)
         for attachment in objects.attachments:
-            self._attachments[attachment.spec.source.persistent_volume_name or ""].append(attachment)
+            self._attachments[_named(attachment)].append(attachment)
+        self._own = dict(_described(objects.attachments))  # disks that pods name themselves, by their handles
+        self._users: defaultdict[str, list[Pod]] = defaultdict(list)
         self._pods: defaultdict[Key, list[Pod]] = defaultdict(list)
         for pod in objects.pods:
             for claim in () if is_finished(pod) else claims_of(pod):
                 self._pods[claim].append(pod)
+            for disk in () if is_finished(pod) else inline_volumes_of(pod):
+                self._own[_handle(disk)] = disk
+                self._users[_handle(disk)].append(pod)
 
     def all(self) -> Iterator[VolumeRow]:
-        """Claims by name, then volumes without one."""
+        """Claims by name, then volumes without one, then disks that pods name themselves."""
         shown = set()
         for claim in sorted(self._objects.claims, key=key_of):
             pv = self._volumes.get(claim.spec.volume_name) or self._made_for.get(claim.metadata.uid)
@@ -75,7 +81,9 @@ class VolumeRows:
         for name, pv in sorted(self._volumes.items()):
             if name not in shown:
                 yield from self._of_volume(pv)
-        for name in sorted(set(self._attachments) - set(self._volumes) - {""}):
+        for handle, disk in sorted(self._own.items()):
+            yield from (self._placed("", disk, place) for place in self._on_nodes(disk, self._attachments[handle], self._users[handle]))
+        for name in sorted(set(self._attachments) - set(self._volumes) - set(self._own) - {""}):
             yield from (self._of_attachment(name, one) for one in self._attachments[name])
 
     # -- claims and volumes
@@ -148,10 +156,13 @@ class VolumeRows:
 
     def _places(self, pv: PersistentVolume, claim: Key | None) -> tuple[_Place, ...]:
         """By node: where it is attached, where something of it is mounted, and where pods use it."""
-        attachments = {one.spec.node_name: one for one in self._attachments[pv.metadata.name]}
+        return self._on_nodes(pv, self._attachments[pv.metadata.name], self._pods[claim] if claim is not None else ())
+
+    def _on_nodes(self, pv: PersistentVolume, found: Iterable[VolumeAttachment], users: Iterable[Pod]) -> tuple[_Place, ...]:
+        attachments = {one.spec.node_name: one for one in found}
         mounted: Mapping[str, Mounted] = self._mounts.on_nodes(pv.spec.csi.volume_handle) if pv.spec.csi is not None else {}
         pods = defaultdict(list)
-        for pod in self._pods[claim] if claim is not None else ():
+        for pod in users:
             if pod.spec.node_name:
                 pods[pod.spec.node_name].append(pod)
         names = sorted({*attachments, *mounted, *pods})
@@ -197,6 +208,26 @@ class VolumeRows:
     def _why_on_node(self, pv: PersistentVolume, node: str) -> str:
         """Of the node's agent."""
         return self._why(node, "node-volumes", _unique(pv))
+
+
+def _handle(pv: PersistentVolume) -> str:
+    return pv.spec.csi.volume_handle if pv.spec.csi is not None else ""
+
+
+def _described(attachments: Iterable[VolumeAttachment]) -> Iterator[tuple[str, PersistentVolume]]:
+    """By their handles the volumes that attachments describe themselves; their pods may be gone."""
+    for one in attachments:
+        spec = one.spec.source.inline_volume_spec
+        if spec is not None and spec.csi is not None:
+            handle = spec.csi.volume_handle
+            yield handle, PersistentVolume(ObjectMeta(name=handle), spec)
+
+
+def _named(attachment: VolumeAttachment) -> str:
+    """Its PersistentVolume, or the handle of the volume that it describes itself."""
+    source = attachment.spec.source
+    inline = source.inline_volume_spec.csi if source.inline_volume_spec is not None else None
+    return inline.volume_handle if inline is not None else source.persistent_volume_name or ""
 
 
 def _stage(place: _Place) -> str:

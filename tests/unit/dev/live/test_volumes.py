@@ -182,6 +182,30 @@ def test_stages(bodies: list[Json], calls: tuple[CallRecord, ...], expected: tup
     assert [expected] == rows(*bodies, calls=calls)
 
 
+DISK = "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk"
+OWN = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": "pd.csi.storage.gke.io", "volumeHandle": DISK}}
+USER = a_pod("user", volumes=[{"name": "own", "gcePersistentDisk": {"pdName": "disk"}}], node="n1")
+NAME = "pd.csi.storage.gke.io-disk"
+
+
+@pytest.mark.parametrize(
+    ("bodies", "expected"),
+    [
+        pytest.param([USER], ("", NAME, "n1", "Attaching", True), id="asked-for"),
+        pytest.param([USER, a_va("va", None, "n1", inline=OWN)], ("", NAME, "n1", "Attaching", True), id="attaching"),
+        pytest.param(
+            [{**USER, "status": {"phase": "Running"}}, a_va("va", None, "n1", inline=OWN, status={"attached": True})],
+            ("", NAME, "n1", "Published", False),
+            id="runs",
+        ),
+        pytest.param([a_va("va", None, "n1", inline=OWN, status={"attached": True})], ("", DISK, "n1", "Attached", True), id="pod-gone"),
+    ],
+)
+def test_a_disk_that_a_pod_names_itself_has_a_row(bodies: list[Json], expected: tuple[str, str, str, str, bool]) -> None:
+    """27 A1."""
+    assert [expected] == rows(*bodies)
+
+
 def test_a_volume_on_two_nodes_has_two_rows() -> None:
     thief = a_pod("thief", "data", node="n2")
     assert [("data", "pv", "n1", "Published", False), ("data", "pv", "n2", "Attaching", True)] == rows(CLAIM, PV, RUNNING, ATTACHED, thief)
