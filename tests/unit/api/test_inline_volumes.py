@@ -72,3 +72,12 @@ def test_a_source_that_nobody_took_over_is_known_as_such(name: str) -> None:
     volume = msgspec.convert({"name": "v", name: {"server": "s"}}, Volume)
     assert [name] == [wire for field, wire in FOREIGN_SOURCES.items() if getattr(volume, field) is not None]
     assert not is_migratable(volume)
+
+
+def test_of_one_pod_they_are_translated_once_and_of_an_equal_one_apart() -> None:
+    """The namespace is in the handle of some."""
+    share = {"name": "share", "azureFile": {"secretName": "s", "shareName": "f"}}
+    pod = msgspec.convert(a_pod("p", volumes=[share]), Pod)
+    assert inline_volumes_of(pod) is inline_volumes_of(pod)
+    other = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace="other"))
+    assert [("file.csi.azure.com", "#s#f#share#other")] == list(inline_volumes_of(other).by_handle)

@@ -8,12 +8,12 @@ import time
 import pytest
 
 from mooring.controllers.attachdetach.assemble import observe, volume_of
-from mooring.controllers.attachdetach.identity import Identity
+from mooring.controllers.attachdetach.identity import MANAGED, Identity
 from mooring.controllers.attachdetach.memory import Memory
 from mooring.controllers.attachdetach.orphans import Orphans
 from mooring.controllers.attachdetach.view import ATTACHMENT_INDEXES, CLAIM_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
 from mooring.kube.cache.store import Store
-from tests.support.builders import DRIVER, a_node, a_va, typed
+from tests.support.builders import DRIVER, a_node, a_pod, a_va, typed
 
 NODES, EACH = 20, 100
 SECONDS_MAX = 0.001
@@ -71,4 +71,33 @@ def steps_of(each: int, *, in_use: bool) -> int:
 def test_the_steps_of_one_do_not_grow_with_their_number(in_use: bool) -> None:
     """Counted, so that a noisy machine does not matter."""
     few, many = (steps_of(each, in_use=in_use) for each in (20, 200))
+    assert many <= few * 1.2
+
+
+def steps_of_disks(count: int) -> int:
+    """Calls of functions for decisions about ten of the disks that one pod names itself, when it is known to the caches."""
+    pods, nodes = Store(POD_INDEXES), Store()
+    view = View(pods, Store(CLAIM_INDEXES), Store(VOLUME_INDEXES), nodes, Store(), Store(ATTACHMENT_INDEXES), Store(), Memory(), Orphans())
+    nodes.apply(typed(a_node("n", annotations={MANAGED: "true"})))
+    disks = [{"name": f"v{number}", "cinder": {"volumeID": f"disk-{number}"}} for number in range(count)]
+    pods.apply(typed(a_pod("user", volumes=disks, node="n")))
+    steps = 0
+
+    def counted(_: object, event: str, __: object) -> None:
+        nonlocal steps
+        steps += event == "call"
+
+    sys.setprofile(counted)
+    try:
+        for number in range(10):
+            volume = volume_of(view, Identity("cinder.csi.openstack.org", f"disk-{number}").unique)
+            assert ["cinder.csi.openstack.org-disk-" + str(number)] == [wish.pv_name for wish in volume.places["n"].wishes]
+    finally:
+        sys.setprofile(None)
+    return steps
+
+
+def test_the_steps_of_a_pods_own_disk_do_not_grow_with_their_number() -> None:
+    """27 A1: to translate all for each would hold the loop for hours."""
+    few, many = steps_of_disks(20), steps_of_disks(2000)
     assert many <= few * 1.2

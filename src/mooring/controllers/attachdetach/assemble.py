@@ -156,7 +156,7 @@ def _pods_of(view: View, identity: Identity, pvs: tuple[PersistentVolume, ...]) 
                     _sort(view, found, pod, pv, claim)
     for pod in view.pods.by(BY_UNIQUE, identity.unique):
         if pod.spec.node_name:
-            pv = next(pv for pv in inline_volumes_of(pod) if identity_of(pv) == identity)
+            pv = inline_volumes_of(pod).by_handle[identity.driver, identity.handle]
             _sort(view, found, pod, pv, None)
     return found
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.api.core import PersistentVolumeClaim, reference_to
-from mooring.api.inline_volumes import translated_inline
+from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key
-from mooring.api.migration import TranslationError, is_migratable
 from mooring.api.pods import Pod, Volume
 from mooring.base.clock import Clock, Instant
 from mooring.control.events import EventRecorder
@@ -40,7 +39,8 @@ def obstacles_of(view: View, pod: Pod) -> Iterator[tuple[str, str]]:
 def _obstacle(view: View, pod: Pod, volume: Volume) -> str:
     name, namespace = claim_name_of(pod, volume), pod.metadata.namespace
     if not name:
-        return _obstacle_inline(volume, namespace)
+        problem = inline_volumes_of(pod).problems.get(volume.name)
+        return f"failed to translate in-tree pv to CSI: {problem}" if problem else ""
     claim = view.claims.get(Key(namespace, name))
     if claim is None:
         return f'PersistentVolumeClaim "{name}" does not exist'
@@ -49,16 +49,6 @@ def _obstacle(view: View, pod: Pod, volume: Volume) -> str:
     if claim.status.phase != BOUND or not claim.spec.volume_name:
         return f'PersistentVolumeClaim "{name}" is not bound'
     return _obstacle_of_claim(view, claim)
-
-
-def _obstacle_inline(volume: Volume, namespace: str) -> str:
-    """volume: not a claim's."""
-    try:
-        if is_migratable(volume):
-            translated_inline(volume, namespace)
-    except TranslationError as error:
-        return f"failed to translate in-tree pv to CSI: {error}"
-    return ""
 
 
 def _obstacle_of_claim(view: View, claim: PersistentVolumeClaim) -> str:

@@ -196,7 +196,7 @@ def _driver_of(pv: PersistentVolume) -> tuple[str, ...]:
 
 def _inline(pod: Pod) -> Iterator[Identity]:
     """The volumes that the pod defines itself."""
-    return filter(None, map(identity_of, inline_volumes_of(pod)))
+    return (Identity(*parts) for parts in inline_volumes_of(pod).by_handle)
 
 
 def _inline_unique_of(attachment: VolumeAttachment) -> tuple[str, ...]:

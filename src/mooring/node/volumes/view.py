@@ -45,10 +45,11 @@ def used_volumes(pod: Pod) -> tuple[tuple[PodVolume, bool, bool], ...]:
     for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
         mounted.update(mount.name for mount in container.volume_mounts or ())
         devices.update(device.name for device in container.volume_devices or ())
+    used = mounted | devices
     return tuple(
         (volume, volume.name in mounted, volume.name in devices)
         for volume in pod.spec.volumes or ()
-        if volume.name in mounted | devices and _brings_storage(volume)
+        if volume.name in used and _brings_storage(volume)
     )
 
 
