@@ -6,7 +6,8 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_DRIVERS
-from tests.support.attachdetaching import AttachDetachWorld, Vol, attaching
+from mooring.kube.errors import Unreachable
+from tests.support.attachdetaching import POST, AttachDetachWorld, Vol, attaching
 from tests.support.builders import Json, a_csi_driver
 from tests.support.virtual_loop import in_virtual_time
 
@@ -63,6 +64,28 @@ async def test_a_pod_that_goes_while_no_controller_runs_leaves_nothing(goes: str
             await world.set_in_use(node)
         await world.wait_no_va(DISK, node)
         assert [] == await world.reported(node)
+
+
+@pytest.mark.parametrize("carried_out", ["at once", "late", "never"])
+@in_virtual_time
+async def test_a_request_without_an_answer_leaves_nothing_when_its_pod_goes(carried_out: str) -> None:
+    async with attaching() as world:
+        node, other = await world.node(), await world.node()
+        after: Json = {"at once": {"after": True}, "late": {"late_s": 20.0}, "never": {}}[carried_out]
+        world.cluster.refuse(POST, error=Unreachable("lost"), **after)
+        pod = await world.pod(node, volumes=[own()])
+
+        async def posted() -> bool:
+            return bool(world.of(POST))
+
+        await world.until(posted, what="a POST")
+        await world.delete_pod(pod)
+        await world.pod(other, volumes=[own()])
+        for _ in range(1800):
+            attachments = await world.attachments()
+            assert 1 >= len(attachments), "for one node at a time"
+            await world.settle(0.05)
+        assert [DISK.va(other)] == attachments
 
 
 @in_virtual_time

@@ -135,6 +135,30 @@ async def test_a_disk_with_slashes_in_its_name_has_one_folder(world: VolumesWorl
         assert [] == world.mounts.points
 
 
+@pytest.mark.parametrize("disk", ["a" * 300, "a\0b", ".."], ids=["long", "nul", "dots"])
+@in_virtual_time
+async def test_a_disk_whose_name_is_no_folders_holds_up_nobody_else(world: VolumesWorld, disk: str) -> None:
+    """Unlike the names of PersistentVolumes those of disks are free, and anybody may write them into a pod."""
+    world.driver = NodeDriver(world.mounts, "disk.csi.azure.com", story=world.story)
+    bad, good = Bound(disk, disk, "disk.csi.azure.com"), Bound("d", "d", "disk.csi.azure.com")
+
+    def source(uri: str) -> dict[str, Any]:
+        return {"volumes": [{"name": "own", "azureDisk": {"diskName": "d", "diskURI": uri, "kind": "Managed"}}]}
+
+    async with world.agent():
+        await _attach(world, bad)
+        await _attach(world, good)
+        hostile = await world.pod(**source(disk))
+        await world.running_pod(**source("d"))
+        await world.until_told(hostile, "can't be the name of a folder")
+        assert "Pending" == (await world.get(PODS, hostile["metadata"]["name"]))["status"]["phase"]
+    async with world.agent():
+        await world.delete_pod(hostile)
+        await world.gone(PODS, hostile["metadata"]["name"])
+        await world.settle(5)
+        assert [good.unique] == await world.in_use()
+
+
 @in_virtual_time
 async def test_what_has_no_word_in_csi_is_told(world: VolumesWorld) -> None:
     async with world.agent():
