@@ -24,6 +24,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "orphans": ("mooring.cli.orphans", "Find volumes without a PersistentVolume, and the reverse."),
     "provisioner": ("mooring.cli.csi_provisioner", "Make and delete a driver's volumes, as csi-provisioner."),
     "registrar": ("mooring.cli.registrar", "Register a driver with the kubelet of its node."),
+    "release": ("mooring.cli.release", "Free what a removed driver's attacher still holds."),
     "resizer": ("mooring.cli.csi_resizer", "Grow and modify a driver's volumes, as csi-resizer."),
     "snapshot-controller": ("mooring.cli.snapshot_controller", "Make and bind the contents of snapshots, of all drivers."),
     "snapshotter": ("mooring.cli.csi_snapshotter", "Make and delete a driver's snapshots, as csi-snapshotter."),

@@ -65,7 +65,7 @@ def _bytes(size: str) -> int | None:
 def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
     """removed, wall_s: as for as_json."""
     rows = [_row(finding, removed, wall_s) for finding in report.findings]
-    text = _aligned([_HEADS, *(tuple(map(visible, row)) for row in rows)]) if rows else ""
+    text = aligned([_HEADS, *(tuple(map(visible, row)) for row in rows)]) if rows else ""
     gone = {handle for handle, problem in removed.items() if not problem}
     left = Counter(finding.kind for finding in report.findings if finding.handle not in gone)
     counts = ", ".join(f"{left[kind]} {kind.value}" for kind in FindingKind if kind not in _OF_SNAPSHOTS or left[kind])
@@ -101,7 +101,8 @@ def _age(seconds: float) -> str:
     return f"{max(0, int(seconds))}s"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS) - 1)]
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns; the last one as it is."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     lines = ("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows)
     return "\n".join(lines) + "\n"

@@ -26,6 +26,7 @@ from mooring.cli import (
     hostpath,
     node_agent,
     orphans,
+    release,
     snapshot_controller,
 )
 from mooring.cli import mooring as command
@@ -45,6 +46,7 @@ OURS: Final[dict[str, Command[Any]]] = {
     "driver hostpath": hostpath.COMMAND,
     "node-agent": node_agent.COMMAND,
     "orphans": orphans.COMMAND,
+    "release": release.COMMAND,
 }
 DROP_INS: Final[dict[str, Command[Any]]] = {
     "attacher": csi_attacher.COMMAND,

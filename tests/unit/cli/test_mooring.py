@@ -36,7 +36,7 @@ class Cut(io.StringIO):
         raise BrokenPipeError
 
 
-@pytest.mark.parametrize("name", ["dev", "demo", "orphans"])
+@pytest.mark.parametrize("name", ["dev", "demo", "orphans", "release"])
 def test_who_reads_no_further_gets_no_traceback(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Cut())
     assert 141 == command.run([name, "--help"])
