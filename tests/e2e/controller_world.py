@@ -45,7 +45,7 @@ class ControllerWorld(Tenant):
 
     def __init__(self, cluster: HttpCluster, folder: Path, *, full: bool) -> None:
         super().__init__(cluster, look_s=0.02)
-        self.folder, self.socket = folder, folder / "s"
+        self.folder, self.socket, self.pod_namespace = folder, folder / "s", ""
         self.backend = FullDriver(self.driver) if full else VolumeDriver(self.driver, (RPC.PUBLISH_UNPUBLISH_VOLUME,))
 
     async def make_place(self, base: str = "n1", driver: str = "") -> str:
@@ -157,7 +157,7 @@ class ControllerWorld(Tenant):
         """One that has been started. name: of its log."""
         driver = (f"--csi-address={self.socket}",) if calls_driver else ()
         command = [sys.executable, "-m", "mooring.cli.mooring", "controller", f"--kubeconfig={config}", *driver]
-        return Program([*command, *flags], self.folder / name, {**os.environ, "POD_NAMESPACE": ""})
+        return Program([*command, *flags], self.folder / name, {**os.environ, "POD_NAMESPACE": self.pod_namespace})
 
     @contextlib.asynccontextmanager
     async def controller(self, config: Path, name: str, *flags: str) -> AsyncIterator[Program]:

@@ -76,6 +76,7 @@ class ProcessTarget(Target):
         super().__init__(users, ScriptedDriver(f"{suffix}.csi.test"), LoopClock(), suffix, WAIT_S)
         self.config = config
         self.folder = folder
+        self.environ: dict[str, str] = {}  # for attachers
         self.socket = folder / "csi.sock"
         self._served = contextlib.AsyncExitStack()
 
@@ -87,7 +88,8 @@ class ProcessTarget(Target):
 
     @contextlib.asynccontextmanager
     async def attaching(self, *flags: str) -> AsyncIterator[Attacher]:
-        attacher = self.running = Attacher(self.folder, f"--csi-address={self.socket}", f"--kubeconfig={self.config}", *flags)
+        address = f"--csi-address={self.socket}"
+        attacher = self.running = Attacher(self.folder, address, f"--kubeconfig={self.config}", *flags, env=self.environ)
         try:
             yield attacher
             assert "unexpected" not in attacher.log, "a bug showed itself"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,7 +16,7 @@ from tests.e2e.targets import KINDS
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy
 from tests.support.programs import free_ports
-from tests.support.rights import ELECTION, UPSTREAM, UPSTREAM_ELECTION, Manifest, acting_as, deployed, has_asked, just, refused
+from tests.support.rights import ELECTION, NAMESPACE, UPSTREAM, UPSTREAM_ELECTION, Manifest, acting_as, deployed, has_asked, just, refused
 from tests.support.scripted_driver import PUBLISH, RPC, Fail
 
 ATTACHER = deployed("attacher")
@@ -31,12 +32,14 @@ async def as_deployed(plane: ControlPlane, folder: Path, manifest: Manifest = AT
     """A target whose attacher is the manifest's service account, by a token; the proxy has all its requests."""
     async with asyncio.timeout(90), acting_as(manifest, plane, folder) as proxy, on_server(plane.kubeconfig()) as target:
         target.config = proxy.kubeconfig
+        target.environ["POD_NAMESPACE"] = NAMESPACE
         yield target, proxy
 
 
 async def test_the_manifests_rights_are_enough_and_all_are_needed(control_plane: ControlPlane, tmp_path: Path) -> None:
     async with as_deployed(control_plane, tmp_path) as (target, proxy):
-        log = await _everything_happens(target, proxy, lambda _: _events(target, 2))
+        watched = functools.partial(target.until, "the standby watches the leader's pod", lambda: has_asked(proxy, "watch", "pods"))
+        log = await _everything_happens(target, proxy, watched, lambda _: _events(target, 2))
         assert "rpc error: code = Internal desc = not at once" in await _failures(target)
         assert "forbidden" not in log.lower()
         assert [] == refused(proxy)
@@ -44,16 +47,23 @@ async def test_the_manifests_rights_are_enough_and_all_are_needed(control_plane:
 
 
 async def test_nothing_is_refused_under_the_rights_of_upstreams_manifest(control_plane: ControlPlane, tmp_path: Path) -> None:
-    """The image alone is exchanged: there is no right to events there, so who leads is only logged. The Go attacher's are refused."""
+    """The image alone is exchanged: there is no right to events there, so who leads is only logged, and none to pods. The Go attacher's
+    events are refused.
+    """
     rights = just("upstreams-attacher", UPSTREAM["attacher"], UPSTREAM_ELECTION)
     async with as_deployed(control_plane, tmp_path, rights) as (target, proxy):
-        log = await _everything_happens(target, proxy, lambda since: _has_asked_for_its_rights(target, proxy, since))
+        asked = functools.partial(_has_asked_for_its_rights, target, proxy)
+        log = await _everything_happens(target, proxy, lambda: asked(3), lambda since: asked(1, since))
         assert "There is no right to send an event" in log
         assert [] == refused(proxy)
 
 
-async def _everything_happens(target: ProcessTarget, proxy: FaultProxy, is_told: Callable[[int], Awaitable[None]]) -> str:
-    """The first leader's log. is_told: waits for what two leaders do to tell of themselves, the second one from this request on."""
+async def _everything_happens(
+    target: ProcessTarget, proxy: FaultProxy, looks_at_the_pod: Callable[[], Awaitable[None]], is_told: Callable[[int], Awaitable[None]]
+) -> str:
+    """The first leader's log. looks_at_the_pod: waits for what the standby does to see the leader's end. is_told: for what two leaders do
+    to tell of themselves, the second one from this request on.
+    """
     target.driver.controller = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES)
     target.driver.script(PUBLISH, Fail(Code.INTERNAL, "not at once"))
     pv, node = await target.volume(), await target.node()
@@ -64,6 +74,7 @@ async def _everything_happens(target: ProcessTarget, proxy: FaultProxy, is_told:
         await _told_what_is_missing(target, pv, target.name("nowhere"))
         async with target.attaching(*ELECTION):
             await target.until("the standby watches the Lease", lambda: has_asked(proxy, "watch", "leases"))
+            await looks_at_the_pod()
             await first.end()
             first_ones = len(proxy.requests)
             await target.detached(va)
@@ -75,12 +86,11 @@ async def _everything_happens(target: ProcessTarget, proxy: FaultProxy, is_told:
     return first.log
 
 
-async def _has_asked_for_its_rights(target: ProcessTarget, proxy: FaultProxy, since: int) -> None:
-    """The other leader, too."""
+async def _has_asked_for_its_rights(target: ProcessTarget, proxy: FaultProxy, count: int, since: int = 0) -> None:
+    """Each leader for those to events, and who stands by for two to pods. count: of the questions from this request on."""
 
     async def asked() -> bool:
-        both = proxy.requests[:since], proxy.requests[since:]
-        return all(any(one.resource == "selfsubjectaccessreviews" and one.status == 201 for one in some) for some in both)
+        return count <= sum(one.resource == "selfsubjectaccessreviews" and one.status == 201 for one in proxy.requests[since:])
 
     await target.until("each leader asks for its rights", asked)
 

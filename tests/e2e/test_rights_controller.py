@@ -17,6 +17,7 @@ from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
 from tests.e2e.controller_world import ControllerWorld, a_world
 from tests.support.control_plane import ControlPlane
+from tests.support.fault_proxy import FaultProxy
 from tests.support.rights import ELECTION, acting_as, deployed, has_asked, refused
 
 CONTROLLER = deployed("one-process")
@@ -48,6 +49,7 @@ async def test_the_manifests_rights_are_enough_for_a_whole_life(new_control_plan
     plane = new_control_plane()
     async with acting_as(CONTROLLER, plane, tmp_path) as proxy, a_world(plane.kubeconfig(), tmp_path, full=True) as world:
         binding = asyncio.create_task(_binder(world).run(), name="binder")
+        world.pod_namespace = CONTROLLER.namespace
         node = await world.make_place()
         async with world.controller(proxy.kubeconfig, "one", ENABLED, *ELECTION) as first:
             await world.make_consumer()
@@ -57,6 +59,7 @@ async def test_the_manifests_rights_are_enough_for_a_whole_life(new_control_plan
             await world.photographed(pv)
             async with world.controller(proxy.kubeconfig, "two", ENABLED, *ELECTION):
                 await world.until(lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease")
+                await world.until(lambda: _watches(proxy, CONTROLLER.namespace), what="it watches the leader's pod")
                 assert 0 == await asyncio.to_thread(first.stop)
                 await world.end_of("pod", node)
         binding.cancel()
@@ -64,6 +67,10 @@ async def test_the_manifests_rights_are_enough_for_a_whole_life(new_control_plan
             await binding
         assert [] == refused(proxy)
         assert set() == set(CONTROLLER.unused(proxy)) - TESTED_ALONE
+
+
+async def _watches(proxy: FaultProxy, namespace: str) -> bool:
+    return any((one.verb, one.resource, one.namespace) == ("watch", "pods", namespace) and one.status for one in proxy.requests)
 
 
 def _binder(world: ControllerWorld) -> Manager:

@@ -40,7 +40,7 @@ from tests.support.volume_driver import CREATE, DELETE, GiB
 PROVISIONER = deployed("provisioner")
 CAPACITIES = f"/apis/storage.k8s.io/v1/namespaces/{NAMESPACE}/csistoragecapacities"
 CAPACITY = ("--enable-capacity", "--capacity-ownerref-level=2", "--capacity-poll-interval=200ms")
-POD = {"NAMESPACE": NAMESPACE, "POD_NAME": "plugin-1"}
+POD = {"NAMESPACE": NAMESPACE, "POD_NAMESPACE": NAMESPACE, "POD_NAME": "plugin-1"}
 
 
 @pytest.mark.long
@@ -83,6 +83,8 @@ async def _everything_happens(world: Provisioning, proxy: FaultProxy, rights: Ma
         await world.released(origin)
         assert {"user": "me"} == dict(world.backend.made(DELETE)[0].request.secrets)
         await world.until(lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease")
+        if rights is PROVISIONER:
+            await world.until(lambda: has_asked(proxy, "watch", "pods"), what="it watches the leader's pod, too")
     async with world.provisioner(proxy, "node", "--node-deployment", NODE_NAME=node, POD_NAMESPACE=NAMESPACE):
         await world.until(lambda: has_asked(proxy, "get", "nodes"), what="the node's journal is given to the node")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from mooring.csi.codes import Code
 from tests.e2e.snapshot_world import PVC, VS, VSC, Snapshots, a_world
 from tests.support.builders import a_claim, a_new_content
 from tests.support.control_plane import ControlPlane
-from tests.support.rights import ELECTION, UPSTREAM, UPSTREAM_ELECTION, acting_as, deployed, just, refused
+from tests.support.rights import ELECTION, NAMESPACE, UPSTREAM, UPSTREAM_ELECTION, acting_as, deployed, has_asked, just, refused
 from tests.support.scripted_driver import Fail
 from tests.support.snapshot_driver import CREATE, DELETE
 
@@ -59,7 +60,10 @@ async def test_any_mix_of_one_go_program_and_one_of_ours(
 
 
 @pytest.mark.long
-async def test_the_manifests_rights_are_enough_and_all_are_needed(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+async def test_the_manifests_rights_are_enough_and_all_are_needed(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POD_NAMESPACE", NAMESPACE)
     plane = new_control_plane()
     rights = {CONTROLLER: deployed("snapshot-controller"), SNAPSHOTTER: deployed("snapshotter")}
     for name in rights:
@@ -78,6 +82,8 @@ async def test_the_manifests_rights_are_enough_and_all_are_needed(new_control_pl
         ):
             await _everything_is_missing_at_first(world)
             await _a_life(world)
+            for proxy in (controller, snapshotter):
+                await world.until(functools.partial(has_asked, proxy, "watch", "pods"), what="who stands by watches the leader's pod")
         for name, proxy in ((CONTROLLER, controller), (SNAPSHOTTER, snapshotter)):
             assert [] == refused(proxy), name
             assert [] == rights[name].unused(proxy), name

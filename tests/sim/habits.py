@@ -56,7 +56,7 @@ class Stops:
     """still: the probability at each point where a process may be stopped; still_s: for how long at the most; stills_max: per incarnation.
 
     replicas: how many of a program stand for its Lease, 1 for a program without one. skew_s: how far the wall clocks of two processes may
-    be from the server's.
+    be from the server's. kubelets: those who stand by look at the pod of who leads, of which all sorts of things are said (`kubelets.py`).
     """
 
     still: float = 0.0
@@ -64,6 +64,7 @@ class Stops:
     stills_max: int = 0
     replicas: int = 1
     skew_s: float = 0.0
+    kubelets: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ def stops(seed: int) -> Stops:
         stills_max=1 + randomness.below(4),
         replicas=1 + randomness.below(2),
         skew_s=_perhaps(randomness, 0.5, 1.0, 600.0),
+        kubelets=randomness.happens(0.5),
     )
 
 

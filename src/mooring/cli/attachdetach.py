@@ -12,7 +12,7 @@ from mooring.base.flags import Parsed, Section, flag
 from mooring.cli.limits import check_not_negative, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
-from mooring.cli.tables import BURST, RATE, ManagerFlags
+from mooring.cli.tables import BURST, EARLY_TAKEOVER, RATE, ManagerFlags
 from mooring.controllers.attachdetach.options import FORCE_AFTER_S, AttachDetachOptions
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class AttachDetachFlags(ManagerFlags):
     election_labels: Mapping[str, str] = flag(
         "leader-elect-labels", LABELS, {}, "Labels of the Lease, as key:value,key2:value2.", Section.ELECTION
     )
+    early_takeover: bool = flag("leader-elect-early-takeover", BOOL, True, EARLY_TAKEOVER, Section.ELECTION)
 
 
 def check(parsed: Parsed[AttachDetachFlags]) -> None:

@@ -17,16 +17,19 @@ def times(flags: ElectionFlags) -> LeaseTimes:
 
 def candidate(flags: ElectionFlags, machine: Machine, lock_name: str, randomness: Random) -> Candidate:
     """This process as it stands for election. lock_name: as yet unsanitised."""
-    return Candidate(
-        sanitised(lock_name), namespace(flags, machine), identity_of(machine.host_name(), randomness), times(flags), flags.election_labels
-    )
+    identity = identity_of(machine.host_name(), randomness)
+    pods_in = namespace_of_pod(machine) if flags.early_takeover else ""
+    return Candidate(sanitised(lock_name), namespace(flags, machine), identity, times(flags), flags.election_labels, pods_in)
 
 
 def namespace(flags: ElectionFlags, machine: Machine) -> str:
     """Where the Lease is: the flag, else $POD_NAMESPACE, else the pod's own, else `default`."""
-    if flags.leader_election_namespace:
-        return flags.leader_election_namespace
-    return machine.environ.get("POD_NAMESPACE") or _own_namespace(machine.service_account / "namespace") or "default"
+    return flags.leader_election_namespace or namespace_of_pod(machine) or "default"
+
+
+def namespace_of_pod(machine: Machine) -> str:
+    """Of this process' pod, "" where it is in none as far as can be known."""
+    return machine.environ.get("POD_NAMESPACE") or _own_namespace(machine.service_account / "namespace")
 
 
 def _own_namespace(file: Path) -> str:

@@ -28,6 +28,7 @@ from mooring.cli import election
 from mooring.cli.health import Health
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
+from mooring.cli.termination_note import TerminationNote
 from mooring.cli.terms import Posts, Terms
 from mooring.cli.watchdog import watched
 from mooring.control.events import EventRecorder
@@ -138,19 +139,22 @@ class Life(abc.ABC, Generic[F]):
 
     async def _lead(self, given: Posts, *, asks_first: bool = False) -> None:
         """Works for a term, or, with an election, for as many as each post wins. asks_first: it may have no right to events of that."""
+        flags = self._setup.flags
+        note = TerminationNote(self._machine, is_on=flags.leader_election and flags.early_takeover)
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            stack.enter_context(note.kept())
             cluster = None
-            if self._setup.flags.leader_election:  # a client of its own, so that what throttles the work does not delay a renewal
+            if flags.leader_election:  # a client of its own, so that what throttles the work does not delay a renewal
                 cluster = await stack.enter_async_context(self._connect())
             self._terms = tuple(Terms(post, self._told_to_end) for post in given.posts)
             beside = [] if given.beside is None else [group.create_task(_run(given.beside), name=f"{self._name}/beside")]
             async with asyncio.TaskGroup() as holding:
                 for terms in self._terms:
-                    holding.create_task(self._hold(terms, cluster, asks_first), name=f"{self._name}/post/{terms.post.component}")
+                    holding.create_task(self._hold(terms, cluster, note, asks_first), name=f"{self._name}/post/{terms.post.component}")
             for task in beside:
                 task.cancel()
 
-    async def _hold(self, terms: Terms, cluster: Cluster | None, asks_first: bool) -> None:
+    async def _hold(self, terms: Terms, cluster: Cluster | None, note: TerminationNote, asks_first: bool) -> None:
         """One post. cluster: for its election, None without one."""
         if cluster is None:
             await terms.run(None)
@@ -158,6 +162,7 @@ class Life(abc.ABC, Generic[F]):
         post = terms.post
         me = election.candidate(self._setup.flags, self._machine, post.lock_name, self._randomness)
         me = dataclasses.replace(me, namespace=post.namespace or me.namespace)
+        note.add(me.identity)
         clock, randomness = self._clock, self._randomness
         events = EventRecorder(cluster, f"{post.lock_name}/{me.identity}", clock=clock, randomness=randomness, asks_first=asks_first)
         metrics = self._metrics.once(LeaseMetrics)

@@ -86,13 +86,14 @@ VERSION: Final = f"v{mooring.__version__}"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machine:
-    """A process's surroundings; tests bring their own."""
+    """A process's surroundings; tests bring their own. is_main: its end is that of its container."""
 
     environ: Mapping[str, str] = dataclasses.field(default_factory=lambda: os.environ)
     host_name: Callable[[], str] = socket.gethostname
     termination_log: Path = Path("/dev/termination-log")
     service_account: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")
     exit_now: Callable[[int], NoReturn] = os._exit
+    is_main: Callable[[], bool] = lambda: os.getpid() == 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ BURST: Final = dataclasses.replace(INT, show=lambda _: "")
 """Of limits that do not hold unless one of their flags is given: upstream's default would be no truth in the usage."""
 
 
+EARLY_TAKEOVER: Final = "Take the Lease of a replica at once where its kubelet says that its container has ended."
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProcessFlags:
     """The flags of every command."""
@@ -128,6 +131,7 @@ class ElectionFlags:
     election_labels: Mapping[str, str] = flag(
         "leader-election-labels", LABELS, {}, "Labels of the Lease, as key:value,key2:value2.", Section.ELECTION
     )
+    early_takeover: bool = flag("leader-election-early-takeover", BOOL, True, EARLY_TAKEOVER, Section.ELECTION)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,8 @@ Differs from client-go: the renew deadline counts from when the last successful 
 clocks run at about the same speed (there it counts from the next try, which makes it as long as the lease duration); failed renewals are
 tried again soon; a lost Lease does not end the process; a candidate that sees the leader's Lease run out, or given back, looks again
 then and not only at its next poll (the reads and writes are no more than upstream's while a leader is alive). A watch tells it; without
-the right to watch, polling remains.
+the right to watch, polling remains. Where the kubelet of a killed leader says that its process has ended, its Lease counts as run out at
+once (`control/lease/holder_pod.py`).
 
 What is what: `control/lease/roles.py`. What is written: `control/lease/record.py`. Source: client-go tools/leaderelection.
 """
@@ -30,6 +31,7 @@ from mooring.base.errors import InvariantError, MooringError
 from mooring.base.log import logger
 from mooring.base.log_once import LogOnce
 from mooring.base.randomness import Random
+from mooring.control.lease.holder_pod import HolderPod
 from mooring.control.lease.lock import LeaseLock, WholeLease
 from mooring.control.lease.record import JITTER, Candidate, LeaseTimes
 from mooring.control.lease.reporter import LeadershipReporter, LeaseMetrics, Recorder
@@ -43,7 +45,7 @@ Work = Callable[[], Awaitable[None]]
 
 HEALTH_GRACE_S: Final = 20.0
 UNHEALTHY: Final = "internal server error: failed election to renew leadership on lease "  # upstream's text; its lease has no name there
-_RETRIES_PER_PERIOD: Final = 4.0  # while renewals fail
+_RETRIES_PER_PERIOD: Final = 4.0  # while renewals fail, or a claim of what nobody holds
 _SPREAD: Final = 0.2  # of the retry period: how far candidates that are woken together part
 _ATTEMPT_S_MIN: Final = 1.0
 _WATCH_S: Final = (300.0, 600.0)
@@ -79,7 +81,8 @@ class LeaderElector:
         self._role = Role.STANDBY
         self._next_try: Instant = 0.0  # to renew
         self._term = 0
-        self._wake = asyncio.Event()  # the Lease was given back
+        self._wake = asyncio.Event()  # the Lease was given back, or its holder is no more
+        self._holder_pod = HolderPod(cluster, candidate.pods_in, self._lock, self._wake, clock=clock, randomness=randomness)
         self._log = _log.bind(lock=f"{candidate.namespace}/{candidate.lock_name}", identity=candidate.identity)
         self._log_once = LogOnce(self._log)
         self._refusal = ""
@@ -124,11 +127,14 @@ class LeaderElector:
             await self._try_to_win()
             if not self._is(Role.LEADING):
                 async with asyncio.TaskGroup() as group:
-                    listener = group.create_task(self._listen(), name=f"lease/{self._me.lock_name}/listen")
+                    beside = [group.create_task(self._listen(), name=f"lease/{self._me.lock_name}/listen")]
+                    if self._me.pods_in:
+                        beside.append(group.create_task(self._holder_pod.run(), name=f"lease/{self._me.lock_name}/holder"))
                     while not self._is(Role.LEADING):
                         await self._pause()
                         await self._try_to_win()
-                    listener.cancel()
+                    for task in beside:
+                        task.cancel()
         except asyncio.CancelledError:
             self._happens(Happening.CALLED_OFF)
             if self._is(Role.DRAINING):
@@ -158,9 +164,11 @@ class LeaderElector:
         """Until the next poll, or until the Lease runs out or is given back."""
         delay_s = self._times.retry_s * self._randomness.uniform(1.0, 1.0 + JITTER)
         spread_s = self._randomness.uniform(0.0, self._times.retry_s * _SPREAD)
-        runs_out_at = self._lock.runs_out_at()
-        if runs_out_at is not None and runs_out_at > self._clock.now():
-            delay_s = min(delay_s, runs_out_at - self._clock.now() + spread_s)
+        runs_out_at, now = self._lock.runs_out_at(), self._clock.now()
+        if self._lock.is_holder_gone:  # and the last try has failed
+            delay_s = self._times.retry_s / _RETRIES_PER_PERIOD
+        elif runs_out_at is not None and runs_out_at > now:
+            delay_s = min(delay_s, runs_out_at - now + spread_s)
         try:
             async with asyncio.timeout(delay_s):
                 await self._wake.wait()

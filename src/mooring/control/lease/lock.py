@@ -6,7 +6,7 @@ Only GET, POST and PUT (and a watch): the usual Role grants no patch on leases. 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 from mooring.api.coordination import LEASES
@@ -22,7 +22,10 @@ WholeLease = dict[str, Any]
 
 
 class LeaseLock:
-    """last: the answer of our last write, None when the next write has to read first. renewed_at: when that write was sent."""
+    """last: the answer of our last write, None when the next write has to read first. renewed_at: when that write was sent.
+
+    ended: the identity of a holder whose process is no more. on_holder: is told who holds the Lease, at each look.
+    """
 
     def __init__(self, cluster: Cluster, candidate: Candidate, clock: Clock) -> None:
         self._cluster = cluster
@@ -33,6 +36,8 @@ class LeaseLock:
         self.version = ""  # of the Lease as last seen
         self.last: WholeLease | None = None
         self.renewed_at: Instant = 0.0
+        self.ended = ""
+        self.on_holder: Callable[[str], None] = lambda identity: None
 
     async def read(self) -> WholeLease | None:
         """None when there is no Lease. Raises ApiError."""
@@ -71,7 +76,17 @@ class LeaseLock:
     def observed(self, lease: WholeLease | None) -> Observed:
         """The situation that a Lease, as just read, shows."""
         record = None if lease is None else record_of(lease)
-        return observed(record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now())
+        return observed(record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now(), self.ended)
+
+    @property
+    def holder(self) -> str:
+        """The identity that the last look has shown, "" for none."""
+        return "" if self._sighting is None else self._sighting.record.holder
+
+    @property
+    def is_holder_gone(self) -> bool:
+        """True while the Lease has the name of a holder whose process is known to be no more."""
+        return self.holder != "" and self.holder == self.ended
 
     def runs_out_at(self) -> Instant | None:
         """The time when the known holder's Lease expires; None without a holder."""
@@ -95,6 +110,7 @@ class LeaseLock:
     def _note(self, lease: WholeLease) -> None:
         self.version = _text(_mapping(lease.get("metadata")).get("resourceVersion"))
         self._sighting = sighted(self._sighting, record_of(lease), self._clock.now())
+        self.on_holder(self._sighting.record.holder)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

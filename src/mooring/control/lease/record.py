@@ -102,13 +102,16 @@ def sighted(before: Sighting | None, record: Record, now: Instant) -> Sighting:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate, its Lease and its labels."""
+    """A candidate, its Lease and its labels. pods_in: the namespace of the candidates' pods, where one that has ended is seen by its pod;
+    "" to wait for the end of its Lease.
+    """
 
     lock_name: str
     namespace: str
     identity: str
     times: LeaseTimes
     labels: Mapping[str, str]
+    pods_in: str = ""
 
     def holding(self, lease: Mapping[str, Any] | None, wall_s: float) -> dict[str, Any]:
         """The whole Lease to write so that it is ours from now. lease: as read, None creates it; what we don't know in it stays."""

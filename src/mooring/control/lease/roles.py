@@ -38,16 +38,17 @@ class Observed(enum.Enum):
     FREE = "free"
     OURS = "ours"
     HELD = "held"  # by another
-    EXPIRED = "expired"  # another's, not renewed in time
+    EXPIRED = "expired"  # another's, not renewed in time, or that of a process that is known to have ended
 
 
-def observed(record: Record | None, known: Sighting | None, identity: str, lease_s: float, now: Instant) -> Observed:
-    """record: just read, None when there is no Lease. known: what was sighted so far, this look included.
+def observed(record: Record | None, known: Sighting | None, identity: str, lease_s: float, now: Instant, ended: str = "") -> Observed:
+    """record: just read, None when there is no Lease. known: what was sighted so far, this look included. ended: the identity of a holder
+    whose process is no more, "" for none: it has no time left.
 
     A Lease that was deleted while another held it still holds for as long as its record said: its holder may not know yet.
     """
     if record is None:
-        if known is None or known.record.holder in ("", identity) or known.expires_at(lease_s) <= now:
+        if known is None or known.record.holder in ("", identity, ended) or known.expires_at(lease_s) <= now:
             return Observed.MISSING
         return Observed.HELD
     if not record.holder:
@@ -56,7 +57,7 @@ def observed(record: Record | None, known: Sighting | None, identity: str, lease
         return Observed.OURS
     assert known is not None
     assert known.record == record
-    return Observed.EXPIRED if known.expires_at(lease_s) <= now else Observed.HELD
+    return Observed.EXPIRED if record.holder == ended or known.expires_at(lease_s) <= now else Observed.HELD
 
 
 class Step(enum.Enum):
