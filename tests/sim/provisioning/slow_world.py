@@ -49,6 +49,7 @@ def slow_world(seed: int) -> SlowWorld:
         stills_max=1 + randomness.below(4),
         replicas=1 + randomness.below(2),
         skew_s=randomness.uniform(0.0, _SKEW_S_MAX),
+        kubelets=randomness.happens(0.5),
     )
     return SlowWorld(server, stops)
 
