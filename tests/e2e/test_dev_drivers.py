@@ -94,7 +94,7 @@ def test_what_a_lost_driver_left_mounted_is_not_deleted(tmp_path: Path, folder: 
             (volume,) = FolderDriver(folder).volumes.iterdir()
             (volume / "data" / "file").write_text("dear to somebody")
             driver.kill()
-        assert re.search(r"warning +pods still had their volumes after 5 s; they are left to the driver", program.output())
+        assert re.search(r"warning +pods still have their volumes, and nothing comes of their end: they are left to", program.output())
         assert re.search(rf"warning +{config.parent} is left, since \S+ is still mounted in it: unmount that", program.output())
         assert "dear to somebody" == (volume / "data" / "file").read_text()
         assert config.parent.is_dir()

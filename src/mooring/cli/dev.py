@@ -21,13 +21,14 @@ from mooring.cli import dev_power
 from mooring.cli.driver_run import OPTIONS
 from mooring.cli.hostpath_kinds import NAMES, TOPOLOGY
 from mooring.cli.limits import check_not_negative
-from mooring.cli.people import check_server_parts, run_for_people, say_gone, story_log
+from mooring.cli.people import check_server_parts, leave, run_for_people, say_gone, story_log
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 from mooring.controllers.attachdetach.options import FORCE_AFTER_S
 from mooring.controllers.nodehealth.options import NodeHealthOptions
 
 if TYPE_CHECKING:
+    from mooring.base.ending import Ending
     from mooring.mounts.namespace import MountSpace
 
 _READ_BYTES: Final = 4096
@@ -232,7 +233,13 @@ def _run(flags: DevFlags, prog: str) -> int:
         own_folder(Path(flags.state))
     is_elsewhere = isinstance(parse_form(flags.driver), Socket)  # mounts are made where that driver runs: we must see them
     space = MountSpace() if is_elsewhere else enter_private_mounts()
-    return asyncio.run(_dev(flags, prog, space))
+    import mooring.dev.run  # noqa: F401 (most of the start: here Ctrl-C still ends it by itself)
+    from mooring.base.ending import Ending
+
+    ending = Ending()
+    with ending.on_signals():
+        code = asyncio.run(_dev(flags, prog, space, ending))
+    leave(code)
 
 
 def _is_plain(flags: DevFlags) -> bool:
@@ -240,24 +247,23 @@ def _is_plain(flags: DevFlags) -> bool:
     return flags.plain or flags.logging_format == "json"
 
 
-async def _dev(flags: DevFlags, prog: str, space: MountSpace) -> int:
+async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) -> int:
     from mooring.base.clock import LoopClock
     from mooring.base.randomness import Random
-    from mooring.base.stopping import stop_signals
     from mooring.dev.controllers import Patience
     from mooring.dev.driver_form import parse_form
     from mooring.dev.invitation import Commands
     from mooring.dev.live.view import view_for
-    from mooring.dev.outlet import passed_on
+    from mooring.dev.outlet import passed_on, settle
     from mooring.dev.run import DevOptions, run_dev
     from mooring.dev.story import Story
 
     clock, randomness = LoopClock(), Random()
-    with passed_on(sys.stdout) as stream:
+    with passed_on(sys.stdout) as stream, ending.at_last(lambda: settle(stream)):
         view = view_for(stream, sys.stdin, lambda: say_gone(prog, "it goes on until Ctrl-C"), clock, randomness, plain=_is_plain(flags))
-        with view.screen as screen, stop_signals() as stop:
+        with view.screen as screen, ending.at_last(screen.leave):
             story = Story(screen, clock, view.model)
-            with story_log(story, flags):
+            with story_log(story, flags), ending.at_last(lambda: story.happened("warning", "ended by force: something did not end")):
                 await run_dev(
                     DevOptions(
                         flags.state,
@@ -274,7 +280,7 @@ async def _dev(flags: DevFlags, prog: str, space: MountSpace) -> int:
                     story=story,
                     clock=clock,
                     randomness=randomness,
-                    stop=stop,
+                    ending=ending,
                     commands=Commands(_typed(prog), _examples_command(flags, prog)),
                     on_enter=lambda act: on_enter(sys.stdin, act),
                     view=lambda plane: view.of(plane.cluster, snapshots=plane.extras.snapshots),

@@ -13,8 +13,9 @@ from mooring.base.errors import ConfigError
 
 PATH_BYTES_MAX: Final = 107  # Linux: 108 with the closing zero
 
+ABSENT: Final = "the socket does not exist yet: is the driver running, and is the folder of its socket mounted here too?"
+
 _IN_WORDS: Final = {
-    errno.ENOENT: "the socket does not exist yet: is the driver running, and is the folder of its socket mounted here too?",
     errno.ENOTDIR: "a part of its path is not a folder",
     errno.EACCES: "permission denied",
     errno.ECONNREFUSED: "the socket is there, but nobody listens on it",
@@ -51,8 +52,8 @@ def target(path: str) -> str:
     return f"unix://{quote(os.fsencode(path))}"
 
 
-def trouble(path: str) -> str:
-    """The reason that nobody can be reached at this path now; "" when somebody accepts connections there."""
+def trouble(path: str, absent: str = ABSENT) -> str:
+    """The reason that nobody can be reached at this path now; "" when somebody accepts connections. absent: where nothing is."""
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISSOCK(mode):
@@ -60,6 +61,8 @@ def trouble(path: str) -> str:
         with socket.socket(socket.AF_UNIX) as client:
             client.setblocking(False)
             client.connect(path)
+    except FileNotFoundError:
+        return absent
     except OSError as error:
         return _IN_WORDS.get(error.errno or 0, error.strerror or str(error))
     return ""

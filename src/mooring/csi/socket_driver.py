@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.csi.address import socket_path, trouble
+from mooring.csi.address import ABSENT, socket_path, trouble
 from mooring.csi.client import CallObserver, Client
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Q, Rpc
@@ -52,6 +52,8 @@ class SocketDriver(Client):
         super().__init__(clock=clock, metrics=metrics, log_length_max=log_length_max)
         self.path = socket_path(address)
         self._notice_s = notice_s
+        self.absent = ABSENT
+        """What is said as long as there is no socket; whoever has started the driver knows more."""
 
     async def connect(self, timeout_s: float = 30.0, advice: str = "start the driver, or name its socket with --csi-address") -> None:
         """Returns when there is a connection; the driver may appear only meanwhile.
@@ -98,7 +100,7 @@ class SocketDriver(Client):
         """Returns when there is a connection, and sees to it that there will be one. Raises DriverError (Canceled) after close()."""
 
     def _trouble(self) -> str:
-        return trouble(self.path) or "somebody listens there, but does not speak gRPC (yet)"
+        return trouble(self.path, self.absent) or "somebody listens there, but does not speak gRPC (yet)"
 
 
 def closing() -> DriverError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import select
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -11,13 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.clock import Clock
+from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
 from mooring.base.text import visible
 from mooring.dev import keeper
 from mooring.dev.story import Story
 
-GRACE_S: Final = 5.0
-"""From SIGTERM to SIGKILL, at the end."""
+KILLED_S_MAX: Final = 5.0
+"""How long the output of a program is read that was killed: a child that left its group may keep it open."""
 
 AGAIN_S: Final = 1.0
 AGAIN_S_MAX: Final = 30.0
@@ -31,23 +34,29 @@ _CHUNK_BYTES: Final = 65536
 class DriverProgram:
     """start() once, then mind() until cancelled; close() ends the program."""
 
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str], story: Story, clock: Clock) -> None:
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str], story: Story, clock: Clock, ending: Ending) -> None:
         self._words, self._environment, self._story, self._clock = tuple(words), dict(environment), story, clock
+        self._ending = ending
         self._process: asyncio.subprocess.Process | None = None
+        self._lifeline = -1  # our end of the keeper's input: without it the keeper ends the program
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         self.is_up = False
         """Set by who has met the driver: an end before that is a failed start."""
 
     async def start(self) -> None:
         """Starts the program, in a process group that ends with this process (`keeper.py`)."""
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", str(Path(keeper.__file__)), *self._words),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=self._environment,
-            start_new_session=True,
-        )
+        theirs, self._lifeline = os.pipe()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(Path(keeper.__file__)), *self._words),
+                stdin=theirs,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,
+            )
+        finally:
+            os.close(theirs)
 
     async def mind(self) -> None:
         """Tells the output, and starts the program again when it has ended. Raises ConfigError when it ends before it was up."""
@@ -55,6 +64,7 @@ class DriverProgram:
         while True:
             began_s = self._clock.now()
             code = await self._ended()
+            self._cut()
             if not self.is_up:
                 raise ConfigError(f"driver: {self._words[0]} ended with exit code {code} before it answered{self._words_of_it()}")
             delay_s = AGAIN_S if self._clock.now() - began_s > HEALTHY_S else min(2 * delay_s, AGAIN_S_MAX)
@@ -63,29 +73,40 @@ class DriverProgram:
             await self.start()
 
     async def close(self) -> None:
-        """Asks the program to end; after GRACE_S it is killed, with all that it has started."""
+        """Asks the program to end; when the time for that is over it is killed, with all that it has started."""
         process = self._process
         if process is None:
             return
         if process.returncode is None:
             process.terminate()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GRACE_S):
+                async with asyncio.timeout(self._ending.left_s):
                     await self._ended()
-        assert process.stdin is not None
-        process.stdin.close()  # kills what is left
+        self._cut()  # kills what is left
         await process.wait()
 
     async def kill(self) -> None:
         """Ends the program at once, with all that it has started. Not while somebody minds it."""
-        process = self._process
-        if process is None:
+        if self._process is None:
             return
-        assert process.stdin is not None
-        process.stdin.close()
-        with contextlib.suppress(TimeoutError):  # a child that left its group may keep the output open
-            async with asyncio.timeout(GRACE_S):
+        self._cut()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KILLED_S_MAX):
                 await self._ended()
+
+    def kill_now(self) -> None:
+        """As kill(), from any thread: it needs no event loop. Blocks until the program is gone, which the kernel sees to."""
+        if self._process is None:
+            return
+        self._cut()
+        with contextlib.suppress(OSError):  # it is gone already
+            gone = os.pidfd_open(self._process.pid)
+            select.select([gone], [], [], KILLED_S_MAX)
+
+    def _cut(self) -> None:
+        lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:
+            os.close(lifeline)
 
     async def _ended(self) -> int:
         assert self._process is not None

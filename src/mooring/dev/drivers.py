@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.clock import Clock
+from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
+from mooring.csi.address import ABSENT
 from mooring.dev.driver_form import CommandLine, Form, PythonClass, Reference, Socket
 from mooring.dev.driver_program import DriverProgram
-from mooring.dev.node_drivers import Elsewhere, NodeDriver, NodeProgram, Served
+from mooring.dev.node_drivers import LATE_S, Elsewhere, NodeDriver, NodeProgram, Served
 from mooring.dev.story import Story
 from mooring.dev.traced_driver import tell
 from mooring.driver.hostpath import HostPath
@@ -36,13 +38,15 @@ OURS_S: Final = 20.0
 PROGRAM_S: Final = 60.0
 """A program may be compiled first, as with `go run`."""
 THEIRS_S: Final = 5.0
+NOT_SERVING_YET: Final = "the driver's program runs, and its socket is not there yet: it must serve on the path that it got for {socket}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sockets:
     """Where a driver answers. nodes: by name. tells: the driver tells of its calls itself; else their callers do.
 
-    patience_s: how long it may take to be there. advice: the next step when it is not. drivers: those of the nodes, started.
+    patience_s: how long it may take to be there. advice: the next step when it is not. drivers: those of the nodes, started. absent: what
+    is said while there is no socket.
     """
 
     controller: Path
@@ -51,6 +55,7 @@ class Sockets:
     patience_s: float
     advice: str
     drivers: Mapping[str, NodeDriver]
+    absent: str = ABSENT
 
     @property
     def tasks(self) -> tuple[asyncio.Task[None], ...]:
@@ -74,6 +79,7 @@ class Starter:
     story: Story
     clock: Clock
     randomness: Random
+    ending: Ending
 
     @property
     def socket(self) -> Path:
@@ -113,7 +119,7 @@ class Starter:
             HostPath(self.state_folder, node_ids=self.nodes, topology=self.topology, randomness=self.randomness, rules=rules, way=way)
         )
         driver.observe(self.story.called, self.clock)
-        await stack.enter_async_context(serving(driver, str(self.socket)))
+        await stack.enter_async_context(serving(driver, str(self.socket), grace_s=LATE_S))
 
         def on_node(node: str) -> Plugin:
             service = driver.node(node)
@@ -128,7 +134,7 @@ class Starter:
         """An object for each node, a new one at each start; the first one is the controller, too, and stays."""
         first, *others = self.nodes
         controller = _object(form, first)
-        await stack.enter_async_context(serving(controller, str(self.socket)))
+        await stack.enter_async_context(serving(controller, str(self.socket), grace_s=LATE_S))
         drivers = {first: Served(lambda: controller, self.node_socket(first))}
         drivers |= {node: Served(functools.partial(_object, form, node), self.node_socket(node)) for node in others}
         await _started(drivers, stack)
@@ -138,15 +144,17 @@ class Starter:
         """A process for each node; the first one is the controller, too."""
         sockets = {node: self.node_socket(node) for node in self.nodes}
         drivers = {node: self._program_on(form, node, group, is_controller=node == self.nodes[0]) for node in self.nodes}
+        for driver in drivers.values():
+            stack.enter_context(self.ending.at_last(driver.kill_now))
         await _started(drivers, stack)
         advice = f"the driver must serve on the path that it got for {{socket}}; it was started as: {form}"
-        return Sockets(sockets[self.nodes[0]], sockets, False, PROGRAM_S, advice, drivers)
+        return Sockets(sockets[self.nodes[0]], sockets, False, PROGRAM_S, advice, drivers, NOT_SERVING_YET)
 
     def _program_on(self, form: CommandLine, node: str, group: asyncio.TaskGroup, *, is_controller: bool) -> NodeProgram:
         socket = self.node_socket(node)
         words, environment = form.for_node(str(socket), node), _environment(socket, node)
         return NodeProgram(
-            lambda: DriverProgram(words, environment, self.story, self.clock), node, socket, group, is_controller=is_controller
+            lambda: DriverProgram(words, environment, self.story, self.clock, self.ending), node, socket, group, is_controller=is_controller
         )
 
     def _elsewhere(self, form: Socket) -> Sockets:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
+from mooring.base.ending import Ending
 from mooring.dev.story import Story
+from mooring.mounts import loops
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.namespace import MountSpace
-from mooring.mounts.system import ToolFailed, detach_loops, unmount
+from mooring.mounts.system import ToolFailed, detach_loops, run, unmount
 from mooring.mounts.trees import remove_tree
 from mooring.node.volumes.files import read_mount_table
 
@@ -22,8 +25,8 @@ _DEVICES: Final = "devtmpfs"
 
 
 @contextlib.contextmanager
-def run_folder(state: str, space: MountSpace, story: Story) -> Iterator[Path]:
-    """That folder, or for "" one that is removed after the block.
+def run_folder(state: str, space: MountSpace, story: Story, ending: Ending) -> Iterator[Path]:
+    """That folder, or for "" one that is removed after the block, whatever ends that.
 
     What is still mounted in it then is unmounted first, where it is surely ours: in a mount namespace of our own. Else the folder stays,
     and the story says so: what is mounted may be somebody's data.
@@ -32,13 +35,23 @@ def run_folder(state: str, space: MountSpace, story: Story) -> Iterator[Path]:
         yield Path(state)
         return
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    try:
-        yield folder
-    finally:
-        if space.is_private:
-            unmount_all(folder)
-            _release_devices(folder)
-        _remove(folder, story)
+    before, cleaning = loops.all_devices(), threading.Lock()
+
+    def clean() -> None:
+        with cleaning:  # the last word may come while this is at work: it waits, and finds nothing left
+            if not folder.exists():
+                return
+            if space.is_private:
+                mounted = _devices_in(folder)
+                unmount_all(folder)
+                _release_devices(folder, mounted - before)
+            _remove(folder, story)
+
+    with ending.at_last(clean):
+        try:
+            yield folder
+        finally:
+            clean()
 
 
 def mounted_in(folder: Path) -> MountTable:
@@ -56,8 +69,19 @@ def unmount_all(folder: Path) -> None:
             unmount(Path(mount.point))
 
 
-def _release_devices(folder: Path) -> None:
-    """Gives back the loop devices over the files of volumes that nobody has given back: they would outlive the folder."""
+def _devices_in(folder: Path) -> frozenset[Path]:
+    """The loop devices that are mounted in the folder, or have a file system there."""
+    roots = ((Path("/dev", mount.root.strip("/")) if mount.fs_type == _DEVICES else Path(mount.source)) for mount in mounted_in(folder))
+    return frozenset(roots) & loops.all_devices()
+
+
+def _release_devices(folder: Path, ours: Collection[Path]) -> None:
+    """Gives back the loop devices that nobody has given back, and which would outlive the folder: over the files of the reference driver's
+    volumes, and those that this run's driver has made and mounted.
+    """
+    for device in ours:
+        with contextlib.suppress(ToolFailed):
+            run("losetup", "-d", str(device))
     with contextlib.suppress(OSError):
         for file in [Path(entry.path) for entry in os.scandir(folder / "driver" / "volumes") if entry.is_file()]:
             with contextlib.suppress(ToolFailed):

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from mooring.csi.socket_file import make_room
 from mooring.dev.driver_program import DriverProgram
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving
+
+LATE_S: Final = 0.2
+"""How long calls in flight may take at the end: whoever made them has waited for them before."""
 
 
 class NodeDriver(Protocol):
@@ -48,7 +51,7 @@ class Served:
         self.tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def start(self) -> None:
-        await self._stack.enter_async_context(serving(self._make(), str(self._socket)))
+        await self._stack.enter_async_context(serving(self._make(), str(self._socket), grace_s=LATE_S))
 
     def is_up(self) -> None:
         pass
@@ -72,6 +75,11 @@ class NodeProgram:
         self.is_controller = is_controller
         self._program: DriverProgram | None = None
         self.tasks: tuple[asyncio.Task[None], ...] = ()
+
+    def kill_now(self) -> None:
+        """As kill(), from any thread."""
+        if self._program is not None:
+            self._program.kill_now()
 
     async def start(self) -> None:
         make_room(self._socket, even_alive=True)

@@ -113,6 +113,7 @@ async def node_ids(sockets: Sockets, clock: Clock) -> Mapping[str, str]:
 
 async def _node_id(node: str, path: Path, sockets: Sockets, clock: Clock) -> str | None:
     client = WireDriver(str(path), clock=clock)
+    client.absent = sockets.absent
     await client.connect(sockets.patience_s, sockets.advice)
     try:
         answer = await client.node_get_info(csi.NodeGetInfoRequest(), Call(INFO_S))

@@ -19,6 +19,8 @@ from mooring.dev.screen import Stream
 
 WAITING_MAX: Final = 4 * 2**20
 """Bytes that wait for a reader; what is written beyond them is left out, and a line says so."""
+_SETTLED_S: Final = 0.2
+"""How long it is waited for by a process that ends by force."""
 _LAST_S: Final = 1.0
 """At the end: how long a reader that takes nothing is waited for."""
 
@@ -106,6 +108,12 @@ class Outlet:
                 left = left[os.write(self._descriptor, left) :]
             except BlockingIOError:  # somebody else who has the terminal set it so
                 select.select([], [self._descriptor], [])
+
+
+def settle(stream: Stream) -> None:
+    """What was written is passed on, unless its reader takes nothing. In any thread."""
+    if isinstance(stream, Outlet):
+        stream.settle(_SETTLED_S)
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.server import ApiServer
 from mooring.base.clock import Clock
+from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError, first_of
 from mooring.base.folders import refusal
 from mooring.base.metrics import Metrics
@@ -55,7 +56,6 @@ from mooring.kube.client import kubeconfig
 from mooring.kube.cluster import Cluster
 from mooring.node.heartbeat import LEASE_S
 
-_END_S_MAX: Final = 5.0
 LEASE_SHARE: Final = 0.8
 """Of the grace period that a node's Lease lasts, as by default."""
 
@@ -99,16 +99,17 @@ async def running(
     story: Story,
     clock: Clock,
     randomness: Random,
+    ending: Ending,
 ) -> AsyncGenerator[Plane, None]:
     """The plane, ready but for its nodes, as long as the block runs. A part that fails ends the block with its error.
 
     folder: made when it is missing. form: of the driver. nodes: their names. topology: the segments of each, {} for a driver without.
     mounts: False where this process can't mount: the reference driver shows volumes by links then. port: of the API server, 0 for that of
     the folder's last start, or a free one. kept: the API objects stay in the folder. snapshots: their kinds and controllers, for a
-    driver that makes them. patience: with nodes that are gone. Raises
+    driver that makes them. patience: with nodes that are gone. ending: how long the parts may take to end. Raises
     ConfigError when the folder, the driver, the topology or the port can't be used, or the objects can't be saved any more.
     """
-    build = _Build(form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness), port, kept)
+    build = _Build(form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness, ending), port, kept)
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             store, durability = await build.objects(stack)
@@ -130,9 +131,11 @@ async def running(
             yield Plane(
                 build.starter.folder, cluster, build.kubeconfig, sockets.controller, state_folder, session.info, agents, ids, extras
             )
-            await controllers.drain(_END_S_MAX)  # after a good end of the block alone
+            await controllers.drain(ending.left_s)  # after a good end of the block alone
+            ending.goes_on()
             if agents is not None:
-                await agents.stop(_END_S_MAX)
+                await agents.stop(ending.left_s)
+            ending.goes_on()
             for task in (*tasks, *sockets.tasks):
                 task.cancel()
     except BaseExceptionGroup as errors:
@@ -161,6 +164,7 @@ class _Build:
         """The driver, connected and identified, and the tasks that end with it. Raises ConfigError."""
         path = str(sockets.controller)
         client = WireDriver(path, clock=self._clock) if sockets.tells else TracedDriver(path, "driver", self._story, clock=self._clock)
+        client.absent = sockets.absent
         await client.connect(sockets.patience_s, sockets.advice)
         stack.push_async_callback(client.close)
         session = Session(client, clock=self._clock)

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Final
 
 import mooring
-from mooring.api.core import NODES
-from mooring.api.pods import PODS
 from mooring.base.clock import Clock
-from mooring.base.errors import ConfigError, MooringError
+from mooring.base.ending import Ending
+from mooring.base.errors import MooringError
 from mooring.base.randomness import Random
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
@@ -25,11 +24,11 @@ from mooring.dev.demo.demo import Demo
 from mooring.dev.demo.file_systems import growing_type
 from mooring.dev.demo.stage import NODE_NAMES, PATIENCE, Stage
 from mooring.dev.driver_form import Form, Reference
+from mooring.dev.farewell import end_pods
 from mooring.dev.folder import run_folder
 from mooring.dev.invitation import Commands, invitation
-from mooring.dev.nodes import Nodes
 from mooring.dev.plane import Plane, running
-from mooring.dev.polling import DemoFailed, until
+from mooring.dev.polling import DemoFailed
 from mooring.dev.power import answering
 from mooring.dev.seed_objects import make_volume, register
 from mooring.dev.story import Story
@@ -39,12 +38,10 @@ from mooring.driver.layout import Segments
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import Cluster
-from mooring.kube.errors import NotFound
 from mooring.mounts.namespace import MountSpace
 
 DEMO_S_MAX: Final = 20.0
 _CONNECT_S_MAX: Final = 5.0
-_PODS_END_S_MAX: Final = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,49 +69,50 @@ async def run_dev(
     story: Story,
     clock: Clock,
     randomness: Random,
-    stop: asyncio.Event,
+    ending: Ending,
     commands: Commands,
     on_enter: Callable[[Callable[[], None]], AbstractContextManager[bool]],
     view: Callable[[Plane], AbstractAsyncContextManager[None]] = lambda _plane: contextlib.nullcontext(),
 ) -> None:
-    """Serves until `stop` is set.
+    """Serves until its end is asked for, also before it is ready.
 
-    space: where this process mounts. commands: to be typed elsewhere. on_enter: calls its argument at each Enter; False without a
-    keyboard. view: stands below the story from Ready to the end. Raises ConfigError.
+    space: where this process mounts. ending: how long that may take. commands: to be typed elsewhere. on_enter: calls its argument at each
+    Enter; False without a keyboard. view: stands below the story from Ready to the end. Raises ConfigError.
     """
     story.title(f"mooring dev {mooring.__version__}")
-    kept = bool(options.state)
-    with run_folder(options.state, space, story) as folder:
-        plane_of = running(
-            folder,
-            options.form,
-            nodes=options.nodes,
-            topology=options.topology,
-            mounts=space.can_mount,
-            port=options.port,
-            kept=kept,
-            snapshots=options.snapshots,
-            patience=options.patience,
-            story=story,
-            clock=clock,
-            randomness=randomness,
-        )
-        async with plane_of as plane, _clients(plane, clock, randomness) as (cluster, driver):
-            traced = TracedCluster(cluster, "dev", story, clock)
-            await _prepare(plane, traced, driver, options)
+    with run_folder(options.state, space, story, ending) as folder:
+        async with _until_asked(ending) as asked:
+            plane_of = running(
+                folder,
+                options.form,
+                nodes=options.nodes,
+                topology=options.topology,
+                mounts=space.can_mount,
+                port=options.port,
+                kept=bool(options.state),
+                snapshots=options.snapshots,
+                patience=options.patience,
+                story=story,
+                clock=clock,
+                randomness=randomness,
+                ending=ending,
+            )
+            async with plane_of as plane, _clients(plane, clock, randomness) as (cluster, driver):
+                traced = TracedCluster(cluster, "dev", story, clock)
+                await _prepare(plane, traced, driver, options)
 
-            def invite() -> None:
-                for line in invitation(plane, space, options.form, commands, kept=kept, can_enter=can_enter):
-                    story.title(line)
+                def invite() -> None:
+                    for line in invitation(plane, space, options.form, commands, kept=bool(options.state), can_enter=can_enter):
+                        story.title(line)
 
-            async with answering(plane.folder, Switches(plane.nodes, cluster, options.patience).by_turn):
-                with on_enter(invite) as can_enter:
-                    invite()
-                    async with view(plane):
-                        await stop.wait()
-            if not kept:
-                await _end_pods(plane.nodes, traced, story)
-        story.ended("ended in good order")
+                async with answering(plane.folder, Switches(plane.nodes, cluster, options.patience).by_turn):
+                    with on_enter(invite) as can_enter:
+                        invite()
+                        async with view(plane):
+                            await asked.when_ready()
+                if not options.state:
+                    await end_pods(plane.nodes, plane.cluster, traced, story, clock, ending)
+        story.ended("ended in good order" if asked.is_ready else "ended before it was ready")
 
 
 async def _prepare(plane: Plane, cluster: Cluster, driver: Driver, options: DevOptions) -> None:
@@ -135,36 +133,49 @@ async def _prepare(plane: Plane, cluster: Cluster, driver: Driver, options: DevO
         await make_volume(cluster, driver, plane.driver_name, name)
 
 
-async def _end_pods(nodes: Nodes | None, cluster: Cluster, story: Story) -> None:
-    """Everything ends with this process: pods give back their volumes first, so that nothing of them (a loop device, say) is left. Nodes
-    without power come back for it.
-    """
-    try:
-        async with asyncio.timeout(_PODS_END_S_MAX):
-            if nodes is not None:
-                await nodes.revive_all()
-            for pod in (await cluster.list(PODS)).items:
-                with contextlib.suppress(NotFound):
-                    await cluster.delete(PODS, pod.metadata.name, pod.metadata.namespace)
-            for pod in (await cluster.list(PODS)).items:
-                if pod.spec.node_name:
-                    await until(cluster, PODS, pod.metadata.name, lambda one: one is None)
-            for name in nodes.on if nodes is not None else ():
-                await until(cluster, NODES, name, lambda one: one is None or not one.status.volumes_in_use)
-    except ConfigError as error:
-        story.happened("warning", f"{error}; what is left on that node is left to the driver")
-    except TimeoutError:
-        story.happened("warning", f"pods still had their volumes after {_PODS_END_S_MAX:g} s; they are left to the driver")
+class _Asked:
+    """What an end that is asked for cuts short: everything, until it is ready."""
+
+    def __init__(self, limit: asyncio.Timeout) -> None:
+        self._limit, self._event = limit, asyncio.Event()
+        self.is_ready = False
+
+    def now(self) -> None:
+        self._event.set()
+        if not self.is_ready:
+            self._limit.reschedule(0.0)
+
+    async def when_ready(self) -> None:
+        """Returns when the end is asked for, which cancels nothing from now on."""
+        self.is_ready = True
+        await self._event.wait()
+
+
+@contextlib.asynccontextmanager
+async def _until_asked(ending: Ending) -> AsyncGenerator[_Asked, None]:
+    """The block ends without an error when the end is asked for before it was ready."""
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(None) as limit:
+            asked = _Asked(limit)
+
+            def tell() -> None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(asked.now)
+
+            ending.when_asked(tell)
+            yield asked
 
 
 async def run_demo(space: MountSpace, story: Story, clock: Clock, randomness: Random) -> None:
     """Raises DemoFailed when something did not really happen, ConfigError when the parts can't start."""
     story.title(f"mooring demo {mooring.__version__}: the life of a volume")
-    with run_folder("", space, story) as folder:
+    ending = Ending()
+    with run_folder("", space, story, ending) as folder:
         story.step("An API server, a driver behind a socket, its controllers and the agents of two nodes start in this process")
         try:
             async with asyncio.timeout(DEMO_S_MAX) as limit:
-                await _demo(folder, space, story, clock, randomness)
+                await _demo(folder, space, story, clock, randomness, ending)
         except TimeoutError:
             assert limit.expired()
             raise DemoFailed(f"it was not done within {DEMO_S_MAX:g} s") from None
@@ -177,7 +188,7 @@ async def run_demo(space: MountSpace, story: Story, clock: Clock, randomness: Ra
     )
 
 
-async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, randomness: Random) -> None:
+async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, randomness: Random, ending: Ending) -> None:
     fs_type, obstacle = growing_type(space, folder)
     plane_of = running(
         folder,
@@ -189,6 +200,7 @@ async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, ran
         story=story,
         clock=clock,
         randomness=randomness,
+        ending=ending,
     )
     async with plane_of as plane, _clients(plane, clock, randomness) as (cluster, driver):
         stage = Stage(plane, TracedCluster(cluster, "demo", story, clock), driver, space, story, fs_type=fs_type)

@@ -45,6 +45,9 @@ class Stream(Protocol):
 class Shown(Screen, Protocol):
     """A screen between its beginning and its end."""
 
+    def leave(self) -> None:
+        """Gives the terminal back as it was, from any thread: the process ends next."""
+
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
@@ -102,6 +105,9 @@ class PlainScreen:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         pass
+
+    def leave(self) -> None:
+        """There is nothing to give back."""
 
     def title(self, text: str) -> None:
         self._line(text, "bold")

@@ -13,6 +13,11 @@ _BLOCK: Final = Path("/sys/block")
 _TRIES: Final = 5
 
 
+def all_devices() -> frozenset[Path]:
+    """Every loop device that is over a file."""
+    return frozenset(Path("/dev") / entry.parent.parent.name for entry in _BLOCK.glob("loop*/loop/backing_file"))
+
+
 def devices(file: Path) -> tuple[Path, ...]:
     """The devices over this file."""
     return system.loop_devices_of(file)

@@ -8,11 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from mooring.base import ending
 from mooring.base.clock import LoopClock
+from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
 from mooring.dev import driver_program, keeper
 from mooring.dev.driver_program import DriverProgram
@@ -26,7 +29,8 @@ class Telling:
 
     def __init__(self, *words: str) -> None:
         self.shown = io.StringIO()
-        self.program = DriverProgram(words, dict(os.environ), Story(PlainScreen(self.shown), LoopClock()), LoopClock())
+        self.ending = Ending()
+        self.program = DriverProgram(words, dict(os.environ), Story(PlainScreen(self.shown), LoopClock()), LoopClock(), self.ending)
 
     async def minded_until(self, text: str) -> None:
         """Until this was told."""
@@ -93,7 +97,7 @@ async def test_one_that_was_up_is_started_again(monkeypatch: pytest.MonkeyPatch,
 
 
 async def test_its_end_is_asked_for_and_then_enforced_with_all_that_it_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(driver_program, "GRACE_S", 0.3)
+    monkeypatch.setattr(ending, "ENDING_S_MAX", 0.3)
     pid = tmp_path / "pid"
     telling = Telling("sh", "-c", f"trap 'echo told' TERM; sleep 1000 & sleep 1000 & echo $$ > {pid}; echo ready; while :; do wait; done")
     await telling.program.start()
@@ -115,6 +119,21 @@ async def test_without_power_it_is_gone_at_once_with_all_that_it_started(tmp_pat
     await telling.program.kill()
     assert [] == children_of(group)
     assert "told" not in telling.shown.getvalue()
+
+
+async def test_B1_it_is_ended_from_any_thread_while_the_event_loop_is_held(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    telling = Telling("sh", "-c", f"trap 'echo told' TERM; sleep 1000 & echo $$ > {pid}; echo ready; while :; do wait; done")
+    await telling.program.start()
+    await telling.minded_until("ready")
+    group = int(pid.read_text())
+    assert 2 == len(children_of(group))
+    ending = threading.Thread(target=telling.program.kill_now)
+    ending.start()
+    ending.join(20)  # and nobody else runs here meanwhile
+    assert [] == children_of(group)
+    telling.program.kill_now()
+    await telling.program.close()
 
 
 def test_nothing_of_it_outlives_who_started_it_even_by_kill_9(tmp_path: Path) -> None:

@@ -46,6 +46,9 @@ class ViewScreen(PlainScreen):
         self._lines: list[str] | None = None
         self._drawn: list[str] = []
 
+    def leave(self) -> None:
+        self._close()
+
     def changed(self) -> None:
         """The board may be another."""
         self._changed.set()
