@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.controllers.resizer.node_growth import grows_on_nodes
-from mooring.csi.driver_capabilities import capabilities_of
+from mooring.csi.driver_capabilities import DriverCapabilities, capabilities_of
 from mooring.csi.session import Session
 
 _CALL_S_MAX: Final = 5.0
@@ -23,6 +23,8 @@ class Extras:
     makes_snapshots: bool = False
     makes_group_snapshots: bool = False
     wants_snapshots: bool = True
+    no_provisioner: str = ""
+    """Why no volumes are made, "" where they are."""
 
     @property
     def resizes(self) -> bool:
@@ -39,6 +41,8 @@ class Extras:
 
     def absent(self) -> Iterator[str]:
         """A line for each part that is not there."""
+        if self.no_provisioner:
+            yield f"No provisioner: {self.no_provisioner}. Claims stay Pending."
         if not self.resizes:
             yield "No resizer: the driver neither grows nor modifies volumes."
         if not self.makes_snapshots:
@@ -53,4 +57,19 @@ async def extras_of(session: Session, *, wants_snapshots: bool) -> Extras:
     """session: started. Raises DriverError."""
     driver = capabilities_of(session.info)
     on_nodes = driver.has_controller and not driver.expands and await grows_on_nodes(session.driver, _CALL_S_MAX)
-    return Extras(driver.expands or on_nodes, on_nodes, driver.modifies, driver.snapshots, driver.group_snapshots, wants_snapshots)
+    return Extras(
+        driver.expands or on_nodes,
+        on_nodes,
+        driver.modifies,
+        driver.snapshots,
+        driver.group_snapshots,
+        wants_snapshots,
+        no_provisioner(driver),
+    )
+
+
+def no_provisioner(driver: DriverCapabilities) -> str:
+    """Why no volumes are made, "" where they are."""
+    if not driver.has_controller:
+        return "GetPluginCapabilities does not say CONTROLLER_SERVICE"
+    return "" if driver.creates else "ControllerGetCapabilities does not say CREATE_DELETE_VOLUME"

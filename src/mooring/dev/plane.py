@@ -38,13 +38,13 @@ from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.csi.address import PATH_BYTES_MAX
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.codes import DriverError
 from mooring.csi.session import DriverChanged, Session
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.controllers import Controllers, Patience
 from mooring.dev.driver_form import Form, Reference
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.extras import Extras, extras_of
+from mooring.dev.introduction import LastFailure, introduced
 from mooring.dev.node import REGISTRATION, Shared
 from mooring.dev.nodes import Nodes, node_ids
 from mooring.dev.snapshot_kinds import install
@@ -163,12 +163,17 @@ class _Build:
     async def session(self, stack: AsyncExitStack, group: asyncio.TaskGroup, sockets: Sockets) -> tuple[Session, list[asyncio.Task[None]]]:
         """The driver, connected and identified, and the tasks that end with it. Raises ConfigError."""
         path = str(sockets.controller)
-        client = WireDriver(path, clock=self._clock) if sockets.tells else TracedDriver(path, "driver", self._story, clock=self._clock)
+        failure = LastFailure()
+        client = (
+            WireDriver(path, clock=self._clock, metrics=failure)
+            if sockets.tells
+            else TracedDriver(path, "driver", self._story, clock=self._clock, metrics=failure)
+        )
         client.absent = sockets.absent
         await client.connect(sockets.patience_s, sockets.advice)
         stack.push_async_callback(client.close)
         session = Session(client, clock=self._clock)
-        await _identified(session, sockets)
+        await introduced(session, failure, where=path, patience_s=sockets.patience_s, advice=sockets.advice)
         sockets.is_up()
         return session, [group.create_task(_followed(session), name="dev/driver-session")]
 
@@ -199,20 +204,6 @@ class _Build:
 def real(folder: Path) -> Path:
     """As the mount table has it: without links."""
     return Path(os.path.realpath(folder))
-
-
-async def _identified(session: Session, sockets: Sockets) -> None:
-    """Raises ConfigError for a driver that does not introduce itself."""
-    try:
-        async with asyncio.timeout(sockets.patience_s) as limit:
-            await session.start()
-    except TimeoutError:
-        assert limit.expired()
-        raise ConfigError(
-            f"driver: it answers on {sockets.controller}, and does not introduce itself within {sockets.patience_s:g} s; {sockets.advice}"
-        ) from None
-    except DriverError as error:
-        raise ConfigError(f"driver: it does not introduce itself: {error}; a driver needs the Identity service of CSI") from None
 
 
 async def _followed(session: Session) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import mooring
 from mooring.base.clock import Clock
 from mooring.base.ending import Ending
-from mooring.base.errors import MooringError
+from mooring.base.errors import ConfigError, MooringError
 from mooring.base.randomness import Random
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
@@ -38,6 +38,7 @@ from mooring.driver.layout import Segments
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import Cluster
+from mooring.kube.errors import ApiError
 from mooring.mounts.namespace import MountSpace
 
 DEMO_S_MAX: Final = 20.0
@@ -117,16 +118,19 @@ async def run_dev(
 
 async def _prepare(plane: Plane, cluster: Cluster, driver: Driver, options: DevOptions) -> None:
     """What a newcomer finds: classes, nodes on which the driver is registered, volumes. Raises ConfigError."""
-    await register(
-        cluster,
-        capabilities_of(plane.info),
-        options.nodes,
-        options.topology,
-        plane.extras,
-        reference=isinstance(options.form, Reference),
-        has_agents=plane.nodes is not None,
-        default_class=options.default_class,
-    )
+    try:
+        await register(
+            cluster,
+            capabilities_of(plane.info),
+            options.nodes,
+            options.topology,
+            plane.extras,
+            reference=isinstance(options.form, Reference),
+            has_agents=plane.nodes is not None,
+            default_class=options.default_class,
+        )
+    except ApiError as error:
+        raise ConfigError(f"the driver's objects and the nodes can't be made: {error}") from None
     if plane.nodes is not None:
         await plane.nodes.start()
     for name in dict.fromkeys(options.volumes):

@@ -1,0 +1,68 @@
+"""A driver's first answers, judged: what is wrong with one is told by its call, with the next step."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from mooring.api.names import dns_subdomain
+from mooring.base.errors import ConfigError
+from mooring.csi.capabilities import DriverInfo
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import Driver
+from mooring.csi.session import Session
+
+NAME_MAX: Final = 63
+
+_NEXT_STEP: Final = {
+    Driver.get_plugin_info.path: "a driver needs the Identity service of CSI",
+    Driver.get_plugin_capabilities.path: "it is of the Identity service, which every driver needs whole",
+    Driver.controller_get_capabilities.path: (
+        "GetPluginCapabilities says CONTROLLER_SERVICE: serve the Controller service, or leave that capability out"
+    ),
+}
+
+
+class LastFailure:
+    """The call of a client that failed last. Implements `CallObserver`."""
+
+    def __init__(self) -> None:
+        self.path = ""
+
+    def observe(self, method: str, code: int | None, seconds: float, migrated: bool = False) -> None:
+        if code != Code.OK:
+            self.path = method
+
+
+async def introduced(session: Session, failure: LastFailure, *, where: str, patience_s: float, advice: str) -> DriverInfo:
+    """What the driver says of itself.
+
+    failure: hears of the session's calls. where: its socket. advice: the next step for one that says nothing. Raises ConfigError for one
+    that does not introduce itself, or by a name that nothing can have.
+    """
+    try:
+        async with asyncio.timeout(patience_s) as limit:
+            info = await session.start()
+    except TimeoutError:
+        assert limit.expired()
+        raise ConfigError(f"driver: it answers on {where}, and does not introduce itself within {patience_s:g} s; {advice}") from None
+    except DriverError as error:
+        raise ConfigError(f"driver: {_failed(failure.path, error)}") from None
+    if fault := name_fault(info.name):
+        raise ConfigError(f"driver: GetPluginInfo says the name {info.name!r}, {fault}")
+    return info
+
+
+def name_fault(name: str) -> str:
+    """What is wrong with a driver's name, "" for nothing. Source: CSI's GetPluginInfoResponse, Kubernetes' ValidateCSIDriverName."""
+    if len(name) > NAME_MAX:
+        return f"which has {len(name)} characters: CSI allows {NAME_MAX}"
+    if dns_subdomain(name.lower()):
+        return "which has not the form of a domain's, as CSI wants it: letters, digits, - and . in between, as in csi.example.com"
+    return ""
+
+
+def _failed(path: str, error: DriverError) -> str:
+    call = path.rpartition("/")[2] or "its introduction"
+    step = _NEXT_STEP.get(path, "the driver's log may say why")
+    return f"{call} fails: {error}; {step}"

@@ -1,0 +1,98 @@
+"""B7: what is wrong with a driver's first answers is told by the call that it is about, with the next step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.base.clock import LoopClock
+from mooring.base.errors import ConfigError
+from mooring.csi.capabilities import DriverInfo
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.csi.in_process import InProcessDriver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.session import Session
+from mooring.dev.extras import Extras, no_provisioner
+from mooring.dev.introduction import LastFailure, introduced, name_fault
+
+
+class Foreign:
+    """Somebody's driver. without: methods that it does not serve."""
+
+    def __init__(self, name: str = "csi.example.com", without: str = "") -> None:
+        self._name = name
+        if without:
+            setattr(self, without, None)
+
+    async def probe(self, request: Any) -> csi.ProbeResponse:
+        return csi.ProbeResponse()
+
+    async def get_plugin_info(self, request: Any) -> csi.GetPluginInfoResponse:
+        return csi.GetPluginInfoResponse(name=self._name, vendor_version="1")
+
+    async def get_plugin_capabilities(self, request: Any) -> csi.GetPluginCapabilitiesResponse:
+        service = csi.PluginCapability(service={"type": csi.PluginCapability.Service.CONTROLLER_SERVICE})
+        return csi.GetPluginCapabilitiesResponse(capabilities=[service])
+
+    async def controller_get_capabilities(self, request: Any) -> csi.ControllerGetCapabilitiesResponse:
+        return csi.ControllerGetCapabilitiesResponse()
+
+
+async def met(driver: object) -> DriverInfo:
+    failure, clock = LastFailure(), LoopClock()
+    session = Session(InProcessDriver(driver, clock=clock, metrics=failure), clock=clock)  # type: ignore[arg-type]
+    return await introduced(session, failure, where="/run/csi.sock", patience_s=60, advice="start it")
+
+
+async def test_a_driver_that_says_who_it_is() -> None:
+    assert "csi.example.com" == (await met(Foreign())).name
+    assert "csi.example.com" == (await met(Foreign(without="probe"))).name, "a call that may be missing is no failure"
+
+
+@pytest.mark.parametrize(
+    ("driver", "words"),
+    [
+        (Foreign(without="get_plugin_info"), ["GetPluginInfo fails: ", "Unimplemented", "needs the Identity service"]),
+        (Foreign(without="get_plugin_capabilities"), ["GetPluginCapabilities fails: ", "of the Identity service"]),
+        (
+            Foreign(without="controller_get_capabilities"),
+            ["ControllerGetCapabilities fails: ", "GetPluginCapabilities says CONTROLLER_SERVICE: serve the Controller service"],
+        ),
+        (Foreign("Ugly_Name!"), ["GetPluginInfo says the name 'Ugly_Name!'", "the form of a domain's"]),
+        (Foreign("a" * 64), ["which has 64 characters: CSI allows 63"]),
+    ],
+)
+async def test_the_call_that_is_wrong_is_named_with_the_next_step(driver: Foreign, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        await met(driver)
+    assert [] == [one for one in words if one not in str(caught.value)], caught.value
+    assert ("Identity" in str(caught.value)) is any("Identity" in one for one in words), "and no other call is blamed"
+
+
+async def test_another_failure_is_told_with_its_call() -> None:
+    class Broken(Foreign):
+        async def probe(self, request: Any) -> csi.ProbeResponse:
+            raise DriverError(Code.PERMISSION_DENIED, "no")
+
+    with pytest.raises(ConfigError, match=r"driver: Probe fails: .*; the driver's log may say why"):
+        await met(Broken())
+
+
+@pytest.mark.parametrize("name", ["csi.example.com", "a", "My.Driver", "a" * 63])
+def test_names_that_csi_and_kubernetes_allow(name: str) -> None:
+    assert "" == name_fault(name)
+
+
+@pytest.mark.parametrize(
+    ("driver", "line"),
+    [
+        (DriverCapabilities("a"), ""),
+        (DriverCapabilities("a", has_controller=False, creates=False), "GetPluginCapabilities does not say CONTROLLER_SERVICE"),
+        (DriverCapabilities("a", creates=False), "ControllerGetCapabilities does not say CREATE_DELETE_VOLUME"),
+    ],
+)
+def test_that_no_volume_is_made_is_told_with_the_reason(driver: DriverCapabilities, line: str) -> None:
+    told = [one for one in Extras(no_provisioner=no_provisioner(driver)).absent() if "provisioner" in one]
+    assert ([f"No provisioner: {line}. Claims stay Pending."] if line else []) == told
