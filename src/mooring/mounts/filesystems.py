@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from mooring.mounts import devices, system
+from mooring.mounts import devices, loops, system
 from mooring.mounts.targets import Occupied, mount_table
 
 FS_TYPE: Final = "ext4"
@@ -79,8 +79,42 @@ def mount(device: Path, point: Path, wanted: str = "", flags: Sequence[str] = ()
     system.run("mount", "-t", fs_type, *(["-o", ",".join(options)] if options else []), str(device), str(point))
 
 
+def mount_file(file: Path, point: Path, wanted: str = "", flags: Sequence[str] = (), *, readonly: bool = False) -> None:
+    """As `mount`, for the file system in a file, which takes the whole of that. Where it fails, no loop device is left behind.
+
+    Raises ToolFailed, OSError, Occupied.
+    """
+    with loops.attached(file) as device:
+        if not readonly:  # a restored one may have a larger file than its origin
+            prepare(device, wanted)
+            fit(device)
+        mount(device, point, wanted, flags, readonly=readonly)
+        if not readonly and type_on(device) == "xfs":
+            grow(device)
+
+
+def grow_file(file: Path) -> None:
+    """The file system in a file takes the whole of that, where a loop device is over it; else it does when it is mounted next.
+
+    Raises ToolFailed.
+    """
+    loops.grow(file)
+    for device in loops.devices(file)[:1]:
+        grow(device)
+
+
 def grow(device: Path) -> None:
     """The file system takes the whole device, mounted or not; xfs grows only while it is mounted. Raises ToolFailed."""
+    try:
+        _grow(device)
+    except system.ToolFailed as error:
+        if "Permission denied" not in str(error):
+            raise
+        what = "a mounted file system grows only for a process with CAP_SYS_RESOURCE; this one grows when it is staged again"
+        raise system.ToolFailed(f"{error}: {what}") from None
+
+
+def _grow(device: Path) -> None:
     point = _point_of(device)
     fs_type = type_on(device)
     if fs_type in _EXT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +35,23 @@ def device(file: Path, *, readonly: bool = False) -> Path:
             if not tries_left:
                 raise
     raise system.ToolFailed(f"losetup made no device for {str(file)!r}")
+
+
+@contextlib.contextmanager
+def attached(file: Path, *, readonly: bool = False) -> Iterator[Path]:
+    """The device over this file, made where there is none. It stays if the block ends well; with an error goes what was made here.
+
+    So whoever fails half-way (at mkfs, say) leaves no device that nobody will ever give back. Raises ToolFailed.
+    """
+    before = devices(file)
+    found = device(file, readonly=readonly)
+    try:
+        yield found
+    except BaseException:
+        if found not in before:
+            with contextlib.suppress(system.ToolFailed):  # the error of the block is the one to tell
+                system.run("losetup", "-d", str(found))
+        raise
 
 
 def backing_of(name: str) -> Path:

@@ -5,6 +5,7 @@ Each is a function of a folder; it asserts what must hold, and cleans up its loo
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import resource
@@ -14,10 +15,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mooring.base.errors import ConfigError
+from mooring.csi.codes import DriverError
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.node.mounting import Links, RealMounts
 from mooring.driver.node.way import AUTO, MOUNT, Way
 from mooring.driver.rules import Rules
@@ -26,6 +30,7 @@ from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.system import ToolFailed
 from mooring.mounts.targets import Occupied, mount_table
 from mooring.mounts.trees import remove_tree
+from tests.support.pages import blocks
 
 MIB = 1 << 20
 
@@ -195,7 +200,7 @@ def a_file_system_grows_with_its_device(folder: Path) -> None:
 
 
 def a_mounted_file_system_grows_where_the_kernel_allows_it(folder: Path) -> None:
-    """ext4 asks for CAP_SYS_RESOURCE, which a container's root may lack: then the tool's own words come through."""
+    """ext4 asks for CAP_SYS_RESOURCE, which a container's root may lack: then the tool's own words come through, and what lacks (B4)."""
     staging = folder / "staging"
     with an_image(folder) as image:
         device = loops.device(image)
@@ -208,7 +213,7 @@ def a_mounted_file_system_grows_where_the_kernel_allows_it(folder: Path) -> None
                 filesystems.grow(device)
                 assert filesystems.usage(staging)[0].total > before + 8 * MIB
             else:
-                with pytest.raises(ToolFailed, match="Permission denied to resize filesystem"):
+                with pytest.raises(ToolFailed, match=r"(?s)Permission denied to resize filesystem.*CAP_SYS_RESOURCE"):
                     filesystems.grow(device)
         finally:
             targets.withdraw(staging)
@@ -366,6 +371,71 @@ def a_mount_that_comes_while_a_tree_is_removed_is_not_entered(folder: Path) -> N
     assert ("foreign", 0o500) == ((foreign / "file").read_text(), foreign.stat().st_mode & 0o777)
 
 
+def a_device_frees_itself_where_the_block_fails_B2(folder: Path) -> None:
+    with an_image(folder) as image:
+        with pytest.raises(ToolFailed, match=r"mkfs.nofs is not on this machine"):
+            filesystems.mount_file(image, folder / "point", "nofs")
+        assert () == loops.devices(image), "no call would ever give it back"
+        with loops.attached(image) as device:
+            filesystems.prepare(device)
+        assert (device,) == loops.devices(image), "kept where the block ends well"
+        with pytest.raises(ToolFailed), loops.attached(image):
+            raise ToolFailed("no luck")
+        assert (device,) == loops.devices(image), "it was there before: somebody else's"
+        with pytest.raises(ToolFailed), loops.attached(image, readonly=True):
+            raise ToolFailed("no luck")
+        assert (device,) == loops.devices(image), "one for readers is another"
+
+
+def a_file_is_mounted_with_all_its_room_B2(folder: Path) -> None:
+    with an_image(folder) as image:
+        point = folder / "point"
+        for _ in range(2):
+            filesystems.mount_file(image, point)
+        small = filesystems.usage(point)[0].total
+        targets.clear(point)
+        loops.release(image)
+        os.truncate(image, 64 * MIB)
+        filesystems.grow_file(image)
+        assert () == loops.devices(image), "nothing is made for one that is not in use"
+        filesystems.mount_file(image, point)
+        assert filesystems.usage(point)[0].total > 2 * small
+        targets.clear(point)
+
+
+def the_second_driver_of_the_page_leaves_no_device_B2(folder: Path) -> None:
+    """docs/driver.md: a file system that can't be made is a call that fails, and nothing else."""
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(blocks("driver.md", "python")[1], "driver.md", "exec"), names)
+    (folder / "images").mkdir()
+    driver = names["Images"](folder / "images", "here")
+
+    def capability(**access: Any) -> Any:
+        return {"access_mode": {"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER}, **access}
+
+    async def story() -> None:
+        made = await driver.create_volume(csi.CreateVolumeRequest(name="a", volume_capabilities=[capability(mount={})]))
+        image = folder / "images" / made.volume.volume_id
+        fields: dict[str, Any] = {"volume_id": made.volume.volume_id}
+        staging: dict[str, Any] = {"staging_target_path": str(folder / "staging")}
+        with pytest.raises(DriverError, match=r"mkfs.nofs is not on this machine"):
+            await driver.node_stage_volume(
+                csi.NodeStageVolumeRequest(**fields, **staging, volume_capability=capability(mount={"fs_type": "nofs"}))
+            )
+        assert () == loops.devices(image)
+        (folder / "foreign").mkdir()
+        targets.bind(folder / "foreign", folder / "target")
+        shown = csi.NodePublishVolumeRequest(
+            **fields, **staging, target_path=str(folder / "target"), volume_capability=capability(block={})
+        )
+        with pytest.raises(DriverError, match="something else is mounted"):
+            await driver.node_publish_volume(shown)
+        assert () == loops.devices(image)
+        targets.clear(folder / "target")
+
+    asyncio.run(story())
+
+
 SCENES: dict[str, Callable[[Path], None]] = {
     scene.__name__: scene
     for scene in (
@@ -394,6 +464,9 @@ SCENES: dict[str, Callable[[Path], None]] = {
         what_is_mounted_is_no_empty_folder,
         a_tree_with_a_mount_in_it_stays_whole,
         a_mount_that_comes_while_a_tree_is_removed_is_not_entered,
+        a_device_frees_itself_where_the_block_fails_B2,
+        a_file_is_mounted_with_all_its_room_B2,
+        the_second_driver_of_the_page_leaves_no_device_B2,
     )
 }
 

@@ -96,13 +96,7 @@ class RealMounts(Mounts):
                 targets.complete(staging, source.flags)
             return
         if source.is_image:
-            device = loops.device(source.path)
-            if not source.readonly:  # a restored one may have a larger file than its origin
-                filesystems.prepare(device, source.fs_type)
-                filesystems.fit(device)
-            filesystems.mount(device, staging, source.fs_type, source.flags, readonly=source.readonly)
-            if not source.readonly and filesystems.type_on(device) == "xfs":
-                filesystems.grow(device)
+            filesystems.mount_file(source.path, staging, source.fs_type, source.flags, readonly=source.readonly)
         else:
             targets.bind(source.path, staging, source.flags)
 
@@ -111,8 +105,7 @@ class RealMounts(Mounts):
             targets.complete(target, source.flags, readonly=source.readonly)
             return
         if source.is_block:
-            device = loops.device(source.path, readonly=source.readonly)
-            with _made(target, is_file=True):
+            with loops.attached(source.path, readonly=source.readonly) as device, _made(target, is_file=True):
                 targets.bind(device, target, readonly=source.readonly)
             return
         self.stage(source, staging)
@@ -127,9 +120,7 @@ class RealMounts(Mounts):
         if source.is_block:
             loops.grow(source.path)
         elif source.is_image:
-            loops.grow(source.path)
-            for device in loops.devices(source.path)[:1]:
-                _grow(device)
+            filesystems.grow_file(source.path)
 
     def release(self, source: Source) -> None:
         if source.is_block or source.is_image:
@@ -197,16 +188,6 @@ def _is_empty(target: Path, *, is_file: bool) -> bool:
     if is_file:
         return stat.S_ISREG(status.st_mode) and not status.st_size
     return stat.S_ISDIR(status.st_mode) and not any(target.iterdir())
-
-
-def _grow(device: Path) -> None:
-    try:
-        filesystems.grow(device)
-    except system.ToolFailed as error:
-        if "Permission denied" not in str(error):
-            raise
-        what = "a mounted file system grows only for a process with CAP_SYS_RESOURCE; this one grows when it is staged again"
-        raise system.ToolFailed(f"{error}: {what}") from None
 
 
 def _is_of(mount: Mount, source: Source) -> bool:
