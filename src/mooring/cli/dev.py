@@ -84,7 +84,11 @@ class DevFlags(ProcessFlags):
         "Your own driver: module:Class, a command with {socket} in it (and {node}), or unix:///path/of.sock. Empty: the reference driver.",
     )
     options: Mapping[str, str] = flag(
-        "option", OPTIONS, {}, "An argument for a driver that is a class, as in folder=/data; may be given more than once."
+        "option",
+        OPTIONS,
+        {},
+        "An argument for a driver that is a class, as in folder=/data/{node}; may be given more than once. "
+        "Without one for node_id that is the node's name.",
     )
     nodes: int = flag("nodes", INT, 0, "How many nodes to make: n1, n2 and so on. 0: three, and one for your own driver.")
     zones: int = flag(

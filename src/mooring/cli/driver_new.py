@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.resources
+import json
 import keyword
 import re
 import sys
@@ -87,15 +89,29 @@ def _texts(name: str, driver_name: str) -> dict[str, str]:
     skeleton = importlib.resources.files("mooring.driver") / "skeleton"
     texts = {file: (skeleton / source).read_text(encoding="utf-8") for source, file in _FILES.items()}
     pairs = {"skeleton.example.com": driver_name, "Skeleton": class_name(name), "skeleton": name}
+    pairs |= {"REQUIREMENT": requirement(), "DEVELOPMENT": requirement("[server,ui]")}
     pattern = re.compile("|".join(map(re.escape, pairs)))
     return {file: pattern.sub(lambda found: pairs[found[0]], text) for file, text in texts.items()}
 
 
+def requirement(extras: str = "") -> str:
+    """What a project says that needs this Mooring: where it was installed from, since no index may have it. Source: PEP 610, PEP 508."""
+    from importlib import metadata  # (20 ms that nobody else needs)
+
+    with contextlib.suppress(metadata.PackageNotFoundError, ValueError, KeyError):
+        origin = json.loads(metadata.distribution("mooring").read_text("direct_url.json") or "{}")
+        if "vcs_info" in origin:
+            return f"mooring{extras} @ {origin['vcs_info']['vcs']}+{origin['url']}@{origin['vcs_info']['commit_id']}"
+        if "url" in origin:
+            return f"mooring{extras} @ {origin['url']}"
+    return f"mooring{extras}"
+
+
 def _next_steps(folder: Path, driver: str) -> str:
-    options = "--option folder=/tmp/volumes --option node_id=here"
     return (
         f"{folder}: a driver whose volumes are folders, and its tests. Next:\n"
         f"  cd {folder}\n"
         f"  pytest\n"
-        f"  mooring driver run driver:{driver} --endpoint unix:///tmp/csi.sock {options}\n"
+        f"  mooring dev --driver driver:{driver} --option folder=/tmp/volumes\n"
+        f"Its README.md says what comes then.\n"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -49,7 +50,11 @@ class RunFlags(ProcessFlags):
 
     endpoint: str = flag("endpoint", STRING, "", "The unix socket to serve on, as in unix:///csi/csi.sock. Empty: $CSI_ENDPOINT.")
     options: Mapping[str, str] = flag(
-        "option", OPTIONS, {}, "An argument for the driver's constructor, as in folder=/data; may be given more than once."
+        "option",
+        OPTIONS,
+        {},
+        "An argument for the driver's constructor, as in folder=/data; may be given more than once. "
+        "Without one for node_id it is $NODE_ID, $KUBE_NODE_NAME, or this machine's name.",
     )
     plugin_registration_path: str = flag(
         "plugin-registration-path",
@@ -112,12 +117,17 @@ async def _serve(flags: RunFlags, words: str = "") -> int:
 
     if not words:
         raise UsageError("the driver is missing: mooring driver run module:Class [flags]")
-    plugin = load(words, flags.options)
+    plugin = load(words, flags.options, _node())
     if flags.plugin_registration_path and not plugin.serves("Node"):
         raise ConfigError(f"{words} has no node service, and the kubelet registers no driver without: drop --plugin-registration-path")
     async with serving(plugin, flags.endpoint or os.environ["CSI_ENDPOINT"], grace_s=flags.grace_s) as socket:
         await unless_stopped(_beside(flags, plugin, socket))
     return 0
+
+
+def _node() -> str:
+    """What the driver gets for the node that it runs on, unless it says so itself: as manifests tell it, else the machine's name."""
+    return os.environ.get("NODE_ID") or os.environ.get("KUBE_NODE_NAME") or platform.node().lower()
 
 
 async def _beside(flags: RunFlags, plugin: Plugin, socket: Path) -> None:

@@ -39,6 +39,10 @@ class PythonClass:
     def __str__(self) -> str:
         return self.words
 
+    def for_node(self, node: str) -> Mapping[str, str]:
+        """The options of the object for this node."""
+        return {name: text.replace(NODE, node) for name, text in self.options.items()}
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CommandLine:

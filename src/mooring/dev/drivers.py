@@ -181,9 +181,12 @@ def _environment(socket: Path, node: str) -> dict[str, str]:
 
 
 def _object(form: PythonClass, node: str) -> Plugin:
-    """node: becomes the object's node_id where that is empty. Raises ConfigError; an error of its author's code is told with its place."""
+    """node: stands for {node} in options, and becomes the object's node_id where nothing else does.
+
+    Raises ConfigError; an error of its author's code is told with its place.
+    """
     try:
-        driver = load(form.words, form.options)
+        driver = load(form.words, form.for_node(node), node)
     except ConfigError as error:
         raise ConfigError(f"driver: {error}") from None
     except Exception as error:  # whatever its author's code raises

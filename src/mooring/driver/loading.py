@@ -28,13 +28,20 @@ _READERS: Final[Mapping[Any, Callable[[str], Any]]] = {
 }
 
 
-def load(words: str, options: Mapping[str, str]) -> Plugin:
+NODE_ID: Final = "node_id"
+
+
+def load(words: str, options: Mapping[str, str], node: str = "") -> Plugin:
     """The driver that these words name, made with these options.
 
     words: a class, or a function that gives a driver, after its module or file and a colon. options: arguments by name, as text; each
-    becomes what the constructor's annotation says (str, int, float, bool, Path). Raises ConfigError; errors of the author's code pass.
+    becomes what the constructor's annotation says (str, int, float, bool, Path). node: the argument `node_id` where neither an option nor
+    the constructor says one. Raises ConfigError; errors of the author's code pass.
     """
     factory = _found(words)
+    wanted = _parameters(factory).get(NODE_ID)
+    if node and wanted is not None and wanted.default in (wanted.empty, ""):
+        options = {NODE_ID: node, **options}
     arguments = _arguments(words, factory, options)
     try:
         plugin = factory(**arguments)

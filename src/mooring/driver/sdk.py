@@ -18,7 +18,7 @@ log. A caller that gives up cancels the method. Serve a driver with `driver.serv
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -29,6 +29,7 @@ from mooring.base.clock import Clock
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Rpc
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver import segments
 from mooring.driver.capabilities import (
     CONTROLLER,
     GROUP_CONTROLLER,
@@ -64,7 +65,8 @@ class Plugin(Services):
     volume_expansion: Collection[int] = ()
     node_id: str = ""
     node_volumes_max: int = 0
-    node_segments: Mapping[str, str] = MappingProxyType({})
+    node_segments: Any = MappingProxyType({})
+    """A mapping, or a property or method that gives one. Any, since a type checker lets nobody override an attribute by these."""
     withheld: Collection[str] = ()
     patience_s: float | None = 600.0
 
@@ -166,5 +168,8 @@ class Plugin(Services):
 
     async def node_get_info(self, request: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:
         """The node as the attributes describe it; override it where they change."""
-        topology = csi.Topology(segments=self.node_segments) if self.node_segments else None
+        if fault := segments.fault_of(self.node_segments, self.plugin_capabilities):
+            raise DriverError(Code.INTERNAL, f"{type(self).__name__}.node_segments {fault}")
+        found = segments.segments_of(self.node_segments)
+        topology = csi.Topology(segments=found) if found else None
         return csi.NodeGetInfoResponse(node_id=self.node_id, max_volumes_per_node=self.node_volumes_max, accessible_topology=topology)

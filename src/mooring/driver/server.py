@@ -19,6 +19,7 @@ from mooring.csi.grpc_logging import quiet_core
 from mooring.csi.socket_file import check_length, make_room
 from mooring.driver.grpc_server import listening, listening_on_tcp
 from mooring.driver.sdk import Plugin
+from mooring.driver.segments import fault_of
 
 with quiet_core():
     import grpc
@@ -70,8 +71,12 @@ def check_identity(plugin: object) -> None:
         raise ConfigError(f'{kind.__name__} has no name: set `name = "csi.example.com"` in the class')
     if not _NAME.fullmatch(plugin.name):
         raise ConfigError(f"driver name {plugin.name!r} is not of the form a domain has, with 63 characters at the most")
-    if plugin.serves("Node") and kind.node_get_info is Plugin.node_get_info and not plugin.node_id:
+    if not plugin.serves("Node") or kind.node_get_info is not Plugin.node_get_info:
+        return
+    if not plugin.node_id:
         raise ConfigError(f"{kind.__name__} has no node_id: set it to what the driver calls this node, or override node_get_info")
+    if fault := fault_of(plugin.node_segments, plugin.plugin_capabilities):
+        raise ConfigError(f"{kind.__name__}.node_segments {fault}")
 
 
 def socket_path(endpoint: str) -> Path:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from mooring.cli.driver import run
-from mooring.cli.driver_new import class_name
+from mooring.cli.driver_new import class_name, requirement
 from mooring.driver.testing import sanity_obstacle
 
 
@@ -19,7 +22,7 @@ def begin(*argv: str) -> int:
 def test_a_new_driver_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     assert 0 == begin("shelf-driver")
-    assert "cd shelf-driver\n  pytest\n  mooring driver run driver:ShelfDriver" in capsys.readouterr().out
+    assert "cd shelf-driver\n  pytest\n  mooring dev --driver driver:ShelfDriver --option folder=/tmp/volumes\n" in capsys.readouterr().out
     folder = tmp_path / "shelf-driver"
     assert ["README.md", "driver.py", "pyproject.toml", "test_driver.py"] == sorted(path.name for path in folder.iterdir())
     texts = {path.name: path.read_text() for path in folder.iterdir()}
@@ -69,3 +72,42 @@ def test_without_csi_sanity_it_is_told_where_to_get_it(tmp_path: Path, monkeypat
     assert "go install github.com/kubernetes-csi/csi-test" in sanity_obstacle()
     monkeypatch.setenv("CSI_SANITY", "/somewhere/csi-sanity")
     assert "no mount namespaces here" in sanity_obstacle()
+
+
+def test_B3_what_comes_next_is_written_there(tmp_path: Path) -> None:
+    assert 0 == begin("shelf", f"--folder={tmp_path / 'a'}")
+    text = (tmp_path / "a" / "README.md").read_text()
+    for words in ("mooring dev --driver driver:Shelf", "folder=/tmp/volumes/{node}", "mooring orphans", "csi-sanity", "--examples"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        (None, "mooring[server]"),
+        ('{"url": "file:///home/me/mooring", "dir_info": {"editable": true}}', "mooring[server] @ file:///home/me/mooring"),
+        ('{"url": "https://x/m-1.whl", "archive_info": {}}', "mooring[server] @ https://x/m-1.whl"),
+        (
+            '{"url": "https://x/m.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',
+            "mooring[server] @ git+https://x/m.git@abc",
+        ),
+        ("no JSON", "mooring[server]"),
+    ],
+)
+def test_B3_its_requirement_can_be_had_where_no_index_has_the_package(
+    monkeypatch: pytest.MonkeyPatch, origin: str | None, expected: str
+) -> None:
+    class Installed:
+        def read_text(self, _name: str) -> str | None:
+            return origin
+
+    monkeypatch.setattr(metadata, "distribution", lambda _name: Installed())
+    assert expected == requirement("[server]")
+    assert expected == str(Requirement(expected))
+
+
+def test_B3_its_project_names_this_mooring(tmp_path: Path) -> None:
+    assert 0 == begin("shelf", f"--folder={tmp_path / 'a'}")
+    project = tomllib.loads((tmp_path / "a" / "pyproject.toml").read_text())
+    assert [requirement()] == project["project"]["dependencies"]
+    assert ["pytest", requirement("[server,ui]")] == project["dependency-groups"]["dev"]

@@ -55,3 +55,9 @@ def test_options_are_a_class_s_alone() -> None:
 def test_a_command_gets_its_socket_and_its_node_wherever_they_stand() -> None:
     form = CommandLine(("./cmd", "--e=unix://{socket}", "{node}-{node}", "{other}"))
     assert ("./cmd", "--e=unix:///s", "n-n", "{other}") == form.for_node("/s", "n")
+
+
+def test_B3_options_say_the_node() -> None:
+    form = parse_form("a:B", {"folder": "/data/{node}", "size": "5"})
+    assert isinstance(form, PythonClass)
+    assert {"folder": "/data/n2", "size": "5"} == form.for_node("n2")

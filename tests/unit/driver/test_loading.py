@@ -40,6 +40,21 @@ class Strange(Plugin):
     def __init__(self, pair: tuple[int, int]) -> None: ...
 
 
+class OnNode(Plain):
+    def __init__(self, folder: Path, node_id: str) -> None:
+        self.node_id = node_id
+
+
+class OnNoNode(OnNode):
+    def __init__(self, folder: Path, node_id: str = "") -> None:
+        super().__init__(folder, node_id)
+
+
+class OnItsNode(OnNode):
+    def __init__(self, folder: Path, node_id: str = "its-own") -> None:
+        super().__init__(folder, node_id)
+
+
 def made(label: str) -> Plain:
     plain = Plain()
     plain.name = label
@@ -117,3 +132,21 @@ def test_an_error_of_the_authors_passes(module: str, tmp_path: Path) -> None:
     (tmp_path / f"{module}_importing.py").write_text("import no_such_thing")
     with pytest.raises(ModuleNotFoundError, match="no_such_thing"):
         load(f"{module}_importing:Plain", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "node_id"),
+    [
+        ("OnNode", {}, "n1"),
+        ("OnNode", {"node_id": "other"}, "other"),
+        ("OnNoNode", {}, "n1"),
+        ("OnItsNode", {}, "its-own"),
+    ],
+)
+def test_B3_a_folder_is_enough_where_the_node_is_known(module: str, name: str, options: dict[str, str], node_id: str) -> None:
+    assert node_id == load(f"{module}:{name}", {"folder": "/data", **options}, "n1").node_id
+
+
+def test_without_a_node_its_argument_is_asked_for(module: str) -> None:
+    with pytest.raises(ConfigError, match="needs the option node_id"):
+        load(f"{module}:OnNode", {"folder": "/data"})

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from mooring.base import log
 from mooring.base.clock import LoopClock
+from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code
 from mooring.csi.driver import Call
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import NODE, GroupCapability, NodeCapability, Service, left_out, methods_of
 from mooring.driver.sdk import Plugin
+from mooring.driver.server import check_identity
 from tests.unit.driver.calls import a_capability, refused
 
 GROUP = csi.VolumeGroupSnapshot(
@@ -165,6 +169,59 @@ async def test_the_attributes_describe_the_node() -> None:
     info = await Placed().node_get_info(csi.NodeGetInfoRequest())
     assert ("node-1", 16, {"zone": "a"}) == (info.node_id, info.max_volumes_per_node, dict(info.accessible_topology.segments))
     assert not (await Publishing().node_get_info(csi.NodeGetInfoRequest())).HasField("accessible_topology")
+
+
+class ByProperty(Publishing):
+    """Types are checked strictly here, too: `make check` fails where a property or a method is none."""
+
+    @property
+    def node_segments(self) -> Mapping[str, str]:
+        return {"zone": f"of-{self.node_id}"}
+
+
+class ByMethod(Publishing):
+    def node_segments(self) -> Mapping[str, str]:
+        return {"zone": f"of-{self.node_id}"}
+
+
+@pytest.mark.parametrize("kind", [ByProperty, ByMethod])
+async def test_B3_the_topology_may_be_a_property_or_a_method(kind: type[Publishing]) -> None:
+    plugin = kind()
+    plugin.node_id = "n7"  # which comes after the constructor, as in `mooring dev`
+    info = await plugin.node_get_info(csi.NodeGetInfoRequest())
+    assert {"zone": "of-n7"} == dict(info.accessible_topology.segments)
+
+
+class Announcing(Publishing):
+    plugin_flags = (Service.VOLUME_ACCESSIBILITY_CONSTRAINTS,)
+
+
+@pytest.mark.parametrize(
+    ("segments", "fault"),
+    [
+        ({}, "Announcing.node_segments is empty, and plugin_flags announce VOLUME_ACCESSIBILITY_CONSTRAINTS"),
+        ({"zone": ""}, "Announcing.node_segments has no value for 'zone'"),
+        ({"": "a"}, "has no value for ''"),
+        ({"zone": 5}, "gives {'zone': 5}: give texts by their keys"),
+        (lambda: None, "gives None: give texts by their keys"),
+        (["zone"], "gives ['zone']"),
+    ],
+)
+async def test_B3_nobody_gets_a_silent_empty_topology(segments: Any, fault: str) -> None:
+    plugin = Announcing()
+    plugin.node_segments = segments
+    await refused(plugin.node_get_info(csi.NodeGetInfoRequest()), Code.INTERNAL, fault)
+    with pytest.raises(ConfigError, match=re.escape(fault)):
+        check_identity(plugin)
+
+
+async def test_B3_an_async_method_is_no_topology() -> None:
+    class Waiting(Publishing):
+        async def node_segments(self) -> Mapping[str, str]:
+            return {"zone": "a"}
+
+    with pytest.raises(ConfigError, match=r"Waiting\.node_segments is `async def`: make it a plain one"):
+        check_identity(Waiting())
 
 
 async def test_a_node_without_an_id_is_the_drivers_mistake() -> None:

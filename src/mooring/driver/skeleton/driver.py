@@ -1,6 +1,6 @@
 """A CSI driver whose volumes are folders of the node that it runs on.
 
-    mooring driver run driver:Skeleton --endpoint unix:///tmp/csi.sock --option folder=/tmp/volumes --option node_id=here
+    mooring dev --driver driver:Skeleton --option folder=/tmp/volumes
 
 Every call may come twice, and must then answer the same. The SDK has checked the request by then, and lets one changing call at a time in
 for each volume; work that blocks belongs into `blocking`, which finishes it even where the caller gives up.
@@ -9,6 +9,7 @@ for each volume; work that blocks belongs into `blocking`, which finishes it eve
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,17 +27,22 @@ GIB: Final = 1 << 30
 
 
 class Skeleton(Plugin):
-    """folder: where the volumes are. node_id: what the driver calls this node."""
+    """folder: where the volumes are. node_id: what the driver calls this node; the node's name where no option says otherwise."""
 
     name = "skeleton.example.com"
     vendor_version = "0.1.0"
     plugin_flags = (Service.VOLUME_ACCESSIBILITY_CONSTRAINTS,)  # a folder is on one node, and pods must go there
 
     def __init__(self, folder: Path, node_id: str) -> None:
-        self.node_id, self.node_segments = node_id, {f"{self.name}/node": node_id}
+        self.node_id = node_id
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._data, self._records = folder / "data", Records(folder / "records")
         self._data.mkdir(mode=0o700, exist_ok=True)  # volumes are for whoever they are mounted for, and no other user of the node
+
+    @property
+    def node_segments(self) -> Mapping[str, str]:
+        """Where this node is: alone."""
+        return {f"{self.name}/node": self.node_id}
 
     # The controller: volumes come and go
 
