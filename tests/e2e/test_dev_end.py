@@ -66,6 +66,8 @@ def test_it_ends_while_it_waits_for_its_driver(tmp_path: Path, driver: str, wait
         eventually(lambda: waits in program.output_alive(), 40, "it waits")
         program.send(number)
         assert 0 == program.wait_exit(), program.log_tail()
+        is_held = "ended by force: the event loop is held at " in program.output() and "hanging_driver.py:" in program.output()
+        assert is_held is (waits == "it blocks"), "an author reads where"
         nothing_is_left(tmp_path, str(tmp_path / "tmp"))
     finally:
         program.kill()

@@ -37,6 +37,17 @@ class LoopClock:
         await asyncio.sleep(max(0.0, seconds))
 
 
+class SharedClock(LoopClock):
+    """The same, of the loop that it is made in, and for other threads, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+
+    def now(self) -> Instant:
+        return self._loop.time()
+
+
 def processor_s() -> float:
     """The processor time that this thread has used. Only differences mean anything."""
     return time.thread_time()

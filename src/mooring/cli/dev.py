@@ -8,6 +8,7 @@ import dataclasses
 import os
 import shlex
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
@@ -251,8 +252,15 @@ def _is_plain(flags: DevFlags) -> bool:
     return flags.plain or flags.logging_format == "json"
 
 
+def _by_force() -> str:
+    from mooring.driver.steps import where
+
+    held = where(threading.main_thread().ident or 0)
+    return f"ended by force: the event loop is held{held}" if held else "ended by force: something did not end"
+
+
 async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) -> int:
-    from mooring.base.clock import LoopClock
+    from mooring.base.clock import LoopClock, SharedClock
     from mooring.base.randomness import Random
     from mooring.dev.controllers import Patience
     from mooring.dev.driver_form import parse_form
@@ -266,8 +274,8 @@ async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) ->
     with passed_on(sys.stdout) as stream, ending.at_last(lambda: settle(stream)):
         view = view_for(stream, sys.stdin, lambda: say_gone(prog, "it goes on until Ctrl-C"), clock, randomness, plain=_is_plain(flags))
         with view.screen as screen, ending.at_last(screen.leave):
-            story = Story(screen, clock, view.model)
-            with story_log(story, flags), ending.at_last(lambda: story.happened("warning", "ended by force: something did not end")):
+            story = Story(screen, SharedClock(), view.model)  # told of by threads, too: where the event loop is held
+            with story_log(story, flags), ending.at_last(lambda: story.happened("warning", _by_force())):
                 await run_dev(
                     DevOptions(
                         flags.state,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from mooring.csi.driver import Rpc
 from mooring.csi.redact import redacted, scrubbed
 from mooring.driver.checks import Advertised, precondition_fault, request_fault
 from mooring.driver.response_checks import response_fault
+from mooring.driver.steps import measured
 
 _log = logger(__name__)
 
@@ -139,7 +141,10 @@ async def patiently(rpc: Rpc[Any, Any], method: Method, limit_s: float | None, r
 async def _carried_out(rpc: Rpc[Any, Any], method: Method, request: Message) -> Any:
     """The method's answer. Raises DriverError only, with no secret of the request in it."""
     try:
-        return await method(request)
+        work = method(request)
+        if inspect.iscoroutine(work):
+            return await measured(work, rpc.attribute, asyncio.get_running_loop().time)
+        return await work
     except DriverError as error:
         raise DriverError(error.code, scrubbed(error.message, request) or f"{rpc.name} failed") from None
     except Exception as error:  # the top of a driver's work: whatever its author forgot becomes an answer

@@ -20,6 +20,7 @@ from mooring.csi.socket_file import check_length, make_room
 from mooring.driver.grpc_server import listening, listening_on_tcp
 from mooring.driver.sdk import Plugin
 from mooring.driver.segments import fault_of
+from mooring.driver.steps import watched
 
 with quiet_core():
     import grpc
@@ -41,9 +42,10 @@ async def serving(plugin: object, endpoint: str, *, socket_mode: int = 0o600, gr
     check_identity(plugin)
     path = socket_path(endpoint)
     make_room(path)
-    async with listening(_handlers(plugin), path, mode=socket_mode, grace_s=grace_s):
-        _log.info(0, "Serving", driver=getattr(plugin, "name", ""), socket=str(path))
-        yield path
+    with watched():
+        async with listening(_handlers(plugin), path, mode=socket_mode, grace_s=grace_s):
+            _log.info(0, "Serving", driver=getattr(plugin, "name", ""), socket=str(path))
+            yield path
 
 
 @asynccontextmanager
