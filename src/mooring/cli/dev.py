@@ -225,6 +225,19 @@ def _examples_command(flags: DevFlags, prog: str) -> str:
 
 
 def _run(flags: DevFlags, prog: str) -> int:
+    """Until it is ended. A signal that comes before there is anything to tidy up ends the process by itself."""
+    from mooring.base.ending import Ending
+    from mooring.base.interrupts import interrupted_at_once
+
+    ending = Ending()
+    with interrupted_at_once():
+        space = _begin(flags)
+        with ending.on_signals():
+            code = asyncio.run(_dev(flags, prog, space, ending))
+    leave(code)
+
+
+def _begin(flags: DevFlags) -> MountSpace:
     """Enters the mount namespace first, while this process has one thread: grpc and the event loop start others.
 
     In it the owners of folders are not to be known any more: they are looked at before.
@@ -238,13 +251,9 @@ def _run(flags: DevFlags, prog: str) -> int:
         own_folder(Path(flags.state))
     is_elsewhere = isinstance(parse_form(flags.driver), Socket)  # mounts are made where that driver runs: we must see them
     space = MountSpace() if is_elsewhere else enter_private_mounts()
-    import mooring.dev.run  # noqa: F401 (most of the start: here Ctrl-C still ends it by itself)
-    from mooring.base.ending import Ending
+    import mooring.dev.run  # noqa: F401 (most of the start: not where a signal would wait for its end)
 
-    ending = Ending()
-    with ending.on_signals():
-        code = asyncio.run(_dev(flags, prog, space, ending))
-    leave(code)
+    return space
 
 
 def _is_plain(flags: DevFlags) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import mooring
+from mooring.base.interrupts import interrupted_at_once
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone, for kubectl."),
@@ -51,7 +52,9 @@ def run(argv: Sequence[str]) -> int:
     word, rest = (argv[0], list(argv[1:])) if argv else ("", [])
     named = UPSTREAM.get(word, word)
     if named in COMMANDS:
-        code: int = importlib.import_module(COMMANDS[named][0]).run(rest, f"mooring {word}")
+        with interrupted_at_once():
+            command = importlib.import_module(COMMANDS[named][0])
+        code: int = command.run(rest, f"mooring {word}")
         return code
     if word in ("version", "--version", "-version"):
         sys.stdout.write(f"mooring v{mooring.__version__}\n")
