@@ -34,7 +34,10 @@ class NodeAgentFlags(ManagerFlags, GrpcClientFlags):
     feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
     node_name: str = flag("node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name.")
     grace_s: float = flag(
-        "driver-removal-grace-period", DURATION, 0.0, "How long a driver stays in CSINode when its registration socket is gone."
+        "driver-removal-grace-period",
+        DURATION,
+        0.0,
+        "How long a driver stays in CSINode when its registration socket is gone; after a start two minutes at least.",
     )
     mounts_max: int = flag("max-mounts-per-driver", UINT, 0, "Volumes of one driver that are mounted at once; 0: no limit.")
     root_dir: str = flag("root-dir", STRING, "/var/lib/kubelet", "The root folder: sockets, staged and published volumes are below it.")

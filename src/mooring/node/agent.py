@@ -26,6 +26,7 @@ from mooring.kube.patch import strategic_patch
 from mooring.mounts.system import missing_tools
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.csinode.stale import GRACE_S, StaleEntries
 from mooring.node.heartbeat import LEASE_S, Heartbeat
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
@@ -52,9 +53,10 @@ class AgentOptions:
 
     labels_all: every volume of a driver that takes SELinux labels is mounted with its pod's, not only those that one pod alone may use.
     registry: where registration sockets appear, None for the kubelet's place below the root. grace_s: how long a driver stays registered
-    whose socket is gone. mounts_max: volumes of one driver that are mounted at once, 0 for no limit. heartbeats: the agent gives the node's
-    signs of life, which is False only where another does. lease_s: how long the node's Lease lasts. watches_claims: a volume grows at once,
-    not at the next look at its pod; a kubelet's rights do not let it watch claims.
+    whose socket is gone; one that was entered before the start has two minutes at least. mounts_max: volumes of one driver that are mounted
+    at once, 0 for no limit. heartbeats: the agent gives the node's signs of life, which is False only where another does. lease_s: how long
+    the node's Lease lasts. watches_claims: a volume grows at once, not at the next look at its pod; a kubelet's rights do not let it watch
+    claims.
     """
 
     node_name: str
@@ -102,6 +104,9 @@ class NodeAgent(Manager):
         )
         self._watcher = sockets.watch(options.registry or self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
+        self._stale = StaleEntries(
+            runtime, options.node_name, self.drivers, self._objects, self._plugins.is_there, max(GRACE_S, options.grace_s)
+        )
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
         self._volumes = NodeVolumes(
             runtime,
@@ -131,6 +136,7 @@ class NodeAgent(Manager):
             caches,
             self._plugins.controller,
             self._allocatable.controller,
+            self._stale.controller,
             self._volumes.pods.controller,
             self._volumes.pods.folders,
             self._volumes.left_folders.controller,
@@ -178,6 +184,7 @@ class NodeAgent(Manager):
         await self._is_prepared.wait()
         await self.caches.synced()
         await self._volumes.pods.remove_orphans()
+        self._stale.start()
         await self._watcher.run()
 
     async def _renew_lease(self) -> None:

@@ -120,6 +120,16 @@ class RegistryWorld(ClusterWorld):
         await self.until(are, WAIT_S)
 
 
+class NoSockets:
+    """In place of the watcher of the registry: nothing registers."""
+
+    def __init__(self, *_: Any, **options: Any) -> None:
+        pass
+
+    async def run(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
 @asynccontextmanager
 async def registry_world(*, start: bool = True) -> AsyncIterator[RegistryWorld]:
     with tempfile.TemporaryDirectory(prefix="reg-") as folder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 from pathlib import Path
@@ -18,14 +17,7 @@ from mooring.node.layout import Layout
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
-
-
-class _NoSockets:
-    def __init__(self, *_: Any, **options: Any) -> None:
-        pass
-
-    async def run(self) -> None:
-        await asyncio.get_running_loop().create_future()
+from tests.unit.node.plugin_world import NoSockets
 
 
 @pytest.mark.parametrize("is_bare", [True, False])
@@ -40,7 +32,7 @@ async def test_programs_that_are_missing_are_told_at_the_start(
         (tools / name).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tools))
     world = ClusterWorld()
-    agent = NodeAgent(world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, _NoSockets)))
+    agent = NodeAgent(world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, NoSockets)))
     async with world.running(agent.run()):
         await world.shown(NODES, "n", lambda node: True, wait_s=60.0)
         assert is_bare == ("mount, umount, losetup" in caplog.text)
@@ -50,7 +42,7 @@ async def test_programs_that_are_missing_are_told_at_the_start(
 async def test_a_node_that_is_made_anew_has_in_use_what_the_disk_tells_of_from_its_first_moment(tmp_path: Path) -> None:
     """The Node was removed while its agent was away: a list that came later would let the controller detach what is mounted."""
     world, layout, pods = ClusterWorld(), Layout(tmp_path / "root"), ("p1", "p2")
-    agent = NodeAgent(world.runtime, AgentOptions("n", layout.root), sockets=AgentSockets(watch=cast(Any, _NoSockets)))
+    agent = NodeAgent(world.runtime, AgentOptions("n", layout.root), sockets=AgentSockets(watch=cast(Any, NoSockets)))
     found = {layout.staging("d1", "h1").parent: records.staging_record("d1", "h1")}
     for uid, handle, mode in zip(pods, ("h2", "h3"), (records.PERSISTENT, records.EPHEMERAL), strict=True):
         about = records.publish_record("d1", handle, spec_name=handle, node="n", attachment="va", mode=mode)
@@ -69,7 +61,7 @@ async def test_a_node_that_is_made_anew_has_in_use_what_the_disk_tells_of_from_i
 async def test_a_node_that_is_there_is_marked_as_managed_and_no_later_one_of_its_name(tmp_path: Path) -> None:
     world = ClusterWorld()
     made = await world.create(a_node("n"))
-    agent = NodeAgent(world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, _NoSockets)))
+    agent = NodeAgent(world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, NoSockets)))
     async with world.running(agent.run()):
         await world.shown(NODES, "n", lambda node: node["metadata"].get("annotations", {}).get(CONTROLLED_ATTACH) == "true", wait_s=60.0)
     assert made["metadata"]["uid"] == world.cluster.writes("patch nodes/status")[0].body["metadata"]["uid"]
@@ -89,7 +81,7 @@ async def test_a_volume_s_folder_that_the_disk_would_not_remove_is_tried_again(t
         rmdir(path)
 
     monkeypatch.setattr(os, "rmdir", fails_once)
-    agent = NodeAgent(world.runtime, AgentOptions("n", layout.root), sockets=AgentSockets(watch=cast(Any, _NoSockets)))
+    agent = NodeAgent(world.runtime, AgentOptions("n", layout.root), sockets=AgentSockets(watch=cast(Any, NoSockets)))
 
     async def is_gone() -> bool:
         return not folder.exists()

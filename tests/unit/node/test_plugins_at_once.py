@@ -25,7 +25,7 @@ from tests.unit.node.plugin_world import NodePlugin
 from tests.unit.node.volume_world import RegisteredDriver
 
 
-class _Connection(RegisteredDriver):
+class Connection(RegisteredDriver):
     is_closed = False
 
     async def close(self) -> None:
@@ -52,7 +52,7 @@ class AtOnce(ClusterWorld):
             self.drivers,
             NodeObjects(self.cluster, "n", clock=self.clock),
             lambda socket: self.generation if socket in self.sockets else None,
-            lambda name, endpoint: cast(WireDriver, _Connection(self.service, clock=self.clock)),
+            lambda name, endpoint: cast(WireDriver, Connection(self.service, clock=self.clock)),
             plugin_at=lambda socket: cast(Registration, _Plugin(self, socket)),
             grace_s=grace_s,
         )
@@ -194,10 +194,10 @@ async def test_the_connection_of_a_driver_that_has_gone_is_closed() -> None:
     world = AtOnce(a="d1")
     async with world.at_work():
         await world.settle(1.0)
-        first = cast(_Connection, world.drivers.get("d1").client)
+        first = cast(Connection, world.drivers.get("d1").client)
         await world.goes("a")
         await world.comes("a")
-        second = cast(_Connection, world.drivers.get("d1").client)
+        second = cast(Connection, world.drivers.get("d1").client)
         assert (True, False) == (first.is_closed, second.is_closed)
     assert second.is_closed
 

@@ -85,6 +85,14 @@ class NodeObjects:
 
         await self._locked(step)
 
+    async def entered(self) -> tuple[str, ...]:
+        """The drivers that the CSINode names, () where there is none."""
+        try:
+            csinode = await self._cluster.get(CSI_NODES, self._name)
+        except NotFound:
+            return ()
+        return tuple(driver.name for driver in csinode.spec.drivers or ())
+
     async def take_off(self, driver: str) -> None:
         """Takes the driver off the CSINode, then off the Node's annotation. A CSINode that is gone is fine."""
 

@@ -87,6 +87,10 @@ class Plugins:
         self.controller.forget(socket)
         self.controller.add(socket)
 
+    def is_there(self, name: str) -> bool:
+        """True for a driver that is registered, or is being registered."""
+        return name in self._registering or self._drivers.find(name) is not None
+
     async def reconcile(self, socket: Path) -> Result:
         """Raises Retry."""
         present = self._generation(socket)
