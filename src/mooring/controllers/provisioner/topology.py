@@ -153,8 +153,8 @@ def strict(place: SelectedNode, allowed: Sequence[Term]) -> Requirements:
     """For a claim whose node was chosen: there and nowhere else. allowed: the class's, empty for everywhere."""
     term = place.term
     if allowed and not any(_is_within(one, term) for one in allowed):
-        shown = " ".join(_shown(one) for one in allowed)
-        raise TopologyError(f"selected node '\"{place.node_name}\"' topology '{_shown(term)}' is not in allowed topologies: [{shown}]")
+        texts = " ".join(shown(one) for one in allowed)
+        raise TopologyError(f"selected node '\"{place.node_name}\"' topology '{shown(term)}' is not in allowed topologies: [{texts}]")
     return Requirements(Places((term,)))
 
 
@@ -165,8 +165,8 @@ def delayed(place: SelectedNode, places: Places) -> Requirements | None:
     term = place.term
     start = places.first_within(term)
     if start is None:
-        shown = " ".join(_shown(one) for one in places.terms)
-        raise TopologyError(f'topology {_shown(term)} from selected node "{place.node_name}" is not in requisite: [{shown}]')
+        texts = " ".join(shown(one) for one in places.terms)
+        raise TopologyError(f'topology {shown(term)} from selected node "{place.node_name}" is not in requisite: [{texts}]')
     return Requirements(places, start)
 
 
@@ -192,7 +192,8 @@ def _is_within(part: Term, whole: Term) -> bool:
     return all(whole.get(key) == value for key, value in part.items())
 
 
-def _shown(term: Term) -> str:
+def shown(term: Term) -> str:
+    """As Go's maps are printed."""
     return f"map[{' '.join(f'{key}:{term[key]}' for key in sorted(term))}]"
 
 

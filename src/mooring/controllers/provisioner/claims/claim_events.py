@@ -46,6 +46,9 @@ class ClaimEvents:
         text = f'External provisioner is provisioning volume for claim "{claim.namespace}/{claim.name}"'
         self._recorder.event(claim, NORMAL, "Provisioning", text)
 
+    def placed_in_doubt(self, claim: ObjectReference, doubt: str) -> None:
+        self._recorder.event(claim, WARNING, "NodeNotReady", f"A volume is provisioned although {doubt}")
+
     def left_to_populator(self, claim: ObjectReference) -> None:
         self._populating.event(claim, NORMAL, "Provisioning", "Assuming an external populator will provision the volume")
 

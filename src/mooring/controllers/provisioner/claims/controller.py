@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
-from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.snapshot import VolumeSnapshot
-from mooring.api.storage import StorageClass
+from mooring.api.storage import CSINode, StorageClass
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.result import Result
@@ -21,7 +20,16 @@ from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.claims.results import AttemptResults
 from mooring.controllers.provisioner.claims.store_pending import PendingVolumes
-from mooring.controllers.provisioner.claims.view import BY_CLASS, BY_SOURCE, FOR_CLONES, ClusterTopology, View, source_key
+from mooring.controllers.provisioner.claims.view import (
+    BY_CLASS,
+    BY_SOURCE,
+    FOR_CLONES,
+    PLACE,
+    READINESS,
+    ClusterTopology,
+    View,
+    source_key,
+)
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.source_protection.view import concerns_claims
@@ -66,7 +74,7 @@ class ClaimController:
         self.controller.watch(caches.claims, self._claim_changed)
         self.controller.watch(caches.volumes, self._volume_changed)
         self.controller.watch(caches.classes, self._class_changed)
-        self.controller.watch(caches.csi_nodes, self._node_changed)
+        self.controller.watch(caches.csi_nodes, self._registration_changed)
         self.controller.watch(caches.nodes, self._node_changed)
         self.controller.watch(caches.grants, self._grant_changed)
         self.controller.watch(snapshots, self._snapshot_changed)
@@ -115,11 +123,19 @@ class ClaimController:
             return ()
         return [claim.metadata.uid for claim in self._view.claims.by(BY_CLASS, change.key.name)]
 
-    def _node_changed(self, change: Change[Any]) -> None:
-        """A node's labels or its registration."""
+    def _node_changed(self, change: Change[Node]) -> None:
+        if changed(change.old, change.new, READINESS):
+            self._places.readiness_changed()
+        if changed(change.old, change.new, PLACE):
+            self._places_changed()
+
+    def _registration_changed(self, change: Change[CSINode]) -> None:
         if changed(change.old, change.new):
-            self._places.invalidate()
-            self.controller.tell(wake_topics.NODES)
+            self._places_changed()
+
+    def _places_changed(self) -> None:
+        self._places.invalidate()
+        self.controller.tell(wake_topics.NODES)
 
     def _grant_changed(self, change: Change[ReferenceGrant]) -> None:
         self.controller.tell(wake_topics.grants(change.key.namespace), anew=True)

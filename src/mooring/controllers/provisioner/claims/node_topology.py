@@ -7,7 +7,7 @@ from mooring.api.meta import Key
 from mooring.api.storage import StorageClass
 from mooring.controllers.provisioner import topology
 from mooring.controllers.provisioner.claims.claim import selected_node
-from mooring.controllers.provisioner.claims.view import View, pairs_of
+from mooring.controllers.provisioner.claims.view import View, pairs_of, unreadiness
 from mooring.controllers.provisioner.topology import NodeUnknown, Places, Requirements, SelectedNode, Term, TopologyError
 
 
@@ -43,6 +43,27 @@ def requirements_again(view: View, storage_class: StorageClass | None, first: Te
         start = places.position(first)
         assert start is not None, "it is among them"
     return Requirements(places, start)
+
+
+def doubt(view: View, node_name: str, where: Requirements | None) -> str:
+    """Why the place of a volume may be none that its pod can reach, "" for no reason: nobody has kept what was registered there up to date.
+
+    node_name: the selected node, "" for none. where: the places that the driver is told of.
+    """
+    if where is None:
+        return ""
+    node = view.nodes.get(Key("", node_name)) if node_name else None
+    if node is not None and (status := unreadiness(node)):
+        return (
+            f'the selected node "{node_name}" is not ready (Ready is {status}): what its CSINode tells of driver {view.driver.name} '
+            "may be out of date, and the volume may be made where its pod can't reach it"
+        )
+    if not node_name and view.places.is_silent(where.first):
+        return (
+            f"no node in {topology.shown(where.first)}, which is preferred for the volume, is ready: what their CSINodes tell of driver "
+            f"{view.driver.name} may be out of date, and no pod may reach the volume"
+        )
+    return ""
 
 
 def _place(view: View, node_name: str) -> SelectedNode:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from mooring.api.core import SECRETS
 from mooring.control.result import Because, Result
 from mooring.controllers.provisioner.calls import look_up
+from mooring.controllers.provisioner.claims import node_topology
 from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents, reference_of
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
@@ -75,6 +76,8 @@ class ClaimReconciler:
             await look_up(self._cluster, self._secrets, decision.action.wanted, attempt.looked)
 
     async def _create(self, attempt: Attempt, order: Order, decision: Decision) -> Result:
+        if doubt := node_topology.doubt(self._view, order.intent.node_name, order.where):
+            self._events.placed_in_doubt(attempt.ref, doubt)
         try:
             saved = await self._creation.create(order, _values(order, attempt.looked), attempt.began)
         except Failed as failed:

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mooring.api.classes import class_of
-from mooring.api.core import CSIPersistentVolumeSource, Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
+from mooring.api.core import (
+    CSIPersistentVolumeSource,
+    Node,
+    NodeCondition,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeSpec,
+)
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.matching import fits_node
 from mooring.api.meta import Key, Kind
@@ -24,7 +31,7 @@ from mooring.controllers.provisioner.claims.claim import source_of
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.options import Rules
-from mooring.controllers.provisioner.topology import Places, cluster_terms, flattened
+from mooring.controllers.provisioner.topology import Places, Term, cluster_terms, flattened
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
@@ -45,12 +52,28 @@ class ClusterTopology:
         self._keys: tuple[str, ...] | None = None
         self._of_nodes: dict[tuple[str, ...], Places] = {}
         self._allowed: dict[tuple[TopologySelectorTerm, ...], Places] = {}
+        self._ready: dict[tuple[str, ...], dict[tuple[str | None, ...], bool]] = {}
 
     def invalidate(self) -> None:
         """A node, or what is registered there, has changed."""
         self._keys = None
         self._of_nodes.clear()
         self._allowed.clear()
+        self._ready.clear()
+
+    def readiness_changed(self) -> None:
+        """A node has become ready, or is so no more."""
+        self._ready.clear()
+
+    def is_silent(self, term: Term) -> bool:
+        """True where there are nodes in this place, and each of them is said not to be ready."""
+        keys = tuple(sorted(term))
+        if keys not in self._ready:
+            found = self._ready[keys] = {}
+            for node in self._nodes.values():
+                place = tuple(map((node.metadata.labels or {}).get, keys))
+                found[place] = found.get(place, False) or not unreadiness(node)
+        return not self._ready[keys].get(tuple(term[key] for key in keys), True)
 
     def keys(self) -> tuple[str, ...]:
         """The driver's topology keys, () where no node has any."""
@@ -252,7 +275,19 @@ _SPEC: Final = slim(
 _VOLUME: Final = slim(metadata=slim("deletion_timestamp", "finalizers", "annotations"), spec=_SPEC, status=slim("phase"))
 _IN_TREE_VOLUME: Final = slim(metadata=slim("deletion_timestamp", "finalizers", "annotations", "labels"), spec=_SPEC, status=slim("phase"))
 
-NODE: Final = slim(metadata=slim("labels"))
+
+def _is_readiness(condition: NodeCondition) -> bool:
+    return condition.type == "Ready"
+
+
+READINESS: Final = slim(metadata=slim(), status=slim(conditions=items(_is_readiness, slim("type", "status"))))
+PLACE: Final = slim(metadata=slim("labels"))
+NODE: Final = PLACE | READINESS
+
+
+def unreadiness(node: Node) -> str:
+    """The status of a Ready condition that is not True, "" for a node that is ready or has none."""
+    return next((one.status for one in node.status.conditions or () if one.type == "Ready" and one.status != "True"), "")
 
 
 def keeps_of_claim(claim: PersistentVolumeClaim) -> Part:
