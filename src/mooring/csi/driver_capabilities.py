@@ -12,12 +12,14 @@ from mooring.csi.proto import csi_pb2 as csi
 @dataclasses.dataclass(frozen=True, slots=True)
 class DriverCapabilities:
     """in_tree_name: of the plugin inside Kubernetes that the driver took over from, "" for none. topology: volumes are not everywhere.
+    version: the vendor's.
 
     expands: on the controller. expands_online, expands_offline: while the volume is in use, while it is not; a driver may report neither.
     """
 
     name: str
     in_tree_name: str = ""
+    version: str = ""
     has_controller: bool = True
     creates: bool = True
     snapshots: bool = False
@@ -50,6 +52,7 @@ def capabilities_of(info: DriverInfo) -> DriverCapabilities:
     return DriverCapabilities(
         name=info.name,
         in_tree_name=in_tree_name(info.name),
+        version=info.vendor_version,
         has_controller=has_controller,
         creates=rpc.CREATE_DELETE_VOLUME in controller,
         snapshots=rpc.CREATE_DELETE_SNAPSHOT in controller,

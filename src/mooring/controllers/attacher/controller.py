@@ -31,7 +31,7 @@ from mooring.controllers.attacher.event_handlers import EventHandlers, room_on
 from mooring.controllers.attacher.memory import Memory
 from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.attacher.reconcile import Reconciler
-from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, VOLUME_INDEXES, View, keeps_of_attachment, keeps_of_volume, node_mask
+from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, VOLUME_INDEXES, View, keeps_of_attachment, keeps_of_node, keeps_of_volume
 from mooring.controllers.attacher.writes import Failed, Target
 from mooring.csi.codes import Code
 from mooring.csi.driver import Driver
@@ -101,7 +101,7 @@ class Attacher(Manager):
         attachments = caches.of(VOLUME_ATTACHMENTS, keeps=keeps, indexes=ATTACHMENT_INDEXES, resync_s=resync_s)
         volumes = caches.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume, indexes=VOLUME_INDEXES, resync_s=resync_s)
         nodes: Informer[CSINode] | None = (
-            caches.of(CSI_NODES, keeps=always(node_mask(capabilities.name))) if capabilities.publishes else None
+            caches.of(CSI_NODES, keeps=always(keeps_of_node(capabilities.name))) if capabilities.publishes else None
         )
         self._slots = CallSlots(calls_max, self._attachments.add, self._goes_later)
         self._store, self._memory = attachments.store, Memory()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume, SecretReference
 from mooring.api.meta import Key, Kind
@@ -31,6 +31,9 @@ log = logger(__name__)
 Looked = TypeVar("Looked", PersistentVolume, CSINode)
 
 
+NODES_TOLD_MAX: Final = 10_000
+
+
 class Reconciler:
     """Performs the actions of decisions, for one driver. nodes: None for a driver that does not publish. timeout_s: of each call.
 
@@ -54,6 +57,7 @@ class Reconciler:
         self._volumes, self._nodes = volumes, nodes
         self._driver, self._timeout_s, self._freed, self._tell = driver, timeout_s, freed, tell
         self._secrets = SecretCache(runtime.cluster, runtime.clock)
+        self._versions_told: dict[str, str] = {}  # by node
         self.writes = Writes(runtime.cluster, view, attachments, volumes)
 
     async def carry_out(self, target: Target, actions: tuple[d.Action, ...], call_over: Callable[[], None]) -> None:
@@ -135,6 +139,7 @@ class Reconciler:
         attachment = target.find(self._view)
         if attachment is None:  # its end has been handled already, and would confirm nothing any more
             raise Failed("gone before it could be attached", reported=False)
+        self._tell_version(attachment)
         self._memory.mark_unconfirmed(UnconfirmedPublish(order.undone, attachment))
         request = order.request(self._memory.secrets.values(target.name))
         try:
@@ -147,6 +152,18 @@ class Reconciler:
             after = self._memory.learn(target.name, await self.writes.ask(target))
         if after.undo:
             raise Stale(target.name)
+
+    def _tell_version(self, attachment: VolumeAttachment) -> None:
+        """A driver whose node plugins are not upgraded with its controller may not understand each other's context: once per version."""
+        node_name, ours = attachment.spec.node_name, self._view.driver.version
+        theirs = self._view.version_on(node_name)
+        if not theirs or theirs == ours or self._versions_told.get(node_name) == theirs:
+            return
+        if len(self._versions_told) >= NODES_TOLD_MAX:
+            self._versions_told.clear()
+        self._versions_told[node_name] = theirs
+        text = "A volume is attached to a node that has another version of the driver: upgrade the node plugins first, then the controller"
+        log.warning(text, VolumeAttachment=attachment.metadata.name, node=node_name, version_there=theirs, version=ours)
 
     async def _unpublish(self, name: str, order: UnpublishOrder) -> None:
         request = order.request(self._memory.secrets.values(name))

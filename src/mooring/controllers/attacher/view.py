@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from mooring.api.core import PersistentVolume
+from mooring.api.driver_versions import DRIVER_VERSIONS, versions_on
 from mooring.api.meta import Key, Object, annotation, finalizers_of, is_deleting
 from mooring.api.migration import (
     AZURE_RESOURCE_GROUP,
@@ -88,6 +89,11 @@ class View:
         csi_node = self.nodes.get(Key("", node_name))
         drivers = csi_node.spec.drivers if csi_node else None
         return next((d.node_id for d in drivers or () if d.name == self.driver.name), "")
+
+    def version_on(self, node_name: str) -> str:
+        """The version of the driver that is registered on the node, "" where nobody has noted it."""
+        csi_node = self.nodes.get(Key("", node_name))
+        return versions_on(csi_node).get(self.driver.name, "") if csi_node else ""
 
     def holds(self, obj: Object) -> bool:
         """True when this driver's finalizer is on the object."""
@@ -234,3 +240,8 @@ def keeps_of_volume(pv: PersistentVolume) -> Part:
 def node_mask(driver_name: str) -> Mask:
     """Of a CSINode only this driver's entry is kept, so that other drivers' registrations wake nobody."""
     return slim(metadata=slim(), spec=slim(drivers=items(Named(driver_name))))
+
+
+def keeps_of_node(driver_name: str) -> Part:
+    """The driver's entry, and the note of versions, whose changes wake nobody."""
+    return node_mask(driver_name) | slim(metadata=slim(annotations=only(DRIVER_VERSIONS)))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mooring.api.core import Node
+from mooring.api.driver_versions import DRIVER_VERSIONS, versions_on, versions_text
 from mooring.api.storage import CSINode, CSINodeDriver
 from mooring.node.csinode.decision import DriverOnNode, Refused
 
@@ -58,17 +59,18 @@ def decide_csinode(csinode: CSINode, coming: DriverOnNode) -> Operations:
     """
     drivers = csinode.spec.drivers or ()
     position, present = _find(drivers, coming.driver)
+    note = _version_note(csinode, coming.driver, coming.version)
     if present is None:
-        return (_version(csinode), _append(drivers, coming))
+        return (_version(csinode), _append(drivers, coming), *note)
     if present.node_id != coming.node_id or set(present.topology_keys or ()) != set(coming.topology):
         return (_version(csinode), _take(position))
     count = present.allocatable.count if present.allocatable is not None else None
     if count == coming.count:
-        return ()
+        return (_version(csinode), *note) if note else ()
     path = f"/spec/drivers/{position}/allocatable"
     if coming.count is None:
-        return (_version(csinode), {"op": "remove", "path": path})
-    return (_version(csinode), {"op": "add", "path": path, "value": {"count": coming.count}})
+        return (_version(csinode), {"op": "remove", "path": path}, *note)
+    return (_version(csinode), {"op": "add", "path": path, "value": {"count": coming.count}}, *note)
 
 
 def check_refresh(csinode: CSINode, coming: DriverOnNode) -> None:
@@ -85,7 +87,7 @@ def check_refresh(csinode: CSINode, coming: DriverOnNode) -> None:
 def decide_csinode_without(csinode: CSINode, driver: str) -> Operations:
     """The JSON patch that takes the driver off the CSINode, () when it is not there. The object stays, also without any driver."""
     position, present = _find(csinode.spec.drivers or (), driver)
-    return () if present is None else (_version(csinode), _take(position))
+    return () if present is None else (_version(csinode), _take(position), *_version_note(csinode, driver, ""))
 
 
 def decide_migrated(csinode: CSINode) -> dict[str, Any] | None:
@@ -150,6 +152,20 @@ def _append(drivers: Sequence[CSINodeDriver], coming: DriverOnNode) -> dict[str,
     if drivers:
         return {"op": "add", "path": "/spec/drivers/-", "value": entry}
     return {"op": "add", "path": "/spec/drivers", "value": [entry]}
+
+
+def _version_note(csinode: CSINode, driver: str, version: str | None) -> Operations:
+    """What notes the driver's version, () where it stands there. version: "" for none, None to leave the note as it is."""
+    noted = versions_on(csinode)
+    wanted = noted if version is None else {name: one for name, one in {**noted, driver: version}.items() if one}
+    if wanted == noted:
+        return ()
+    path = f"/metadata/annotations/{DRIVER_VERSIONS.replace('/', '~1')}"
+    if not wanted:
+        return ({"op": "remove", "path": path},)
+    if not csinode.metadata.annotations:
+        return ({"op": "add", "path": "/metadata/annotations", "value": {DRIVER_VERSIONS: versions_text(wanted)}},)
+    return ({"op": "add", "path": path, "value": versions_text(wanted)},)
 
 
 def _take(position: int) -> dict[str, Any]:

@@ -17,12 +17,16 @@ class Refused(MooringError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DriverOnNode:
-    """The answer to NodeGetInfo. limit: volumes of the driver on the node at the most; 0 or less for none that it knows."""
+    """The answer to NodeGetInfo. limit: volumes of the driver on the node at the most; 0 or less for none that it knows.
+
+    version: as GetPluginInfo gives it; None where it was not asked.
+    """
 
     driver: str
     node_id: str
     limit: int
     topology: Mapping[str, str]
+    version: str | None = None
 
     @property
     def count(self) -> int | None:

@@ -8,6 +8,7 @@ it last: another socket that goes does not take it along.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -180,7 +181,16 @@ class Plugins:
     async def _introduced(self, driver: NodeDriver) -> DriverOnNode:
         await driver.client.connect(DIAL_S, advice="the plugin's endpoint must be the driver's socket as this node sees it")
         answer = await driver.rpc.node_get_info(csi.NodeGetInfoRequest(), Call(CALL_S))
-        return told_by(driver.name, answer)
+        return dataclasses.replace(told_by(driver.name, answer), version=await self._version(driver))
+
+    async def _version(self, driver: NodeDriver) -> str:
+        """Of a driver that does not tell "": it is registered all the same, as by a kubelet, which does not ask."""
+        try:
+            answer = await driver.rpc.get_plugin_info(csi.GetPluginInfoRequest(), Call(INFO_S))
+        except DriverError as error:
+            _log.info(2, "The driver does not tell its version", reason=str(error), driver=driver.name)
+            return ""
+        return answer.vendor_version
 
     async def _undo(self, socket: Path, driver: NodeDriver) -> None:
         """The driver is not registered, and nothing of an earlier registration of it is left."""

@@ -1,0 +1,26 @@
+"""The note at a CSINode of which version of each driver is registered there: CSINode itself has no field for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from mooring.api.meta import annotation
+from mooring.api.storage import CSINode
+
+DRIVER_VERSIONS: Final = "mooring.dev/driver-versions"
+"""A JSON object, from a driver's name to its vendor_version; kept by Mooring's node agent, and by no kubelet."""
+
+
+def versions_on(csi_node: CSINode) -> dict[str, str]:
+    """By driver. A note that can't be read tells nothing."""
+    try:
+        found = json.loads(annotation(csi_node, DRIVER_VERSIONS) or "{}")
+    except ValueError:
+        return {}
+    return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
+
+
+def versions_text(versions: Mapping[str, str]) -> str:
+    return json.dumps(versions, sort_keys=True, separators=(",", ":"))
