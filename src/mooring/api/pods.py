@@ -151,6 +151,8 @@ class Container(ApiStruct, frozen=True):
     """Which of the pod's volumes it uses, and how."""
 
     name: str = ""
+    image: str = ""
+    restart_policy: str | None = None
     security_context: SecurityContext | None = None
     volume_mounts: tuple[VolumeMount, ...] | None = None
     volume_devices: tuple[VolumeDevice, ...] | None = None

@@ -33,7 +33,14 @@ from mooring.node.volumes.found import Found, find_in_pod
 from mooring.node.volumes.kept import beside_what_is_kept
 from mooring.node.volumes.pod_folders import pod_folders, remove_pod_folder
 from mooring.node.volumes.requests import EXPANDS
-from mooring.node.volumes.running import is_kept_unended, is_said_unready, running_conditions
+from mooring.node.volumes.running import (
+    ended_containers,
+    is_kept_unended,
+    is_said_unready,
+    lacks_containers,
+    running_conditions,
+    running_containers,
+)
 from mooring.node.volumes.selinux import Labels
 from mooring.node.volumes.unread import Unread
 from mooring.node.volumes.view import Resolver, claims_of, is_leaving
@@ -167,7 +174,7 @@ class NodePods:
         if not self._actual.has_all(uid):
             return Result(why.PodWaits())
         done = ""
-        if pod.status.phase != "Running" or is_said_unready(pod):
+        if pod.status.phase != "Running" or is_said_unready(pod) or lacks_containers(pod):
             await self._set_running(pod)
             done = "All volumes of the pod are there"
         return Result(why.PodRuns(), done=done, after_s=AGAIN_S if self._is_looked_at_again(uid) else None)
@@ -217,7 +224,8 @@ class NodePods:
 
     async def _set_running(self, pod: Pod) -> None:
         """Of a pod that has changed since, nothing is said: it may have ended."""
-        status = {"phase": "Running", "conditions": running_conditions(pod, self._clock.wall_s())}
+        now = self._clock.wall_s()
+        status = {"phase": "Running", "conditions": running_conditions(pod, now), **running_containers(pod, now)}
         patch = strategic_patch({"metadata": {"resourceVersion": pod.metadata.resource_version}, "status": status}, of=pod)
         key = key_of(pod)
         answer = await self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status")
@@ -240,7 +248,8 @@ class NodePods:
             return Result(why.PodFinished())
         try:
             if is_kept_unended(pod):
-                patch = strategic_patch({"status": {"phase": "Failed"}}, of=pod)
+                status = {"phase": "Failed", **ended_containers(pod, self._clock.wall_s())}
+                patch = strategic_patch({"status": status}, of=pod)
                 await self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status")
             await self._cluster.delete(PODS, key.name, key.namespace, uid=uid, grace_period_s=0)
         except NotFound:
