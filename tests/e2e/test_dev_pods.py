@@ -193,6 +193,22 @@ def test_a_raw_device_is_given_back_also_after_a_kill(tmp_path: Path, state: Pat
         eventually(lambda: not loop_devices(tmp_path), 10, "no loop device is left")
 
 
+def test_what_a_killed_dev_has_left_goes_with_the_next_start(tmp_path: Path) -> None:
+    """Item A11 of issue 27: the driver's device, the agent's over it, and the folder."""
+    needs_loop_devices()
+    with dev_to_kill(tmp_path) as (_, config):
+        kubectl = Kubectl(config)
+        kubectl.apply(CLAIM, BLOCK, pod(block=True))
+        kubectl.ready("pod")
+        assert "1/1" in kubectl("get", "pods", "--no-headers")
+        assert 2 == len(loop_devices(tmp_path))
+    assert [config.parent.name] == os.listdir(tmp_path / "tmp")
+    with dev(tmp_path) as (program, _):
+        assert f"{config.parent} is removed: a run that was killed had left it" in " ".join(program.output().split())
+        assert config.parent.name not in os.listdir(tmp_path / "tmp")
+        assert set() == loop_devices(tmp_path), "the driver's would still be there, busy, under the agent's"
+
+
 def test_pods_end_with_a_dev_that_keeps_nothing(tmp_path: Path) -> None:
     needs_loop_devices()
     with dev(tmp_path) as (program, config):

@@ -6,16 +6,17 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from mooring.base.ending import Ending
+from mooring.dev.leftovers import held, kept_folder, release_devices, remove_dead_runs
 from mooring.dev.story import Story
 from mooring.mounts import loops
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.namespace import MountSpace
-from mooring.mounts.system import ToolFailed, detach_loops, run, unmount
+from mooring.mounts.system import ToolFailed, detach_loops, unmount
 from mooring.mounts.trees import remove_tree
 from mooring.node.volumes.files import read_mount_table
 
@@ -29,11 +30,13 @@ def run_folder(state: str, space: MountSpace, story: Story, ending: Ending) -> I
     """That folder, or for "" one that is removed after the block, whatever ends that.
 
     What is still mounted in it then is unmounted first, where it is surely ours: in a mount namespace of our own. Else the folder stays,
-    and the story says so: what is mounted may be somebody's data.
+    and the story says so: what is mounted may be somebody's data. What a killed run has left goes at the start. Raises ConfigError.
     """
     if state:
-        yield Path(state)
+        with kept_folder(Path(state), space):
+            yield Path(state)
         return
+    remove_dead_runs(PREFIX, space, story)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     before, cleaning = loops.all_devices(), threading.Lock()
 
@@ -44,10 +47,10 @@ def run_folder(state: str, space: MountSpace, story: Story, ending: Ending) -> I
             if space.is_private:
                 mounted = _devices_in(folder)
                 unmount_all(folder)
-                _release_devices(folder, mounted - before)
+                release_devices(folder, mounted - before)
             _remove(folder, story)
 
-    with ending.at_last(clean):
+    with held(folder), ending.at_last(clean):
         try:
             yield folder
         finally:
@@ -73,19 +76,6 @@ def _devices_in(folder: Path) -> frozenset[Path]:
     """The loop devices that are mounted in the folder, or have a file system there."""
     roots = ((Path("/dev", mount.root.strip("/")) if mount.fs_type == _DEVICES else Path(mount.source)) for mount in mounted_in(folder))
     return frozenset(roots) & loops.all_devices()
-
-
-def _release_devices(folder: Path, ours: Collection[Path]) -> None:
-    """Gives back the loop devices that nobody has given back, and which would outlive the folder: over the files of the reference driver's
-    volumes, and those that this run's driver has made and mounted.
-    """
-    for device in ours:
-        with contextlib.suppress(ToolFailed):
-            run("losetup", "-d", str(device))
-    with contextlib.suppress(OSError):
-        for file in [Path(entry.path) for entry in os.scandir(folder / "driver" / "volumes") if entry.is_file()]:
-            with contextlib.suppress(ToolFailed):
-                detach_loops(file)
 
 
 def _remove(folder: Path, story: Story) -> None:

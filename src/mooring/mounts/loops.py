@@ -62,6 +62,12 @@ def backing_of(name: str) -> Path:
         return Path("/")
 
 
+def below(folder: Path) -> tuple[Path, ...]:
+    """The devices over files in this folder, as far as their names tell: not those of a mount namespace that is gone."""
+    names = sorted(entry.parent.parent.name for entry in _BLOCK.glob("loop*/loop/backing_file"))
+    return tuple(Path("/dev") / name for name in names if backing_of(name).is_relative_to(os.path.realpath(folder)))
+
+
 def grow(file: Path) -> None:
     """Lets every device over the file see its new size. Raises ToolFailed."""
     for one in devices(file):
