@@ -251,6 +251,8 @@ class NodeCondition(Condition, frozen=True):
 
 
 class NodeStatus(ApiStruct, frozen=True):
+    capacity: dict[str, str] | None = None
+    allocatable: dict[str, str] | None = None
     conditions: tuple[NodeCondition, ...] | None = None
     volumes_attached: tuple[AttachedVolume, ...] | None = None
     volumes_in_use: tuple[str, ...] | None = None

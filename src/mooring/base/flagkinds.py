@@ -83,6 +83,17 @@ def read_labels(text: str) -> dict[str, str]:
     return labels
 
 
+def read_pairs(text: str) -> dict[str, str]:
+    """name=value pairs; blanks are trimmed, empty items skipped. Raises ValueError."""
+    pairs = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not (name and equals and value):
+            raise ValueError(f'"{item}" is no pair')
+        pairs[name] = value
+    return pairs
+
+
 def _joined(earlier: Mapping[str, T], later: Mapping[str, T]) -> Mapping[str, T]:
     return {**earlier, **later}
 
@@ -95,6 +106,9 @@ FLOAT: Final[FlagKind[float]] = FlagKind("float", read_float, "a number", lambda
 DURATION: Final[FlagKind[float]] = FlagKind("duration", parse_duration_s, "numbers with units, as in 15s, 300ms or 1m30s", format_duration)
 LABELS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
     "labels", read_labels, "key:value pairs, as in team:storage,tier:gold", lambda _: "", merge=_joined
+)
+PAIRS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
+    "mapStringString", read_pairs, "name=value pairs, as in cpu=4,memory=8Gi", lambda _: "", merge=_joined
 )
 
 

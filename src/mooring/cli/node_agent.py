@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import DURATION, GATES, STRING, UINT, Gate, Stage, gates_help
+from mooring.base.flagkinds import DURATION, GATES, PAIRS, STRING, UINT, Gate, Stage, gates_help
 from mooring.base.flags import Parsed, flag
 from mooring.cli.grpc_client import grpc_client
 from mooring.cli.process import Command, Machine, Setup, run_command
@@ -19,6 +19,7 @@ from mooring.cli.tables import GrpcClientFlags, ManagerFlags
 if TYPE_CHECKING:
     from mooring.control.manager import Work
     from mooring.control.runtime import Runtime
+    from mooring.node.resources import Resources
 
 _HEALTH: Final = "CSIVolumeHealth"
 _LABELS: Final = "SELinuxMount"
@@ -40,6 +41,11 @@ class NodeAgentFlags(ManagerFlags, GrpcClientFlags):
         "How long a driver stays in CSINode when its registration socket is gone; after a start two minutes at least.",
     )
     mounts_max: int = flag("max-mounts-per-driver", UINT, 0, "Volumes of one driver that are mounted at once; 0: no limit.")
+    capacity: Mapping[str, str] = flag(
+        "capacity", PAIRS, {}, "What the Node has, as in cpu=4,memory=8Gi; the rest is the machine's, and --max-pods."
+    )
+    allocatable: Mapping[str, str] = flag("allocatable", PAIRS, {}, "What of the capacity is for pods; all of what is not named.")
+    max_pods: int = flag("max-pods", UINT, 110, "Pods that the Node takes.")
     root_dir: str = flag("root-dir", STRING, "/var/lib/kubelet", "The root folder: sockets, staged and published volumes are below it.")
 
 
@@ -50,8 +56,16 @@ def _check(parsed: Parsed[NodeAgentFlags]) -> None:
         raise ConfigError(f"node-name: {flags.node_name!r} is no name of a Node: lower-case letters, digits, dashes and dots")
     if not flags.root_dir.startswith("/"):
         raise ConfigError(f"root-dir: {flags.root_dir!r} is no absolute path, as in /var/lib/kubelet")
+    _resources(flags)
     if flags.leader_election:
         raise ConfigError("leader-election: a node has one agent, which needs no election; remove the flag")
+
+
+def _resources(flags: NodeAgentFlags) -> Resources:
+    """Raises ConfigError."""
+    from mooring.node.resources import machine_resources, resources_of  # here, so that --version and --help need not load it
+
+    return resources_of(machine_resources(Path(flags.root_dir)), flags.max_pods, flags.capacity, flags.allocatable)
 
 
 COMMAND: Final[Command[NodeAgentFlags]] = Command(
@@ -86,5 +100,6 @@ def _agent(runtime: Runtime, name: str, setup: Setup[NodeAgentFlags]) -> Work:
         labels_all=gates[_LABELS],
         grace_s=flags.grace_s,
         mounts_max=flags.mounts_max,
+        resources=_resources(flags),
     )
     return NodeAgent(runtime, options, sockets=AgentSockets(driver=grpc_client(flags.grpc_client)))

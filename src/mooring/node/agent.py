@@ -33,6 +33,7 @@ from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.controller import Plugins, told_by
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
+from mooring.node.resources import Resources
 from mooring.node.volumes.controller import COMPONENT, NodeVolumes
 from mooring.node.volumes.expansion import CLAIM
 from mooring.node.volumes.found import names_on_disk
@@ -56,7 +57,7 @@ class AgentOptions:
     whose socket is gone; one that was entered before the start has two minutes at least. mounts_max: volumes of one driver that are mounted
     at once, 0 for no limit. heartbeats: the agent gives the node's signs of life, which is False only where another does. lease_s: how long
     the node's Lease lasts. watches_claims: a volume grows at once, not at the next look at its pod; a kubelet's rights do not let it watch
-    claims.
+    claims. resources: what the Node says that it has, None where others say so.
     """
 
     node_name: str
@@ -69,6 +70,7 @@ class AgentOptions:
     heartbeats: bool = True
     lease_s: float = LEASE_S
     watches_claims: bool = False
+    resources: Resources | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class NodeAgent(Manager):
         )
         runtime.metrics.once(UsageMetrics).show(options.node_name, lambda: stats.usages)
         self._is_prepared = asyncio.Event()
-        self._heartbeat = Heartbeat(runtime, caches, options.node_name, options.lease_s) if options.heartbeats else None
+        self._heartbeat = Heartbeat(runtime, caches, options.node_name, options.lease_s, options.resources) if options.heartbeats else None
         super().__init__(
             caches,
             self._plugins.controller,

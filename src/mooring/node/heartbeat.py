@@ -1,4 +1,4 @@
-"""Signs of life: the Lease of the node, renewed four times in its duration, and the conditions that a kubelet posts.
+"""Signs of life: the Lease of the node, renewed four times in its duration, and the conditions and resources that a kubelet posts.
 
 Source: kubelet 1.36, pkg/kubelet/nodestatus and component-helpers' lease controller. Differs: conditions that another changes, as node
 health does while the agent is away, are made good when the change is seen and not at the next look ten seconds later.
@@ -23,6 +23,7 @@ from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Selection
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
 from mooring.kube.patch import merge_patch, strategic_patch
+from mooring.node.resources import Resources, decide_resources
 
 _log = logger(__name__)
 
@@ -76,10 +77,16 @@ def decide_conditions(node: Node, *, is_due: bool, now: str) -> tuple[Mapping[st
 
 
 class Heartbeat:
-    """controller: of the conditions; it works once the agent is prepared. The Lease has a loop of its own. lease_s: how long it lasts."""
+    """controller: of the conditions and resources; it works once the agent is prepared. The Lease has a loop of its own.
 
-    def __init__(self, runtime: Runtime, caches: Caches, node_name: str, lease_s: float = LEASE_S) -> None:
+    lease_s: how long it lasts. resources: None where others say what the node has.
+    """
+
+    def __init__(
+        self, runtime: Runtime, caches: Caches, node_name: str, lease_s: float = LEASE_S, resources: Resources | None = None
+    ) -> None:
         assert lease_s > 0
+        self._resources = resources
         self._cluster, self._clock, self._randomness, self._name = runtime.cluster, runtime.clock, runtime.randomness, node_name
         self._nodes = caches.of(NODES, selection=Selection(field_selector=f"metadata.name={node_name}"))
         self._lease_s, self._renew_s = lease_s, lease_s * RENEW_SHARE
@@ -95,9 +102,12 @@ class Heartbeat:
             return Result(NoNode())
         is_due = self._posted_at is None or now - self._posted_at >= REPORT_S
         conditions = decide_conditions(node, is_due=is_due, now=rfc3339(self._clock.wall_s()))
-        if conditions:
-            patch = strategic_patch({"status": {"conditions": list(conditions)}}, of=node)
+        lacking = {} if self._resources is None else decide_resources(node, self._resources)
+        if conditions or lacking:
+            status = {**lacking, **({"conditions": list(conditions)} if conditions else {})}
+            patch = strategic_patch({"status": status}, of=node)
             await self._nodes.write(Key("", name), self._cluster.patch(NODES, name, patch, subresource="status"))
+        if conditions:
             self._posted_at = now
         return Result(AsPosted(), done="posted its conditions" if conditions else "", after_s=self._due_s(now))
 

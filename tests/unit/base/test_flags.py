@@ -8,7 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, NO_EFFECT, STRING, UINT, Gate, Stage, decide_gates, gates_help
+from mooring.base.flagkinds import (
+    BOOL,
+    DURATION,
+    FLOAT,
+    GATES,
+    INT,
+    LABELS,
+    NO_EFFECT,
+    PAIRS,
+    STRING,
+    UINT,
+    Gate,
+    Stage,
+    decide_gates,
+    gates_help,
+)
 from mooring.base.flags import UsageError, flag, parse
 
 
@@ -26,6 +41,7 @@ class Table(Common):
     qps: float = flag("kube-api-qps", FLOAT, 5.0, "requests a second")
     workers: int = flag("worker-threads", UINT, 10, "workers")
     gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, "gates")
+    capacity: Mapping[str, str] = flag("capacity", PAIRS, {}, "what there is")
 
 
 REMOVED = {"connection_timeout": True, "logtostderr": False}
@@ -52,6 +68,7 @@ def test_the_last_one_wins_and_is_noted_as_given():
 
 def test_maps_accumulate_and_later_keys_overwrite():
     assert {"a": "3", "b": "2"} == read("--leader-election-labels=a:1,b:2", "--leader-election-labels= a : 3 ").flags.labels
+    assert {"cpu": "4", "memory": "2Gi"} == read("--capacity=cpu=1,memory=2Gi,", "--capacity= cpu = 4 ").flags.capacity
 
 
 @pytest.mark.parametrize("name", ["--time=5s", "--no-such", "-leader=true", "--V=1", "--timeout_s=5s"])
@@ -84,6 +101,8 @@ def test_FL03_a_near_name_is_proposed():
         ("--leader-election-labels=a", '"a" is no pair; allowed: key:value pairs'),
         ("--leader-election-labels=a:b:c", '"a:b:c" is no pair'),
         ("--leader-election-labels=a:b,c", '"c" is no pair'),
+        ("--capacity=cpu", '"cpu" is no pair; allowed: name=value pairs, as in cpu=4,memory=8Gi'),
+        ("--capacity=cpu=", '"cpu=" is no pair'),
         ("--feature-gates=A", "missing bool value for A"),
         ("--feature-gates=A=maybe", "invalid value of A=maybe"),
         ("--feature-gates==true", "missing bool value for =true"),
