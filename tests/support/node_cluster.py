@@ -52,7 +52,8 @@ class NodePlace:
     def start_agent(self, command: Sequence[str | Path] = (), *, names_node: bool = True) -> Program:
         """command: in place of `mooring node-agent` and its root folder. names_node: it has the flag --node-name."""
         assert self.agent is None
-        own = command or [_BIN / "mooring", "node-agent", f"--root-dir={self.root}", "--v=2"]
+        alone = ["--enable-controller-attach-detach=false"] if self._cluster.alone else []
+        own = command or [_BIN / "mooring", "node-agent", f"--root-dir={self.root}", "--v=2", *alone]
         flags = [f"--kubeconfig={self._cluster.plane.kubeconfig()}", *([f"--node-name={self.name}"] if names_node else [])]
         self.agent = self._cluster.program(f"agent-{self.name}", *own, *flags)
         return self.agent
@@ -93,7 +94,8 @@ class NodePlace:
 class NodeCluster:
     """attaches: volumes are attached before they are mounted. registers: drivers register themselves, without a registrar.
 
-    suffix: makes the names of nodes and driver this cluster's own. driver_name: another one.
+    alone: no controller attaches, nodes ask the attacher themselves. suffix: makes the names of nodes and driver this cluster's own.
+    driver_name: another one.
     """
 
     def __init__(
@@ -103,9 +105,10 @@ class NodeCluster:
         *,
         attaches: bool = True,
         registers: bool = True,
+        alone: bool = False,
         driver_name: str = "",
     ) -> None:
-        self.registers = registers
+        self.registers, self.alone = registers, alone
         self.plane, self._attaches, self.suffix = plane, attaches, uuid.uuid4().hex[:6]
         self.driver_name = driver_name or f"m{self.suffix}.csi.test"
         self.namespace = MountNamespace()
@@ -122,7 +125,8 @@ class NodeCluster:
         spec = {"attachRequired": self._attaches, "volumeLifecycleModes": ["Persistent", "Ephemeral"], "fsGroupPolicy": "File"}
         self._post(f"{_STORAGE}/csidrivers", a_csi_driver(self.driver_name, **spec))
         if self._attaches:
-            self.plane.start_controllers(ATTACH_DETACH, flags=["--kube-api-qps=1000", "--kube-api-burst=2000"])
+            if not self.alone:
+                self.plane.start_controllers(ATTACH_DETACH, flags=["--kube-api-qps=1000", "--kube-api-burst=2000"])
             socket = self.folder / "controller.sock"
             self.driver_program("", socket)
             flags = [f"--csi-address={socket}", f"--kubeconfig={self.plane.kubeconfig()}", "--worker-threads=20", "--kube-api-qps=-1"]
@@ -305,10 +309,15 @@ class NodeCluster:
 
 @contextlib.contextmanager
 def a_node_cluster(
-    plane: ControlPlane, *node_names: str, attaches: bool = True, registers: bool = True, driver_name: str = ""
+    plane: ControlPlane,
+    *node_names: str,
+    attaches: bool = True,
+    registers: bool = True,
+    alone: bool = False,
+    driver_name: str = "",
 ) -> Iterator[NodeCluster]:
     """Started; what its programs said last is shown when a test fails."""
-    cluster = NodeCluster(plane, node_names or ("n1",), attaches=attaches, registers=registers, driver_name=driver_name)
+    cluster = NodeCluster(plane, node_names or ("n1",), attaches=attaches, registers=registers, alone=alone, driver_name=driver_name)
     try:
         cluster.start()
         yield cluster

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import DURATION, GATES, PAIRS, STRING, UINT, Gate, Stage, gates_help
+from mooring.base.flagkinds import BOOL, DURATION, GATES, PAIRS, STRING, UINT, Gate, Stage, gates_help
 from mooring.base.flags import Parsed, flag
 from mooring.cli.grpc_client import grpc_client
 from mooring.cli.process import Command, Machine, Setup, run_command
@@ -41,6 +41,12 @@ class NodeAgentFlags(ManagerFlags, GrpcClientFlags):
         "How long a driver stays in CSINode when its registration socket is gone; after a start two minutes at least.",
     )
     mounts_max: int = flag("max-mounts-per-driver", UINT, 0, "Volumes of one driver that are mounted at once; 0: no limit.")
+    controller_attaches: bool = flag(
+        "enable-controller-attach-detach",
+        BOOL,
+        True,
+        "The attach/detach controller attaches the node's volumes; false: the node makes and deletes its VolumeAttachments itself.",
+    )
     capacity: Mapping[str, str] = flag(
         "capacity", PAIRS, {}, "What the Node has, as in cpu=4,memory=8Gi; the rest is the machine's, and --max-pods."
     )
@@ -101,5 +107,6 @@ def _agent(runtime: Runtime, name: str, setup: Setup[NodeAgentFlags]) -> Work:
         grace_s=flags.grace_s,
         mounts_max=flags.mounts_max,
         resources=_resources(flags),
+        attaches=not flags.controller_attaches,
     )
     return NodeAgent(runtime, options, sockets=AgentSockets(driver=grpc_client(flags.grpc_client)))

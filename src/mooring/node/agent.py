@@ -57,7 +57,8 @@ class AgentOptions:
     whose socket is gone; one that was entered before the start has two minutes at least. mounts_max: volumes of one driver that are mounted
     at once, 0 for no limit. heartbeats: the agent gives the node's signs of life, which is False only where another does. lease_s: how long
     the node's Lease lasts. watches_claims: a volume grows at once, not at the next look at its pod; a kubelet's rights do not let it watch
-    claims. resources: what the Node says that it has, None where others say so.
+    claims. resources: what the Node says that it has, None where others say so. attaches: the node makes its VolumeAttachments itself,
+    and its annotation tells the controller so.
     """
 
     node_name: str
@@ -71,6 +72,7 @@ class AgentOptions:
     lease_s: float = LEASE_S
     watches_claims: bool = False
     resources: Resources | None = None
+    attaches: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -120,7 +122,9 @@ class NodeAgent(Manager):
             self._allocatable.refresh_now,
             labels_all=options.labels_all,
             mounts_max=options.mounts_max,
+            attaches=options.attaches,
         )
+        self._attaches = options.attaches
         if options.watches_claims:
             self._volumes.pods.watch_claims(caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=always(CLAIM)))
         stats = VolumeStats(
@@ -212,16 +216,17 @@ class NodeAgent(Manager):
         except NotFound:
             try:
                 in_use = await asyncio.to_thread(names_on_disk, self.layout)
-                await self._cluster.create(NODES, new_node(self._name, in_use))
+                await self._cluster.create(NODES, new_node(self._name, in_use, attaches=self._attaches))
                 return
             except AlreadyExists:
                 node = await self._cluster.get(NODES, self._name)
-        if (node.metadata.annotations or {}).get(CONTROLLED_ATTACH) != "true":
-            patch = strategic_patch({"metadata": {"annotations": {CONTROLLED_ATTACH: "true"}}}, of=node)
+        wanted = None if self._attaches else "true"
+        if (node.metadata.annotations or {}).get(CONTROLLED_ATTACH) != wanted:
+            patch = strategic_patch({"metadata": {"annotations": {CONTROLLED_ATTACH: wanted}}}, of=node)
             await self._cluster.patch(NODES, self._name, patch, subresource="status")
 
 
-def new_node(name: str, in_use: Sequence[str] = ()) -> dict[str, Any]:
+def new_node(name: str, in_use: Sequence[str] = (), *, attaches: bool = False) -> dict[str, Any]:
     """The Node of a machine that has none, or has it no more. in_use: the volumes that it may have mounted.
 
     They are named from the first moment: a controller that read an empty list would detach them.
@@ -232,5 +237,5 @@ def new_node(name: str, in_use: Sequence[str] = ()) -> dict[str, Any]:
         "kubernetes.io/os": system,
         "kubernetes.io/arch": _ARCHITECTURES.get(machine, machine),
     }
-    metadata = {"name": name, "labels": labels, "annotations": {CONTROLLED_ATTACH: "true"}}
+    metadata = {"name": name, "labels": labels, "annotations": {} if attaches else {CONTROLLED_ATTACH: "true"}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"volumesInUse": list(in_use)} if in_use else {}}

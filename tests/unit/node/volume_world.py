@@ -78,7 +78,7 @@ class VolumesWorld(ClusterWorld):
         self.driver = NodeDriver(mounts, story=self.story)
         self.drivers = Drivers()
         self.full: list[str] = []
-        self.mounts_max = 0
+        self.mounts_max, self.attaches = 0, False
         self._pod_count = 0
 
     # -- the agent
@@ -91,7 +91,15 @@ class VolumesWorld(ClusterWorld):
         self.drivers = Drivers()
         caches = Caches(self.runtime, "test")
         node = self.node = NodeVolumes(
-            self.runtime, caches, NODE, self.layout, self.drivers, self.recorder, self.full.append, mounts_max=self.mounts_max
+            self.runtime,
+            caches,
+            NODE,
+            self.layout,
+            self.drivers,
+            self.recorder,
+            self.full.append,
+            mounts_max=self.mounts_max,
+            attaches=self.attaches,
         )
 
         if watches_claims:

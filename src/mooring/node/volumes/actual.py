@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mooring.api.core import NODES, Node, ObjectReference, reference_to
 from mooring.api.matching import node_matches
@@ -17,7 +17,7 @@ from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Stand, VolumeState
-from mooring.node.volumes.volume import Volume
+from mooring.node.volumes.volume import Volume, shares
 
 _NO_SPEC = CSIDriverSpec()
 
@@ -35,6 +35,34 @@ class ActualState:
         self._attached: tuple[Node | None, frozenset[str]] = None, frozenset()  # the last Node asked about
         self._events = events
         self._announced: dict[tuple[str, str], str] = {}
+
+    # -- one volume
+
+    def state(self, unique: str, settle: Callable[[VolumeState, dict[str, str]], None]) -> VolumeState | None:
+        """What has been done with the volume; begun for one that a pod wants, None for one that is neither wanted nor here.
+
+        settle: told, of one that is wanted as it is here, the name of the PersistentVolume by which each pod wants it.
+        """
+        state = self.states.get(unique)
+        wanted = self.desired.volume(unique, state.volume.spec_name if state is not None else "")
+        if wanted is None or (state is not None and not state.is_empty and not shares(state.volume, wanted)):
+            return state
+        if state is None:
+            state = self.states[unique] = VolumeState(wanted)
+        if state.is_empty or not state.volume.is_known:
+            state.attachable = self.is_attachable(wanted)
+        state.volume = wanted
+        state.size_bytes = state.size_bytes or wanted.size_bytes
+        settle(state, {uid: use.spec_name for uid, use in self.desired.uses(unique).items()})
+        return state
+
+    def let_start(self, state: VolumeState) -> list[str]:
+        """The pods that were held for the volume's size, once nothing is to be done for it: they are held no more."""
+        held = [uid for uid, one in state.publications.items() if one.is_held] if not state.is_to_grow else []
+        for uid in held:
+            state.publications[uid].is_held = False
+            self.announced_no_more(uid, state.volume.unique)
+        return held
 
     # -- what is known
 
@@ -67,7 +95,8 @@ class ActualState:
         """What the Node is to report: all that pods want, and all that is here, whatever an earlier Node of this name said of it."""
         wanted = {volume.unique for volume in self.desired.volumes if self.is_attachable(volume)}
         here = ((unique, state) for unique, state in self.states.items() if not state.is_empty)
-        return wanted | {unique for unique, state in here if state.attachable or self.is_attachable(state.volume)}
+        attached = {unique for unique, state in self.states.items() if state.attachment is not Stand.ABSENT}
+        return wanted | attached | {unique for unique, state in here if state.attachable or self.is_attachable(state.volume)}
 
     def pod(self, uid: str) -> Pod | None:
         """The pod of this uid, None when it is gone."""

@@ -16,6 +16,9 @@ _HELD: Final = {
 """For pods that are held for the size of a volume, a device's or another's."""
 
 
+_OTHER_KINDS: Final = {Step.EXPAND: "NodeExpandVolume", Step.ATTACH: "AttachVolume"}
+
+
 class Announcements:
     def __init__(self, actual: ActualState) -> None:
         self._actual = actual
@@ -29,7 +32,7 @@ class Announcements:
         if not error.is_told:
             return
         held = [uid for uid, one in state.publications.items() if one.is_held] if decision.step is Step.EXPAND else []
-        kind = "NodeExpandVolume" if decision.step is Step.EXPAND else _kind(state)
+        kind = _OTHER_KINDS.get(decision.step) or _kind(state)
         for uid in held or self._pods_of(state, decision):
             step, reason = _HELD[state.volume.is_block] if held else (f"{kind}.{error.step} failed", error.reason)
             self._announce(state, uid, step, str(error), reason)

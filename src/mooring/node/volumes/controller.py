@@ -39,6 +39,7 @@ from mooring.node.volumes.pods import FOLDER_BACK_OFF, NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.reconcile_growth import GrowthSteps
+from mooring.node.volumes.self_attach import SelfAttachment
 from mooring.node.volumes.selinux import Labels, default_context
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.stats import Asked, asked_of
@@ -47,7 +48,6 @@ from mooring.node.volumes.step_tools import StepFailed, Surroundings
 from mooring.node.volumes.step_watch import StepWatch
 from mooring.node.volumes.unread import Unread
 from mooring.node.volumes.unread_devices import UnreadDevices
-from mooring.node.volumes.volume import shares
 
 _log = logger(__name__)
 
@@ -61,7 +61,10 @@ COMPONENT: Final = "kubelet"
 
 
 class NodeVolumes:
-    """on_full: told of a driver whose node takes no more volumes. labels_all: as in Labels. mounts_max: as limit in MountSlots."""
+    """on_full: told of a driver whose node takes no more volumes. labels_all: as in Labels. mounts_max: as limit in MountSlots.
+
+    attaches: no controller attaches volumes to the node, it does so itself.
+    """
 
     def __init__(
         self,
@@ -75,6 +78,7 @@ class NodeVolumes:
         *,
         labels_all: bool = False,
         mounts_max: int = 0,
+        attaches: bool = False,
     ) -> None:
         self._clock, self._layout, self._drivers, self._caches = runtime.clock, layout, drivers, caches
         self._metrics = runtime.metrics.once(NodeMetrics)
@@ -88,6 +92,7 @@ class NodeVolumes:
             runtime.cluster, actual.nodes, node_name, self._names.all, lambda: self.controller.tell(REPORTED), clock=runtime.clock
         )
         self._attachments = Attachments(runtime.cluster, actual, runtime.clock, on_full)
+        self._self_attachment = SelfAttachment(runtime.cluster, node_name, runtime.clock, attaches=attaches)
         around = Surroundings(
             node_name,
             layout,
@@ -127,8 +132,12 @@ class NodeVolumes:
         self._metrics.count_volumes(self._node_name, lambda: len(self._desired.volumes), lambda: len(self._actual.states))
         for state in found.states:
             state.attachable = state.volume.unique in known_names
+            state.attachment = self._self_attachment.of_found(state)
             self._actual.states[state.volume.unique] = state
             self.controller.add(state.volume.unique)
+        for unique, left in self._self_attachment.left(node, self._actual.states):
+            self._actual.states[unique] = left
+            self.controller.add(unique)
         self._unread.begin(found.unread)
         self.unread_devices.begin()
         for uid in found.unlisted_pods:
@@ -146,6 +155,7 @@ class NodeVolumes:
                 state.volume = new.volume  # what is staged tells no name
             if state is new:
                 state.attachable = new.volume.unique in self._actual.attached or self.in_use.has(new.volume.unique)
+                state.attachment = self._self_attachment.of_found(state)
             self._wish_changed(new.volume.unique)
 
     async def report(self) -> None:
@@ -176,7 +186,7 @@ class NodeVolumes:
     def _driver_changed(self, name: str) -> None:
         """What failed for the driver's absence is tried at once."""
         for state in self._actual.states_of_driver(name):
-            state.device_failure = None
+            state.device_failure = state.attach_wait = None
             for publication in state.publications.values():
                 publication.failure = None
             self.controller.add(state.volume.unique)
@@ -204,11 +214,12 @@ class NodeVolumes:
     async def _next_step(self, unique: str) -> Result:
         if (found := self._actual.states.get(unique)) is not None and found.is_alone:
             return Result(next(iter(found.at_work.values())))  # its end brings the volume here again
-        state = self._state(unique)
+        state = self._actual.state(unique, self._unread.settle)
         if state is None:
             return Result(why.Forgotten())
         facts = self._facts(state)
-        self._let_start(state)
+        for uid in self._actual.let_start(state):
+            self.pods.wake(uid)
         decision = decide_volume(state, facts)
         self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
         self._announcements.refused(state, decision)
@@ -218,7 +229,8 @@ class NodeVolumes:
             wait_s = await self._attachments.wait(state)
             after_s = wait_s if decision.after_s is None else min(wait_s, decision.after_s)
             return Result(decision.because, waits_for=pods_known, after_s=after_s)
-        state.unattached_since = None
+        if decision.step is not Step.ATTACH:
+            state.unattached_since = None
         if decision.waits is Waits.SLOT:
             self._slots.wait(state.volume.driver, unique)
         if decision.step is Step.NOTHING:
@@ -260,30 +272,6 @@ class NodeVolumes:
         self.in_use.changed()
         self.controller.add(state.volume.unique)
 
-    def _state(self, unique: str) -> VolumeState | None:
-        """What has been done with the volume; begun for one that a pod wants, None for one that is neither wanted nor here."""
-        states = self._actual.states
-        state = states.get(unique)
-        wanted = self._desired.volume(unique, state.volume.spec_name if state is not None else "")
-        if wanted is None or (state is not None and not state.is_empty and not shares(state.volume, wanted)):
-            return state
-        if state is None:
-            state = states[unique] = VolumeState(wanted)
-        if state.is_empty or not state.volume.is_known:
-            state.attachable = self._actual.is_attachable(wanted)
-        state.volume = wanted
-        state.size_bytes = state.size_bytes or wanted.size_bytes
-        self._unread.settle(state, {uid: use.spec_name for uid, use in self._desired.uses(unique).items()})
-        return state
-
-    def _let_start(self, state: VolumeState) -> None:
-        """The pods that were held for the volume's size, once nothing is to be done for it."""
-        held = [uid for uid, one in state.publications.items() if one.is_held]
-        for uid in held if not state.is_to_grow else ():
-            state.publications[uid].is_held = False
-            self._actual.announced_no_more(uid, state.volume.unique)
-            self.pods.wake(uid)
-
     def _facts(self, state: VolumeState) -> Facts:
         unique, uses = state.volume.unique, self._desired.uses(state.volume.unique)
         state.publications = {uid: one for uid, one in state.publications.items() if uid in uses or one.stand is not Stand.ABSENT}
@@ -293,6 +281,7 @@ class NodeVolumes:
             may_take_away=not self._desired.has_unseen,
             reported=self.in_use.has(unique),
             attached=unique in self._actual.attached,
+            attaches=self._self_attachment.attaches,
             has_driver=self._drivers.find(state.volume.driver) is not None,
             now=self._clock.now(),
             in_reach=self._actual.is_in_reach(state.volume),
@@ -309,6 +298,8 @@ class NodeVolumes:
         uid, uses = decision.pod, self._desired.uses(state.volume.unique)
         steps = self._block if state.volume.is_block else self._file_system
         match decision.step:
+            case Step.ATTACH | Step.DETACH:
+                await self._self_attachment.carry_out(state, is_attach=decision.step is Step.ATTACH)
             case Step.STAGE:
                 await self._attachments.read(state)
                 if (use := uses.get(decision.first)) is not None:  # it may have gone during the read
@@ -336,7 +327,10 @@ class NodeVolumes:
         volume = state.volume
         if decision.step in (Step.STAGE, Step.PUBLISH):
             state.context = None  # read anew for the next try: the volume may have been attached anew
-        if decision.step in (Step.STAGE, Step.UNSTAGE):
+            state.attachment = self._self_attachment.of_found(state)
+        if decision.step in (Step.ATTACH, Step.DETACH):
+            failure = state.attach_wait = self._self_attachment.wait_after(state.attach_wait, str(error))
+        elif decision.step in (Step.STAGE, Step.UNSTAGE):
             failure = state.device_failure = self._growth.failure(state.device_failure, error)
         elif decision.step is Step.EXPAND:
             failure = state.growth_failure = self._growth.failure(state.growth_failure, error)

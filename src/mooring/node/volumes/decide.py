@@ -18,6 +18,8 @@ from mooring.node.volumes.state import Failure, Publication, Stand, VolumeState
 
 class Step(enum.Enum):
     NOTHING = "nothing"
+    ATTACH = "attach"
+    DETACH = "detach"
     STAGE = "stage"
     PUBLISH = "publish"
     UNPUBLISH = "unpublish"
@@ -47,11 +49,11 @@ class Facts:
 
     wanted: the pods that use the volume, by uid, to their names. unsure: pods that are alive, and whose volumes are not known yet.
     may_take_away: False until every pod of this node was looked at after a start. reported: the Node's status says that it is in use.
-    attached: the Node's status lists it. has_driver: its driver is registered. now: monotonic seconds. in_reach: its
-    node affinity means this node. readers: the pods that only read it. labels: the SELinux labels that pods want, where they want one.
-    clashing: the pods that name it by another PersistentVolume and can't have it beside those of the first, to that one's name.
-    leaving: the pods that it is being taken from at this moment. has_slot: its driver may mount one more volume now.
-    may_be_unread: it may be in a place of which no record can be read.
+    attached: the Node's status lists it. attaches: no controller attaches volumes to this node, which does so itself. has_driver: its
+    driver is registered. now: monotonic seconds. in_reach: its node affinity means this node. readers: the pods that only read it. labels:
+    the SELinux labels that pods want, where they want one. clashing: the pods that name it by another PersistentVolume and can't have it
+    beside those of the first, to that one's name. leaving: the pods that it is being taken from at this moment. has_slot: its driver may
+    mount one more volume now. may_be_unread: it may be in a place of which no record can be read.
     """
 
     wanted: Mapping[str, str]
@@ -67,6 +69,7 @@ class Facts:
     has_slot: bool = True
     leaving: frozenset[str] = frozenset()
     may_be_unread: bool = False
+    attaches: bool = False
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -117,10 +120,12 @@ def _next_step(state: VolumeState, facts: Facts) -> Decision:
         return Decision(why.PodsUnknown(), waits=Waits.PODS)
     if facts.may_be_unread:
         return Decision(why.Unread(), waits=Waits.PODS)
-    if state.device is Stand.ABSENT:
+    if state.device is Stand.ABSENT and state.attachment is Stand.ABSENT:
         return Decision(why.Forgotten(), Step.FORGET)
     if not facts.may_take_away or facts.unsure:
         return Decision(why.PodsUnknown(), waits=Waits.PODS)
+    if state.device is Stand.ABSENT:
+        return _once_awaited(state, facts) or Decision(why.Detaching(), Step.DETACH)
     if not facts.has_driver and state.may_be_staged:
         return Decision(why.NoDriver(state.volume.driver), waits=Waits.DRIVER)
     return _once_due(state.device_failure, facts) or Decision(why.Unstaging(), Step.UNSTAGE)
@@ -168,7 +173,9 @@ def _giving(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decisio
     """due: the pods that are to get the volume, to their names."""
     if state.attachable and not facts.reported:
         return Decision(why.ToBeReported(), waits=Waits.REPORT)
-    if state.attachable and not facts.attached:
+    if state.attachable and facts.attaches and state.attachment is not Stand.DONE:
+        return _once_awaited(state, facts) or Decision(why.Attaching(), Step.ATTACH)
+    if state.attachable and not facts.attaches and not facts.attached:
         return Decision(why.NotAttached(), waits=Waits.ATTACHMENT)
     if not facts.has_driver:
         absent = why.NoDriver(state.volume.driver)
@@ -252,6 +259,14 @@ def _is_due(failure: Failure | None, facts: Facts) -> bool:
 
 def _once_due(failure: Failure | None, facts: Facts) -> Decision | None:
     return None if failure is None or _is_due(failure, facts) else _failing(failure, facts)
+
+
+def _once_awaited(state: VolumeState, facts: Facts) -> Decision | None:
+    """The wait for the next look at an attachment that this node has asked for, or has given back."""
+    wait = state.attach_wait
+    if wait is None or _is_due(wait, facts):
+        return None
+    return Decision(why.AwaitsAttacher(wait.text), waits=Waits.ATTACHMENT, after_s=wait.not_before - facts.now)
 
 
 def _sooner(one: float | None, other: float | None) -> float | None:

@@ -25,6 +25,21 @@ class NotAttached:
     pass
 
 
+@reason("no controller attaches volumes to this node: it asks the attacher itself")
+class Attaching:
+    pass
+
+
+@reason("no pod on this node uses it: its attachment is given back")
+class Detaching:
+    pass
+
+
+@reason("{text}; looked at again soon")
+class AwaitsAttacher:
+    text: str
+
+
 @reason("driver name {driver} not found in the list of registered CSI drivers")
 class NoDriver:
     driver: str

@@ -54,6 +54,7 @@ class VolumeState:
 
     may_be_staged: the driver was asked to stage it, or is about to be; false for one that does not stage. label: the SELinux label that
     it is mounted with, "" for none. attachable: it needs an attachment.
+    attachment: as this node has asked for it, where it attaches by itself. attach_wait: what that waits for, and until when.
     context: what the attacher noted for this node. size_bytes: that it has on this node, 0 while that is not known. grown: the version
     of the claim whose growth is done with. growth_was_refused: for good, at the last try or before. may_not_grow: the driver says that
     it is in use; not asked again until the volume has left the node.
@@ -68,6 +69,8 @@ class VolumeState:
     label: str = ""
     device_was_found: bool = False
     attachable: bool = False
+    attachment: Stand = Stand.ABSENT
+    attach_wait: Failure | None = None
     context: Mapping[str, str] | None = None
     device_failure: Failure | None = None
     growth_failure: Failure | None = None
