@@ -41,7 +41,9 @@ async def test_another_version_on_the_node_is_told_and_the_volume_attached(
         await world.attached()
     assert is_told == (OTHER in caplog.text)
     if is_told:
-        assert 'node="node1"' in caplog.text and 'version_there="9.9"' in caplog.text and 'version="1"' in caplog.text
+        assert 'node="node1"' in caplog.text
+        assert 'version_there="9.9"' in caplog.text
+        assert 'version="1"' in caplog.text
 
 
 async def test_it_is_told_once_for_each_version(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Item C7 of issue 27: what a Node says that it has, from flags or from the machine."""
+"""Item C.7 of issue 27: what a Node says that it has, from flags or from the machine."""
 
 from __future__ import annotations
 
