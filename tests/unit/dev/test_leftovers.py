@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mooring.base.clock import LoopClock
+from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
 from mooring.base.folders import hold
 from mooring.dev import folder as folders
@@ -60,7 +61,7 @@ class World:
 
     @contextlib.contextmanager
     def run(self, space: MountSpace = PRIVATE, state: str = "") -> Iterator[Path]:
-        with run_folder(state, space, Story(PlainScreen(self.shown), LoopClock())) as folder:
+        with run_folder(state, space, Story(PlainScreen(self.shown), LoopClock()), Ending()) as folder:
             yield folder
 
     def dead(self, name: str = f"{PREFIX}dead", *, lock: bool = True) -> Path:
