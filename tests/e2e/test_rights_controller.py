@@ -38,6 +38,7 @@ TESTED_ALONE = {
     "watch nodes",
     "patch events",
     "update persistentvolumeclaims",
+    "update volumesnapshotcontents/status.snapshot.storage.k8s.io",
     *(f"{verb} csistoragecapacities.storage.k8s.io" for verb in ("list", "watch", "create", "update", "delete")),
     *(f"{verb} volumesnapshots.snapshot.storage.k8s.io" for verb in ("get", "list", "watch", "update")),
 }

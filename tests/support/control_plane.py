@@ -142,6 +142,10 @@ class ControlPlane:
         file.write_text(json.dumps({**config, "leaderElection": {"leaderElect": False}, "clientConnection": client}))
         self.start_scheduler(f"--config={file}")
 
+    def end(self, name: str) -> None:
+        """kill -9 for a program that was started on it."""
+        self._programs.pop(name).kill()
+
     def _run(self, name: str, command: Sequence[str | Path]) -> Program:
         assert name not in self._programs, f"{name} runs already"
         self._programs[name] = Program(command, self.folder / f"{name}.log")

@@ -173,6 +173,24 @@ UPSTREAM_CAPACITY: Rules = (
 """What they give in the sidecar's namespace."""
 
 
+WAY_BACK: dict[str, frozenset[str]] = {
+    "snapshot-controller": frozenset(
+        {
+            "get volumesnapshots.snapshot.storage.k8s.io",
+            "update volumesnapshots.snapshot.storage.k8s.io",
+            "update volumesnapshots/status.snapshot.storage.k8s.io",
+        }
+    ),
+    "snapshotter": frozenset(
+        {
+            "get volumesnapshotcontents.snapshot.storage.k8s.io",
+            "update volumesnapshotcontents/status.snapshot.storage.k8s.io",
+        }
+    ),
+}
+"""What deploy/ gives for the Go program alone, so that a change of image is the whole way back."""
+
+
 def just(name: str, everywhere: Rules, here: Rules = ()) -> Manifest:
     """An account of this name with these rights alone. here: in its own namespace."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}}

@@ -11,7 +11,7 @@ import yaml
 
 from mooring.api.quantity import parse_quantity
 from tests.support.builders import Json
-from tests.support.rights import deployed
+from tests.support.rights import WAY_BACK, deployed
 from tests.unit.test_images import containers, workload
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +51,22 @@ def test_the_one_process_has_the_rights_of_its_controllers_and_no_others() -> No
     """With all of them it is tested once more (tests/e2e/test_rights_controller.py)."""
     own = [deployed(part).rights() for part in ("attacher", "provisioner", "resizer", "snapshotter", "attachdetach")]
     assert set().union(*own) == deployed("one-process").rights()
+
+
+@pytest.mark.parametrize(("part", "program"), [*((part, part) for part in WAY_BACK), ("one-process", "snapshotter")])
+def test_the_go_program_finds_its_rights_where_it_takes_ours_place(part: str, program: str) -> None:
+    """Issue 27, C.1. That it needs them is shown by running it (tests/e2e/test_way_back.py)."""
+    assert WAY_BACK[program] <= {str(right) for right in deployed(part).rights()}
+    assert "# The way back: " in (ROOT / "deploy" / part / "rbac.yaml").read_text()
+
+
+@pytest.mark.parametrize("part", ["resizer", "snapshotter", "snapshot-controller", "attacher", "provisioner"])
+def test_the_page_that_a_manifest_promises_tells_the_way_back_probes_first(part: str) -> None:
+    """Issue 27, C.1."""
+    head = " ".join((ROOT / "deploy" / part / "deployment.yaml").read_text().partition("\napiVersion")[0].replace("#", "").split())
+    (page,) = re.findall(r"The way back: (docs/\S+\.md)", head)
+    section = (ROOT / page).read_text().partition("\n## Back to the Go ")[2].partition("\n## ")[0]
+    assert 0 < section.index("/readyz") < section.index("the same Lease")
 
 
 @pytest.mark.parametrize("part", ["attachdetach", "one-process"])
