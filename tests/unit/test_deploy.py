@@ -12,10 +12,13 @@ import yaml
 from mooring.api.quantity import parse_quantity
 from tests.support.builders import Json
 from tests.support.rights import WAY_BACK, deployed
-from tests.unit.test_images import containers, workload
+from tests.unit.test_images import containers, workload, workloads
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = sorted(path.parent.name for path in (ROOT / "deploy").rglob("kustomization.yaml"))
+DEPLOY = ROOT / "deploy"
+PARTS = sorted(path.parent.name for path in DEPLOY.rglob("kustomization.yaml"))
+NEEDS_PRIVILEGE = {"node"}
+"""Parts whose driver mounts."""
 MIB = 2**20
 
 
@@ -130,6 +133,28 @@ def memory_mib_max(heading: str) -> int:
     level = heading.partition(" ")[0]
     text = (ROOT / "bench" / "RESULTS.md").read_text().partition(f"\n{heading}")[2].partition(f"\n{level} ")[0]
     return max(int(found) for found in re.findall(r"^\|.*\(MiB\) \|[^|]*\| (\d+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_container_but_a_driver_that_mounts_has_a_privilege(part: str) -> None:
+    """Issue 27, C.3: the Pod Security Standard `restricted`, and a root file system that nobody writes to. The server's own word on it:
+    tests/e2e/test_pod_security.py.
+    """
+    for one in workloads(DEPLOY / part):
+        spec = one["spec"]["template"]["spec"]
+        user = (
+            {"runAsUser": 0, "runAsGroup": 0}
+            if part in NEEDS_PRIVILEGE
+            else {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532}
+        )
+        shared = {} if part in NEEDS_PRIVILEGE or not spec.get("volumes") else {"fsGroup": 65532}
+        assert {**user, **shared, "seccompProfile": {"type": "RuntimeDefault"}} == spec["securityContext"]
+        for container in spec["containers"]:
+            context = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+            if container["image"] != "DRIVER":
+                assert {**context, "readOnlyRootFilesystem": True} == container["securityContext"], container["name"]
+            elif part not in NEEDS_PRIVILEGE:
+                assert context == container["securityContext"]
 
 
 @pytest.mark.parametrize("part", PARTS)

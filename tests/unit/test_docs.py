@@ -110,6 +110,7 @@ def test_the_image_is_built_from_files_that_exist() -> None:
 
 
 FOREIGN_FLAGS = {
+    "build-arg": "podman",
     "cascade": "kubectl",
     "dry-run": "kubectl",
     "emulated-version": "kube-apiserver",

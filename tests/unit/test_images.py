@@ -38,12 +38,26 @@ def image(target: str) -> str:
     return "mooring" if target == "mooring" else f"mooring-{target}"
 
 
+def users() -> dict[str, str]:
+    """Who a target's program runs as where a pod does not say, by target; as the Containerfile writes it."""
+    found, own = {}, ""
+    for stage in re.split(r"^FROM ", (ROOT / "Containerfile").read_text(), flags=re.MULTILINE)[1:]:
+        name = stage.splitlines()[0].partition(" AS ")[2]
+        own = "".join(re.findall(r"^USER (\S+)$", stage, re.MULTILINE)) or found.get("installed", "")
+        found[name] = own
+    return found
+
+
+def workloads(folder: Path) -> list[dict[str, Any]]:
+    """The Deployments, StatefulSets and DaemonSets of a folder, as it has them."""
+    files = (folder / f"{kind}.yaml" for kind in ("deployment", "statefulset", "daemonset"))
+    return [found for file in files if file.exists() for found in yaml.safe_load_all(file.read_text())]
+
+
 def workload(folder: Path) -> dict[str, Any]:
-    """The Deployment or DaemonSet of a folder, as it has it."""
-    (file,) = (path for path in (folder / "deployment.yaml", folder / "daemonset.yaml") if path.exists())
-    (found,) = yaml.safe_load_all(file.read_text())
-    result: dict[str, Any] = found
-    return result
+    """The one of a folder."""
+    (found,) = workloads(folder)
+    return found
 
 
 def containers(part: str) -> list[dict[str, Any]]:
@@ -54,6 +68,13 @@ def containers(part: str) -> list[dict[str, Any]]:
 
 def test_each_program_has_an_image_that_starts_it() -> None:
     assert {name: [name] for name in SCRIPTS} == targets()
+
+
+def test_only_the_programs_of_a_node_are_root() -> None:
+    """Issue 27, C.3. The number, since a kubelet that is to keep root out takes no name's word for it."""
+    root = {"csi-node-driver-registrar", "livenessprobe"}
+    assert {name: "0:0" if name in root else "${USER_ID}:${USER_ID}" for name in ["installed", *SCRIPTS]} == users()
+    assert "\nARG USER_ID=65532\n" in (ROOT / "Containerfile").read_text()
 
 
 SIDECARS = {

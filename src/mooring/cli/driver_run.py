@@ -44,6 +44,16 @@ OPTIONS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
 )
 
 
+def _read_mode(text: str) -> int:
+    mode = int(text, 8)  # raises ValueError
+    if not 0 <= mode <= 0o777:
+        raise ValueError("value out of range")
+    return mode
+
+
+MODE: Final[FlagKind[int]] = FlagKind("octal", _read_mode, "file permissions in octal, as in 0660", lambda value: f"{value:04o}")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunFlags(ProcessFlags):
     """The flags of `mooring driver run`; those of registrar and probe have the names that they have there."""
@@ -67,6 +77,12 @@ class RunFlags(ProcessFlags):
         STRING,
         "",
         "The driver's socket as the host sees it: where the kubelet calls the driver. Empty: as the endpoint.",
+    )
+    socket_mode: int = flag(
+        "socket-mode",
+        MODE,
+        0o600,
+        "Who may connect to the endpoint, as file permissions: 0660 lets the group of its folder in, for sidecars of another user.",
     )
     grace_s: float = flag("grace-period", DURATION, 20.0, "How long calls in flight may take to end after SIGTERM.")
     http_endpoint: str = flag(
@@ -120,7 +136,8 @@ async def _serve(flags: RunFlags, words: str = "") -> int:
     plugin = load(words, flags.options, _node())
     if flags.plugin_registration_path and not plugin.serves("Node"):
         raise ConfigError(f"{words} has no node service, and the kubelet registers no driver without: drop --plugin-registration-path")
-    async with serving(plugin, flags.endpoint or os.environ["CSI_ENDPOINT"], grace_s=flags.grace_s) as socket:
+    endpoint = flags.endpoint or os.environ["CSI_ENDPOINT"]
+    async with serving(plugin, endpoint, socket_mode=flags.socket_mode, grace_s=flags.grace_s) as socket:
         await unless_stopped(_beside(flags, plugin, socket))
     return 0
 

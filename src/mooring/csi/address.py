@@ -17,7 +17,6 @@ ABSENT: Final = "the socket does not exist yet: is the driver running, and is th
 
 _IN_WORDS: Final = {
     errno.ENOTDIR: "a part of its path is not a folder",
-    errno.EACCES: "permission denied",
     errno.ECONNREFUSED: "the socket is there, but nobody listens on it",
     errno.EAGAIN: "the socket is there, but nobody takes connections from it",
 }
@@ -63,9 +62,24 @@ def trouble(path: str, absent: str = ABSENT) -> str:
             client.connect(path)
     except FileNotFoundError:
         return absent
+    except PermissionError:
+        return _denied(path)
     except OSError as error:
         return _IN_WORDS.get(error.errno or 0, error.strerror or str(error))
     return ""
+
+
+def _denied(path: str) -> str:
+    """Who this is, and whose the socket is."""
+    user = os.geteuid()
+    try:
+        owned = os.stat(path)
+    except OSError:
+        return f"permission denied: user {user} may not look into the socket's folder"
+    return (
+        f"permission denied: this is user {user}, and the socket, mode {stat.S_IMODE(owned.st_mode):04o}, is of user {owned.st_uid} and "
+        f"group {owned.st_gid}: run both as one user, or let the driver give a group of both the right to write to it"
+    )
 
 
 def _kind(mode: int) -> str:

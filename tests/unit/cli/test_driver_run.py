@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import stat
 import sys
 import tempfile
 import urllib.error
@@ -83,6 +84,8 @@ class Mine(Plugin):
             2,
             "of no use without --plugin-registration-path",
         ),
+        (["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--socket-mode=rw"], 2, "file permissions in octal, as in 0660"),
+        (["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--socket-mode=7777"], 2, "file permissions in octal, as in 0660"),
         (["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--grace-period=-1s"], 2, "grace-period: must be greater than zero"),
         (["run", "a:B", "--endpoint=FOLDER/none/csi.sock", "--http-endpoint=here"], 2, "http-endpoint: "),
         (["run", "./DRIVER:Controller", "--endpoint=FOLDER/none/csi.sock", "--plugin-registration-path=/r"], 1, "has no node service"),
@@ -131,7 +134,9 @@ def asked(port: int, path: str) -> tuple[int, str]:
 @pytest.mark.slow
 async def test_driver_registrar_and_probe_are_one_process(tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    async with the_driver(tmp_path, "--kubelet-registration-path=/host/csi.sock", f"--http-endpoint=127.0.0.1:{port}") as (program, socket):
+    flags = ("--kubelet-registration-path=/host/csi.sock", f"--http-endpoint=127.0.0.1:{port}")
+    async with the_driver(tmp_path, *flags) as (program, socket):
+        assert 0o600 == stat.S_IMODE(socket.stat().st_mode)
         registration = Registration(tmp_path / "registry" / "mine.example.com-reg.sock")
         info = await registration.get_info(10)
         assert ("CSIPlugin", "mine.example.com", "/host/csi.sock") == (info.type, info.name, info.endpoint)
@@ -199,3 +204,10 @@ async def test_a_thread_that_hangs_does_not_keep_the_process(tmp_path: Path) -> 
         assert 0 == await asyncio.to_thread(program.wait_exit, 20)
         with pytest.raises(DriverError):
             await call
+
+
+@pytest.mark.slow
+async def test_its_socket_lets_a_group_in_where_a_flag_says_so(tmp_path: Path) -> None:
+    """Issue 27, C.3: sidecars of another user reach the driver by the pod's fsGroup."""
+    async with the_driver(tmp_path, "--socket-mode=0660") as (_, socket):
+        assert 0o660 == stat.S_IMODE(socket.stat().st_mode)

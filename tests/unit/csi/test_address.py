@@ -94,11 +94,29 @@ def test_a_folder_that_may_not_be_entered(socket):
     if as_root:
         os.seteuid(65534)
     try:
-        assert trouble(str(socket)) == "permission denied"
+        assert trouble(str(socket)) == f"permission denied: user {os.geteuid()} may not look into the socket's folder"
     finally:
         if as_root:
             os.seteuid(0)
         socket.parent.chmod(0o700)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a while")
+def test_a_socket_of_another_user_says_whose_it_is(socket):
+    """Issue 27, C.3: a sidecar that is not root beside a driver that is."""
+    socket.parent.chmod(0o755)
+    with sockets.socket(sockets.AF_UNIX) as listener:
+        listener.bind(str(socket))
+        socket.chmod(0o755)
+        listener.listen()
+        os.seteuid(65532)
+        try:
+            found = trouble(str(socket))
+        finally:
+            os.seteuid(0)
+    assert found.startswith(
+        "permission denied: this is user 65532, and the socket, mode 0755, is of user 0 and group 0: run both as one user"
+    )
 
 
 def test_a_listener_who_takes_no_connections(socket):
