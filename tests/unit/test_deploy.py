@@ -44,9 +44,12 @@ def test_no_workload_selects_the_pods_of_another() -> None:
     assert selected == [tuple(spec["template"]["metadata"]["labels"].items()) for spec in found]
 
 
+SIDECARS = ("attacher", "provisioner", "resizer", "snapshotter")
+
+
 def test_the_controller_has_the_rights_of_its_sidecars_and_no_others() -> None:
     """Theirs are tested one by one, each with what needs it (tests/e2e/test_rights.py and its neighbours)."""
-    rights = [deployed(part).rights() for part in ("attacher", "provisioner", "resizer")]
+    rights = [deployed(part).rights() for part in SIDECARS]
     assert frozenset().union(*rights) == deployed("controller").rights()
 
 
@@ -56,7 +59,9 @@ def test_the_one_process_has_the_rights_of_its_controllers_and_no_others() -> No
     assert set().union(*own) == deployed("one-process").rights()
 
 
-@pytest.mark.parametrize(("part", "program"), [*((part, part) for part in WAY_BACK), ("one-process", "snapshotter")])
+@pytest.mark.parametrize(
+    ("part", "program"), [*((part, part) for part in WAY_BACK), *((part, "snapshotter") for part in ("controller", "one-process"))]
+)
 def test_the_go_program_finds_its_rights_where_it_takes_ours_place(part: str, program: str) -> None:
     """Issue 27, C.1. That it needs them is shown by running it (tests/e2e/test_way_back.py)."""
     assert WAY_BACK[program] <= {str(right) for right in deployed(part).rights()}
@@ -79,9 +84,14 @@ def test_it_is_said_by_which_flag_its_rival_is_switched_off(part: str) -> None:
     assert "#   --controllers=*,-persistentvolume-attach-detach-controller\n" in said
 
 
-def test_the_sidecars_are_as_in_their_own_folders_but_for_the_port() -> None:
-    own = [one for part in ("attacher", "provisioner", "resizer") for one in containers(part)]
-    assert [_but_for_the_port(one) for one in own] == [_but_for_the_port(one) for one in containers("controller")]
+def test_the_controller_has_all_sidecars_as_their_own_folders_have_them_but_for_the_port() -> None:
+    """Issue 27, C.5; and the liveness probe, as a node's pod has it."""
+    own = [one for part in SIDECARS for one in containers(part)]
+    *sidecars, probe = containers("controller")
+    assert [_but_for_the_port(one) for one in own] == [_but_for_the_port(one) for one in sidecars]
+    of_a_node = containers("node")[-1]
+    assert "livenessprobe" == probe["name"]
+    assert [{**probe, "volumeMounts": []}] == [{**of_a_node, "volumeMounts": []}]
 
 
 def _but_for_the_port(container: Json) -> Json:
@@ -104,6 +114,12 @@ def test_ports_in_one_pod_do_not_collide(part: str) -> None:
     found = workload(ROOT / "deploy" / part)["spec"]["template"]["spec"]["containers"]
     ports = [port for container in found for port in container.get("ports", ())]
     assert len(ports) == len({port["containerPort"] for port in ports}) == len({port["name"] for port in ports})
+
+
+def test_the_driver_of_the_controller_is_probed_at_the_liveness_probe() -> None:
+    driver, *_, probe = workload(DEPLOY / "controller")["spec"]["template"]["spec"]["containers"]
+    assert {"path": "/healthz", "port": "healthz"} == driver["livenessProbe"]["httpGet"]
+    assert [f"--http-endpoint=:{port['containerPort']}" for port in driver["ports"]] == [probe["args"][-1]]
 
 
 def test_the_driver_of_a_node_is_probed_at_the_liveness_probe() -> None:
@@ -164,3 +180,49 @@ def test_the_memory_asked_for_is_what_was_measured_and_some(part: str) -> None:
     for container in containers(part):
         asked = float(parse_quantity(container["resources"]["requests"]["memory"]).value) / MIB
         assert 1.0 <= asked / memory_mib_max(MEASURED[container["name"]]) <= 1.5
+
+
+REPLICATED = [part for part in PARTS if part not in NEEDS_PRIVILEGE]
+
+
+def one_of(part: str, kind: str) -> Json:
+    (found,) = (one for one in objects(part) if one["kind"] == kind)
+    return found
+
+
+@pytest.mark.parametrize("part", REPLICATED)
+def test_replicas_stand_apart_and_one_of_them_stays(part: str) -> None:
+    """Issue 27, C.5: by preference, since the only machine of a cluster is one, too."""
+    (found,) = workloads(DEPLOY / part)
+    pod, own = found["spec"]["template"]["spec"], {"labelSelector": found["spec"]["selector"]}
+    assert 2 <= found["spec"]["replicas"]
+    assert {"podAntiAffinity"} == set(pod["affinity"])
+    (apart,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert {"topologyKey": "kubernetes.io/hostname", **own} == apart["podAffinityTerm"]
+    spread = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    assert [{**spread, **own}] == pod["topologySpreadConstraints"]
+    assert {"maxUnavailable": 1, "selector": found["spec"]["selector"]} == one_of(part, "PodDisruptionBudget")["spec"]
+    assert "system-cluster-critical" == pod["priorityClassName"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_only_monitoring_reaches_the_ports_with_metrics_and_nobody_another(part: str) -> None:
+    """Issue 27, C.5. Probes come from the kubelet, which no policy holds up."""
+    (found,) = workloads(DEPLOY / part)
+    spec = one_of(part, "NetworkPolicy")["spec"]
+    assert (found["spec"]["selector"], ["Ingress"]) == (spec["podSelector"], spec["policyTypes"])
+    told = [port["name"] for one in containers(part) if "livenessprobe" != one["name"] for port in one.get("ports", ())]
+    if part in NEEDS_PRIVILEGE:
+        assert "ingress" not in spec
+        return
+    (rule,) = spec["ingress"]
+    assert [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}] == rule["from"]
+    assert [{"port": name} for name in told] == rule["ports"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_stands_beside_a_driver_is_labelled_with_its_name(part: str) -> None:
+    """Issue 27, C.5. What kustomize makes of it: tests/e2e/test_second_driver.py."""
+    has_one = any(one["image"] == "DRIVER" for one in workload(DEPLOY / part)["spec"]["template"]["spec"]["containers"])
+    labels = [{"pairs": {"mooring.dev/driver": "csi.example.com"}, "includeSelectors": True}]
+    assert (labels if has_one else None) == yaml.safe_load((DEPLOY / part / "kustomization.yaml").read_text()).get("labels")

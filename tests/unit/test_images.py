@@ -83,7 +83,7 @@ SIDECARS = {
     "resizer": ["csi-resizer"],
     "snapshotter": ["csi-snapshotter"],
     "snapshot-controller": ["snapshot-controller"],
-    "controller": ["csi-attacher", "csi-provisioner", "csi-resizer"],
+    "controller": ["csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter", "livenessprobe"],
     "node": ["csi-node-driver-registrar", "livenessprobe"],
 }
 
