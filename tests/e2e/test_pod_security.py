@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.e2e.test_second_driver import built, workload_of
 from tests.support.builders import Json
 from tests.support.control_plane import ControlPlane
 from tests.support.real import run_kubectl
@@ -36,21 +37,18 @@ def a_pod(workload: Json) -> Json:
     return {"metadata": {"name": workload["metadata"]["name"], "labels": template["metadata"]["labels"]}, "spec": template["spec"]}
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if part not in NEEDS_PRIVILEGE])
+@pytest.mark.parametrize("part", [*(part for part in PARTS if part not in NEEDS_PRIVILEGE), "statefulset"])
 def test_the_server_takes_it_without_a_warning(control_plane: ControlPlane, namespace: str, part: str, tmp_path: Path) -> None:
-    folder = tmp_path / part
-    shutil.copytree(DEPLOY / part, folder)
-    file = folder / "kustomization.yaml"
-    file.write_text(file.read_text().replace("\nnamespace: storage\n", f"\nnamespace: {namespace}\n"))
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    folder = tmp_path / "deploy" / part
+    for file in folder.parent.rglob("kustomization.yaml"):
+        file.write_text(file.read_text().replace("\nnamespace: storage\n", f"\nnamespace: {namespace}\n"))
     applied = ["apply", "-k", str(folder), "--dry-run=server", "--warnings-as-errors"]
     done = run_kubectl(control_plane.kubeconfig(), *applied)
     assert (0, "") == (done.returncode, done.stderr), done.stdout
     assert "(server dry run)" in done.stdout
-    found = workloads(DEPLOY / part)
-    assert found
-    for workload in found:
-        status, answer = control_plane.request("POST", PODS, a_pod(workload))
-        assert 201 == status, answer
+    status, answer = control_plane.request("POST", PODS, a_pod(workload_of(built(folder))))
+    assert 201 == status, answer
 
 
 @pytest.mark.parametrize("part", sorted(NEEDS_PRIVILEGE))

@@ -58,7 +58,7 @@ def selectors(value: Any) -> Iterator[dict[str, str]]:
 
 
 def workload_of(objects: list[Json]) -> Json:
-    (found,) = (one for one in objects if one["kind"] in ("Deployment", "DaemonSet"))
+    (found,) = (one for one in objects if one["kind"] in ("Deployment", "StatefulSet", "DaemonSet"))
     return found
 
 

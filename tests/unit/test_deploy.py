@@ -16,16 +16,17 @@ from tests.unit.test_images import containers, workload, workloads
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
-PARTS = sorted(path.parent.name for path in DEPLOY.rglob("kustomization.yaml"))
-NEEDS_PRIVILEGE = {"node"}
+PARTS = sorted(path.parent.name for kind in ("deployment", "daemonset") for path in DEPLOY.rglob(f"{kind}.yaml"))
+"""Folders with a workload of their own. The others: tests/e2e/test_deploy_variants.py."""
+NEEDS_PRIVILEGE = {"node", "all-in-one"}
 """Parts whose driver mounts."""
 MIB = 2**20
 
 
 def objects(part: str) -> list[Json]:
-    """Everything that the folder's kustomization names."""
-    folder = ROOT / "deploy" / part
-    files = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    """Everything in the files that the folder's kustomization names."""
+    folder = DEPLOY / part
+    files = [file for file in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"] if not file.startswith("../")]
     return [one for file in files for one in yaml.safe_load_all((folder / file).read_text())]
 
 
@@ -34,7 +35,7 @@ def test_no_object_is_in_two_folders_but_the_namespace() -> None:
     names = {part: {(one["kind"], one["metadata"]["name"]) for one in objects(part)} for part in PARTS}
     shared = [names[one] & names[other] for one, other in itertools.combinations(PARTS, 2)]
     assert len(PARTS) > 1
-    assert [{("Namespace", "storage")}] * len(shared) == shared
+    assert set() == set().union(*shared) - {("Namespace", "storage")}
 
 
 def test_no_workload_selects_the_pods_of_another() -> None:
@@ -89,9 +90,8 @@ def test_the_controller_has_all_sidecars_as_their_own_folders_have_them_but_for_
     own = [one for part in SIDECARS for one in containers(part)]
     *sidecars, probe = containers("controller")
     assert [_but_for_the_port(one) for one in own] == [_but_for_the_port(one) for one in sidecars]
-    of_a_node = containers("node")[-1]
     assert "livenessprobe" == probe["name"]
-    assert [{**probe, "volumeMounts": []}] == [{**of_a_node, "volumeMounts": []}]
+    assert {**probe, "volumeMounts": []} == {**containers("node")[-1], "volumeMounts": []}
 
 
 def _but_for_the_port(container: Json) -> Json:
@@ -109,7 +109,7 @@ def test_no_port_that_other_pods_reach_decides_that_a_program_is_killed(part: st
     assert not [one["name"] for one in containers(part) if "livenessProbe" in one]
 
 
-@pytest.mark.parametrize("part", ["controller", "node"])
+@pytest.mark.parametrize("part", ["all-in-one", "controller", "node"])
 def test_ports_in_one_pod_do_not_collide(part: str) -> None:
     found = workload(ROOT / "deploy" / part)["spec"]["template"]["spec"]["containers"]
     ports = [port for container in found for port in container.get("ports", ())]
@@ -122,8 +122,9 @@ def test_the_driver_of_the_controller_is_probed_at_the_liveness_probe() -> None:
     assert [f"--http-endpoint=:{port['containerPort']}" for port in driver["ports"]] == [probe["args"][-1]]
 
 
-def test_the_driver_of_a_node_is_probed_at_the_liveness_probe() -> None:
-    driver, registrar, probe = workload(ROOT / "deploy" / "node")["spec"]["template"]["spec"]["containers"]
+@pytest.mark.parametrize("part", ["all-in-one", "node"])
+def test_the_driver_of_a_node_is_probed_at_the_liveness_probe(part: str) -> None:
+    driver, registrar, probe, *_ = workload(DEPLOY / part)["spec"]["template"]["spec"]["containers"]
     assert {"path": "/healthz", "port": "healthz"} == driver["livenessProbe"]["httpGet"]
     assert [f"--http-endpoint=:{port['containerPort']}" for port in driver["ports"]] == [probe["args"][-1]]
     assert [f"--http-endpoint=:{port['containerPort']}" for port in registrar["ports"]] == [registrar["args"][-1]]
@@ -211,8 +212,9 @@ def test_only_monitoring_reaches_the_ports_with_metrics_and_nobody_another(part:
     (found,) = workloads(DEPLOY / part)
     spec = one_of(part, "NetworkPolicy")["spec"]
     assert (found["spec"]["selector"], ["Ingress"]) == (spec["podSelector"], spec["policyTypes"])
-    told = [port["name"] for one in containers(part) if "livenessprobe" != one["name"] for port in one.get("ports", ())]
-    if part in NEEDS_PRIVILEGE:
+    for_probes = ("livenessprobe", "csi-node-driver-registrar")
+    told = [port["name"] for one in containers(part) if one["name"] not in for_probes for port in one.get("ports", ())]
+    if not told:
         assert "ingress" not in spec
         return
     (rule,) = spec["ingress"]
@@ -226,3 +228,21 @@ def test_what_stands_beside_a_driver_is_labelled_with_its_name(part: str) -> Non
     has_one = any(one["image"] == "DRIVER" for one in workload(DEPLOY / part)["spec"]["template"]["spec"]["containers"])
     labels = [{"pairs": {"mooring.dev/driver": "csi.example.com"}, "includeSelectors": True}]
     assert (labels if has_one else None) == yaml.safe_load((DEPLOY / part / "kustomization.yaml").read_text()).get("labels")
+
+
+def test_the_all_in_one_has_the_node_s_containers_and_the_controllers_of_the_one_process() -> None:
+    """Issue 27, A.4: but for what a cluster has one of, the attach/detach controller, and the owner of its capacity."""
+    *of_a_node, controllers = workload(DEPLOY / "all-in-one")["spec"]["template"]["spec"]["containers"]
+    assert workload(DEPLOY / "node")["spec"]["template"]["spec"]["containers"] == of_a_node
+    (own,) = containers("one-process")
+    args = [word.replace(",attachdetach", "").replace("ownerref-level=2", "ownerref-level=1") for word in own["args"]]
+    assert {**own, "args": args, "volumeMounts": [{"name": "plugin", "mountPath": "/csi"}]} == controllers
+
+
+@pytest.mark.parametrize("part", ["all-in-one", "controller", "one-process", "provisioner"])
+def test_capacity_is_published_and_belongs_to_the_workload(part: str) -> None:
+    """Issue 27, A.4: 2 is the owner of a pod's ReplicaSet, 1 that of the pod. The scheduler heeds it: deploy/csidriver."""
+    (args,) = (one["args"] for one in containers(part) if one["name"] in ("csi-provisioner", "mooring-controller"))
+    level = {"Deployment": 2, "DaemonSet": 1}[workload(DEPLOY / part)["kind"]]
+    assert ["--enable-capacity", f"--capacity-ownerref-level={level}"] == [word for word in args if "capacity" in word]
+    assert yaml.safe_load((DEPLOY / "csidriver" / "csidriver.yaml").read_text())["spec"]["storageCapacity"]

@@ -98,9 +98,9 @@ def test_a_sidecars_manifest_leaves_the_start_to_the_image(part: str, named: lis
         assert all(word.startswith("--") for word in container["args"])
 
 
-@pytest.mark.parametrize("part", ["attachdetach", "binder", "one-process"])
+@pytest.mark.parametrize("part", ["all-in-one", "attachdetach", "binder", "one-process"])
 def test_a_manifest_of_our_own_names_the_command(part: str) -> None:
-    (container,) = containers(part)
+    *_, container = containers(part)
     assert "command" not in container
     assert f"mooring:{VERSION}" == container["image"]
     assert container["args"][0] in COMMANDS
@@ -109,6 +109,7 @@ def test_a_manifest_of_our_own_names_the_command(part: str) -> None:
 @pytest.mark.parametrize(
     "part",
     [
+        "all-in-one",
         "attachdetach",
         "attacher",
         "binder",
@@ -128,10 +129,10 @@ def test_kustomize_sets_the_images_that_are_there(part: str) -> None:
     assert {container["image"] for container in containers(part)} == named
 
 
-@pytest.mark.parametrize("part", ["controller", "provisioner"])
+@pytest.mark.parametrize("part", ["all-in-one", "controller", "one-process", "provisioner"])
 def test_the_capacity_flags_find_their_surroundings(part: str) -> None:
-    """--enable-capacity wants these two; they are there for whoever adds it."""
-    (container,) = (one for one in containers(part) if one["name"] == "csi-provisioner")
+    """--enable-capacity wants them."""
+    (container,) = (one for one in containers(part) if one["name"] in ("csi-provisioner", "mooring-controller"))
     assert {"POD_NAMESPACE", "NAMESPACE", "POD_NAME"} == {variable["name"] for variable in container["env"]}
 
 

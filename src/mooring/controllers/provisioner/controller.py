@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.clock import Clock
+from mooring.base.log import logger
 from mooring.base.randomness import Random
 from mooring.control.caches import Caches
 from mooring.control.events import EventRecorder
@@ -32,9 +33,12 @@ from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import IntentMetrics
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.subcontrollers import Subcontrollers
+from mooring.controllers.provisioner.upgrade_order import unlike_nodes
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import DriverInfo
+
+log = logger(__name__)
 
 POPULATING: Final = "external-provisioner"
 """The source of the event that leaves a claim to a populator."""
@@ -130,6 +134,18 @@ class Provisioner(Manager):
         """Before the first claim: the intents that a former process left open are read."""
         await self._intents.started()
         await self._provisioner_caches.grants_synced()
+        if self._view.uses_topology and not self._view.node_name:
+            await self._provisioner_caches.csi_nodes.synced()
+            self._tell_of_upgrade()
+
+    def _tell_of_upgrade(self) -> None:
+        """That the controller was upgraded before the nodes, or while they are, is seen where volumes have places."""
+        if unlike := unlike_nodes(self._view.driver.name, self._provisioner_caches.csi_nodes.store.values()):
+            log.warning(
+                "Nodes report different topology keys, or none: upgrade a driver on the nodes first, then its controller",
+                driver=self._view.driver.name,
+                reported=unlike,
+            )
 
     def driver_returned(self) -> None:
         """The driver was away and is back: everything that failed for that is tried at once."""
