@@ -13,16 +13,17 @@ from typing import Any
 
 import pytest
 
+from mooring.api.group_snapshot import GROUP_SNAPSHOTS
 from mooring.csi.codes import Code
 from tests.e2e import provisioner_world, resizer_world, snapshot_world
 from tests.e2e.processes import on_server
 from tests.support.binding import PV, PVC
-from tests.support.builders import a_new_content
+from tests.support.builders import APP, Json, a_group_class, a_group_snapshot, a_new_content
 from tests.support.control_plane import ControlPlane
 from tests.support.resizing import EXPAND, MODIFY
 from tests.support.rights import WAY_BACK
 from tests.support.scripted_driver import PUBLISH, UNPUBLISH, Fail, ScriptedDriver
-from tests.support.snapshot_driver import CREATE, DELETE
+from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP, SnapshotDriver
 from tests.support.swapping import Part, swapping
 from tests.support.volume_driver import CREATE as CREATE_VOLUME
 from tests.support.volume_driver import DELETE as DELETE_VOLUME
@@ -181,10 +182,10 @@ async def test_snapshots_in_mid_life_change_hands(new_control_plane: Callable[..
 
 
 @asynccontextmanager
-async def _both(parts: list[Part], *, is_go: bool) -> AsyncIterator[None]:
+async def _both(parts: list[Part], *flags: str, is_go: bool) -> AsyncIterator[None]:
     controller, snapshotter = parts
     resync = ("--resync-period=3s",) if is_go else ()
-    async with controller.running(*QUICK, is_go=is_go), snapshotter.running(*QUICK, *resync, is_go=is_go):
+    async with controller.running(*QUICK, *flags, is_go=is_go), snapshotter.running(*QUICK, *resync, *flags, is_go=is_go):
         yield
 
 
@@ -198,3 +199,52 @@ async def _imported_and_deleted(world: snapshot_world.Snapshots) -> None:
 
 async def _nothing_is_left(world: snapshot_world.Snapshots) -> bool:
     return not await world.list(snapshot_world.VSC) and not world.driver.snapshots
+
+
+GROUPS = "--feature-gates=CSIVolumeGroupSnapshot=true"
+
+
+@pytest.mark.parametrize("go_between", [GO_BETWEEN, OURS_BETWEEN])
+async def test_group_snapshots_change_hands_under_the_rules_that_are_there_for_them(
+    new_control_plane: Callable[..., ControlPlane], tmp_path: Path, go_between: bool
+) -> None:
+    """With the comments of the manifests taken off, as they say."""
+    plane, wanted = new_control_plane(), f"With {GROUPS}"
+    async with AsyncExitStack() as stack:
+        driver = SnapshotDriver(groups=True)
+        world = await stack.enter_async_context(snapshot_world.a_world(plane.kubeconfig(), tmp_path, driver))
+        parts = [await stack.enter_async_context(swapping("snapshot-controller", plane, tmp_path, feature=wanted))]
+        parts.append(await stack.enter_async_context(swapping("snapshotter", plane, tmp_path, world.socket, feature=wanted)))
+        await _two_of_a_group(world)
+        gate = Gate(world, driver, CREATE_GROUP)
+        async with _both(parts, GROUPS, is_go=not go_between):
+            await world.create(a_group_snapshot())
+            await gate.is_asked()
+        gate.let_go()
+        async with _both(parts, GROUPS, is_go=go_between):
+            await world.shown(GROUP_SNAPSHOTS, "group", _is_ready, "is ready")
+            await world.create(a_group_snapshot("second"))
+            await world.shown(GROUP_SNAPSHOTS, "second", _is_ready, "is ready")
+            await world.remove(GROUP_SNAPSHOTS, "second")
+            gate = Gate(world, driver, DELETE_GROUP)
+            await world.delete(GROUP_SNAPSHOTS, "group")
+            await gate.is_asked()
+        gate.let_go()
+        async with _both(parts, GROUPS, is_go=not go_between):
+            await world.gone(GROUP_SNAPSHOTS, "group")
+            await world.until(lambda: _nothing_is_left(world), what="nothing is left")
+        for part in parts:
+            part.nothing_was_refused()
+
+
+async def _two_of_a_group(world: snapshot_world.Snapshots) -> None:
+    await world.base()
+    await world.until(lambda: world.users.serves(GROUP_SNAPSHOTS), what="the kinds of groups are served")
+    await world.create(a_group_class())
+    for name in ("a", "b"):
+        await world.make_claim(name)
+        await world.patch(PVC, name, {"metadata": {"labels": APP}})
+
+
+def _is_ready(body: Json) -> bool:
+    return (body.get("status") or {}).get("readyToUse") is True

@@ -14,6 +14,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,9 +113,21 @@ class Manifest:
         assert 201 == plane.request("POST", f"{path}/rolebindings", binding)[0]
 
 
-def deployed(part: str) -> Manifest:
-    """What deploy/PART/rbac.yaml says."""
-    return Manifest(list(yaml.safe_load_all((_DEPLOY / part / "rbac.yaml").read_text())))
+def deployed(part: str, feature: str = "") -> Manifest:
+    """What deploy/PART/rbac.yaml says. feature: a comment above rules that are comments themselves; with it they are none."""
+    text = (_DEPLOY / part / "rbac.yaml").read_text()
+    return Manifest(list(yaml.safe_load_all(_with(feature, text) if feature else text)))
+
+
+def _with(feature: str, text: str) -> str:
+    """The rules below the comment are taken in, up to the end of its ClusterRole, or to the next comment in words."""
+    before, found, below = text.partition(f"  # {feature}")
+    assert found, f"there are no rules for {feature!r}"
+    block, end, after = below.partition("\n---")
+    words, rules = re.split(r"\n(?=  # - apiGroups)", block, maxsplit=1)
+    mine = re.match(r"(?:  # (?:- apiGroups|  resources|  verbs).*\n?)+", rules)
+    assert mine
+    return f"{before}  # {feature}{words}\n{re.sub('^  # ', '  ', mine[0], flags=re.MULTILINE)}{rules[mine.end() :]}{end}{after}"
 
 
 Rules = tuple[tuple[str, str, str], ...]

@@ -75,9 +75,9 @@ class Part:
 
 
 @contextlib.asynccontextmanager
-async def swapping(name: str, plane: ControlPlane, folder: Path, socket: Path | None = None) -> AsyncIterator[Part]:
-    """socket: of the driver, for those who call one."""
-    manifest, places = deployed(name), {is_go: folder / f"{name}-{is_go}" for is_go in (False, True)}
+async def swapping(name: str, plane: ControlPlane, folder: Path, socket: Path | None = None, *, feature: str = "") -> AsyncIterator[Part]:
+    """socket: of the driver, for those who call one. feature: as for `deployed`."""
+    manifest, places = deployed(name, feature), {is_go: folder / f"{name}-{is_go}" for is_go in (False, True)}
     for place in places.values():
         place.mkdir()
     async with acting_as(manifest, plane, places[False]) as ours, acting_as(manifest, plane, places[True]) as go:
