@@ -105,6 +105,7 @@ def test_all_that_deploy_offers_is_rolled_out_in_one_cluster(new_control_plane: 
         _stand_beside_each_other(plane, wanted)
         _serve_a_claim(plane, kubelet, driver("controller"))
         _one_is_taken_away(plane, tmp_path / "deploy" / "attacher")
+        _one_is_ended_for_an_upgrade(plane)
 
 
 def _stand_beside_each_other(plane: ControlPlane, wanted: dict[str, Json]) -> None:
@@ -142,6 +143,13 @@ def _one_is_taken_away(plane: ControlPlane, folder: Path) -> None:
     plane.kubectl("delete", "-k", str(folder), "-l", line)
     assert before.keys() - deployments(plane).keys() == {declared(folder)["metadata"]["name"]}
     assert "deletionTimestamp" not in json.loads(plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}")[1])["metadata"]
+
+
+def _one_is_ended_for_an_upgrade(plane: ControlPlane) -> None:
+    """As docs/deployment.md says, and it comes back with its manifest."""
+    (line,) = re.findall(r"^    kubectl (-n storage scale .*)$", (DEPLOY.parent / "docs" / "deployment.md").read_text(), re.MULTILINE)
+    plane.kubectl(*line.split())
+    assert 0 == deployments(plane)["csi-controller"]["spec"]["replicas"]
 
 
 def _class(name: str) -> Json:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.test_second_driver import built, workload_of
 from tests.support.builders import Json
@@ -71,6 +74,19 @@ def test_a_line_places_it_on_infrastructure_nodes(part: str, tmp_path: Path) -> 
     pod = workload_of(built(tmp_path / "deploy" / part))["spec"]["template"]["spec"]
     assert {"node-role.kubernetes.io/infra": ""} == pod["nodeSelector"]
     assert {"node-role.kubernetes.io/infra", "node-role.kubernetes.io/control-plane"} == {one["key"] for one in pod["tolerations"]}
+
+
+def test_a_node_is_made_such_a_place_by_the_lines_of_the_page(control_plane: ControlPlane) -> None:
+    """docs/deployment.md: what the component selects, and tolerates."""
+    control_plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "infra-1"}}))
+    page = (DEPLOY.parent / "docs" / "deployment.md").read_text()
+    for line in re.findall(r"^    kubectl ((?:label|taint) node .*)$", page, re.MULTILINE):
+        control_plane.kubectl(*line.replace("NAME", "infra-1").split(), "--overwrite")
+    node = json.loads(control_plane.request("GET", "/api/v1/nodes/infra-1")[1])
+    control_plane.kubectl("delete", "node", "infra-1")
+    assert "" == node["metadata"]["labels"]["node-role.kubernetes.io/infra"]
+    infra = {"key": "node-role.kubernetes.io/infra", "effect": "NoSchedule"}
+    assert infra in node["spec"]["taints"]
 
 
 def test_whoever_has_the_storages_credentials_can_be_placed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -24,10 +25,13 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All"
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane) -> str:
-    """One that enforces it for pods, and warns of workloads whose pods would be refused."""
-    labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+    """One that warns of workloads whose pods would be refused, and refuses them by the line that docs/attacher.md has for that."""
+    labels = {"pod-security.kubernetes.io/warn": "restricted"}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
     control_plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
+    page = (DEPLOY.parent / "docs" / "attacher.md").read_text()
+    (line,) = re.findall(r"^    kubectl (label namespace .*)$", page, re.MULTILINE)
+    control_plane.kubectl(*line.replace(" storage ", f" {NAMESPACE} ").split(), "--overwrite")
     return NAMESPACE
 
 
