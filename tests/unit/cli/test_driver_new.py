@@ -74,7 +74,8 @@ def test_without_csi_sanity_it_is_told_where_to_get_it(tmp_path: Path, monkeypat
     assert "no mount namespaces here" in sanity_obstacle()
 
 
-def test_B3_what_comes_next_is_written_there(tmp_path: Path) -> None:
+def test_what_comes_next_is_written_there(tmp_path: Path) -> None:
+    """B3 of what hurt drivers' authors."""
     assert 0 == begin("shelf", f"--folder={tmp_path / 'a'}")
     text = (tmp_path / "a" / "README.md").read_text()
     for words in ("mooring dev --driver driver:Shelf", "folder=/tmp/volumes/{node}", "mooring orphans", "csi-sanity", "--examples"):
@@ -85,7 +86,7 @@ def test_B3_what_comes_next_is_written_there(tmp_path: Path) -> None:
     ("origin", "expected"),
     [
         (None, "mooring[server]"),
-        ('{"url": "file:///home/me/mooring", "dir_info": {"editable": true}}', "mooring[server] @ file:///home/me/mooring"),
+        ('{"url": "file:///here/mooring", "dir_info": {"editable": true}}', "mooring[server] @ file:///here/mooring"),
         ('{"url": "https://x/m-1.whl", "archive_info": {}}', "mooring[server] @ https://x/m-1.whl"),
         (
             '{"url": "https://x/m.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',
@@ -94,9 +95,11 @@ def test_B3_what_comes_next_is_written_there(tmp_path: Path) -> None:
         ("no JSON", "mooring[server]"),
     ],
 )
-def test_B3_its_requirement_can_be_had_where_no_index_has_the_package(
+def test_its_requirement_can_be_had_where_no_index_has_the_package(
     monkeypatch: pytest.MonkeyPatch, origin: str | None, expected: str
 ) -> None:
+    """B3 of what hurt drivers' authors."""
+
     class Installed:
         def read_text(self, _name: str) -> str | None:
             return origin
@@ -106,7 +109,8 @@ def test_B3_its_requirement_can_be_had_where_no_index_has_the_package(
     assert expected == str(Requirement(expected))
 
 
-def test_B3_its_project_names_this_mooring(tmp_path: Path) -> None:
+def test_its_project_names_this_mooring(tmp_path: Path) -> None:
+    """B3 of what hurt drivers' authors."""
     assert 0 == begin("shelf", f"--folder={tmp_path / 'a'}")
     project = tomllib.loads((tmp_path / "a" / "pyproject.toml").read_text())
     assert [requirement()] == project["project"]["dependencies"]

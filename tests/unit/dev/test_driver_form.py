@@ -57,7 +57,8 @@ def test_a_command_gets_its_socket_and_its_node_wherever_they_stand() -> None:
     assert ("./cmd", "--e=unix:///s", "n-n", "{other}") == form.for_node("/s", "n")
 
 
-def test_B3_options_say_the_node() -> None:
+def test_options_say_the_node() -> None:
+    """B3 of what hurt drivers' authors."""
     form = parse_form("a:B", {"folder": "/data/{node}", "size": "5"})
     assert isinstance(form, PythonClass)
     assert {"folder": "/data/n2", "size": "5"} == form.for_node("n2")

@@ -121,7 +121,8 @@ async def test_without_power_it_is_gone_at_once_with_all_that_it_started(tmp_pat
     assert "told" not in telling.shown.getvalue()
 
 
-async def test_B1_it_is_ended_from_any_thread_while_the_event_loop_is_held(tmp_path: Path) -> None:
+async def test_it_is_ended_from_any_thread_while_the_event_loop_is_held(tmp_path: Path) -> None:
+    """B1 of what hurt drivers' authors."""
     pid = tmp_path / "pid"
     telling = Telling("sh", "-c", f"trap 'echo told' TERM; sleep 1000 & echo $$ > {pid}; echo ready; while :; do wait; done")
     await telling.program.start()

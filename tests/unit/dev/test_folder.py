@@ -83,8 +83,8 @@ def of_device(number: int, root: str, point: Path, fs_type: str, source: str) ->
     return Mount(number, 0, "0:1", root, str(point), "rw", (), fs_type, source, "rw")
 
 
-async def test_B1_the_loop_devices_of_the_run_that_are_mounted_are_given_back_and_nobody_elses(world: World) -> None:
-    """A driver that hangs gives back nothing; a device that was there before is somebody's."""
+async def test_the_loop_devices_of_the_run_that_are_mounted_are_given_back_and_nobody_elses(world: World) -> None:
+    """B1: A driver that hangs gives back nothing; a device that was there before is somebody's."""
     world.devices = ["/dev/loop1"]
     with run_folder("", PRIVATE, Story(PlainScreen(world.shown), LoopClock()), world.ending) as folder:
         world.devices += ["/dev/loop2", "/dev/loop3", "/dev/loop4"]
@@ -97,15 +97,16 @@ async def test_B1_the_loop_devices_of_the_run_that_are_mounted_are_given_back_an
     assert not folder.exists()
 
 
-async def test_B1_the_last_word_cleans_as_the_end_of_the_block_does(world: World) -> None:
+async def test_the_last_word_cleans_as_the_end_of_the_block_does(world: World) -> None:
+    """B1 of what hurt drivers' authors."""
     with run_folder("", PRIVATE, Story(PlainScreen(world.shown), LoopClock()), world.ending) as folder:
         world.mounts = [of_device(1, "/", folder / "a", "ext4", "none")]
         world.ending._do_last()
         assert (False, ["a"]) == (folder.exists(), world.unmounted)
 
 
-async def test_B1_the_last_word_waits_for_a_cleaning_that_is_under_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the process would end in the midst of it, and half of the folder stay."""
+async def test_the_last_word_waits_for_a_cleaning_that_is_under_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B1: Else the process would end in the midst of it, and half of the folder stay."""
     seen: list[bool] = []
     last = threading.Thread(target=world.ending._do_last)
     remove_tree = folders.remove_tree

@@ -143,7 +143,8 @@ def test_an_error_of_the_authors_passes(module: str, tmp_path: Path) -> None:
         ("OnItsNode", {}, "its-own"),
     ],
 )
-def test_B3_a_folder_is_enough_where_the_node_is_known(module: str, name: str, options: dict[str, str], node_id: str) -> None:
+def test_a_folder_is_enough_where_the_node_is_known(module: str, name: str, options: dict[str, str], node_id: str) -> None:
+    """B3 of what hurt drivers' authors."""
     assert node_id == load(f"{module}:{name}", {"folder": "/data", **options}, "n1").node_id
 
 

@@ -185,7 +185,8 @@ class ByMethod(Publishing):
 
 
 @pytest.mark.parametrize("kind", [ByProperty, ByMethod])
-async def test_B3_the_topology_may_be_a_property_or_a_method(kind: type[Publishing]) -> None:
+async def test_the_topology_may_be_a_property_or_a_method(kind: type[Publishing]) -> None:
+    """B3 of what hurt drivers' authors."""
     plugin = kind()
     plugin.node_id = "n7"  # which comes after the constructor, as in `mooring dev`
     info = await plugin.node_get_info(csi.NodeGetInfoRequest())
@@ -207,7 +208,8 @@ class Announcing(Publishing):
         (["zone"], "gives ['zone']"),
     ],
 )
-async def test_B3_nobody_gets_a_silent_empty_topology(segments: Any, fault: str) -> None:
+async def test_nobody_gets_a_silent_empty_topology(segments: Any, fault: str) -> None:
+    """B3 of what hurt drivers' authors."""
     plugin = Announcing()
     plugin.node_segments = segments
     await refused(plugin.node_get_info(csi.NodeGetInfoRequest()), Code.INTERNAL, fault)
@@ -215,7 +217,9 @@ async def test_B3_nobody_gets_a_silent_empty_topology(segments: Any, fault: str)
         check_identity(plugin)
 
 
-async def test_B3_an_async_method_is_no_topology() -> None:
+async def test_an_async_method_is_no_topology() -> None:
+    """B3 of what hurt drivers' authors."""
+
     class Waiting(Publishing):
         async def node_segments(self) -> Mapping[str, str]:
             return {"zone": "a"}

@@ -371,7 +371,8 @@ def a_mount_that_comes_while_a_tree_is_removed_is_not_entered(folder: Path) -> N
     assert ("foreign", 0o500) == ((foreign / "file").read_text(), foreign.stat().st_mode & 0o777)
 
 
-def a_device_frees_itself_where_the_block_fails_B2(folder: Path) -> None:
+def a_device_frees_itself_where_the_block_fails(folder: Path) -> None:
+    """B2 of what hurt drivers' authors."""
     with an_image(folder) as image:
         with pytest.raises(ToolFailed, match=r"mkfs.nofs is not on this machine"):
             filesystems.mount_file(image, folder / "point", "nofs")
@@ -387,7 +388,8 @@ def a_device_frees_itself_where_the_block_fails_B2(folder: Path) -> None:
         assert (device,) == loops.devices(image), "one for readers is another"
 
 
-def a_file_is_mounted_with_all_its_room_B2(folder: Path) -> None:
+def a_file_is_mounted_with_all_its_room(folder: Path) -> None:
+    """B2 of what hurt drivers' authors."""
     with an_image(folder) as image:
         point = folder / "point"
         for _ in range(2):
@@ -403,8 +405,8 @@ def a_file_is_mounted_with_all_its_room_B2(folder: Path) -> None:
         targets.clear(point)
 
 
-def the_second_driver_of_the_page_leaves_no_device_B2(folder: Path) -> None:
-    """docs/driver.md: a file system that can't be made is a call that fails, and nothing else."""
+def the_second_driver_of_the_page_leaves_no_device(folder: Path) -> None:
+    """B2: docs/driver.md: a file system that can't be made is a call that fails, and nothing else."""
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(blocks("driver.md", "python")[1], "driver.md", "exec"), names)
     (folder / "images").mkdir()
@@ -464,9 +466,9 @@ SCENES: dict[str, Callable[[Path], None]] = {
         what_is_mounted_is_no_empty_folder,
         a_tree_with_a_mount_in_it_stays_whole,
         a_mount_that_comes_while_a_tree_is_removed_is_not_entered,
-        a_device_frees_itself_where_the_block_fails_B2,
-        a_file_is_mounted_with_all_its_room_B2,
-        the_second_driver_of_the_page_leaves_no_device_B2,
+        a_device_frees_itself_where_the_block_fails,
+        a_file_is_mounted_with_all_its_room,
+        the_second_driver_of_the_page_leaves_no_device,
     )
 }
 
