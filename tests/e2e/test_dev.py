@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
+from mooring.api.core import NAMESPACES, PERSISTENT_VOLUME_CLAIMS, SECRETS
+from mooring.api.storage import STORAGE_CLASSES
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.dev.polling import until
@@ -21,6 +22,7 @@ from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
 from tests.support.mooring_dev import MOORING, Screen, dev, needs_mounts
 from tests.support.real import binary
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -126,3 +128,30 @@ async def test_a_reader_that_stops_reading_holds_nothing_else_up(tmp_path: Path)
         program.kill()
         program.wait()
         os.close(reader)
+
+
+SAMPLE_CLASS = {
+    "metadata": {"name": "fast-storage"},
+    "parameters": {"type": "pd-ssd", "csiProvisionerSecretName": "mysecret", "csiProvisionerSecretNamespace": "mynamespace"},
+    "reclaimPolicy": "Delete",
+    "volumeBindingMode": "Immediate",
+}
+"""As the CSI design document has it, but for the name of the driver."""
+
+
+async def test_A3_the_design_documents_class_makes_a_volume_with_its_secret(tmp_path: Path) -> None:
+    with dev(tmp_path, "--nodes=1") as (program, path):
+        config = kubeconfig.load(str(path), {})
+        async with asyncio.timeout(60), HttpCluster(config, clock=LoopClock(), randomness=Random(1), user_agent="tests") as cluster:
+            provisioner = (await cluster.get(STORAGE_CLASSES.whole(), "hostpath"))["provisioner"]
+            await cluster.create(STORAGE_CLASSES.whole(), {**SAMPLE_CLASS, "provisioner": provisioner})
+            await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim("mine", "fast-storage"), "default")
+            told = r"ProvisioningFailed.*mysecret|secrets? \"mysecret\" not found"
+            await asyncio.to_thread(eventually, lambda: re.search(told, program.output_alive()), 20, "the secret is missed")
+            await cluster.create(NAMESPACES.whole(), {"metadata": {"name": "mynamespace"}})
+            secret = {"metadata": {"name": "mysecret"}, "stringData": {"password": "hidden-from-all"}}
+            await cluster.create(SECRETS.whole(), secret, "mynamespace")
+            await until(cluster, PERSISTENT_VOLUME_CLAIMS, "mine", lambda one: one is not None and one.status.phase == "Bound")
+        assert "hidden-from-all" not in program.output()
+        ignored = [line for line in program.output().splitlines() if "is not known, and ignored" in line]
+        assert [True] == ["type" in line and "csiProvisionerSecret" not in line for line in ignored], "acted on, so not ignored"

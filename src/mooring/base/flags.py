@@ -75,23 +75,36 @@ def flags_of(table: type[Any]) -> dict[str, Flag]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parsed(Generic[F]):
-    """given: flags that were set. removed: former flags without effect. rest: other words. help_wanted: -h was read, nothing after it."""
+    """given: flags that were set. removed: former flags without effect. rest: other words. help_wanted: -h was read, nothing after it.
+
+    respelled: former spellings, and what was read in their place.
+    """
 
     flags: F
     given: frozenset[str]
     removed: tuple[tuple[str, str], ...]
     rest: tuple[str, ...]
     help_wanted: bool
+    respelled: tuple[tuple[str, str], ...] = ()
 
 
-def parse(table: type[F], words: Sequence[str], removed: Mapping[str, bool] | None = None) -> Parsed[F]:
-    """Reads the arguments. removed: flags without effect, and whether they take a value. Raises UsageError."""
+Spellings = Mapping[str, Mapping[str, str]]
+"""Of a flag its former values, each with the word that says the same today: {"enable-capacity": {"central": "--enable-capacity"}}."""
+
+
+def parse(table: type[F], words: Sequence[str], removed: Mapping[str, bool] | None = None, spellings: Spellings | None = None) -> Parsed[F]:
+    """Reads the arguments. removed: flags without effect, and whether they take a value. spellings: former ones. Raises UsageError."""
     rows, removed = flags_of(table), removed or {}
     values: dict[str, Any] = {}
     ignored: list[tuple[str, str]] = []
+    respelled: list[tuple[str, str]] = []
     left = list(reversed(words))
     help_wanted = False
     for name, text in _split(left):
+        if today := _respelled(name, text, left, (spellings or {}).get(name, {})):
+            respelled.append(today)
+            left.append(today[1])
+            continue
         if name in rows:
             row = rows[name]
             value = _read(row, _text(name, text, row.kind.bare, left))
@@ -106,7 +119,17 @@ def parse(table: type[F], words: Sequence[str], removed: Mapping[str, bool] | No
         else:
             raise UsageError(f"flag provided but not defined: -{name}{_nearest(name, rows)}")
     record = table(**{rows[name].field: value for name, value in values.items()})
-    return Parsed(record, frozenset(values), tuple(ignored), tuple(reversed(left)), help_wanted)
+    return Parsed(record, frozenset(values), tuple(ignored), tuple(reversed(left)), help_wanted, tuple(respelled))
+
+
+def _respelled(name: str, text: str | None, left: list[str], former: Mapping[str, str]) -> tuple[str, str] | None:
+    """What was given, and what says it today; None for what is no former spelling. Takes the value where that is the next word."""
+    value = text if text is not None else next(reversed(left), "")
+    if value not in former:
+        return None
+    if text is None:
+        left.pop()
+    return f"--{name}={value}", former[value]
 
 
 def _split(left: list[str]) -> Iterator[tuple[str, str | None]]:

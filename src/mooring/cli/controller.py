@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mooring.cli.controller_flags import GATES_KNOWN, ControllerFlags, ProcessWideFlags, check, enabled
+from mooring.cli.csi_provisioner import SPELLINGS
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.tables import REMOVED
 
@@ -16,6 +17,7 @@ COMMAND: Final[Command[ProcessWideFlags]] = Command(
     GATES_KNOWN,
     REMOVED,
     check,
+    spellings=SPELLINGS,
     about="Runs several controllers in one process: with one connection to the CSI driver, one cache for each kind of object, and one "
     "place for metrics and health. A flag that several of them have begins with the controller's name.",
     example="mooring controller --enable=attacher,provisioner,resizer,snapshotter \\\n  --csi-address=/run/csi/socket --leader-election",

@@ -26,7 +26,6 @@ KNOWN_GATES: Final[Mapping[str, Gate]] = {
 }
 
 REMOVED: Final[Mapping[str, bool]] = {
-    "connection_timeout": True,
     "dummy": False,
     "leader_election_type": True,
     "leader_election_identity": True,

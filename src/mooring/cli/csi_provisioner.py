@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, GATES, INT, STRING, UINT, Gate, Stage, gates_help
-from mooring.base.flags import Parsed, Section, flag
+from mooring.base.flags import Parsed, Section, Spellings, flag
 from mooring.cli.attributes_classes import GATE, is_without_classes
+from mooring.cli.election import namespace_of_pod
 from mooring.cli.limits import check_call_times, check_not_negative, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
@@ -27,6 +28,12 @@ KNOWN_GATES: Final[Mapping[str, Gate]] = {
     "Topology": Gate(Stage.GA, True),
     GATE: Gate(Stage.GA, True),
 }
+
+SPELLINGS: Final[Spellings] = {
+    "capacity-controller-deployment-mode": {"central": "--enable-capacity"},
+    "enable-capacity": {"central": "--enable-capacity", "immediate-binding": "--capacity-for-immediate-binding"},
+}
+"""Of external-provisioner before 3.0, whose README still has them. Differs from external-provisioner 6.3, which refuses them."""
 
 _LIMITS: Final = frozenset({"kube-api-capacity-qps", "kube-api-capacity-burst"})
 _UUID_LENGTH_MAX: Final = 32
@@ -142,6 +149,7 @@ COMMAND: Final[Command[ProvisionerFlags]] = Command(
     KNOWN_GATES,
     REMOVED,
     check,
+    spellings=SPELLINGS,
     about="Makes and deletes the volumes of one CSI driver, in the place of external-provisioner: in a pod, beside the driver.",
     example="csi-provisioner --csi-address=/run/csi/socket --leader-election \\\n  --http-endpoint=:8080",
     drop_in=True,
@@ -230,10 +238,10 @@ def options_of(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerO
 def _capacity(setup: Setup[ProvisionerFlags], machine: Machine) -> CapacityOptions:
     from mooring.controllers.provisioner.options import CapacityOptions
 
-    flags = setup.flags
-    namespace, pod_name = (machine.environ.get(name, "") for name in ("NAMESPACE", "POD_NAME"))
+    flags, pod_name = setup.flags, machine.environ.get("POD_NAME", "")
+    namespace = machine.environ.get("NAMESPACE") or namespace_of_pod(machine)  # the first is upstream's, the second its README's
     if not namespace:
-        raise ConfigError("enable-capacity: the environment variable NAMESPACE must name the pod's namespace")
+        raise ConfigError("enable-capacity: the environment variable POD_NAMESPACE (or NAMESPACE) must name the pod's namespace")
     if not pod_name and flags.capacity_ownerref_level >= 0:
         raise ConfigError("enable-capacity: the environment variable POD_NAME must name the pod, or set --capacity-ownerref-level=-1")
     return CapacityOptions(

@@ -84,7 +84,7 @@ def story_log(story: Story, flags: ProcessFlags) -> AbstractContextManager[None]
 def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F], int]) -> int:
     """Reads argv (without the program's name) and serves; gives the exit code. Raises unexpected errors."""
     try:
-        parsed = parse(command.table, argv, command.removed)
+        parsed = parse(command.table, argv, command.removed, command.spellings)
         if parsed.help_wanted or parsed.flags.version:
             sys.stdout.write(command.help(prog) if parsed.help_wanted else f"{prog} {VERSION}\n")
             sys.stdout.flush()

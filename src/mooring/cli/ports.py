@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
@@ -21,9 +21,6 @@ from mooring.kube.client.config import ClusterConfig
 from mooring.kube.cluster import Cluster
 
 F = TypeVar("F", bound=SidecarFlags)
-
-CONNECT_S_MAX: Final = 30.0
-
 
 class Ports(Protocol):
     """A sidecar's ways to the world; tests bring their own."""
@@ -74,7 +71,7 @@ class NetworkPorts:
     async def driver(self, metrics: CallMetrics) -> AsyncIterator[Client]:
         kind = grpc_client(self._flags.grpc_client)
         driver = kind(self._flags.csi_address, clock=self._clock, metrics=metrics, log_length_max=self._log_length_max)
-        await driver.connect(CONNECT_S_MAX)
+        await driver.connect(self._flags.connection_timeout_s)
         try:
             yield driver
         finally:

@@ -29,7 +29,7 @@ import mooring
 from mooring.base import log
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import Gate, Gates, decide_gates
-from mooring.base.flags import Flag, Parsed, Section, UsageError, flags_of, parse
+from mooring.base.flags import Flag, Parsed, Section, Spellings, UsageError, flags_of, parse
 from mooring.base.logform import Lines
 from mooring.cli.tables import ALPHA_LOGGING, ProcessFlags
 
@@ -98,7 +98,7 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Command(Generic[F]):
-    """How one executable reads its flags. removed: former flags, and whether they need a value.
+    """How one executable reads its flags. removed: former flags, and whether they need a value. spellings: former ones that still act.
 
     check: raises ConfigError. check_first: so does this one, before --version is answered. about, example, epilog: texts of --help before
     and after the flags. drop_in: replaces a Go program, with its manifests and exit codes.
@@ -109,6 +109,7 @@ class Command(Generic[F]):
     removed: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     check: Callable[[Parsed[F]], None] = lambda _: None
     check_first: Callable[[Parsed[F]], None] = lambda _: None
+    spellings: Spellings = dataclasses.field(default_factory=dict)
     epilog: str = ""
     about: str = ""
     example: str = ""
@@ -163,7 +164,7 @@ def run_command(command: Command[F], argv: Sequence[str], prog: str, serve: Call
 
 def prepare(command: Command[F], argv: Sequence[str], prog: str) -> Setup[F] | None:
     """Flags, logging and gates in upstream's order; None when --help or --version has been answered. Raises ConfigError."""
-    parsed = parse(command.table, argv, command.removed)
+    parsed = parse(command.table, argv, command.removed, command.spellings)
     if parsed.help_wanted:
         sys.stdout.write(command.help(prog))
         return None
@@ -204,6 +205,8 @@ def configure_logging(parsed: Parsed[F]) -> None:
 def _warn(parsed: Parsed[Any], gates: Gates) -> None:
     for name, value in parsed.removed:
         _log.warning("Flag is deprecated and has no effect", flag=name, value=value)
+    for former, today in parsed.respelled:
+        _log.warning("A former spelling of a flag; write it as it is now", flag=former, now=today)
     for warning in gates.warnings:
         _log.warning(warning)
     if parsed.rest:

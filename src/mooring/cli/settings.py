@@ -10,6 +10,7 @@ from mooring.base.diagnostics import split_address
 from mooring.base.errors import ConfigError
 from mooring.base.flags import Parsed
 from mooring.cli.election import times
+from mooring.cli.limits import check_positive
 from mooring.cli.tables import ClusterFlags, ManagerFlags, SidecarFlags
 from mooring.csi.address import socket_path
 
@@ -26,6 +27,7 @@ def check_common(parsed: Parsed[F]) -> None:
         raise ConfigError("only one of `--metrics-address` and `--http-endpoint` can be set; metrics-address is deprecated, drop it")
     _check_address("metrics-address", flags.metrics_address)
     check_manager(parsed)
+    check_positive({"connection-timeout": flags.connection_timeout_s}, "30s")
     socket_path(flags.csi_address)
 
 

@@ -30,6 +30,9 @@ BURST: Final = dataclasses.replace(INT, show=lambda _: "")
 
 EARLY_TAKEOVER: Final = "Take the Lease of a replica at once where its kubelet says that its container has ended."
 
+CONNECT_S_MAX: Final = 30.0
+"""How long the Go sidecars of today wait for a driver's socket."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProcessFlags:
@@ -79,6 +82,9 @@ class AddressFlags(GrpcClientFlags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DriverFlags(AddressFlags):
+    connection_timeout_s: float = flag(
+        "connection-timeout", DURATION, CONNECT_S_MAX, "How long to wait for the CSI driver's socket at the start, before the end."
+    )
     exit_on_lost_connection: bool = flag(
         "exit-on-lost-connection",
         BOOL,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
@@ -19,6 +20,8 @@ SECTOR_BYTES: Final = 512
 KIND: Final = "kind"
 OF_THE_CLUSTER: Final = "csi.storage.k8s.io/"
 """The prefix of the parameters that provisioners and snapshotters add to those of a class."""
+_OF_PROVISIONERS: Final = re.compile("csi(Provisioner|ControllerPublish|NodeStage|NodePublish)Secret(Name|Namespace)")
+"""Parameters by which a class names secrets in the old spelling: provisioners read them, and pass them on."""
 
 
 def check_capabilities(capabilities: Iterable[csi.VolumeCapability]) -> None:
@@ -47,7 +50,7 @@ def check_parameters(parameters: Mapping[str, str], limits: Limits) -> None:
 def tell_ignored(parameters: Mapping[str, str], known: str, name: str) -> None:
     """Logs the parameters of a class that this driver does not know: it ignores them, as csi-driver-host-path does. name: what is made."""
     for key in sorted(parameters):
-        if key != known and not key.startswith(OF_THE_CLUSTER):
+        if key != known and not key.startswith(OF_THE_CLUSTER) and not _OF_PROVISIONERS.fullmatch(key):
             _log.warning("A parameter of the class is not known, and ignored", parameter=key, known=known, name=name)
 
 

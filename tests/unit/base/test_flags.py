@@ -174,6 +174,30 @@ def test_removed_flags_are_taken_with_their_values_and_noted():
         read("--connection-timeout")
 
 
+FORMER = {"mode": {"central": "--leader-election"}, "leader-election": {"central": "--leader-election", "old": "-v=3", "older": "--mode=central"}}
+
+
+@pytest.mark.parametrize(
+    ("words", "election", "level", "told"),
+    [
+        (["--mode=central"], True, 0, [("--mode=central", "--leader-election")]),
+        (["-mode", "central", "-v=2"], True, 2, [("--mode=central", "--leader-election")]),
+        (["--leader-election", "central", "-v=2"], True, 2, [("--leader-election=central", "--leader-election")]),
+        (["--leader-election=old"], False, 3, [("--leader-election=old", "-v=3")]),
+        (["--leader-election=older"], True, 0, [("--leader-election=older", "--mode=central"), ("--mode=central", "--leader-election")]),
+        (["--leader-election=true"], True, 0, []),
+    ],
+)
+def test_A3_former_spellings_are_read_as_what_says_the_same_today(words, election, level, told):
+    parsed = parse(Table, words, REMOVED, FORMER)
+    assert (election, level, told) == (parsed.flags.election, parsed.flags.verbosity, list(parsed.respelled))
+
+
+def test_A3_a_former_flag_with_another_value_is_no_flag():
+    with pytest.raises(UsageError, match="flag provided but not defined: -mode"):
+        parse(Table, ["--mode=local"], REMOVED, FORMER)
+
+
 @given(st.lists(st.text(alphabet="-=vh timeou,:1s0", max_size=12), max_size=6))
 def test_any_command_line_is_read_or_refused(words):
     try:

@@ -56,7 +56,7 @@ DEFAULTS = {
 }
 
 
-OURS = {"exit-on-lost-connection": False, "grpc-client": "mooring"}
+OURS = {"connection-timeout": 30.0, "exit-on-lost-connection": False, "grpc-client": "mooring"}
 
 
 def test_flags_and_defaults_are_upstreams():

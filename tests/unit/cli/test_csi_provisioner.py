@@ -66,7 +66,7 @@ def test_flags_and_defaults_are_upstreams():
 
 
 def a_setup(*words):
-    parsed = parse(ProvisionerFlags, words)
+    parsed = parse(ProvisionerFlags, words, COMMAND.removed, COMMAND.spellings)
     check(parsed)
     return Setup("x", parsed.flags, parsed.given, {name: gate.default for name, gate in COMMAND.gates.items()} | parsed.flags.feature_gates)
 
@@ -114,6 +114,44 @@ def test_capacity_and_nodes_are_told_by_the_environment():
     assert changed.capacity is not None
     assert changed.node is not None
     assert ("ns", "pod", "n1") == (changed.capacity.namespace, changed.capacity.pod_name, changed.node.node_name)
+
+
+@pytest.mark.parametrize(
+    ("environ", "namespace"),
+    [({"POD_NAMESPACE": "pod's"}, "pod's"), ({"NAMESPACE": "named", "POD_NAMESPACE": "pod's"}, "named"), ({}, "mounted")],
+)
+def test_A3_capacity_is_published_where_the_pod_is_by_whichever_name_it_learns_that(environ, namespace, tmp_path):
+    """The README of external-provisioner says POD_NAMESPACE, its program reads NAMESPACE alone."""
+    (tmp_path / "namespace").write_text("mounted\n")
+    machine = Machine(environ={"POD_NAME": "pod", **environ}, service_account=tmp_path)
+    capacity = options_of(a_setup("--enable-capacity"), machine).capacity
+    assert capacity is not None
+    assert namespace == capacity.namespace
+
+
+def test_A3_outside_of_a_pod_both_variables_are_named():
+    with pytest.raises(ConfigError, match=r"POD_NAMESPACE \(or NAMESPACE\) must name the pod's namespace"):
+        options("--enable-capacity", POD_NAME="pod")
+
+
+@pytest.mark.parametrize(
+    ("words", "enabled", "immediate"),
+    [
+        (["--capacity-controller-deployment-mode=central"], True, False),
+        (["--enable-capacity=central"], True, False),
+        (["--enable-capacity=central", "--enable-capacity=immediate-binding"], True, True),
+        (["--enable-capacity=immediate-binding"], False, True),
+        (["--enable-capacity=false"], False, False),
+    ],
+)
+def test_A3_capacity_may_be_asked_for_in_the_words_of_old_manifests(words, enabled, immediate):
+    flags = a_setup(*words).flags
+    assert (enabled, immediate) == (flags.enable_capacity, flags.capacity_for_immediate_binding)
+
+
+def test_A3_an_old_spelling_is_told_with_the_one_of_today(capsys):
+    assert 1 == run(["--enable-capacity=central", "--kubeconfig=/nonexistent/file"], "x", Machine(environ={"POD_NAMESPACE": "a", "POD_NAME": "b"}))
+    assert 'flag="--enable-capacity=central" now="--enable-capacity"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

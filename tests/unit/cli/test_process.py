@@ -102,7 +102,7 @@ def test_FL05_automaxprocs(attempt, flag, code, on):
 
 
 @pytest.mark.parametrize(
-    "flag", ["--connection-timeout=15s", "--leader-election-type=leases", "--leader-election-identity=me", "--dummy", "--logtostderr=true"]
+    "flag", ["--leader-election-type=leases", "--leader-election-identity=me", "--dummy", "--logtostderr=true"]
 )
 def test_FL_removed_flags_are_taken_with_a_warning(attempt, flag):
     code, _, err, setup = attempt(flag)

@@ -64,7 +64,7 @@ SIDECAR = {
     "snapshot-name-uuid-length": -1,
     "timeout": 60.0,
 }
-OURS = {"exit-on-lost-connection": False, "grpc-client": "mooring"}
+OURS = {"connection-timeout": 30.0, "exit-on-lost-connection": False, "grpc-client": "mooring"}
 
 
 def test_flags_and_defaults_are_upstreams():

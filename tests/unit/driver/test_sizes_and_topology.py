@@ -96,7 +96,7 @@ async def test_a_kind_that_there_is_not_is_refused(tmp_path: Path, kinds: Any, p
 
 async def test_parameters_that_it_does_not_know_are_ignored_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As with csi-driver-host-path, whose classes are taken over as they are. Told once, and nothing of what the cluster adds."""
-    parameters = {"Kind": "fast", "type": "ssd", "kind": "slow", "csi.storage.k8s.io/pvc/name": "claim"}
+    parameters = {"Kind": "fast", "type": "ssd", "kind": "slow", "csi.storage.k8s.io/pvc/name": "claim", "csiProvisionerSecretName": "s"}
     with a_driver(tmp_path, limits=Limits(kinds={"fast": GIB, "slow": GIB})) as driver:
         answer = await driver.create_volume(a_creation(parameters=parameters))
         assert parameters == dict(answer.volume.volume_context)
