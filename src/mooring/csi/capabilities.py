@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Final
 
 from mooring.csi.proto import csi_pb2 as csi
@@ -19,6 +20,11 @@ MIGRATED_DRIVERS: Final = frozenset(
     }
 )
 """Drivers that also serve volumes of a former in-tree plugin, as the Go libraries for migration know them."""
+
+
+NAME_MAX: Final = 63
+DRIVER_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,61}[A-Za-z0-9])?")
+"""CSI's rule for names of drivers, of at most 63 characters (GetPluginInfo). Names of labels, files and sockets are made of them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.csi.capabilities import DriverInfo, controller_rpcs, services, volume_expansions
+from mooring.csi.capabilities import DRIVER_NAME, NAME_MAX, DriverInfo, controller_rpcs, services, volume_expansions
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.metrics import CallMetrics
@@ -46,13 +46,14 @@ async def probe_and_identify(driver: Driver, *, clock: Clock, limits: Limits = L
     """The driver's name, version and capabilities, once it is ready.
 
     metrics: told the driver's name as soon as it is known. Raises DriverError, the driver's own, when it answers with a code that
-    does not pass by itself, or the budget is spent; ConfigError when its name is empty.
+    does not pass by itself, or the budget is spent; ConfigError when its name is empty, or none that CSI allows.
     """
     await _until_ready(driver, clock, limits.probe_timeout_s)
     asking = _Asker(clock, limits)
     plugin = await asking.ask(driver.get_plugin_info, csi.GetPluginInfoRequest())
     if not plugin.name:
         raise ConfigError("driver name is empty")
+    _check_name(plugin.name)
     if metrics is not None:
         metrics.driver_name = plugin.name
     able = await asking.ask(driver.get_plugin_capabilities, csi.GetPluginCapabilitiesRequest())
@@ -60,6 +61,17 @@ async def probe_and_identify(driver: Driver, *, clock: Clock, limits: Limits = L
     if csi.PluginCapability.Service.CONTROLLER_SERVICE in services(able):
         controller = controller_rpcs(await asking.ask(driver.controller_get_capabilities, csi.ControllerGetCapabilitiesRequest()))
     return DriverInfo(plugin.name, plugin.vendor_version, services(able), volume_expansions(able), controller)
+
+
+def _check_name(name: str) -> None:
+    """Raises ConfigError. Differs from the Go sidecars, which work for any name, with Leases and finalizers that others may have, too."""
+    if DRIVER_NAME.fullmatch(name):
+        return
+    count = f" (this one has {len(name)})" if len(name) > NAME_MAX else ""
+    raise ConfigError(
+        f"driver name {name[: 2 * NAME_MAX]!r} is not allowed by CSI: it must have 1 to {NAME_MAX} characters{count}: letters and "
+        "digits, with dashes and dots between them, as in csi.example.com; it comes from the driver's GetPluginInfo"
+    )
 
 
 async def _until_ready(driver: Driver, clock: Clock, timeout_s: float) -> None:

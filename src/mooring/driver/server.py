@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
+from mooring.csi.capabilities import DRIVER_NAME
 from mooring.csi.codes import DriverError
 from mooring.csi.deadlines import ending_in
 from mooring.csi.driver import RPCS, Rpc
@@ -27,7 +28,6 @@ with quiet_core():
 
 _log = logger(__name__)
 
-_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 _STATUS: Final = {status.value[0]: status for status in grpc.StatusCode}
 
 
@@ -71,7 +71,7 @@ def check_identity(plugin: object) -> None:
     kind = type(plugin)
     if not plugin.name:
         raise ConfigError(f'{kind.__name__} has no name: set `name = "csi.example.com"` in the class')
-    if not _NAME.fullmatch(plugin.name):
+    if not DRIVER_NAME.fullmatch(plugin.name):
         raise ConfigError(f"driver name {plugin.name!r} is not of the form a domain has, with 63 characters at the most")
     if not plugin.serves("Node") or kind.node_get_info is not Plugin.node_get_info:
         return

@@ -136,6 +136,25 @@ async def test_CP02_a_driver_without_a_name_is_refused():
     assert plugin.calls == ["Probe", "GetPluginInfo"]
 
 
+FORBIDDEN = ["Ugly_Name!", "a" * 74, "a" * 64, "-a", "a.", ".", "a b", "ä.example.com", "test!driver/foo", "driver\\", "a\n"]
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+async def test_A5_a_driver_whose_name_CSI_forbids_is_refused_with_the_rule_and_asked_no_more(name):
+    plugin = Plugin(name=name)
+    with pytest.raises(ConfigError, match="it must have 1 to 63 characters.*letters and digits, with dashes and dots between them") as failed:
+        await identified(plugin)
+    assert failed.value.exit_code == 1
+    assert repr(name) in str(failed.value)
+    assert (len(name) > 63) == (f"(this one has {len(name)})" in str(failed.value))
+    assert plugin.calls == ["Probe", "GetPluginInfo"]
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 63, "A.B-c.0", "0", "csi.example.com", "a--b..c"])
+async def test_A5_what_CSI_allows_is_taken(name):
+    assert name == (await identified(Plugin(name=name))).name
+
+
 async def test_the_controller_is_not_asked_where_there_is_none():
     plugin = Plugin(plugin=())
     assert (await identified(plugin)).controller == frozenset()

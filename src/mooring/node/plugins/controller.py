@@ -9,7 +9,6 @@ it last: another socket that goes does not take it along.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ from mooring.control.controller import Controller
 from mooring.control.queue import BackOff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
+from mooring.csi.capabilities import DRIVER_NAME
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
@@ -43,7 +43,6 @@ FIRST_S: Final = 2.0
 """For a plugin's first answer. Each further try waits twice as long, up to a kubelet's limit: a silent socket costs little at first."""
 WORKERS: Final = 100
 """Sockets dealt with at once, most of them silent: a plugin that answers is not to wait for one that does not."""
-_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,61}[A-Za-z0-9])?")
 
 
 class _Refusal(MooringError):
@@ -157,7 +156,7 @@ class Plugins:
 
     def _valid(self, info: registration.PluginInfo, socket: Path) -> Version:
         """The version of CSI to speak. Raises _Refusal."""
-        if not _NAME.fullmatch(info.name):
+        if not DRIVER_NAME.fullmatch(info.name):
             raise _Refusal(f"plugin validation failed with err: {info.name!r} is no driver name: 1 to 63 letters, digits, dashes and dots")
         version = highest_supported(info.supported_versions)
         if version is None:

@@ -100,7 +100,7 @@ class Resolver:
     async def _resolved(self, pod: Pod, pod_volume: PodVolume) -> tuple[Volume, PodUse]:
         if pod_volume.csi is not None:
             source = pod_volume.csi
-            volume = of_inline_source(source, pod_uid=pod.metadata.uid, namespace_of_pod=pod.metadata.namespace, volume_name=pod_volume.name)
+            volume = of_inline_source(source, pod_uid=pod.metadata.uid, pod_namespace=pod.metadata.namespace, volume_name=pod_volume.name)
             return volume, _use(pod, pod_volume.name, volume, read_only=bool(source.read_only))
         if kind := _foreign_source(pod_volume):
             raise Unusable(f'volume "{pod_volume.name}" is of kind {kind}, for which no CSI driver stands; this agent mounts no others')

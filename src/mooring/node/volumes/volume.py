@@ -81,7 +81,7 @@ def of_persistent_volume(pv: PersistentVolume, growth: Growth | None = None, siz
     )
 
 
-def of_inline_source(source: CSIVolumeSource, *, pod_uid: str, namespace_of_pod: str, volume_name: str) -> Volume:
+def of_inline_source(source: CSIVolumeSource, *, pod_uid: str, pod_namespace: str, volume_name: str) -> Volume:
     secret = source.node_publish_secret_ref
     return Volume(
         unique=inline_unique_name(pod_uid, volume_name),
@@ -91,7 +91,7 @@ def of_inline_source(source: CSIVolumeSource, *, pod_uid: str, namespace_of_pod:
         is_inline=True,
         fs_type=source.fs_type or "",
         attributes=source.volume_attributes or {},
-        publish_secret=SecretReference(name=secret.name, namespace=namespace_of_pod) if secret is not None else None,
+        publish_secret=SecretReference(name=secret.name, namespace=pod_namespace) if secret is not None else None,
     )
 
 
