@@ -4,7 +4,7 @@
 |---|---|
 | metrics-path | the page |
 | /healthz | 200 while the loop turns and the Lease, if held, is renewed: what a liveness probe should ask |
-| /readyz | 200 once the work can be done: driver identified and caches filled, or standing by; else 503 and what it waits for |
+| /readyz | 200 once the work can be done: driver identified, caches filled or standing by, and the API server answers; else 503 and why not |
 | /healthz/leader-election | with an election only; 200 on a leader that renews and on a standby, as the Go sidecars answer |
 
 Differs from the Go sidecars: the first two probes are there without an election, and everything is served before the driver answers.
@@ -21,6 +21,7 @@ from typing import Final
 
 from mooring.base.diagnostics import HEALTHZ, READYZ, Reply, Route
 from mooring.base.metrics import CONTENT_TYPE, Metrics
+from mooring.cli.pulse import Pulse
 
 ELECTION: Final = "/healthz/leader-election"
 
@@ -36,13 +37,17 @@ def unfilled(has_synced: bool, obstacle: str) -> str:
 
 
 class Health:
-    """driver_known: once the driver is identified. obstacle: the work's, "" when ready. overdue: of a Lease long not renewed, or ""."""
+    """driver_known: once the driver is identified. obstacle: the work's, "" when ready. overdue: of a Lease long not renewed, or "".
+
+    pulse: whether the API server answers, once it can be asked. An end of ours would not heal it: readiness tells it, liveness does not.
+    """
 
     def __init__(self, metrics: Metrics, driver_known: asyncio.Event, obstacle: Callable[[], str], overdue: Callable[[], str]) -> None:
         self._metrics = metrics
         self._driver_known = driver_known
         self._obstacle = obstacle
         self._overdue = overdue
+        self.pulse: Pulse | None = None
 
     def routes(self, metrics_path: str, *, with_probes: bool, with_election: bool) -> Mapping[str, Route]:
         """Path to answer. with_probes: False for metrics-address, where the Go sidecars serve metrics alone."""
@@ -65,4 +70,6 @@ class Health:
 
     async def _ready(self) -> Reply:
         obstacle = self._obstacle()
+        if not obstacle and self.pulse is not None:
+            obstacle = await self.pulse.obstacle()
         return Reply(503, f"not ready: {obstacle}\n") if obstacle else Reply(200, "ok")

@@ -13,11 +13,13 @@ import abc
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final, Generic, TypeVar
 
+from mooring.api.coordination import LEASES
 from mooring.base.clock import Clock
 from mooring.base.diagnostics import Diagnostics
 from mooring.base.errors import first_of
@@ -27,6 +29,7 @@ from mooring.base.randomness import Random
 from mooring.cli import election
 from mooring.cli.health import Health
 from mooring.cli.process import Machine, Setup
+from mooring.cli.pulse import Pulse
 from mooring.cli.tables import ManagerFlags
 from mooring.cli.termination_note import TerminationNote
 from mooring.cli.terms import Posts, Terms
@@ -125,6 +128,9 @@ class Life(abc.ABC, Generic[F]):
         async with AsyncExitStack() as stack:
             await self._serve_diagnostics(stack)
             cluster = await stack.enter_async_context(self._connect())
+            if self._setup.flags.http_endpoint:  # a client of its own, so that a busy one does not look like a silent API server
+                asked = await stack.enter_async_context(self._connect())
+                self.health.pulse = Pulse(functools.partial(asked.serves, LEASES), self._clock)
             await self._begin(Runtime(cluster, self._clock, self._randomness, self._metrics), stack)
 
     async def _serve_diagnostics(self, stack: AsyncExitStack) -> None:

@@ -280,3 +280,21 @@ async def test_a_life_that_may_not_stand_for_election_is_not_ready():
         await world.clock.sleep(30)
         assert 200 == (await world.asked("/readyz")).status
         assert ["run"] == world.works[0].story
+
+
+class SilentServer:
+    """An API server that takes connections and never answers."""
+
+    async def serves(self, _kind):
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(("flags", "status"), [(["--http-endpoint=127.0.0.1:0"], 503), ([], 200)])
+async def test_C4_readyz_tells_of_a_silent_API_server_and_liveness_does_not(flags, status):
+    world = SidecarInProcess(*flags, cluster=SilentServer())
+    async with world.living():
+        await world.clock.sleep(1)
+        ready = await world.asked("/readyz")
+        assert (status, status == 503) == (ready.status, "the API server does not answer" in str(ready.body))
+        assert [200, 200] == [(await world.asked(path)).status for path in ("/healthz", "/healthz/leader-election")]
+    assert set() == world.ports.open
