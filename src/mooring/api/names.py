@@ -100,3 +100,8 @@ def sanitised(text: str) -> str:
     """The text as upstream has it in lock names, identities and finalizers: `a.b.com` is `a-b-com`, `driver/` is `driver-X`."""
     clean = _NOT_PLAIN.sub("-", text)
     return f"{clean}X" if clean.endswith("-") else clean
+
+
+def attacher_finalizer(driver: str) -> str:
+    """The finalizer by which a driver's attacher holds attachments and PersistentVolumes."""
+    return f"external-attacher/{sanitised(driver)}"

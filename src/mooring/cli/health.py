@@ -4,7 +4,7 @@
 |---|---|
 | metrics-path | the page |
 | /healthz | 200 while the loop turns and the Lease, if held, is renewed: what a liveness probe should ask |
-| /readyz | 200 once the work can be done: driver identified, caches filled or standing by, and the API server answers; else 503 and why not |
+| /readyz | 200 once the work can be done: driver identified, caches filled or standing by, the API server answers; else 503 and why |
 | /healthz/leader-election | with an election only; 200 on a leader that renews and on a standby, as the Go sidecars answer |
 
 Differs from the Go sidecars: the first two probes are there without an election, and everything is served before the driver answers.

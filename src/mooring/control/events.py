@@ -30,6 +30,11 @@ MESSAGE_BYTES_MAX: Final = 1024
 TRIES_MAX: Final = 12
 RETRY_S: Final = 10.0
 REQUEST_S: Final = 60.0
+REPEAT_S: Final = 600.0
+"""What an Event has told and still stands is told again after so long, and counted: the API server keeps Events for an hour. With what is
+tried every five minutes only, and told by a failure, that makes at least one in every quarter of an hour."""
+SLACK_S: Final = 1.0
+"""A timer takes so much longer: one that ends at the very moment may find that it was told less than REPEAT_S ago, by a rounding."""
 LINGER_S: Final = 0.02
 """Between two events nothing is waited for. The first waits so long: writes that somebody waits for go before it."""
 

@@ -125,14 +125,8 @@ def _warnings_share_their_room() -> _Plant:
 
 
 def _obstacles_are_told_too_late() -> _Plant:
-    """Once an hour, at the first resync after it."""
-    init = deletion_controller.VolumeDeletion.__init__
-
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        self._silent_s = deletion_controller.EVENT_LASTS_S
-
-    return mock.patch.object(deletion_controller.VolumeDeletion, "__init__", made)
+    """Hours after the API server has dropped the event."""
+    return mock.patch.object(deletion_controller, "REPEAT_S", 7200.0)
 
 
 def _one_clone_frees_the_source() -> _Plant:

@@ -73,7 +73,7 @@ ROWS: dict[str, tuple[Place, list[type]]] = {
     "attached": (place(wishes=(wish(),), attachment=ATTACHED, record=Record(waiting_since=NOW - 1)), [Tell]),
     "attached-before": (place(wishes=(wish(),), attachment=ATTACHED), []),
     "failed": (place(wishes=(wish(),), attachment=FAILED), [Tell]),
-    "failed-and-told": (place(wishes=(wish(),), attachment=FAILED, record=Record(told={"error": Told("t boom", 0)})), []),
+    "failed-and-told": (place(wishes=(wish(),), attachment=FAILED, record=Record(told={"error": Told("t boom", NOW - 599)})), []),
     "wanted-while-it-ends": (place(wishes=(wish(),), attachment=ENDING), [Tell]),
     "wanted-while-our-delete-is-under-way": (place(wishes=(wish(),), attachment=ATTACHED, deletion=Deletion("", NOW)), [Tell]),
     "wanted-delete-unanswered": (

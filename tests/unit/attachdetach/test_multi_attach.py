@@ -8,8 +8,10 @@ import pytest
 
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
+from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.control import events
-from tests.support.attachdetaching import AttachDetachWorld, Vol, attaching
+from tests.support.attachdetaching import HOLD, AttachDetachWorld, Vol, attaching
+from tests.support.staying_visible import stays_visible
 from tests.support.virtual_loop import in_virtual_time
 
 
@@ -256,3 +258,38 @@ async def test_of_two_attachments_the_node_that_has_it_mounted_keeps_it():
         await world.wait_reported(two, volume)
         await world.settle(100)
         assert [] == await world.reported(one)
+
+
+@in_virtual_time
+async def test_C2_a_wait_for_another_node_stays_visible() -> None:
+    async with attaching() as world:
+        await blocked(world)
+        await world.settle(15)
+        await stays_visible(world, "second", "pod first runs on node n-one")
+
+
+@in_virtual_time
+async def test_C2_an_attachment_that_its_attacher_holds_waits_for_the_driver_whoever_else_holds_it() -> None:
+    async with attaching() as world:
+        volume = await world.volume()
+        one, first = await world.attached(volume, node=await world.node("n-one"))
+        own = {"metadata": {"finalizers": [f"external-attacher/{volume.driver.replace('.', '-')}", HOLD]}}
+        await world.patch(VOLUME_ATTACHMENTS, volume.va(one), own)
+        await world.delete_pod(first)
+        await world.wait_deleting(volume, one)
+        await world.pod(await world.node("n-two"), volume, name="second")
+        assert f"this ends when driver {volume.driver} has done so" in await heard(world)
+
+
+@in_virtual_time
+async def test_C2_an_attachment_that_only_others_finalizers_hold_is_told_with_their_names_and_stays_visible() -> None:
+    """Nobody would look into a VolumeAttachment for that: the driver has let go long ago."""
+    async with attaching() as world:
+        volume = await world.volume()
+        one, first = await world.attached(volume, node=await world.node("n-one"), hold=True)
+        await world.delete_pod(first)
+        await world.wait_deleting(volume, one)
+        await world.pod(await world.node("n-two"), volume, name="second")
+        await world.settle(15)
+        held = f"VolumeAttachment {volume.va(one)}, which its attacher does not hold, is kept by the finalizers {HOLD}"
+        await stays_visible(world, "second", f"{held}; this ends when whoever has set them takes them away")

@@ -174,7 +174,10 @@ def test_removed_flags_are_taken_with_their_values_and_noted():
         read("--connection-timeout")
 
 
-FORMER = {"mode": {"central": "--leader-election"}, "leader-election": {"central": "--leader-election", "old": "-v=3", "older": "--mode=central"}}
+FORMER = {
+    "mode": {"central": "--leader-election"},
+    "leader-election": {"central": "--leader-election", "old": "-v=3", "older": "--mode=central"},
+}
 
 
 @pytest.mark.parametrize(

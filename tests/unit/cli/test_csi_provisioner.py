@@ -150,7 +150,8 @@ def test_A3_capacity_may_be_asked_for_in_the_words_of_old_manifests(words, enabl
 
 
 def test_A3_an_old_spelling_is_told_with_the_one_of_today(capsys):
-    assert 1 == run(["--enable-capacity=central", "--kubeconfig=/nonexistent/file"], "x", Machine(environ={"POD_NAMESPACE": "a", "POD_NAME": "b"}))
+    pod = Machine(environ={"POD_NAMESPACE": "a", "POD_NAME": "b"})
+    assert 1 == run(["--enable-capacity=central", "--kubeconfig=/nonexistent/file"], "x", pod)
     assert 'flag="--enable-capacity=central" now="--enable-capacity"' in capsys.readouterr().err
 
 

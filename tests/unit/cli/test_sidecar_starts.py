@@ -50,9 +50,8 @@ def test_A3_the_connection_timeout_says_how_long_a_driver_is_waited_for(program,
         "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], "
         "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]}"
     )
-    words = [f"--kubeconfig={config}", f"--csi-address={tmp_path / 'none.sock'}", "--connection-timeout=300ms", "--feature-gates=VolumeAttributesClass=false"]
-    if program is ATTACHER:
-        words.pop()
+    words = [f"--kubeconfig={config}", f"--csi-address={tmp_path / 'none.sock'}", "--connection-timeout=300ms"]
+    words += [] if program is ATTACHER else ["--feature-gates=VolumeAttributesClass=false"]
     ended = subprocess.run([sys.executable, "-m", program, *words], capture_output=True, text=True, timeout=60, check=False, env={})
     assert 1 == ended.returncode, ended.stderr
     assert "within 0.3 s: the socket does not exist yet" in ended.stderr

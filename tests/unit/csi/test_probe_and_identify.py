@@ -142,8 +142,9 @@ FORBIDDEN = ["Ugly_Name!", "a" * 74, "a" * 64, "-a", "a.", ".", "a b", "ä.examp
 @pytest.mark.parametrize("name", FORBIDDEN)
 async def test_A5_a_driver_whose_name_CSI_forbids_is_refused_with_the_rule_and_asked_no_more(name):
     plugin = Plugin(name=name)
-    with pytest.raises(ConfigError, match="it must have 1 to 63 characters.*letters and digits, with dashes and dots between them") as failed:
+    with pytest.raises(ConfigError, match="must have 1 to 63 characters") as failed:
         await identified(plugin)
+    assert "letters and digits, with dashes and dots between them" in str(failed.value)
     assert failed.value.exit_code == 1
     assert repr(name) in str(failed.value)
     assert (len(name) > 63) == (f"(this one has {len(name)})" in str(failed.value))

@@ -16,6 +16,7 @@ from tests.support.builders import a_secret, an_attached_va
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.scripted_driver import Fail, Lose, Wait
+from tests.support.staying_visible import stays_visible
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import NODE, VolumesWorld
 
@@ -215,3 +216,41 @@ async def test_a_secret_that_is_put_right_is_used_by_the_next_try(world: Volumes
     first, second = world.driver.made(method)
     assert ({"k": "one"}, {"k": "two"}) == (dict(first.request.secrets), dict(second.request.secrets))
     assert second.started_s - first.started_s < FRESH_S
+
+
+@in_virtual_time
+async def test_C2_a_mount_that_fails_stays_visible(world: VolumesWorld) -> None:
+    world.driver.always(STAGE, Fail(Code.INTERNAL))
+    async with world.agent():
+        pod = await world.pod(await world.volume())
+        await world.until_told(pod, "MountVolume.MountDevice failed")
+        await stays_visible(world, pod["metadata"]["name"], "MountVolume.MountDevice failed")
+
+
+@in_virtual_time
+async def test_C2_a_mount_that_hangs_stays_visible(world: VolumesWorld) -> None:
+    world.driver.always(STAGE, Wait(100_000.0))
+    async with world.agent():
+        pod = await world.pod(await world.volume())
+        await world.until_told(pod, "DeadlineExceeded")
+        await stays_visible(world, pod["metadata"]["name"], "MountDevice")
+
+
+@in_virtual_time
+async def test_C2_a_pod_that_another_one_keeps_from_the_volume_stays_visible(world: VolumesWorld) -> None:
+    """Nothing is tried, and nothing fails: only time passes."""
+    async with world.agent():
+        volume = await world.volume(modes=("ReadWriteOncePod",))
+        await world.running_pod(volume)
+        second = await world.pod(volume)
+        text = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
+        await world.until_told(second, text)
+        await stays_visible(world, second["metadata"]["name"], text)
+
+
+@in_virtual_time
+async def test_C2_a_volume_that_is_not_attached_stays_visible(world: VolumesWorld) -> None:
+    async with world.agent():
+        pod = await world.pod(await world.volume(attached=False))
+        await world.until_told(pod, "Unable to attach or mount volumes")
+        await stays_visible(world, pod["metadata"]["name"], "Unable to attach or mount volumes")

@@ -206,7 +206,7 @@ async def test_P75_retain_costs_one_patch():
     assert "deletionTimestamp" not in pv["metadata"]
 
 
-async def test_P76_told_once_and_woken_by_the_end_of_the_attachment():
+async def test_P76_C2_told_now_and_then_and_woken_by_the_end_of_the_attachment():
     world = await DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME])).base()
     for node in ("n1", "n2"):
         await world.create(a_va(f"va-{node}", "pv1", node))
@@ -217,13 +217,14 @@ async def test_P76_told_once_and_woken_by_the_end_of_the_attachment():
         await world.settle()
         assert [] == world.story
         assert ["persistentvolume pv1 is still attached to node n1"] == await world.failures()
-        assert [1] == [count for *_, count in await world.events("pv1")]
+        assert [4] == [count for *_, count in await world.events("pv1")]
         await world.settle(3600)
-        assert [2] == [count for *_, count in await world.events("pv1")], "told again before nobody can read it any more"
+        told = {message[-2:]: count for _, _, message, count in await world.events("pv1")}
+        assert {"n2": 6} == told, "told again before nobody can read it any more; nobody reads any more what is over"
         await world.delete(VOLUME_ATTACHMENTS, "va-n2")
         await world.settle(0.1)
         assert WHOLE == world.story
-    assert 3 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
+    assert 10 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
 
 
 class Deaf(Faults):

@@ -16,6 +16,7 @@ from tests.support.builders import a_pod, an_ephemeral_volume
 from tests.support.cluster_world import without
 from tests.support.resizing import EXPAND, MARK, NODE_PENDING, PROGRESS, ResizerWorld
 from tests.support.scripted_driver import Fail
+from tests.support.staying_visible import stays_visible
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -176,3 +177,21 @@ async def test_without_the_right_to_pods_the_driver_is_asked_again():
         await world.state_is(1, 2, NODE_PENDING, 2, wait_s=60)
     assert names.CONTROLLER_ERROR not in await world.conditions()
     assert [2, 2] == world.asked
+
+
+async def test_C2_a_growth_that_pods_keep_from_being_made_stays_visible():
+    """The driver is not asked again meanwhile: only time passes."""
+    world = await in_use(resync_s=0.0)
+    async with world.resizing():
+        await world.event("VolumeResizeFailed", "offline")
+        await stays_visible(world, "claim", OFFLINE)
+        assert [2] == world.asked
+
+
+@pytest.mark.parametrize("code", [Code.INTERNAL, Code.OUT_OF_RANGE])
+async def test_C2_a_growth_that_the_driver_refuses_stays_visible(code):
+    world = await ResizerWorld(resync_s=0.0).volume(2, 1)
+    world.driver.always(EXPAND, Fail(code))
+    async with world.resizing():
+        await world.event("VolumeResizeFailed")
+        await stays_visible(world, "claim", "resize volume")

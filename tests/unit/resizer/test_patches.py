@@ -17,11 +17,16 @@ from tests.support.resizing import INFEASIBLE, NODE_PENDING, PROGRESS, condition
 from tests.unit.resizer.views import claim_body, facts, pv_body
 
 NOW = "2026-01-01T00:00:00Z"
-RESIZING = condition(names.RESIZING)
+STARTED = {"reason": "ResizeStarted", "message": "Volume pv is to grow to 2Gi"}
+RESIZING = condition(names.RESIZING, **STARTED)
 TEXT = "failed to expand pvc with rpc error: code = Internal desc = no"
 ERROR = condition(names.CONTROLLER_ERROR, reason="Internal", message=TEXT)
 INTERNAL = After(error="rpc error: code = Internal desc = no", reason="Internal")
 TOLD = {"type": names.CONTROLLER_ERROR, "status": "True", "reason": "Internal", "message": TEXT}
+
+
+def resizing(size: str) -> dict[str, Any]:
+    return condition(names.RESIZING, reason="ResizeStarted", message=f"Volume pv is to grow to {size}")
 
 
 def gone(kind: str) -> dict[str, str]:
@@ -34,7 +39,7 @@ def a_claim(*sizes: Any, **more: Any) -> Any:
 
 def test_a_size_that_is_asked_for_anew_is_written_also_over_an_old_claim():
     """Strictly: where the claim is infeasible by now, nothing is asked for."""
-    claim = typed(claim_body(10, 3, 10, PROGRESS, conditions=[RESIZING]))
+    claim = typed(claim_body(10, 3, 10, PROGRESS, conditions=[resizing("10Gi")]))
     assert {"allocatedResourceStatuses": {"storage": PROGRESS}} == growth.marked(claim, "10Gi", "now", anew=True, recover=True)["status"]
 
 
@@ -42,26 +47,34 @@ def test_a_mark_says_size_step_and_condition():
     status = {
         "allocatedResources": {"storage": "2Gi"},
         "allocatedResourceStatuses": {"storage": PROGRESS},
-        "conditions": [{"type": names.RESIZING, "status": "True", "lastTransitionTime": NOW}],
+        "conditions": [{"type": names.RESIZING, "status": "True", **STARTED, "lastTransitionTime": NOW}],
     }
     assert {"status": status} == growth.marked(a_claim(2, 1), "2Gi", NOW, anew=True, recover=True)
 
 
+def test_C2_what_a_former_process_or_the_go_peer_said_of_resizing_is_brought_up_to_date():
+    (said,) = growth.marked(a_claim(2, 1, conditions=[resizing("5Gi")]), "2Gi", NOW, anew=False, recover=True)["status"]["conditions"]
+    assert {"type": names.RESIZING, "status": "True", **STARTED} == said, "it has been so since then"
+    bare = a_claim(2, 1, conditions=[condition(names.RESIZING)])
+    (said,) = growth.marked(bare, "2Gi", NOW, anew=False, recover=True)["status"]["conditions"]
+    assert {"type": names.RESIZING, "status": "True", **STARTED, "lastTransitionTime": NOW} == said
+
+
 def test_R20_a_mark_for_another_size_drops_what_was_told_of_the_former_one():
-    claim = a_claim(5, 3, 10, INFEASIBLE, conditions=[RESIZING, ERROR])
+    claim = a_claim(5, 3, 10, INFEASIBLE, conditions=[resizing("5Gi"), ERROR])
     body = growth.marked(claim, "5Gi", NOW, anew=True, recover=True)
     assert [gone(names.CONTROLLER_ERROR)] == body["status"]["conditions"], "Resizing is as it was, with its time"
 
 
 def test_R21_a_mark_that_only_says_the_size_keeps_why_it_waits():
-    claim = a_claim(5, 3, 10, PROGRESS, conditions=[RESIZING, ERROR])
+    claim = a_claim(5, 3, 10, PROGRESS, conditions=[resizing("5Gi"), ERROR])
     status = {"allocatedResources": {"storage": "5Gi"}, "allocatedResourceStatuses": {"storage": PROGRESS}}
     assert {"status": status} == growth.marked(claim, "5Gi", NOW, anew=True, recover=True, keeps_error=True)
 
 
 @pytest.mark.parametrize("recover", [True, False])
 def test_R32_a_mark_of_what_is_marked_drops_the_annotation_alone_and_without_recovery_nothing(recover):
-    claim = a_claim(2, 1, 2, PROGRESS, conditions=[RESIZING], annotations={names.NOT_REQUIRED: "true"})
+    claim = a_claim(2, 1, 2, PROGRESS, conditions=[resizing("2048Mi")], annotations={names.NOT_REQUIRED: "true"})
     body = growth.marked(claim, "2048Mi", NOW, anew=False, recover=recover)
     assert ({"metadata": {"annotations": {names.NOT_REQUIRED: None}}} if recover else {}) == body
 

@@ -183,7 +183,7 @@ VOLUME: Final = slim(
 )
 
 ATTACHMENT: Final = slim(
-    metadata=slim("creation_timestamp", "deletion_timestamp"),
+    metadata=slim("creation_timestamp", "deletion_timestamp", "finalizers"),
     spec=slim(
         "attacher",
         "node_name",

@@ -10,13 +10,13 @@ from typing import Final
 from mooring.api.core import Node
 from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
+from mooring.control.events import REPEAT_S
 
 OPEN_S: Final = 60.0
 """How long a request may be carried out after its answer was lost: kube-apiserver lets no request live longer (--request-timeout)."""
 
-
-REMIND_S: Final = 1800.0
-"""Seconds until a waiting pod hears the same again: the API server keeps Events for an hour."""
+REMIND_S: Final = REPEAT_S
+"""Seconds until a waiting pod hears the same again."""
 
 
 def error_mark(attachment: VolumeAttachment) -> str:

@@ -9,7 +9,10 @@ import dataclasses
 import math
 from typing import Final
 
+from mooring.api.meta import finalizers_of
+from mooring.api.names import attacher_finalizer
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
+from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
 from mooring.base.units import format_duration
 from mooring.controllers.attachdetach import reasons as why
@@ -128,11 +131,20 @@ def _pod(wish: Wish, holder: Place) -> Holder:
 
 def _detaching(holder: Place) -> Holder:
     assert holder.attachment is not None
-    text = f"it is being detached from node {holder.node.name}"
+    meta, text = holder.attachment.metadata, f"it is being detached from node {holder.node.name}"
     error = holder.attachment.status.detach_error
+    if error is None and (left := others_finalizers(holder.attachment)):
+        what = f"VolumeAttachment {meta.name}, which its attacher does not hold, is kept by the finalizers {', '.join(left)}"
+        return Holder("finalizers", f"{text}: {what}; this ends when whoever has set them takes them away")
     if error is None:
         return Holder("detaching", f"{text}; this ends when driver {holder.attachment.spec.attacher} has done so")
     return Holder("detach_failed", f"{text}, and the driver {holder.attachment.spec.attacher} failed: {error.message}")
+
+
+def others_finalizers(attachment: VolumeAttachment) -> tuple[str, ...]:
+    """Those that alone hold a deleted attachment: its attacher's is not among them. () while that is there."""
+    held = finalizers_of(attachment)
+    return () if attacher_finalizer(attachment.spec.attacher) in held else tuple(sorted(held))
 
 
 def _mounted(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Instant) -> Holder:

@@ -10,12 +10,12 @@ from typing import Final
 
 from mooring.api.core import NODES, Node
 from mooring.api.meta import Key, is_deleting
-from mooring.api.names import sanitised
+from mooring.api.names import attacher_finalizer
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Instant
 from mooring.base.log import logger
-from mooring.control.events import EventRecorder
+from mooring.control.events import SLACK_S, EventRecorder
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.controllers.attachdetach import decision as d
@@ -71,7 +71,7 @@ class Reconciler:
             self._announce(volume.places[step.node].record, step)
         await asyncio.gather(*(self._step(volume, step) for step in decision.steps))
         wakes = [step.wake_s for step in decision.steps if step.wake_s is not None]
-        wakes += [REMIND_S for step in decision.steps if _waits(volume.places[step.node], step)]
+        wakes += [REMIND_S + SLACK_S for step in decision.steps if _waits(volume.places[step.node], step)]
         wakes += [self._left_s(volume.places[step.node]) for step in decision.steps if self._left_s(volume.places[step.node]) > 0]
         topics = frozenset(topic for step in decision.steps for topic in step.waits_for)
         again = any(step.again and self._left_s(volume.places[step.node]) <= 0 for step in decision.steps)
@@ -157,7 +157,7 @@ class Reconciler:
         if driver not in self._options.own_attachers:
             return None
         node_id = self._view.node_id(driver, node)
-        return (f"external-attacher/{sanitised(driver)}", node_id) if node_id else None
+        return (attacher_finalizer(driver), node_id) if node_id else None
 
     async def _look_up(self, volume: Volume, place: Place, node: str) -> None:
         """One GET that finds nothing does not prove that a POST is not yet to be carried out."""

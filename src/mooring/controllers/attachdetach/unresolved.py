@@ -11,7 +11,7 @@ from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key
 from mooring.api.pods import Pod, Volume
 from mooring.base.clock import Clock, Instant
-from mooring.control.events import EventRecorder
+from mooring.control.events import SLACK_S, EventRecorder
 from mooring.control.result import Result
 from mooring.controllers.attachdetach import reasons as why
 from mooring.controllers.attachdetach.identity import BOUND, pod_wants_volumes
@@ -81,7 +81,7 @@ class Unresolved:
         left_s = self._left_s(key, pod)
         if left_s > 0:
             return Result(because, after_s=left_s)
-        return Result(because, after_s=REMIND_S if self._tell(key, pod, obstacles) else AGAIN_S)
+        return Result(because, after_s=REMIND_S + SLACK_S if self._tell(key, pod, obstacles) else AGAIN_S)
 
     def _left_s(self, key: Key, pod: Pod) -> float:
         """Seconds until it is told. Another pod of that name waits anew."""

@@ -25,7 +25,7 @@ from mooring.api.migration import (
     is_migratable,
     translated,
 )
-from mooring.api.names import sanitised
+from mooring.api.names import attacher_finalizer
 from mooring.api.storage import CSINode, VolumeAttachment
 from mooring.control.slim import WHOLE, Mask, Named, Part, items, only, slim
 from mooring.controllers.attacher.memory import Drift, Memory, UnconfirmedPublish
@@ -71,7 +71,7 @@ class View:
     """This driver's attacher keeps it on attachments and volumes."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "finalizer", "external-attacher/" + sanitised(self.driver.name))
+        object.__setattr__(self, "finalizer", attacher_finalizer(self.driver.name))
 
     def attachment(self, name: str) -> VolumeAttachment | None:
         return self.attachments.get(Key("", name))

@@ -10,11 +10,11 @@ from typing import Final
 
 from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
-from mooring.control.events import EventRecorder
+from mooring.control.events import REPEAT_S, EventRecorder
 from mooring.controllers.binding.reasons import EventText
 
-REMIND_S: Final = 1800.0
-"""Seconds until the event of a lasting reason is repeated: the API server keeps events for an hour."""
+REMIND_S: Final = REPEAT_S
+"""Seconds until the event of a lasting reason is repeated."""
 
 CROWDED_S: Final = 10.0
 """Seconds until an event is tried again that was dropped because too many were waiting."""

@@ -1,21 +1,21 @@
 """The loop that growing and modifying share: one claim is judged, waits, or has its decision carried out; users hear of problems once.
 
 A claim that failed comes again after its back-off, or at once when something changes that could heal it. A problem is told when it is
-another one than before, and again while it lasts once the API server has dropped the event.
+another one than before, and again while it lasts, so that it stays in sight.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from mooring.api.core import PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.control.events import EventRecorder
+from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
 from mooring.control.queue import retry_backoff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
@@ -27,9 +27,6 @@ from mooring.controllers.resizer.writes import Failed
 from mooring.kube.cache.informer import Informer
 
 log = logger(__name__)
-
-EVENT_LASTS_S: Final = 3600.0
-"""The API server drops events after an hour."""
 
 
 class ClaimController:
@@ -142,15 +139,16 @@ class ClaimController:
         if claim is not None and decision.problem is not None:
             self._tell(claim, decision.problem.error)
         waits, after_s = bool(decision.waits_for) or decision.after_s is not None, decision.after_s
-        if decision.problem is not None and after_s is None:
-            after_s = EVENT_LASTS_S  # it is told once more
+        if decision.problem is not None:
+            told_again_s = REPEAT_S + SLACK_S
+            after_s = told_again_s if after_s is None else min(after_s, told_again_s)
         return Result(decision.because, waits_for=decision.waits_for, after_s=after_s, keeps_backoff=waits)
 
     def _tell(self, claim: PersistentVolumeClaim, text: str) -> None:
         """A Warning about the claim, unless users have heard that lately."""
         memory, now = self._view.memory, self._clock.now()
         record = memory.of(claim)
-        if record.told == text and now - record.told_at < EVENT_LASTS_S:
+        if record.told == text and now - record.told_at < REPEAT_S:
             return
         memory.change(claim, told=text, told_at=now)
         self._events.event(reference_to(claim, "PersistentVolumeClaim"), "Warning", self._failed_reason, text)

@@ -144,7 +144,7 @@ class Reconciler:
             is_new = not is_told(status, text, unready=failure.unready)
             if is_new:
                 refused = await self._save_error(snapshot, status, text, unready=failure.unready)
-            if not self.told.note(snapshot.metadata.uid, text) and not is_new:
+            if not self.told.note(snapshot.metadata.uid, text, self._clock.now()) and not is_new:
                 return False
         for reason, message in ((failure.event, text), *((failure.also,) if failure.also else ())):
             self.tell(snapshot, VOLUME_SNAPSHOTS, "Warning", reason, message)

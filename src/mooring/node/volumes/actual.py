@@ -9,8 +9,9 @@ from mooring.api.matching import node_matches
 from mooring.api.meta import Key
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import CSI_DRIVERS, CSIDriverSpec
+from mooring.base.clock import Clock, Instant
 from mooring.control.caches import Caches
-from mooring.control.events import EventRecorder
+from mooring.control.events import REPEAT_S, EventRecorder
 from mooring.kube.cache.informer import Change
 from mooring.kube.cluster import Selection
 from mooring.node.volumes.desired import DesiredState
@@ -25,7 +26,7 @@ _NO_SPEC = CSIDriverSpec()
 class ActualState:
     """One node's. states: by the volume's unique name. keys: of pods, by uid; those that are gone stay until their volumes have gone."""
 
-    def __init__(self, caches: Caches, node_name: str, desired: DesiredState, events: EventRecorder) -> None:
+    def __init__(self, caches: Caches, node_name: str, desired: DesiredState, events: EventRecorder, clock: Clock) -> None:
         self.node_name, self.desired = node_name, desired
         self.nodes = caches.of(NODES, selection=Selection(field_selector=f"metadata.name={node_name}"))
         self.pods = caches.of(PODS, selection=Selection(field_selector=f"spec.nodeName={node_name}"))
@@ -33,8 +34,8 @@ class ActualState:
         self.states: dict[str, VolumeState] = {}
         self.keys: dict[str, Key] = {}
         self._attached: tuple[Node | None, frozenset[str]] = None, frozenset()  # the last Node asked about
-        self._events = events
-        self._announced: dict[tuple[str, str], str] = {}
+        self._events, self._clock = events, clock
+        self._announced: dict[tuple[str, str], tuple[str, Instant]] = {}
 
     # -- one volume
 
@@ -134,11 +135,12 @@ class ActualState:
     # -- what users are told
 
     def announce(self, uid: str, about: str, text: str, reason: str = "FailedMount") -> None:
-        """A Warning for the pod's users, once for each text. about: the volume, "" for the pod as a whole."""
-        pod = self.pod(uid)
-        if pod is None or self._announced.get((uid, about)) == text:
+        """A Warning for the pod's users, when the text is another one, and now and then. about: the volume, "" for the pod as a whole."""
+        pod, now = self.pod(uid), self._clock.now()
+        before, told_at = self._announced.get((uid, about), ("", now))
+        if pod is None or (before == text and now - told_at < REPEAT_S):
             return
-        self._announced[uid, about] = text
+        self._announced[uid, about] = text, now
         self._events.event(reference_to(pod, "Pod"), "Warning", reason, text)
 
     def announced_no_more(self, uid: str, about: str) -> None:

@@ -7,6 +7,7 @@ Source: kubelet 1.36, pkg/kubelet/volumemanager. Differs: nothing is polled, and
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -15,7 +16,7 @@ from mooring.api.storage import CSIDriver
 from mooring.base.log import logger
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
-from mooring.control.events import EventRecorder
+from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
@@ -84,7 +85,7 @@ class NodeVolumes:
         self._metrics = runtime.metrics.once(NodeMetrics)
         self._node_name = node_name
         self._desired = DesiredState(self._wish_changed, self._pods_known)
-        actual = self._actual = ActualState(caches, node_name, self._desired, events)
+        actual = self._actual = ActualState(caches, node_name, self._desired, events, runtime.clock)
         self._announcements = Announcements(actual)
         self._unread = Unread(self._pods_known)
         self._names = NamesInUse(actual, self._unread)
@@ -235,7 +236,9 @@ class NodeVolumes:
             self._slots.wait(state.volume.driver, unique)
         if decision.step is Step.NOTHING:
             waits_for = pods_known | ({REPORTED} if decision.waits is Waits.REPORT else set())
-            return Result(decision.because, waits_for=waits_for, after_s=decision.after_s)
+            told_again_s = REPEAT_S + SLACK_S if decision.refused else math.inf
+            after_s = min(told_again_s, math.inf if decision.after_s is None else decision.after_s)
+            return Result(decision.because, waits_for=waits_for, after_s=None if after_s == math.inf else after_s)
         if decision.step is Step.FORGET:
             del self._actual.states[unique]
             self._names.before -= {unique}

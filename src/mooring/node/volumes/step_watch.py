@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
 from mooring.base.clock import Clock, Instant
+from mooring.control.events import REPEAT_S, SLACK_S
 from mooring.node.metrics import NodeMetrics
 from mooring.node.volumes.decide import Decision, Step
 from mooring.node.volumes.state import VolumeState
@@ -101,9 +102,9 @@ class StepWatch:
     async def _tell_when_slow(self, state: VolumeState, decision: Decision) -> None:
         if decision.step not in NAMES:
             return
-        await self._clock.sleep(SLOW_S)
-        if state.is_walked:  # the driver has answered, and a long walk is told of on its own
-            return
         step = (BLOCK_NAMES if state.volume.is_block else NAMES)[decision.step]
         text = f"driver {state.volume.driver} has not answered for {SLOW_S:g} s, and is still waited for; its log may say why"
-        self._tell(state, decision, step, text)
+        await self._clock.sleep(SLOW_S)
+        while not state.is_walked:  # then the driver has answered, and a long walk is told of on its own
+            self._tell(state, decision, step, text)
+            await self._clock.sleep(REPEAT_S + SLACK_S)

@@ -11,6 +11,7 @@ from mooring.api.pods import Pod
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
 from mooring.base.log import logger
 from mooring.control.controller import Controller
+from mooring.control.events import SLACK_S
 from mooring.control.result import Result, Stale
 from mooring.control.runtime import Runtime
 from mooring.controllers.binder.protection.decide import Guard, decide_attributes_class, decide_claim, decide_volume
@@ -73,7 +74,7 @@ class ClaimProtection:
             after_s = LOOK_AGAIN_S if decision.guard is Guard.KEEP else None
         if decision.holder_finished:
             event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {decision.because}")
-            again_s = REMIND_S if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event) else CROWDED_S
+            again_s = REMIND_S + SLACK_S if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event) else CROWDED_S
             after_s = again_s if after_s is None else min(after_s, again_s)
         return await carry_out(self._writes, claim, decision, PVC_PROTECTION, after_s)
 

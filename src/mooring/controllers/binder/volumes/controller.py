@@ -14,7 +14,7 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_
 from mooring.api.meta import Key
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.control.events import EventRecorder
+from mooring.control.events import SLACK_S, EventRecorder
 from mooring.control.result import Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.topics import Topic
@@ -164,7 +164,7 @@ class VolumeBinding:
             if left_s := self._announcer.waits_s(claim.metadata.uid, event, decision.patience_s):
                 return left_s
             sent = self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event)
-            return REMIND_S if sent else CROWDED_S
+            return REMIND_S + SLACK_S if sent else CROWDED_S
         return None
 
     # -- volumes

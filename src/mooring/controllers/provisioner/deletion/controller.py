@@ -14,6 +14,7 @@ from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
+from mooring.control.events import REPEAT_S
 from mooring.control.result import Problem, Result, Retry
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner.deletion.decide import Obstacle, decide_deletion
@@ -27,9 +28,6 @@ from mooring.kube.cache.informer import Change
 log = logger(__name__)
 
 FAILED_DELETE: Final = "VolumeFailedDelete"
-
-EVENT_LASTS_S: Final = 3600.0
-"""The API server drops events after an hour; a problem that lasts longer is reported again, at the last resync before that."""
 
 
 async def _at_once(uid: str) -> None:
@@ -54,7 +52,6 @@ class VolumeDeletion:
     ) -> None:
         runtime, caches, options = env.runtime, env.caches, env.options
         self._clock, self._events, self._metrics = runtime.clock, env.events, runtime.metrics.once(DeletionMetrics)
-        self._silent_s = max(0.0, EVENT_LASTS_S - options.resync_s)
         self._progress: dict[str, Progress] = {}
         self._reported: dict[str, tuple[str, Obstacle | None, Instant]] = {}  # of volumes that wait: uid, and when it was reported
         self.controller: Controller[str] = Controller(
@@ -131,8 +128,8 @@ class VolumeDeletion:
             self._forget(name)
             return Result(decision.because)
         if decision.problem is not None:
-            self._wait(pv, decision.problem, decision.obstacle)
-            return Result(decision.because, waits_for=decision.waits_for, keeps_backoff=True)
+            told_again_s = self._wait(pv, decision.problem, decision.obstacle)
+            return Result(decision.because, waits_for=decision.waits_for, after_s=told_again_s, keeps_backoff=True)
         self._reported.pop(name, None)
         try:
             await self._reconciler.perform(pv, decision)
@@ -144,15 +141,16 @@ class VolumeDeletion:
             self._forget(name)
         return Result(decision.because, done="done" if decision.actions else "")
 
-    def _wait(self, pv: PersistentVolume, problem: Problem, obstacle: Obstacle | None) -> None:
-        """Reported once while the event lasts: the volume comes again when the obstacle has changed."""
+    def _wait(self, pv: PersistentVolume, problem: Problem, obstacle: Obstacle | None) -> float:
+        """Reported now and then: the volume comes again when the obstacle has changed. Seconds until it is told again."""
         news, now = (pv.metadata.uid, obstacle), self._clock.now()
         before = self._reported.get(pv.metadata.name)
-        if before is not None and before[:2] == news and now - before[2] < self._silent_s:
-            return
+        if before is not None and before[:2] == news and now - before[2] < REPEAT_S:
+            return REPEAT_S - (now - before[2])
         self._reported[pv.metadata.name] = (*news, now)
         log.info(2, "not deleted yet", PersistentVolume=pv.metadata.name, because=str(problem))
         self._tell(pv, problem.error)
+        return REPEAT_S
 
     def _tell(self, pv: PersistentVolume, text: str) -> None:
         self._metrics.failed.labels(pv.spec.storage_class_name).inc()

@@ -13,6 +13,8 @@ from mooring.controllers.resizer.expansion.decide_after import After
 from mooring.controllers.resizer.view import condition_of, quantity
 from mooring.csi.driver_capabilities import DriverCapabilities
 
+STARTED = "ResizeStarted"
+"""The reason of Resizing. Differs from external-resizer, which gives it neither reason nor message."""
 RESTART_A_POD = "Waiting for user to (re-)start a pod to finish file system resize of volume on node."
 WHILE_IN_USE = "Waiting for file system resize of volume on node, which happens while a pod uses the volume, or as soon as one does."
 
@@ -37,7 +39,8 @@ def marked(claim: PersistentVolumeClaim, size: str, now: str, *, anew: bool, rec
         status |= {"allocatedResourceStatuses": {names.STORAGE: names.CONTROLLER_IN_PROGRESS}}  # also where an old claim says so
     kept = {names.RESIZING, names.CONTROLLER_ERROR} if keeps_error else {names.RESIZING}
     dropped = [kind for kind in names.RESIZE_CONDITIONS if kind not in kept] if anew else []
-    status |= conditions_patch(claim, [condition_patch(claim, names.RESIZING, now)], dropped)
+    resizing = condition_patch(claim, names.RESIZING, now, reason=STARTED, message=f"Volume {claim.spec.volume_name} is to grow to {size}")
+    status |= conditions_patch(claim, [resizing], dropped)
     return patch_body(status, _note(claim, None) if recover else {})
 
 

@@ -106,7 +106,7 @@ class Reconciler:
             is_new = not is_told(before or {}, text, unready=failure.unready)
             if is_new:
                 await self._save_error(group, before, text, unready=failure.unready)
-            if not self.told.note(group.metadata.uid, text) and not is_new:
+            if not self.told.note(group.metadata.uid, text, self._clock.now()) and not is_new:
                 return False
         for reason, message in ((failure.event, text), *((failure.also,) if failure.also else ())):
             self.tell(group, GROUP_SNAPSHOTS, "Warning", reason, message)

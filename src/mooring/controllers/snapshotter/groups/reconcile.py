@@ -189,7 +189,7 @@ class Reconciler:
                 raise Unsaved(after_unsaved(content, str(error))) from error
         if after.unmarks:
             await self._unmark(self._find(name, uid))
-        if after.tells is not None and self._warned.note(uid, after.tells.message):
+        if after.tells is not None and self._warned.note(uid, after.tells.message, self._clock.now()):
             log.warning(after.tells.message, VolumeGroupSnapshotContent=name)
             self._tell(content, after.tells.reason, after.tells.message)
         if after.failure is not None:
@@ -235,7 +235,7 @@ class Reconciler:
                     log.error("could not save the error in the status", error=problem, VolumeGroupSnapshotContent=name)
             if is_ready(self._find(name, uid)) and not is_going(content):
                 raise Stale(name)  # the answer shows that an earlier write has made it so
-            if not self._told.note(uid, text) and not is_new:
+            if not self._told.note(uid, text, self._clock.now()) and not is_new:
                 return
         self._tell(content, failure.event, text)
 
