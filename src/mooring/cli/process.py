@@ -31,7 +31,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import Gate, Gates, decide_gates
 from mooring.base.flags import Flag, Parsed, Section, Spellings, UsageError, flags_of, parse
 from mooring.base.logform import Lines
-from mooring.cli.tables import ALPHA_LOGGING, ProcessFlags
+from mooring.cli.tables import ALPHA_LOGGING, ProcessFlags, is_off
 
 WIDTH: Final = 80
 _COLUMN: Final = 26
@@ -194,8 +194,8 @@ def configure_logging(parsed: Parsed[F]) -> None:
     flags = parsed.flags
     if flags.logging_format not in ("text", "json"):
         raise ConfigError(f'logging-format: unsupported log format "{flags.logging_format}"; use text or json')
-    for name in ALPHA_LOGGING:
-        if name in parsed.given:
+    for name, field in ALPHA_LOGGING.items():
+        if name in parsed.given and not is_off(getattr(flags, field)):
             raise ConfigError(f"{name}: an alpha option that is not available; remove the flag")
     if flags.vmodule and flags.logging_format == "json":
         raise ConfigError("vmodule: only works with the text format; remove it, or use --logging-format=text")

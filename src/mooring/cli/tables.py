@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -165,5 +166,17 @@ REMOVED: Final[Mapping[str, bool]] = {
 }
 """klog's former flags, still found in manifests, and whether each needs a value. Accepted with a warning; upstream exits 2."""
 
-ALPHA_LOGGING: Final = ("log-text-split-stream", "log-text-info-buffer-size", "log-json-split-stream", "log-json-info-buffer-size")
-"""Refused when given (exit code 1), as upstream does without its gate LoggingAlphaOptions."""
+ALPHA_LOGGING: Final[Mapping[str, str]] = {
+    "log-text-split-stream": "log_text_split_stream",
+    "log-text-info-buffer-size": "log_text_info_buffer_size",
+    "log-json-split-stream": "log_json_split_stream",
+    "log-json-info-buffer-size": "log_json_info_buffer_size",
+}
+"""Flags and their fields. Refused (exit code 1) unless they say what holds anyway, as upstream does without its gate LoggingAlphaOptions."""
+
+_NOTHING: Final = re.compile(r"[+-]?0*\.?0*([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
+
+
+def is_off(value: bool | str) -> bool:
+    """True for false and for a quantity of nothing, however it is written."""
+    return not value if isinstance(value, bool) else bool(_NOTHING.fullmatch(value)) and "0" in value

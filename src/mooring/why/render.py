@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from mooring.api.quantity import Quantity, parse_quantity
 from mooring.base.text import visible
+from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.why.orphans import Finding, FindingKind, Report
 
 _HEADS: Final = ("KIND", "VOLUME", "SIZE", "AGE", "PERSISTENTVOLUME", "CLAIM", "WHY")
@@ -71,7 +72,14 @@ def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
     counts = ", ".join(f"{left[kind]} {kind.value}" for kind in FindingKind if kind not in _OF_SNAPSHOTS or left[kind])
     deleted = f"; {len(gone)} deleted" if gone else ""
     open_ = f"; {counted(len(report.unplaced), 'intent')} open, and not known yet for which volume" if report.unplaced else ""
-    return f"{text}{visible(report.driver)}: {counted(report.volume_count - len(gone), 'volume')}, {counts}{deleted}{open_}\n"
+    intents = "".join(f"  {visible(_intent(intent))}\n" for intent in report.unplaced)
+    return f"{text}{visible(report.driver)}: {counted(report.volume_count - len(gone), 'volume')}, {counts}{deleted}{open_}\n{intents}"
+
+
+def _intent(intent: Intent) -> str:
+    """What stands in the journal packed, in words."""
+    selected = f", for node {intent.node_name}" if intent.node_name else ""
+    return f"claim {intent.namespace}/{intent.claim_name} ({intent.uid}), PersistentVolume {intent.volume_name}{selected}"
 
 
 def counted(count: int, what: str) -> str:

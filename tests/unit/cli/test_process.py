@@ -157,6 +157,26 @@ def test_LG_alpha_options_and_vmodule_with_json_are_refused(attempt, flag):
     assert flag.lstrip("-").partition("=")[0] in err
 
 
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--log-text-split-stream=false",
+        "--log-json-split-stream=f",
+        "--log-text-info-buffer-size=0",
+        "--log-json-info-buffer-size=0Ki",
+        "--log-json-info-buffer-size=-0.0e3",
+    ],
+)
+def test_C7_alpha_options_that_say_what_holds_anyway_are_taken(attempt, flag):
+    """As the Go programs do, in manifests that write out every default."""
+    assert 0 == attempt(flag)[0]
+
+
+@pytest.mark.parametrize("size", ["", "x", ".", "Ki", "1", "0x"])
+def test_C7_alpha_options_that_say_something_else_are_not(attempt, size):
+    assert 1 == attempt(f"--log-json-info-buffer-size={size}")[0]
+
+
 def test_LG04_the_first_line_is_the_version_in_the_chosen_form(attempt):
     _, out, err, _ = attempt("--logging-format=json")
     record = json.loads(err.splitlines()[0])

@@ -126,6 +126,16 @@ def test_while_an_intent_fits_no_volume_it_could_be_any():
     assert (an_intent(),) == report.unplaced
 
 
+def test_C7_an_open_intent_is_shown_with_its_claim_and_its_volume():
+    """The journal itself is packed: kubectl shows a line of base64."""
+    node = dataclasses.replace(an_inventory(Volume("opaque")), intents=(an_intent("pvc-\x1b[2J"),))
+    *_, summary, intent = as_table(judged(node), {}, 0.0).splitlines()
+    assert summary.endswith("1 intent open, and not known yet for which volume")
+    assert r"  claim ns/c1 (u1), PersistentVolume pvc-\x1b[2J" == intent
+    (one,) = json.loads(as_json(judged(node), {}, 0.0))["openIntents"]
+    assert {"volumeName": "pvc-\x1b[2J", "claim": "ns/c1", "claimUID": "u1"} == one
+
+
 def test_an_intent_whose_object_is_stored_stands_for_nothing_else():
     report = judged(an_inventory(Volume("opaque"), Volume("h1"), objects=(an_object("pvc-1"),), intents=(an_intent(),)))
     assert ["opaque"] == [finding.handle for finding in report.deletable()]
