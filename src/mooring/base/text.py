@@ -36,3 +36,17 @@ def quoted(text: str) -> str:
     """In double quotes, as Go's %q has it for plain text."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{escaped}"'
+
+
+def slips(typed: str, meant: str) -> int:
+    """How many slips of a finger are between them: letters that are missing, too many, wrong, or in the order of their neighbours."""
+    before: list[int] = []
+    row = list(range(len(meant) + 1))
+    for number, letter in enumerate(typed, 1):
+        before, last, row = row, before, [number]
+        for at, wanted in enumerate(meant, 1):
+            cost = min(before[at] + 1, row[at - 1] + 1, before[at - 1] + (letter != wanted))
+            if number > 1 and at > 1 and letter == meant[at - 2] and typed[number - 2] == wanted:
+                cost = min(cost, last[at - 2] + 1)
+            row.append(cost)
+    return row[-1]

@@ -119,7 +119,7 @@ class ApiServerFlags(ProcessFlags):
         "a crash or kill of this process alone loses nothing.",
     )
     event_ttl: float = flag("event-ttl", DURATION, 3600.0, "How long an Event lives after its last write.")
-    port: int = flag("port", INT, 0, "The port on this machine; 0 takes a free one.")
+    port: int = flag("port", INT, 0, "The port on this machine; 0 takes that of the folder's last start, or a free one.")
     kubeconfig: str = flag("kubeconfig", STRING, "", "The kubeconfig file to write for clients. Empty: 'kubeconfig' in the --state folder.")
 
 
@@ -154,6 +154,17 @@ def kubeconfig_file(flags: ApiServerFlags, folder: Path) -> Path:
     return Path(flags.kubeconfig or folder / "kubeconfig").absolute()
 
 
+def _last_port(path: Path) -> int:
+    """That of the folder's last start, if it is free; else 0."""
+    from mooring.apiserver.web.last_port import is_free, last_port
+
+    port = last_port(path)
+    if port and not is_free(port):
+        sys.stderr.write(f"mooring apiserver: port {port}, where it was last time, is taken: it takes another\n")
+        return 0
+    return port
+
+
 async def _serve(flags: ApiServerFlags) -> int:
     check_server_parts()
     from mooring.apiserver.identity.tls import identity_in
@@ -170,10 +181,11 @@ async def _serve(flags: ApiServerFlags) -> int:
     with stop_signals() as stop, folder_or_temporary(flags.state) as folder:
         async with _objects(flags, folder, clock, randomness) as (store, durability):
             identity = identity_in(folder / "tls", clock.wall_s())
-            server = ApiServer(store, identity, clock=clock, randomness=randomness, port=flags.port, durability=durability)
+            path = kubeconfig_file(flags, folder)
+            port = flags.port or (_last_port(path) if flags.state else 0)
+            server = ApiServer(store, identity, clock=clock, randomness=randomness, port=port, durability=durability)
             await server.start()
             try:
-                path = kubeconfig_file(flags, folder)
                 server.write_kubeconfig(path)
                 sys.stdout.write(f"The API server answers on {server.url}\nexport KUBECONFIG={shlex.quote(str(path))}\n")
                 sys.stdout.flush()

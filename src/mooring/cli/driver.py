@@ -11,8 +11,8 @@ from mooring.cli import driver_new, driver_run, hostpath
 
 USAGE: Final = """\
 usage: mooring driver hostpath [flags]          the reference driver
-       mooring driver run MODULE:CLASS [flags]  a driver of your own, registered with the kubelet and probed
-       mooring driver new NAME [flags]          begin one: a folder with a driver and its tests
+       mooring driver run MODULE:CLASS [flags]  a driver of your own
+       mooring driver new NAME [flags]          begin one: a folder with tests
 mooring driver hostpath --help lists the flags of the first, and so on
 """
 

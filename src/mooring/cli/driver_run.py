@@ -128,12 +128,17 @@ COMMAND: Final[Command[RunFlags]] = Command(
 
 async def _serve(flags: RunFlags, words: str = "") -> int:
     from mooring.base.stopping import unless_stopped
-    from mooring.driver.loading import load
+    from mooring.driver.loading import load, told
     from mooring.driver.server import serving
 
     if not words:
         raise UsageError("the driver is missing: mooring driver run module:Class [flags]")
-    plugin = load(words, flags.options, _node())
+    try:
+        plugin = load(words, flags.options, _node())
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever its author's code raises
+        raise ConfigError(told(words, error)) from error
     if flags.plugin_registration_path and not plugin.serves("Node"):
         raise ConfigError(f"{words} has no node service, and the kubelet registers no driver without: drop --plugin-registration-path")
     endpoint = flags.endpoint or os.environ["CSI_ENDPOINT"]

@@ -9,6 +9,7 @@ from typing import Final
 
 import mooring
 from mooring.base.interrupts import interrupted_at_once
+from mooring.base.text import slips
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone, for kubectl."),
@@ -16,6 +17,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "attacher": ("mooring.cli.csi_attacher", "Attach and detach a driver's volumes, as csi-attacher."),
     "binder": ("mooring.cli.binder", "Bind claims to volumes and pods to nodes."),
     "cluster-registrar": ("mooring.cli.cluster_registrar", "Make the CSIDriver object of a driver."),
+    "completion": ("mooring.cli.completion", "Print what makes a shell complete commands and flags."),
     "controller": ("mooring.cli.controller", "Run several controllers in one process."),
     "demo": ("mooring.cli.demo", "See the life of a volume, step by step. Begin here."),
     "dev": ("mooring.cli.dev", "Run an API server, a driver and controllers until Ctrl-C."),
@@ -67,10 +69,11 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _nearest(word: str) -> str:
-    from difflib import get_close_matches  # needed for this message alone
-
-    near = get_close_matches(word, COMMANDS, n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
+    """The commands that are fewest slips of a finger away, if that is not far; `dve` is one from dev and three from driver."""
+    away = {name: slips(word, name) for name in COMMANDS}
+    fewest = min(away.values())
+    near = [name for name, count in away.items() if count == fewest]
+    return f" (did you mean {' or '.join(near)}?)" if fewest <= max(1, len(word) // 3) else ""
 
 
 def _usage() -> str:

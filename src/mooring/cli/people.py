@@ -63,6 +63,14 @@ def check_server_parts() -> None:
         )
 
 
+def check_completion_parts() -> None:
+    """Raises ConfigError when no completion can be made, because Mooring was installed without the extra `ui`."""
+    if importlib.util.find_spec("shtab") is None:
+        raise ConfigError(
+            f"completion needs the package shtab, which is not installed; install Mooring with its extra, as in: {_with_extras()}"
+        )
+
+
 def _with_extras() -> str:
     """The command to install the extras, for an installation from a package or from a folder (PEP 610 says which)."""
     from importlib import metadata  # (20 ms that nobody else needs)

@@ -82,7 +82,7 @@ COMMAND: Final[Command[RegistrarFlags]] = Command(
     check=check,
     about="Registers one CSI driver with the kubelet of its node, in the place of node-driver-registrar: in a pod, beside the driver.",
     example="csi-node-driver-registrar --csi-address=/csi/csi.sock \\\n"
-    "  --kubelet-registration-path=/var/lib/kubelet/plugins/csi.example.com/csi.sock",
+    "  --kubelet-registration-path=/var/lib/kubelet/plugins/my-driver/csi.sock",
     drop_in=True,
 )
 

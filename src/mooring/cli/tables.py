@@ -172,7 +172,7 @@ ALPHA_LOGGING: Final[Mapping[str, str]] = {
     "log-json-split-stream": "log_json_split_stream",
     "log-json-info-buffer-size": "log_json_info_buffer_size",
 }
-"""Flags and their fields. Refused (exit code 1) unless they say what holds anyway, as upstream does without its gate LoggingAlphaOptions."""
+"""Flags and their fields. Refused (exit code 1) unless they say what holds anyway, as upstream without its gate LoggingAlphaOptions."""
 
 _NOTHING: Final = re.compile(r"[+-]?0*\.?0*([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 

@@ -10,7 +10,6 @@ import asyncio
 import dataclasses
 import functools
 import os
-import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -28,7 +27,7 @@ from mooring.dev.story import Story
 from mooring.dev.traced_driver import tell
 from mooring.driver.hostpath import HostPath
 from mooring.driver.layout import Segments
-from mooring.driver.loading import load
+from mooring.driver.loading import load, told
 from mooring.driver.node.way import AUTO, LINK, Way
 from mooring.driver.rules import Rules
 from mooring.driver.sdk import Plugin
@@ -190,8 +189,7 @@ def _object(form: PythonClass, node: str) -> Plugin:
     except ConfigError as error:
         raise ConfigError(f"driver: {error}") from None
     except Exception as error:  # whatever its author's code raises
-        story = "".join(traceback.format_exception(error))
-        raise ConfigError(f"driver: {form} can't be made: {type(error).__name__}: {error}\n{story.rstrip()}") from error
+        raise ConfigError(f"driver: {told(form.words, error)}") from error
     if not driver.node_id:
         driver.node_id = node
     return driver

@@ -16,12 +16,10 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.disk.state import lasting
@@ -29,6 +27,7 @@ from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.web.last_port import is_free, last_port
 from mooring.apiserver.web.server import ApiServer
 from mooring.base.clock import Clock
 from mooring.base.ending import Ending
@@ -52,7 +51,6 @@ from mooring.dev.story import Story
 from mooring.dev.traced_cluster import TracedCluster
 from mooring.dev.traced_driver import TracedDriver
 from mooring.driver.layout import Segments
-from mooring.kube.client import kubeconfig
 from mooring.kube.cluster import Cluster
 from mooring.node.heartbeat import LEASE_S
 
@@ -194,8 +192,8 @@ class _Build:
 
     def _last_port(self) -> int:
         """The port of the folder's last start, if it is free, so that its clients find the server again; else 0."""
-        port = _port_in(self.kubeconfig)
-        if port and not _is_free(port):
+        port = last_port(self.kubeconfig)
+        if port and not is_free(port):
             self._story.happened("server", f"port {port}, where it was last time, is taken: it takes another")
             return 0
         return port
@@ -224,25 +222,6 @@ def _check_length(folder: Path, socket_path: Path) -> None:
             f"state: the folder's path has {length} bytes, and may have {length + spare}, since the driver's unix sockets lie in it: "
             "give a shorter one"
         )
-
-
-def _port_in(path: Path) -> int:
-    """The server's port in a kubeconfig; 0 where there is none that can be read."""
-    try:
-        return urlsplit(kubeconfig.load(str(path), {}).server).port or 0
-    except (ConfigError, ValueError):
-        return 0
-
-
-def _is_free(port: int) -> bool:
-    """Asked as the server will ask for it."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 async def _end_on_failure(durability: Durability) -> None:

@@ -8,6 +8,8 @@ import importlib.util
 import inspect
 import os
 import sys
+import sysconfig
+import traceback
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -15,9 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NoReturn
 
+import mooring
 from mooring.base.errors import ConfigError
 from mooring.driver.sdk import Plugin
 
+_INSTALLED: Final = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+_OURS: Final = Path(mooring.__file__).parent
 _FALSE_TRUE: Final = {"false": False, "true": True}
 _READERS: Final[Mapping[Any, Callable[[str], Any]]] = {
     str: str,
@@ -52,6 +57,31 @@ def load(words: str, options: Mapping[str, str], node: str = "") -> Plugin:
     if not isinstance(plugin, Plugin):
         raise ConfigError(f"{words} gives a {type(plugin).__name__}, which is no driver: derive it from mooring.driver.sdk.Plugin")
     return plugin
+
+
+def told(words: str, error: Exception) -> str:
+    """An error of the author's code in lines: first the last line of that, then the way there, without Mooring's own frames.
+
+    words: as for `load`.
+    """
+    place = words.rpartition(":")[0]
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not _is_machinery(one.filename)]
+    own = [one for one in frames if not one.filename.startswith(_INSTALLED)] or frames
+    where, line = (own[-1].filename, own[-1].lineno) if own else (place, None)
+    if isinstance(error, SyntaxError):
+        where, line = error.filename or where, error.lineno
+    at = f"{_short(where)}, line {line}" if line else _short(where)
+    story = [*traceback.StackSummary.from_list(frames).format(), *traceback.format_exception_only(error)]
+    return f"{at}: {type(error).__name__}: {error}\nTraceback of {words} (most recent call last):\n{''.join(story).rstrip()}"
+
+
+def _is_machinery(file: str) -> bool:
+    return file.startswith("<frozen ") or Path(file).is_relative_to(_OURS) or file == importlib.__file__
+
+
+def _short(file: str) -> str:
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
 def _found(words: str) -> Callable[..., Any]:

@@ -105,6 +105,17 @@ def test_words_that_do_not_work(
     assert "Traceback" not in err
 
 
+def test_B6_an_import_that_fails_begins_with_the_authors_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text("import no_such_thing\n")
+    monkeypatch.chdir(tmp_path)
+    assert 1 == run(["run", "./mine.py:Mine", f"--endpoint={tmp_path}/csi.sock"], "mooring driver")
+    first, *story = capsys.readouterr().err.splitlines()
+    assert "mooring driver run: mine.py, line 1: ModuleNotFoundError: No module named 'no_such_thing'" == first
+    assert 4 == len(story), "nothing of ours"
+
+
 @asynccontextmanager
 async def the_driver(tmp_path: Path, *flags: str) -> AsyncIterator[tuple[Program, Path]]:
     """The running program, and its socket."""

@@ -15,6 +15,7 @@ from mooring.cli import (
     attachdetach,
     binder,
     cluster_registrar,
+    completion,
     controller,
     csi_attacher,
     csi_provisioner,
@@ -39,6 +40,7 @@ OURS: Final[dict[str, Command[Any]]] = {
     "apiserver restore": apiserver._RESTORE,
     "attachdetach": attachdetach.COMMAND,
     "binder": binder.COMMAND,
+    "completion": completion.COMMAND,
     "controller": controller.COMMAND,
     "demo": demo.COMMAND,
     "dev": dev.COMMAND,
@@ -56,7 +58,7 @@ DROP_INS: Final[dict[str, Command[Any]]] = {
     "snapshot-controller": snapshot_controller.COMMAND,
     "snapshotter": csi_snapshotter.COMMAND,
 }
-WITH_A_WORD: Final = {"apiserver backup", "apiserver restore", "dev kill-node", "dev revive-node"}
+WITH_A_WORD: Final = {"apiserver backup", "apiserver restore", "completion", "dev kill-node", "dev revive-node"}
 PROGRAMS: Final = {"cluster-registrar": "cluster-driver-registrar", "snapshot-controller": "snapshot-controller"}
 SMALL: Final = {"livenessprobe", "registrar"}
 """These read their flags without `Command`, to stay small; their own tests look at their help."""
@@ -85,7 +87,7 @@ def test_help_says_what_the_command_does_then_shows_an_example_then_the_flags(na
     about, example, own = out.split("\n\n")[:3]
     assert about.endswith(".")
     assert example.startswith("For example:\n  ")
-    assert own.startswith(f"Usage of mooring {name}:\n")
+    assert own.startswith("Log and version:\n" if name == "completion" else f"Usage of mooring {name}:\n")
     assert [] == [line for line in out.splitlines() if len(line) >= WIDTH]
 
 
@@ -156,6 +158,28 @@ def test_every_command_has_a_version(name: str, capsys: pytest.CaptureFixture[st
 def test_a_word_that_is_no_command(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     near = " (did you mean attacher?)" if word == "atacher" else ""
     assert (2, "", f"mooring: there is no command {word!r}{near}; mooring --help lists them\n") == answer(capsys, word)
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("dve", "dev"),
+        ("de", "dev"),
+        ("demp", "demo"),
+        ("dem", "demo or dev"),
+        ("drvier", "driver"),
+        ("bindre", "binder"),
+        ("apiservr", "apiserver"),
+    ],
+)
+def test_B6_a_slip_of_the_finger_means_the_command_that_is_nearest(word: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f" (did you mean {near}?);" in answer(capsys, word)[2]
+
+
+@pytest.mark.parametrize("name", ["", "driver", "registrar", "livenessprobe", "driver run", "driver new"])
+def test_B6_nothing_is_wider_than_a_terminal(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = answer(capsys, *name.split(), "--help")
+    assert (0, []) == (code, [one for one in out.splitlines() if len(one) >= WIDTH])
 
 
 def test_without_a_word_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

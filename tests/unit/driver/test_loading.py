@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.driver.loading import load
+from mooring.driver.loading import load, told
 
 MODULE = """
 from pathlib import Path
@@ -151,3 +151,24 @@ def test_a_folder_is_enough_where_the_node_is_known(module: str, name: str, opti
 def test_without_a_node_its_argument_is_asked_for(module: str) -> None:
     with pytest.raises(ConfigError, match="needs the option node_id"):
         load(f"{module}:OnNode", {"folder": "/data"})
+
+
+STORIES = {
+    "import no_such_thing": (1, "ModuleNotFoundError: No module named 'no_such_thing'"),
+    "from mooring.driver.sdk import Plugin\nclass A(Plugin:": (2, "SyntaxError: invalid syntax"),
+    "import json\n\njson.loads('{')": (3, "JSONDecodeError: Expecting property name"),
+}
+
+
+@pytest.mark.parametrize("code", STORIES)
+def test_B6_an_error_of_the_authors_is_told_with_their_line_first_and_without_ours(code: str, module: str, tmp_path: Path) -> None:
+    name = f"{module}_broken"
+    (tmp_path / f"{name}.py").write_text(code)
+    line, what = STORIES[code]
+    with pytest.raises(Exception) as caught:
+        load(f"./{name}.py:A", {})
+    first, head, *story = told(f"./{name}.py:A", caught.value).splitlines()
+    assert first.startswith(f"{name}.py, line {line}: {what}")
+    assert head == f"Traceback of ./{name}.py:A (most recent call last):"
+    assert what.partition(":")[0] in story[-1]
+    assert not any("mooring/" in one or "importlib" in one for one in story)

@@ -1,0 +1,81 @@
+"""B6: shells complete commands and flags, by scripts that `mooring completion` prints."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mooring.base.flags import Section, flags_of
+from mooring.cli import completion
+from mooring.cli import mooring as command
+from mooring.cli.completion import SHELLS, TABLES
+from mooring.cli.dev import DevFlags
+
+
+def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert 0 == command.run(["completion", shell])
+    out, err = capsys.readouterr()
+    assert "" == err
+    return out
+
+
+def test_every_command_is_completed() -> None:
+    assert set(command.COMMANDS) == {path for path in TABLES if " " not in path}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_script_has_all_commands_and_their_flags(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = script(shell, capsys)
+    assert [] == [word for path in TABLES for word in path.split() if word not in text]
+    for path, place in TABLES.items():
+        assert [] == [row.name for row in completion._rows(place) if row.name not in text], path
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_shell_reads_its_script(shell: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    if (program := shutil.which(shell)) is None:
+        return  # its script is compared with the tables all the same
+    file = tmp_path / "script"
+    file.write_text(script(shell, capsys))
+    subprocess.run([program, "-n", file], check=True, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["dr"], ["driver"]),
+        (["apiserver", "ba"], ["backup"]),
+        (["dev", "kill"], ["kill-node"]),
+        (["dev", "--nod"], ["--node-id", "--node-monitor-grace-period", "--nodes"]),
+        (["driver", "run", "--kubelet"], ["--kubelet-registration-path"]),
+        (["orphans", "--o", ""], ["table", "json"]),
+        (["completion", "f"], ["fish"]),
+    ],
+)
+def test_bash_completes(words: list[str], expected: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "script"
+    file.write_text(script("bash", capsys))
+    line = f'source {file}; COMP_WORDS=(mooring "$@"); COMP_CWORD=$#; _shtab_mooring; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", line, "bash", *words], capture_output=True, text=True, check=True, timeout=30)
+    assert expected == done.stdout.split()
+
+
+def test_flags_that_do_nothing_are_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {row.section for row in flags_of(DevFlags).values()}.isdisjoint({Section.COMPATIBLE})
+    assert "automaxprocs" not in script("bash", capsys)
+
+
+@pytest.mark.parametrize(("words", "text"), [([], "give one SHELL of bash, zsh, fish"), (["tcsh"], "not 'tcsh'")])
+def test_another_shell_is_refused(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == command.run(["completion", *words])
+    assert text in capsys.readouterr().err
+
+
+def test_without_the_package_it_says_what_to_install(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert 1 == command.run(["completion", "bash"])
+    assert "needs the package shtab, which is not installed" in capsys.readouterr().err
