@@ -105,7 +105,7 @@ def _but_for_the_port(container: Json) -> Json:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_port_that_other_pods_reach_decides_that_a_program_is_killed(part: str) -> None:
-    """A program that hangs ends itself (cli/watchdog.py). A driver may not, and is probed."""
+    """A program that hangs ends itself (base/watchdog.py). A driver may not, and is probed."""
     assert not [one["name"] for one in containers(part) if "livenessProbe" in one]
 
 

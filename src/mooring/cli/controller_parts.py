@@ -25,9 +25,9 @@ from mooring.cli.controller_flags import (
     setup_of,
 )
 from mooring.cli.process import Machine, Setup
-from mooring.cli.terms import Post, Posts
 from mooring.control.caches import Caches
 from mooring.control.manager import Managers, Work
+from mooring.control.program.terms import Post, Posts
 from mooring.control.runtime import Runtime
 
 if TYPE_CHECKING:

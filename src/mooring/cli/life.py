@@ -1,7 +1,8 @@
 """The life of a program of controllers: diagnostics, election, work, and an orderly end. `cli/sidecar.py` adds the driver's part.
 
 In order: the diagnostics server listens, so that probes and metrics show a program that never gets ready; with an election the process
-stands for the Lease; then the work runs, one object of it for each term (`cli/terms.py`). A program may have several, each with its Lease.
+stands for the Lease; then the work runs, one object of it for each term (`control/program/terms.py`). A program may have several works,
+each with its Lease.
 
 Told to end by SIGTERM or SIGINT: nothing new is begun, what is in hand ends and is stored (20 s at the most), the Lease is released.
 Whoever stands by ends at once. A second signal: exit code 1 at once.
@@ -26,16 +27,16 @@ from mooring.base.errors import first_of
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.base.watchdog import watched
 from mooring.cli import election
-from mooring.cli.health import Health
 from mooring.cli.process import Machine, Setup
-from mooring.cli.pulse import Pulse
 from mooring.cli.tables import ManagerFlags
 from mooring.cli.termination_note import TerminationNote
-from mooring.cli.terms import Posts, Terms
-from mooring.cli.watchdog import watched
 from mooring.control.events import EventRecorder
 from mooring.control.lease.elector import LeaderElector, LeaseMetrics, WorkOutlivesLease
+from mooring.control.program.health import Health
+from mooring.control.program.pulse import Pulse
+from mooring.control.program.terms import Posts, Terms
 from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Cluster
 
@@ -94,7 +95,7 @@ class Life(abc.ABC, Generic[F]):
             raise first_of(errors) from None  # its own traceback says it all
 
     async def until_signalled(self) -> None:
-        """As run(); the first signal is end(), the second ends the process. One that hangs is ended (`cli/watchdog.py`)."""
+        """As run(); the first signal is end(), the second ends the process. One that hangs is ended (`base/watchdog.py`)."""
         with self._signals():
             async with watched(self._clock, self._overdue, self._machine.exit_now, f"{self._name}/watchdog"):
                 await self.run()

@@ -13,8 +13,8 @@ from mooring.cli.clusters import client, load_config_as_kubectl
 from mooring.cli.life import F, Life
 from mooring.cli.process import Machine, Setup
 from mooring.cli.settings import request_limit
-from mooring.cli.terms import Post, Posts
 from mooring.control.manager import Work
+from mooring.control.program.terms import Post, Posts
 from mooring.control.runtime import Runtime
 from mooring.kube.client.config import ClusterConfig
 from mooring.kube.cluster import Cluster

@@ -22,6 +22,7 @@ from mooring.kube.cluster import Cluster
 
 F = TypeVar("F", bound=SidecarFlags)
 
+
 class Ports(Protocol):
     """A sidecar's ways to the world; tests bring their own."""
 

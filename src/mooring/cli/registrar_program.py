@@ -18,12 +18,12 @@ from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
 from mooring.base.stopping import unless_stopped
+from mooring.base.watchdog import watched
 from mooring.cli.grpc_client import grpc_client
 from mooring.cli.limits import check_positive
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.stacks import stack_routes
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
-from mooring.cli.watchdog import watched
 
 _log = logger(__name__)
 

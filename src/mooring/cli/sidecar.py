@@ -24,9 +24,9 @@ from mooring.cli.life import Life
 from mooring.cli.ports import NetworkPorts, Ports
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import SidecarFlags
-from mooring.cli.terms import Post, Posts
 from mooring.control import manager
 from mooring.control.caches import Caches
+from mooring.control.program.terms import Post, Posts
 from mooring.control.runtime import Runtime
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import DriverError

@@ -8,7 +8,7 @@ import pytest
 
 from mooring.base.diagnostics import Diagnostics
 from mooring.base.metrics import CONTENT_TYPE, Metrics
-from mooring.cli.health import Health
+from mooring.control.program.health import Health
 
 
 def a_health(obstacle="", overdue=""):

@@ -11,8 +11,8 @@ from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError, InvariantError
 from mooring.base.randomness import Random
-from mooring.cli.health import DRIVER_S_MAX
 from mooring.control.manager import DRAIN_S_MAX
+from mooring.control.program.health import DRIVER_S_MAX
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi

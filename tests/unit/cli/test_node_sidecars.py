@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pytest
 
 import mooring
-from mooring.cli import watchdog
+from mooring.base import watchdog
 from mooring.cli.cluster_registrar import run as run_cluster_registrar
 from mooring.cli.livenessprobe import run as run_probe
 from mooring.cli.process import Machine

@@ -11,7 +11,7 @@ from mooring.api.coordination import LEASES
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.base.errors import InvariantError
 from mooring.base.randomness import Random
-from mooring.cli.terms import Post, Posts
+from mooring.control.program.terms import Post, Posts
 from mooring.kube.errors import ServerError
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.sidecar_life import SidecarInProcess, SlowWork

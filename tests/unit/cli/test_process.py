@@ -101,9 +101,7 @@ def test_FL05_automaxprocs(attempt, flag, code, on):
     assert (code, on) == (ended, setup and setup.flags.automaxprocs)
 
 
-@pytest.mark.parametrize(
-    "flag", ["--leader-election-type=leases", "--leader-election-identity=me", "--dummy", "--logtostderr=true"]
-)
+@pytest.mark.parametrize("flag", ["--leader-election-type=leases", "--leader-election-identity=me", "--dummy", "--logtostderr=true"])
 def test_FL_removed_flags_are_taken_with_a_warning(attempt, flag):
     code, _, err, setup = attempt(flag)
     assert 0 == code

@@ -8,8 +8,8 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.cli.health import Health
-from mooring.cli.pulse import FRESH_S, PATIENCE_S, Pulse
+from mooring.control.program.health import Health
+from mooring.control.program.pulse import FRESH_S, PATIENCE_S, Pulse
 from mooring.kube.errors import Forbidden, ServerError, TooManyRequests, Unauthorized, Unreachable
 from tests.support.virtual_loop import in_virtual_time
 

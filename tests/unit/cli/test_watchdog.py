@@ -10,13 +10,13 @@ from typing import NoReturn
 
 import pytest
 
-from mooring.cli import watchdog
-from mooring.cli.watchdog import UNWELL_BEATS_MAX, watched
+from mooring.base import watchdog
+from mooring.base.watchdog import UNWELL_BEATS_MAX, watched
 
 HANGS = """
 import asyncio, sys
 from mooring.base.clock import LoopClock
-from mooring.cli import watchdog
+from mooring.base import watchdog
 watchdog.HUNG_S = 0.05
 async def main():
     async with watchdog.watched(LoopClock(), lambda: "", sys.exit, "watchdog"):

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from mooring.base.errors import InvariantError
 from mooring.base.log import logger
-from mooring.cli.health import unfilled
 from mooring.control.lease.elector import LeaderElector
 from mooring.control.manager import Work, run_until
+from mooring.control.program.health import unfilled
 
 _log = logger(__name__)
 

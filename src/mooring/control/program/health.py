@@ -21,7 +21,7 @@ from typing import Final
 
 from mooring.base.diagnostics import HEALTHZ, READYZ, Reply, Route
 from mooring.base.metrics import CONTENT_TYPE, Metrics
-from mooring.cli.pulse import Pulse
+from mooring.control.program.pulse import Pulse
 
 ELECTION: Final = "/healthz/leader-election"
 

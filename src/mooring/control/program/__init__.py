@@ -1,0 +1,1 @@
+"""What every program of controllers has: terms of its work under a Lease, probes and metrics."""
