@@ -28,6 +28,8 @@ from mooring.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mooring.base.backoff import BackOff
+    from mooring.base.clock import Clock, LoopClock
+    from mooring.base.metrics import Metrics
     from mooring.base.randomness import Random
     from mooring.control.caches import Caches
     from mooring.control.controller import Controller
@@ -39,10 +41,13 @@ if TYPE_CHECKING:
     from mooring.control.result import Result, Retry, Stale
     from mooring.control.runner import run
     from mooring.control.runtime import Runtime
+    from mooring.control.secrets import SecretCache
     from mooring.control.topics import Topic
 
 _HOMES = {
     "mooring.base.backoff": ("BackOff",),
+    "mooring.base.clock": ("Clock", "LoopClock"),
+    "mooring.base.metrics": ("Metrics",),
     "mooring.base.randomness": ("Random",),
     "mooring.control.caches": ("Caches",),
     "mooring.control.controller": ("Controller",),
@@ -54,6 +59,7 @@ _HOMES = {
     "mooring.control.result": ("Result", "Retry", "Stale"),
     "mooring.control.runner": ("run",),
     "mooring.control.runtime": ("Runtime",),
+    "mooring.control.secrets": ("SecretCache",),
     "mooring.control.topics": ("Topic",),
 }
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)
@@ -61,16 +67,20 @@ __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 __all__ = [
     "BackOff",
     "Caches",
+    "Clock",
     "Controller",
     "EventRecorder",
     "LeaderElector",
+    "LoopClock",
     "Manager",
     "Managers",
+    "Metrics",
     "QueueClosed",
     "Random",
     "Result",
     "Retry",
     "Runtime",
+    "SecretCache",
     "Stale",
     "Topic",
     "WorkQueue",

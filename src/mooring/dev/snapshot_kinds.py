@@ -10,14 +10,11 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Any, Final
 
-from mooring.api.meta import Kind
+from mooring.api.definitions import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.codecs.yamlbody import parse_yaml
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import NotFound
 
-DEFINITIONS: Final[Kind[dict[str, Any]]] = Kind(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict
-)
 DIGEST: Final = "mooring.dev/definition"
 """The annotation with the digest of the definition as it was made."""
 _FILES: Final = ("volumesnapshotclasses.yaml", "volumesnapshotcontents.yaml", "volumesnapshots.yaml")
@@ -39,13 +36,13 @@ async def install(cluster: Cluster, *, groups: bool = True) -> None:
     for definition in definitions(groups=groups):
         name = definition["metadata"]["name"]
         try:
-            there = await cluster.get(DEFINITIONS, name)
+            there = await cluster.get(CUSTOM_RESOURCE_DEFINITIONS, name)
         except NotFound:
-            await cluster.create(DEFINITIONS, definition)
+            await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
             continue
         digest, ours = (one["metadata"].get("annotations", {}).get(DIGEST) for one in (there, definition))
         if digest is not None and digest != ours:
-            await cluster.replace(DEFINITIONS, _updated(there, definition))
+            await cluster.replace(CUSTOM_RESOURCE_DEFINITIONS, _updated(there, definition))
 
 
 def _updated(there: dict[str, Any], definition: dict[str, Any]) -> dict[str, Any]:

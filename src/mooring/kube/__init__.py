@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from mooring.base.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from mooring.api.core import reference_to
+    from mooring.api.definitions import CUSTOM_RESOURCE_DEFINITIONS
     from mooring.api.meta import ApiStruct, Key, Kind, ObjectMeta, annotation, finalizers_of, is_deleting, key_of
     from mooring.api.quantity import Quantity, parse_quantity
     from mooring.base.errors import ConfigError
@@ -17,15 +19,27 @@ if TYPE_CHECKING:
     from mooring.kube.client.http import HttpCluster
     from mooring.kube.client.kubeconfig import load
     from mooring.kube.cluster import Cluster, EventType, Page, Patch, PatchType, Selection, WatchEvent
-    from mooring.kube.errors import ApiError, Conflict, Gone, Invalid, NotFound, NotServed, Unreachable
+    from mooring.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Gone, Invalid, NotFound, NotServed, Unreachable
     from mooring.kube.patch import add_finalizer, json_patch, merge_diff, merge_patch, remove_finalizer
 
 _HOMES = {
+    "mooring.api.core": ("reference_to",),
+    "mooring.api.definitions": ("CUSTOM_RESOURCE_DEFINITIONS",),
     "mooring.api.meta": ("ApiStruct", "Key", "Kind", "ObjectMeta", "annotation", "finalizers_of", "is_deleting", "key_of"),
     "mooring.api.quantity": ("Quantity", "parse_quantity"),
     "mooring.base.errors": ("ConfigError",),
     "mooring.kube.cluster": ("Cluster", "EventType", "Page", "Patch", "PatchType", "Selection", "WatchEvent"),
-    "mooring.kube.errors": ("ApiError", "Conflict", "Gone", "Invalid", "NotFound", "NotServed", "Unreachable"),
+    "mooring.kube.errors": (
+        "AlreadyExists",
+        "ApiError",
+        "Conflict",
+        "Forbidden",
+        "Gone",
+        "Invalid",
+        "NotFound",
+        "NotServed",
+        "Unreachable",
+    ),
     "mooring.kube.client.http": ("HttpCluster",),
     "mooring.kube.cache.informer": ("Cause", "Change", "Informer"),
     "mooring.kube.client.kubeconfig": ("load",),
@@ -34,6 +48,8 @@ _HOMES = {
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
+    "CUSTOM_RESOURCE_DEFINITIONS",
+    "AlreadyExists",
     "ApiError",
     "ApiStruct",
     "Cause",
@@ -42,6 +58,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "EventType",
+    "Forbidden",
     "Gone",
     "HttpCluster",
     "Informer",
@@ -68,5 +85,6 @@ __all__ = [
     "merge_diff",
     "merge_patch",
     "parse_quantity",
+    "reference_to",
     "remove_finalizer",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from mooring.api.definitions import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.apiserver.bootstrap import new_store
@@ -16,7 +17,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.dev import snapshot_kinds
 from mooring.dev.seed_objects import group_snapshot, group_snapshot_class, snapshot, snapshot_class
-from mooring.dev.snapshot_kinds import DEFINITIONS, DIGEST, definitions, install
+from mooring.dev.snapshot_kinds import DIGEST, definitions, install
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import Invalid
 from tests.support.layers import SPECIFICATION, not_tested
@@ -31,11 +32,11 @@ def a_cluster() -> Cluster:
 
 
 async def versions(cluster: Cluster) -> dict[str, str]:
-    return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in (await cluster.list(DEFINITIONS)).items}
+    return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in (await cluster.list(CUSTOM_RESOURCE_DEFINITIONS)).items}
 
 
 async def definition(cluster: Cluster) -> dict[str, Any]:
-    return await cluster.get(DEFINITIONS, NAME)
+    return await cluster.get(CUSTOM_RESOURCE_DEFINITIONS, NAME)
 
 
 def bare(value: Any, *, names: bool = False) -> Any:
@@ -98,7 +99,9 @@ async def test_a_later_version_brings_its_own_definitions_and_keeps_objects_and_
     await install(cluster)
     monkeypatch.undo()
     await cluster.create(VOLUME_SNAPSHOTS.whole(), snapshot("kept", "claim"), "default")
-    await cluster.patch(DEFINITIONS, NAME, Patch(PatchType.MERGE, {"metadata": {"labels": {"mine": "yes"}, "annotations": {"note": "x"}}}))
+    await cluster.patch(
+        CUSTOM_RESOURCE_DEFINITIONS, NAME, Patch(PatchType.MERGE, {"metadata": {"labels": {"mine": "yes"}, "annotations": {"note": "x"}}})
+    )
     await install(cluster)
     found, wanted = await definition(cluster), next(one for one in definitions() if one["metadata"]["name"] == NAME)
     assert wanted["spec"]["versions"] == found["spec"]["versions"]
@@ -114,7 +117,7 @@ async def test_somebody_elses_definition_stays() -> None:
     theirs = next(one for one in definitions() if one["metadata"]["name"] == NAME)
     del theirs["metadata"]["annotations"][DIGEST]
     theirs["spec"]["versions"] = theirs["spec"]["versions"][:1]
-    await cluster.create(DEFINITIONS, theirs)
+    await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, theirs)
     before = await definition(cluster)
     await install(cluster)
     assert before == await definition(cluster)

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import types
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,12 +28,12 @@ from mooring.control import Runtime
 from mooring.kube import Invalid, Kind, annotation, finalizers_of, key_of, load, merge_patch
 from tests.support.builders import a_claim, a_held_pv, a_va
 from tests.support.pages import blocks
-from tests.support.programs import Program
+from tests.support.programs import Program, free_ports
 from tests.support.rest import Rest
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.waiting import eventually
 
-WHERE, GUARD, TEST = range(3)  # the page's programs
+WHERE, GUARD, TEST, GUARD_TEST = range(4)  # the page's programs
 DEFINITIONS: Final = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict[str, Any])
 
 
@@ -129,6 +131,94 @@ def test_the_test_in_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
         names["test_nodes_are_noted"]()
 
 
+def test_B5_the_test_with_a_kind_of_ones_own_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "guard", types.SimpleNamespace(**ran(blocks("library.md")[GUARD])))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "claimguards.yaml").write_text(blocks("library.md", "yaml")[0])
+    names = ran(blocks("library.md")[GUARD_TEST])
+    names["test_big_claims_are_held"]()
+    names["CLAIM"]["spec"]["resources"]["requests"]["storage"] = "1Gi"  # then it must fail
+    names["asyncio"] = types.SimpleNamespace(**{**vars(asyncio), "timeout": lambda _: asyncio.timeout(0.1)})
+    with pytest.raises(TimeoutError):
+        names["test_big_claims_are_held"]()
+
+
+def asked(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError as error:
+        return 0, str(error)
+
+
+def leads(port: int) -> bool:
+    return 'leader_election_master_status{name=""} 1.0' in asked(port, "/metrics")[1]
+
+
+@pytest.mark.slow
+def test_B5_two_of_a_program_elect_one_and_tell_how_they_are(tmp_path: Path) -> None:
+    """Election, metrics, health and signals, as the page promises them."""
+    state = tmp_path / "state"
+    server = Program([Path(sys.executable).parent / "mooring", "apiserver", "--state", state, "--memory"], tmp_path / "server.log")
+    running: list[tuple[Program, int]] = []
+    try:
+        eventually(lambda: "export KUBECONFIG" in server.output_alive(), 30, "the API server answers")
+        config = load(str(state / "kubeconfig"), {})
+        assert config.tls.authority is not None
+        (tmp_path / "ca.pem").write_bytes(config.tls.authority.read())
+        api = Rest(config.server, tmp_path / "ca.pem", config.user.token)
+        definition = yaml.safe_load(blocks("library.md", "yaml")[0])
+        api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).ok(201)
+        api.close()
+        for number, port in enumerate(free_ports(2)):
+            file = tmp_path / f"guard{number}.py"
+            file.write_text(blocks("library.md")[GUARD].replace('":8080"', f'"127.0.0.1:{port}"'))
+            environment = {**os.environ, "KUBECONFIG": str(state / "kubeconfig")}
+            running.append((Program([sys.executable, file], tmp_path / f"guard{number}.log", env=environment), port))
+        for program, port in running:
+            ready = lambda program=program, port=port: program.output_alive() is not None and asked(port, "/readyz") == (200, "ok")  # noqa: E731
+            eventually(ready, 30, "it is ready")
+        eventually(lambda: any(leads(port) for _, port in running), 30, "one leads")
+        assert 1 == sum(leads(port) for _, port in running)
+        assert [(200, "ok")] * 2 == [asked(port, "/healthz/leader-election") for _, port in running]
+        running.sort(key=lambda one: not leads(one[1]))
+        (leader, _), (standby, port) = running
+        leader.send(signal.SIGTERM)
+        assert 0 == leader.wait_exit(), leader.log_tail()
+        eventually(lambda: leads(port), 10, "the other one leads at once")
+        server.send(signal.SIGSTOP)
+        try:
+            eventually(lambda: asked(port, "/readyz")[0] == 503, 30, "C4: it is not ready without an API server")
+            assert "the API server does not answer" in asked(port, "/readyz")[1]
+            assert (200, "ok") == asked(port, "/healthz")
+        finally:
+            server.send(signal.SIGCONT)
+        standby.send(signal.SIGINT)
+        assert 0 == standby.wait_exit(), standby.log_tail()
+    finally:
+        for program, _ in running:
+            program.kill()
+        server.kill()
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"lease": "guard"}, "lease: 'guard' is no namespace/name, as in default/labels"),
+        ({"lease": "default/Guard"}, "lease: 'default/Guard' is no namespace/name, as in default/labels: a lowercase RFC 1123 subdomain"),
+        ({"lease": "a/b/c"}, "lease: 'a/b/c' is no namespace/name"),
+        ({"http": "8080"}, "8080"),
+    ],
+)
+def test_B5_a_lease_or_an_address_that_can_not_be_used_ends_the_program_in_one_line(how: dict[str, str], told: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        control.run("mine", lambda _: pytest.fail("nothing is built"), **how)
+    assert str(ended.value.code).startswith("mine: ")
+    assert told in str(ended.value.code)
+
+
 @pytest.mark.slow
 def test_the_example_runs_as_a_program_until_ctrl_c(tmp_path: Path) -> None:
     (tmp_path / "where.py").write_text(blocks("library.md")[WHERE])
@@ -173,13 +263,13 @@ def test_a_wrong_kubeconfig_ends_the_programs_in_one_line(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_the_programs_of_the_pages_are_typed(tmp_path: Path) -> None:
     """As users check theirs: mypy finds the package as it is installed, by its py.typed."""
-    pages = {"library.md": ("where.py", "guard.py", "test_where.py"), "driver.md": ("shelf.py", "sanity.py")}
+    pages = {"library.md": ("where.py", "guard.py", "test_where.py", "test_guard.py"), "driver.md": ("shelf.py", "sanity.py")}
     for page, names in pages.items():
         for name, code in zip(names, blocks(page), strict=True):
             (tmp_path / name).write_text(code)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir=.mypy_cache", "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
-    assert "Success: no issues found in 5 source files\n" == done.stdout, done.stdout + done.stderr
+    assert "Success: no issues found in 6 source files\n" == done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("package", [control, kube])
