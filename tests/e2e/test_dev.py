@@ -139,7 +139,7 @@ SAMPLE_CLASS = {
 """As the CSI design document has it, but for the name of the driver."""
 
 
-async def test_A3_the_design_documents_class_makes_a_volume_with_its_secret(tmp_path: Path) -> None:
+async def test_27a3_the_design_documents_class_makes_a_volume_with_its_secret(tmp_path: Path) -> None:
     with dev(tmp_path, "--nodes=1") as (program, path):
         config = kubeconfig.load(str(path), {})
         async with asyncio.timeout(60), HttpCluster(config, clock=LoopClock(), randomness=Random(1), user_agent="tests") as cluster:

@@ -1,4 +1,4 @@
-"""C2: what is stuck stays visible, though the API server drops an Event an hour after its last change."""
+"""Item 27 c2: what is stuck stays visible, though the API server drops an Event an hour after its last change."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -106,8 +105,7 @@ def _rows(place: str) -> list[Flag]:
     if not place:
         return []
     module, _, name = place.partition(":")
-    table = getattr(importlib.import_module(f"mooring.cli.{module}"), name)
-    assert dataclasses.is_dataclass(table)
+    table: type[Any] = getattr(importlib.import_module(f"mooring.cli.{module}"), name)
     return [row for row in flags_of(table).values() if row.section not in _IDLE]
 
 

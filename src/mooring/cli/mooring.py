@@ -9,7 +9,6 @@ from typing import Final
 
 import mooring
 from mooring.base.interrupts import interrupted_at_once
-from mooring.base.text import slips
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone, for kubectl."),
@@ -69,7 +68,9 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _nearest(word: str) -> str:
-    """The commands that are fewest slips of a finger away, if that is not far; `dve` is one from dev and three from driver."""
+    """The commands that are fewest slips of a finger away, if that is not far: "dve" is one from dev and three from driver."""
+    from mooring.base.text import slips  # needed for this message alone
+
     away = {name: slips(word, name) for name in COMMANDS}
     fewest = min(away.values())
     near = [name for name, count in away.items() if count == fewest]

@@ -261,7 +261,7 @@ async def test_of_two_attachments_the_node_that_has_it_mounted_keeps_it():
 
 
 @in_virtual_time
-async def test_C2_a_wait_for_another_node_stays_visible() -> None:
+async def test_27c2_a_wait_for_another_node_stays_visible() -> None:
     async with attaching() as world:
         await blocked(world)
         await world.settle(15)
@@ -269,7 +269,7 @@ async def test_C2_a_wait_for_another_node_stays_visible() -> None:
 
 
 @in_virtual_time
-async def test_C2_an_attachment_that_its_attacher_holds_waits_for_the_driver_whoever_else_holds_it() -> None:
+async def test_27c2_an_attachment_that_its_attacher_holds_waits_for_the_driver_whoever_else_holds_it() -> None:
     async with attaching() as world:
         volume = await world.volume()
         one, first = await world.attached(volume, node=await world.node("n-one"))
@@ -282,7 +282,7 @@ async def test_C2_an_attachment_that_its_attacher_holds_waits_for_the_driver_who
 
 
 @in_virtual_time
-async def test_C2_an_attachment_that_only_others_finalizers_hold_is_told_with_their_names_and_stays_visible() -> None:
+async def test_27c2_an_attachment_that_only_others_finalizers_hold_is_told_with_their_names_and_stays_visible() -> None:
     """Nobody would look into a VolumeAttachment for that: the driver has let go long ago."""
     async with attaching() as world:
         volume = await world.volume()

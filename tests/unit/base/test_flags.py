@@ -191,12 +191,12 @@ FORMER = {
         (["--leader-election=true"], True, 0, []),
     ],
 )
-def test_A3_former_spellings_are_read_as_what_says_the_same_today(words, election, level, told):
+def test_27a3_former_spellings_are_read_as_what_says_the_same_today(words, election, level, told):
     parsed = parse(Table, words, REMOVED, FORMER)
     assert (election, level, told) == (parsed.flags.election, parsed.flags.verbosity, list(parsed.respelled))
 
 
-def test_A3_a_former_flag_with_another_value_is_no_flag():
+def test_27a3_a_former_flag_with_another_value_is_no_flag():
     with pytest.raises(UsageError, match="flag provided but not defined: -mode"):
         parse(Table, ["--mode=local"], REMOVED, FORMER)
 

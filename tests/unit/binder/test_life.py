@@ -181,7 +181,7 @@ async def test_B03_B04_a_default_appears() -> None:
     assert b"retroactive_storageclass_total 1.0" in ours.metrics.render()
 
 
-async def test_C2_events_are_not_repeated_every_few_seconds_but_every_ten_minutes() -> None:
+async def test_27c2_events_are_not_repeated_every_few_seconds_but_every_ten_minutes() -> None:
     async with binding() as (ours, world):
         await world.make_class()
         claim = await world.make_claim()

@@ -48,7 +48,7 @@ def port_of(program: Program) -> int:
 
 
 @pytest.mark.slow
-def test_B6_the_port_stays_that_of_the_folder_unless_a_flag_or_somebody_else_has_another(tmp_path: Path) -> None:
+def test_27b6_the_port_stays_that_of_the_folder_unless_a_flag_or_somebody_else_has_another(tmp_path: Path) -> None:
     """As in `mooring dev`: a kubectl in another terminal, and a sidecar, find the server again."""
     state = tmp_path / "state"
     first = serving(state, tmp_path / "log-1")

@@ -1,4 +1,4 @@
-"""B6: shells complete commands and flags, by scripts that `mooring completion` prints."""
+"""Item 27 b6: shells complete commands and flags, by scripts that `mooring completion` prints."""
 
 from __future__ import annotations
 

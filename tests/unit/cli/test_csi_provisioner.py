@@ -120,7 +120,7 @@ def test_capacity_and_nodes_are_told_by_the_environment():
     ("environ", "namespace"),
     [({"POD_NAMESPACE": "pod's"}, "pod's"), ({"NAMESPACE": "named", "POD_NAMESPACE": "pod's"}, "named"), ({}, "mounted")],
 )
-def test_A3_capacity_is_published_where_the_pod_is_by_whichever_name_it_learns_that(environ, namespace, tmp_path):
+def test_27a3_capacity_is_published_where_the_pod_is_by_whichever_name_it_learns_that(environ, namespace, tmp_path):
     """The README of external-provisioner says POD_NAMESPACE, its program reads NAMESPACE alone."""
     (tmp_path / "namespace").write_text("mounted\n")
     machine = Machine(environ={"POD_NAME": "pod", **environ}, service_account=tmp_path)
@@ -129,7 +129,7 @@ def test_A3_capacity_is_published_where_the_pod_is_by_whichever_name_it_learns_t
     assert namespace == capacity.namespace
 
 
-def test_A3_outside_of_a_pod_both_variables_are_named():
+def test_27a3_outside_of_a_pod_both_variables_are_named():
     with pytest.raises(ConfigError, match=r"POD_NAMESPACE \(or NAMESPACE\) must name the pod's namespace"):
         options("--enable-capacity", POD_NAME="pod")
 
@@ -144,12 +144,12 @@ def test_A3_outside_of_a_pod_both_variables_are_named():
         (["--enable-capacity=false"], False, False),
     ],
 )
-def test_A3_capacity_may_be_asked_for_in_the_words_of_old_manifests(words, enabled, immediate):
+def test_27a3_capacity_may_be_asked_for_in_the_words_of_old_manifests(words, enabled, immediate):
     flags = a_setup(*words).flags
     assert (enabled, immediate) == (flags.enable_capacity, flags.capacity_for_immediate_binding)
 
 
-def test_A3_an_old_spelling_is_told_with_the_one_of_today(capsys):
+def test_27a3_an_old_spelling_is_told_with_the_one_of_today(capsys):
     pod = Machine(environ={"POD_NAMESPACE": "a", "POD_NAME": "b"})
     assert 1 == run(["--enable-capacity=central", "--kubeconfig=/nonexistent/file"], "x", pod)
     assert 'flag="--enable-capacity=central" now="--enable-capacity"' in capsys.readouterr().err

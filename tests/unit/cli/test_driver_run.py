@@ -105,7 +105,7 @@ def test_words_that_do_not_work(
     assert "Traceback" not in err
 
 
-def test_B6_an_import_that_fails_begins_with_the_authors_line(
+def test_27b6_an_import_that_fails_begins_with_the_authors_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine.py").write_text("import no_such_thing\n")

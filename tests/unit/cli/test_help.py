@@ -172,12 +172,12 @@ def test_a_word_that_is_no_command(word: str, capsys: pytest.CaptureFixture[str]
         ("apiservr", "apiserver"),
     ],
 )
-def test_B6_a_slip_of_the_finger_means_the_command_that_is_nearest(word: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_27b6_a_slip_of_the_finger_means_the_command_that_is_nearest(word: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f" (did you mean {near}?);" in answer(capsys, word)[2]
 
 
 @pytest.mark.parametrize("name", ["", "driver", "registrar", "livenessprobe", "driver run", "driver new"])
-def test_B6_nothing_is_wider_than_a_terminal(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_27b6_nothing_is_wider_than_a_terminal(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = answer(capsys, *name.split(), "--help")
     assert (0, []) == (code, [one for one in out.splitlines() if len(one) >= WIDTH])
 

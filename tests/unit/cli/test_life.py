@@ -290,7 +290,7 @@ class SilentServer:
 
 
 @pytest.mark.parametrize(("flags", "status"), [(["--http-endpoint=127.0.0.1:0"], 503), ([], 200)])
-async def test_C4_readyz_tells_of_a_silent_API_server_and_liveness_does_not(flags, status):
+async def test_27c4_readyz_tells_of_a_silent_API_server_and_liveness_does_not(flags, status):
     world = SidecarInProcess(*flags, cluster=SilentServer())
     async with world.living():
         await world.clock.sleep(1)

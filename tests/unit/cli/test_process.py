@@ -165,13 +165,13 @@ def test_LG_alpha_options_and_vmodule_with_json_are_refused(attempt, flag):
         "--log-json-info-buffer-size=-0.0e3",
     ],
 )
-def test_C7_alpha_options_that_say_what_holds_anyway_are_taken(attempt, flag):
+def test_27c7_alpha_options_that_say_what_holds_anyway_are_taken(attempt, flag):
     """As the Go programs do, in manifests that write out every default."""
     assert 0 == attempt(flag)[0]
 
 
 @pytest.mark.parametrize("size", ["", "x", ".", "Ki", "1", "0x"])
-def test_C7_alpha_options_that_say_something_else_are_not(attempt, size):
+def test_27c7_alpha_options_that_say_something_else_are_not(attempt, size):
     assert 1 == attempt(f"--log-json-info-buffer-size={size}")[0]
 
 

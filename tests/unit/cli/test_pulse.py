@@ -1,4 +1,4 @@
-"""C4: /readyz tells of an API server that does not answer, /healthz does not; in virtual time."""
+"""Item 27 c4: /readyz tells of an API server that does not answer, /healthz does not; in virtual time."""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ def test_no_client_is_loaded_to_answer_for_oneself(program, flag):
     [
         pytest.param(ATTACHER, ["--no-such"], 2, "Usage of", id="FL03"),
         pytest.param(ATTACHER, ["--worker-threads=0"], 1, "Option -worker-threads must be greater than zero", id="ST01"),
-        pytest.param(ATTACHER, ["--connection-timeout=0s"], 1, "connection-timeout: must be greater than zero, as in 30s", id="A3-no-wait"),
+        pytest.param(
+            ATTACHER, ["--connection-timeout=0s"], 1, "connection-timeout: must be greater than zero, as in 30s", id="27a3-no-wait"
+        ),
         pytest.param(ATTACHER, ["--kubeconfig=/nonexistent/file"], 1, "/nonexistent/file", id="kubeconfig"),
         pytest.param(ATTACHER, [], 1, "give --kubeconfig", id="no-cluster"),
         pytest.param(PROVISIONER, ["--no-such"], 2, "Usage of", id="provisioner-no-such-flag"),
@@ -44,7 +46,7 @@ def test_a_start_that_fails_has_its_exit_code_and_says_why(program, flags, code,
 
 
 @pytest.mark.parametrize("program", [ATTACHER, PROVISIONER])
-def test_A3_the_connection_timeout_says_how_long_a_driver_is_waited_for(program, tmp_path):
+def test_27a3_the_connection_timeout_says_how_long_a_driver_is_waited_for(program, tmp_path):
     config = tmp_path / "config"
     config.write_text(
         "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], "

@@ -140,7 +140,7 @@ FORBIDDEN = ["Ugly_Name!", "a" * 74, "a" * 64, "-a", "a.", ".", "a b", "ä.examp
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
-async def test_A5_a_driver_whose_name_CSI_forbids_is_refused_with_the_rule_and_asked_no_more(name):
+async def test_27a5_a_driver_whose_name_CSI_forbids_is_refused_with_the_rule_and_asked_no_more(name):
     plugin = Plugin(name=name)
     with pytest.raises(ConfigError, match="must have 1 to 63 characters") as failed:
         await identified(plugin)
@@ -152,7 +152,7 @@ async def test_A5_a_driver_whose_name_CSI_forbids_is_refused_with_the_rule_and_a
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 63, "A.B-c.0", "0", "csi.example.com", "a--b..c"])
-async def test_A5_what_CSI_allows_is_taken(name):
+async def test_27a5_what_CSI_allows_is_taken(name):
     assert name == (await identified(Plugin(name=name))).name
 
 

@@ -161,7 +161,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("code", STORIES)
-def test_B6_an_error_of_the_authors_is_told_with_their_line_first_and_without_ours(code: str, module: str, tmp_path: Path) -> None:
+def test_27b6_an_error_of_the_authors_is_told_with_their_line_first_and_without_ours(code: str, module: str, tmp_path: Path) -> None:
     name = f"{module}_broken"
     (tmp_path / f"{name}.py").write_text(code)
     line, what = STORIES[code]

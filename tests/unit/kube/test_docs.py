@@ -131,7 +131,7 @@ def test_the_test_in_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
         names["test_nodes_are_noted"]()
 
 
-def test_B5_the_test_with_a_kind_of_ones_own_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_27b5_the_test_with_a_kind_of_ones_own_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "guard", types.SimpleNamespace(**ran(blocks("library.md")[GUARD])))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "claimguards.yaml").write_text(blocks("library.md", "yaml")[0])
@@ -158,7 +158,7 @@ def leads(port: int) -> bool:
 
 
 @pytest.mark.slow
-def test_B5_two_of_a_program_elect_one_and_tell_how_they_are(tmp_path: Path) -> None:
+def test_27b5_two_of_a_program_elect_one_and_tell_how_they_are(tmp_path: Path) -> None:
     """Election, metrics, health and signals, as the page promises them."""
     state = tmp_path / "state"
     server = Program([Path(sys.executable).parent / "mooring", "apiserver", "--state", state, "--memory"], tmp_path / "server.log")
@@ -190,7 +190,7 @@ def test_B5_two_of_a_program_elect_one_and_tell_how_they_are(tmp_path: Path) -> 
         eventually(lambda: leads(port), 10, "the other one leads at once")
         server.send(signal.SIGSTOP)
         try:
-            eventually(lambda: asked(port, "/readyz")[0] == 503, 30, "C4: it is not ready without an API server")
+            eventually(lambda: asked(port, "/readyz")[0] == 503, 30, "it is not ready without an API server")
             assert "the API server does not answer" in asked(port, "/readyz")[1]
             assert (200, "ok") == asked(port, "/healthz")
         finally:
@@ -212,7 +212,7 @@ def test_B5_two_of_a_program_elect_one_and_tell_how_they_are(tmp_path: Path) -> 
         ({"http": "8080"}, "8080"),
     ],
 )
-def test_B5_a_lease_or_an_address_that_can_not_be_used_ends_the_program_in_one_line(how: dict[str, str], told: str) -> None:
+def test_27b5_a_lease_or_an_address_that_can_not_be_used_ends_the_program_in_one_line(how: dict[str, str], told: str) -> None:
     with pytest.raises(SystemExit) as ended:
         control.run("mine", lambda _: pytest.fail("nothing is built"), **how)
     assert str(ended.value.code).startswith("mine: ")

@@ -219,7 +219,7 @@ async def test_a_secret_that_is_put_right_is_used_by_the_next_try(world: Volumes
 
 
 @in_virtual_time
-async def test_C2_a_mount_that_fails_stays_visible(world: VolumesWorld) -> None:
+async def test_27c2_a_mount_that_fails_stays_visible(world: VolumesWorld) -> None:
     world.driver.always(STAGE, Fail(Code.INTERNAL))
     async with world.agent():
         pod = await world.pod(await world.volume())
@@ -228,7 +228,7 @@ async def test_C2_a_mount_that_fails_stays_visible(world: VolumesWorld) -> None:
 
 
 @in_virtual_time
-async def test_C2_a_mount_that_hangs_stays_visible(world: VolumesWorld) -> None:
+async def test_27c2_a_mount_that_hangs_stays_visible(world: VolumesWorld) -> None:
     world.driver.always(STAGE, Wait(100_000.0))
     async with world.agent():
         pod = await world.pod(await world.volume())
@@ -237,7 +237,7 @@ async def test_C2_a_mount_that_hangs_stays_visible(world: VolumesWorld) -> None:
 
 
 @in_virtual_time
-async def test_C2_a_pod_that_another_one_keeps_from_the_volume_stays_visible(world: VolumesWorld) -> None:
+async def test_27c2_a_pod_that_another_one_keeps_from_the_volume_stays_visible(world: VolumesWorld) -> None:
     """Nothing is tried, and nothing fails: only time passes."""
     async with world.agent():
         volume = await world.volume(modes=("ReadWriteOncePod",))
@@ -249,7 +249,7 @@ async def test_C2_a_pod_that_another_one_keeps_from_the_volume_stays_visible(wor
 
 
 @in_virtual_time
-async def test_C2_a_volume_that_is_not_attached_stays_visible(world: VolumesWorld) -> None:
+async def test_27c2_a_volume_that_is_not_attached_stays_visible(world: VolumesWorld) -> None:
     async with world.agent():
         pod = await world.pod(await world.volume(attached=False))
         await world.until_told(pod, "Unable to attach or mount volumes")

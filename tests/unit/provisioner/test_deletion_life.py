@@ -206,7 +206,7 @@ async def test_P75_retain_costs_one_patch():
     assert "deletionTimestamp" not in pv["metadata"]
 
 
-async def test_P76_C2_told_now_and_then_and_woken_by_the_end_of_the_attachment():
+async def test_P76_27c2_told_now_and_then_and_woken_by_the_end_of_the_attachment():
     world = await DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME])).base()
     for node in ("n1", "n2"):
         await world.create(a_va(f"va-{node}", "pv1", node))

@@ -116,7 +116,7 @@ async def test_R1_the_driver_grows_it_and_the_node_goes_on(annotate):
     assert {names.RESIZING, names.FS_PENDING} == set(conditions)
     assert all(one["status"] == "True" and one["lastTransitionTime"] > OLD for one in conditions.values())
     resizing = conditions[names.RESIZING]
-    assert ("ResizeStarted", "Volume pv is to grow to 2Gi") == (resizing["reason"], resizing["message"]), "C2"
+    assert ("ResizeStarted", "Volume pv is to grow to 2Gi") == (resizing["reason"], resizing["message"])
     assert not conditions[names.FS_PENDING].get("reason")
     assert "Waiting for user to (re-)start a pod to finish file system resize of volume on node." == conditions[names.FS_PENDING]["message"]
     assert ("1Gi" if annotate else None) == (await world.pv())["metadata"].get("annotations", {}).get(names.PRE_RESIZE)

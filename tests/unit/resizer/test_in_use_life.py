@@ -179,7 +179,7 @@ async def test_without_the_right_to_pods_the_driver_is_asked_again():
     assert [2, 2] == world.asked
 
 
-async def test_C2_a_growth_that_pods_keep_from_being_made_stays_visible():
+async def test_27c2_a_growth_that_pods_keep_from_being_made_stays_visible():
     """The driver is not asked again meanwhile: only time passes."""
     world = await in_use(resync_s=0.0)
     async with world.resizing():
@@ -189,7 +189,7 @@ async def test_C2_a_growth_that_pods_keep_from_being_made_stays_visible():
 
 
 @pytest.mark.parametrize("code", [Code.INTERNAL, Code.OUT_OF_RANGE])
-async def test_C2_a_growth_that_the_driver_refuses_stays_visible(code):
+async def test_27c2_a_growth_that_the_driver_refuses_stays_visible(code):
     world = await ResizerWorld(resync_s=0.0).volume(2, 1)
     world.driver.always(EXPAND, Fail(code))
     async with world.resizing():

@@ -237,7 +237,7 @@ async def test_M2_a_missing_class_is_pending_and_its_arrival_wakes_the_claim(bef
     assert {} == await world.conditions()
 
 
-async def test_M2_C2_a_class_that_stays_away_is_told_again_and_stays_visible():
+async def test_M2_27c2_a_class_that_stays_away_is_told_again_and_stays_visible():
     world = await ResizerWorld(resync_s=0.0).volume(vac="gone")
     async with world.resizing():
         await world.event("VolumeModifyFailed", MISSING)

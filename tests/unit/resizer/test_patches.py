@@ -52,7 +52,7 @@ def test_a_mark_says_size_step_and_condition():
     assert {"status": status} == growth.marked(a_claim(2, 1), "2Gi", NOW, anew=True, recover=True)
 
 
-def test_C2_what_a_former_process_or_the_go_peer_said_of_resizing_is_brought_up_to_date():
+def test_27c2_what_a_former_process_or_the_go_peer_said_of_resizing_is_brought_up_to_date():
     (said,) = growth.marked(a_claim(2, 1, conditions=[resizing("5Gi")]), "2Gi", NOW, anew=False, recover=True)["status"]["conditions"]
     assert {"type": names.RESIZING, "status": "True", **STARTED} == said, "it has been so since then"
     bare = a_claim(2, 1, conditions=[condition(names.RESIZING)])

@@ -126,7 +126,7 @@ def test_while_an_intent_fits_no_volume_it_could_be_any():
     assert (an_intent(),) == report.unplaced
 
 
-def test_C7_an_open_intent_is_shown_with_its_claim_and_its_volume():
+def test_27c7_an_open_intent_is_shown_with_its_claim_and_its_volume():
     """The journal itself is packed: kubectl shows a line of base64."""
     node = dataclasses.replace(an_inventory(Volume("opaque")), intents=(an_intent("pvc-\x1b[2J"),))
     *_, summary, intent = as_table(judged(node), {}, 0.0).splitlines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.control.events import REPEAT_S, SLACK_S
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.decide import Decision, Step
 from mooring.node.volumes.state import VolumeState
@@ -23,10 +24,12 @@ class Announcements:
     def __init__(self, actual: ActualState) -> None:
         self._actual = actual
 
-    def refused(self, state: VolumeState, decision: Decision) -> None:
-        """Pods that can't have the volume as things are."""
+    def refused(self, state: VolumeState, decision: Decision) -> float | None:
+        """Pods that can't have the volume as things are. Seconds until the next look: the decision's, or to tell it again."""
         for uid, because in decision.refused.items():
             self._announce(state, uid, f"MountVolume.{decision.refused_at} failed", str(because))
+        told_again_s = REPEAT_S + SLACK_S if decision.refused else None
+        return min((one for one in (decision.after_s, told_again_s) if one is not None), default=None)
 
     def failed(self, state: VolumeState, decision: Decision, error: StepFailed) -> None:
         if not error.is_told:

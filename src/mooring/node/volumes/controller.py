@@ -7,7 +7,6 @@ Source: kubelet 1.36, pkg/kubelet/volumemanager. Differs: nothing is polled, and
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -16,7 +15,7 @@ from mooring.api.storage import CSIDriver
 from mooring.base.log import logger
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
-from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
+from mooring.control.events import EventRecorder
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
@@ -223,7 +222,7 @@ class NodeVolumes:
             self.pods.wake(uid)
         decision = decide_volume(state, facts)
         self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
-        self._announcements.refused(state, decision)
+        look_again_s = self._announcements.refused(state, decision)
         pods_known = frozenset({PODS_KNOWN}) if facts.is_unsure else frozenset[str]()
         if decision.waits is Waits.ATTACHMENT:
             state.context = None  # that of an attachment which is over
@@ -236,9 +235,7 @@ class NodeVolumes:
             self._slots.wait(state.volume.driver, unique)
         if decision.step is Step.NOTHING:
             waits_for = pods_known | ({REPORTED} if decision.waits is Waits.REPORT else set())
-            told_again_s = REPEAT_S + SLACK_S if decision.refused else math.inf
-            after_s = min(told_again_s, math.inf if decision.after_s is None else decision.after_s)
-            return Result(decision.because, waits_for=waits_for, after_s=None if after_s == math.inf else after_s)
+            return Result(decision.because, waits_for=waits_for, after_s=look_again_s)
         if decision.step is Step.FORGET:
             del self._actual.states[unique]
             self._names.before -= {unique}
