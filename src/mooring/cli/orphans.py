@@ -66,6 +66,7 @@ class OrphansFlags(ProcessFlags, GrpcClientFlags):
         "With --delete: only what is still leaked after this time; no driver tells ages, so it waits.",
     )
     volume: str = flag("volume", STRING, "", "With --delete: only these volumes, by their handles, with commas between.")
+    tidy: bool = flag("tidy", BOOL, False, "Take intents that another provisioner has ended out of the journal of Mooring's.")
     secret: str = flag("secret", STRING, "", "With --delete: the secret that DeleteVolume needs, as namespace/name.")
 
 
@@ -157,6 +158,8 @@ class Orphans:
         if not self._lists:
             return await self._look_at_snapshots()
         report = await self._look()
+        if self._flags.tidy:
+            report = await self._tidied(report)
         removed: dict[str, str] = {}
         if self._flags.delete:
             chosen = self._chosen(report)
@@ -216,6 +219,16 @@ class Orphans:
         self._say(f"{text}; snapshots that may be there:")
         self._show(report, {})
         return LEFT
+
+    async def _tidied(self, report: Report) -> Report:
+        """The report of another look, where anything was taken out of the journal. Raises MooringError."""
+        from mooring.why.settled import tidied
+
+        uids = {intent.uid for intent in report.settled}
+        pages = [one async for one in tidied(self._cluster, self._driver_name, uids, self._clock.wall_s())] if uids else []
+        for page, problem in pages:
+            self._say(f"{page}: {problem or 'what another provisioner has made is taken out'}")
+        return await self._look() if pages else report
 
     # -- deleting
 

@@ -237,6 +237,11 @@ def intents_of(leases: Iterable[Mapping[str, Any]], driver_name: str, wall_s: fl
         yield from ((intent, wall_s - written[_journal(lease)] > IDLE_S) for intent in entries)
 
 
+def is_idle(lease: Mapping[str, Any], wall_s: float) -> bool:
+    """True for a page of a journal to which nobody has written for long."""
+    return wall_s - _written_wall_s(lease, wall_s) > IDLE_S
+
+
 def _journal(lease: Mapping[str, Any]) -> tuple[str, str]:
     """Of which journal a page is."""
     return lease["metadata"]["namespace"], lease["metadata"]["labels"][lease_codec.JOURNAL_LABEL]

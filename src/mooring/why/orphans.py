@@ -11,6 +11,7 @@ from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.why.facts import Inventory, Object, Volume
 from mooring.why.placing import HandleMatcher, Placement, placing
 from mooring.why.references import Reference, References, references
+from mooring.why.settled import settled
 from mooring.why.unsettled import Unsettled
 
 
@@ -61,13 +62,17 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """object_count: of the driver's PersistentVolumes. unplaced: open intents whose volume, if any, is unknown."""
+    """object_count: of the driver's PersistentVolumes. unplaced: open intents whose volume, if any, is unknown.
+
+    settled: intents that another provisioner has ended, so that only the journal says they were open.
+    """
 
     driver: str
     volume_count: int
     object_count: int
     findings: tuple[Finding, ...]
     unplaced: tuple[Intent, ...] = ()
+    settled: tuple[Intent, ...] = ()
 
     def of(self, kind: FindingKind) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.kind is kind)
@@ -100,7 +105,7 @@ def judged(inventory: Inventory, prefix: str = "") -> Report:
     found = [finding for volume in inventory.volumes if (finding := classifier.of_volume(volume)) is not None]
     count = sum(one.driver == inventory.driver for one in inventory.objects)
     findings = sorted((*found, *map(_ghost, classifier.placing.ghosts), *map(_unsettled, inventory.unsettled)), key=_order)
-    return Report(inventory.driver, len(inventory.volumes), count, tuple(findings), classifier.unplaced_intents())
+    return Report(inventory.driver, len(inventory.volumes), count, tuple(findings), classifier.unplaced_intents(), classifier.settled)
 
 
 def _order(finding: Finding) -> tuple[int, str]:
@@ -124,6 +129,7 @@ class _Classifier:
         self._inventory, self._prefix = inventory, prefix
         self.placing: Placement = placing(inventory, matcher)
         homeless = [volume for volume in inventory.volumes if volume.handle not in self.placing.owners]
+        self.settled = settled(inventory, homeless)
         self._references = References(references(inventory, self.placing.unplaced, matcher), homeless)
         self._used = _used(inventory, matcher)
         self._of_pods = inventory.pods.keys() | {handle for named in inventory.disks for handle in matcher.meant_by(named)}

@@ -25,12 +25,14 @@ def as_json(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
         "driver": report.driver,
         "volumes": report.volume_count,
         "orphans": [_entry(finding, removed, wall_s) for finding in report.findings],
-        "openIntents": [
-            {"volumeName": intent.volume_name, "claim": f"{intent.namespace}/{intent.claim_name}", "claimUID": intent.uid}
-            for intent in report.unplaced
-        ],
+        "openIntents": [*map(_intent_entry, report.unplaced)],
+        "settledIntents": [*map(_intent_entry, report.settled)],
     }
     return json.dumps(body, indent=2) + "\n"
+
+
+def _intent_entry(intent: Intent) -> dict[str, str]:
+    return {"volumeName": intent.volume_name, "claim": f"{intent.namespace}/{intent.claim_name}", "claimUID": intent.uid}
 
 
 def _entry(finding: Finding, removed: Mapping[str, str], wall_s: float) -> dict[str, Any]:
@@ -73,6 +75,7 @@ def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
     deleted = f"; {len(gone)} deleted" if gone else ""
     open_ = f"; {counted(len(report.unplaced), 'intent')} open, and not known yet for which volume" if report.unplaced else ""
     intents = "".join(f"  {visible(_intent(intent))}\n" for intent in report.unplaced)
+    intents += "".join(f"  {visible(_intent(intent))}: another provisioner has made it\n" for intent in report.settled)
     return f"{text}{visible(report.driver)}: {counted(report.volume_count - len(gone), 'volume')}, {counts}{deleted}{open_}\n{intents}"
 
 

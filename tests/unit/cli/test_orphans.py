@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from typing import Any
 
 import pytest
 
+from mooring.api.coordination import LEASES
 from mooring.base.errors import ConfigError
 from mooring.cli import mooring as command
 from mooring.cli.orphans import CANNOT, CLEAN, LEFT
+from mooring.controllers.provisioner.intents import lease_codec
 from mooring.why.facts import CannotLook
-from tests.support.orphaned import Listing, OrphansWorld
+from mooring.why.settled import tidied
+from tests.support.orphaned import PLACE, Listing, OrphansWorld
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -222,3 +226,67 @@ async def test_a_driver_that_does_not_list_can_not_be_asked():
 def test_words_that_make_no_sense_are_refused(flags: list[str], problem: str, capsys: pytest.CaptureFixture[str]):
     assert 2 == command.run(["orphans", *flags])
     assert problem in capsys.readouterr().err
+
+
+# -- the journal, where the Go provisioner has gone on
+
+
+async def ended_by_another(written_ago_s: float = 601, **claim_ref: str) -> OrphansWorld:
+    """Mooring's journal says that pvc-1 may be lost, and it has been made and stored since. pvc-2 is open."""
+    world = OrphansWorld(Listing("vol-1"))
+    ref = {"namespace": "ns", "name": "c1", "uid": "u1", **claim_ref}
+    await world.own("pvc-1", "vol-1", spec={"claimRef": ref})
+    await world.begin("pvc-1", written_ago_s=written_ago_s)
+    await world.begin("pvc-2", "u2", written_ago_s=written_ago_s, page=1)
+    return world
+
+
+async def journal(world: OrphansWorld) -> dict[str, list[str]]:
+    """The volumes of the open intents by page."""
+    pages = (await world.users.list(LEASES.whole())).items
+    return {page["metadata"]["name"][-1]: [one.volume_name for one in lease_codec.entries_of(page)] for page in pages}
+
+
+async def resting(world: OrphansWorld) -> list[str]:
+    """Who has written to each page, and when."""
+    return [str(page["spec"]) for page in (await world.users.list(LEASES.whole())).items]
+
+
+async def test_27c7_what_the_go_peer_has_ended_is_told_and_taken_out_of_the_journal_on_demand():
+    world = await ended_by_another()
+    await world.run()
+    assert "  claim ns/c1 (u1), PersistentVolume pvc-1: another provisioner has made it\n" in world.out.getvalue()
+    assert {"0": ["pvc-1"], "1": ["pvc-2"]} == await journal(world), "nothing is changed unasked"
+    before = await resting(world)
+    world.out = io.StringIO()
+    await world.run(tidy=True, output="json")
+    assert {"0": [], "1": ["pvc-2"]} == await journal(world)
+    assert before == await resting(world), "that is no work of a provisioner's"
+    shown = json.loads(world.out.getvalue())
+    assert ([], ["pvc-2"]) == (shown["settledIntents"], [one["volumeName"] for one in shown["openIntents"]])
+    assert "what another provisioner has made is taken out" in world.err.getvalue()
+
+
+@pytest.mark.parametrize("how", ["a provisioner is at work", "of another claim", "not listed", "a second volume"])
+async def test_27c7_what_may_be_open_still_stays_in_the_journal(how: str):
+    if how == "a provisioner is at work":
+        world = await ended_by_another(written_ago_s=599)
+    elif how == "of another claim":
+        world = await ended_by_another(uid="another")
+    else:
+        world = await ended_by_another()
+        world.driver.volumes = dict.fromkeys(["other"] if how == "not listed" else ["vol-1", "vol-pvc-1"], 1)
+    await world.run(tidy=True)
+    assert {"0": ["pvc-1"], "1": ["pvc-2"]} == await journal(world)
+    assert "another provisioner has made it" not in world.out.getvalue()
+
+
+async def test_27c7_a_provisioner_that_begins_meanwhile_keeps_its_journal():
+    world = await ended_by_another()
+    wall_s = world.clock.wall_s()
+    (page, *_) = (await world.users.list(LEASES.whole())).items
+    body = lease_codec.page_body(PLACE, 0, page, "me", None, wall_s)
+    await world.users.replace(LEASES.whole(), body, "default")
+    pages = [one async for one in tidied(world.cluster, world.driver.name, {"u1"}, wall_s)]
+    assert ["a provisioner has begun to work on it"] == [problem for _, problem in pages]
+    assert {"0": ["pvc-1"], "1": ["pvc-2"]} == await journal(world)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -246,3 +247,14 @@ def test_a_drivers_words_move_no_cursor_in_the_table():
     assert "vol\\x1b[2J\\nfake  vol-8" in shown
     assert "no\\x9b31m" in shown
     assert not set(shown) & {"\x1b", "\x9b"}
+
+
+@pytest.mark.parametrize(
+    ("more", "is_settled"),
+    [({}, True), ({"stored_handle": "h9"}, False), ({"dying_handle": "h9"}, False), ({"unknown_requests": (an_intent("pvc-0"),)}, False)],
+)
+def test_27c7_an_intent_that_remembers_more_than_its_one_volume_is_not_settled_by_that(more: dict[str, Any], is_settled: bool):
+    intent = msgspec.structs.replace(an_intent(), **more)
+    stored = an_object("pvc-1", "h1", claim_uid="u1")
+    report = judged(an_inventory(Volume("h1"), objects=(stored,), intents=(intent,), idle=frozenset({"u1"})))
+    assert ((intent,) if is_settled else ()) == report.settled

@@ -91,6 +91,12 @@ def packed_bytes(text: bytes) -> int:
     return len(zlib.compress(text, _PACKING))
 
 
+def packed(entries: Iterable[bytes]) -> str:
+    """The entries as a page has them, "" for none."""
+    text = b",".join(entries)
+    return _VERSION + base64.b64encode(zlib.compress(b"[" + text + b"]", _PACKING)).decode() if text else ""
+
+
 def entries_of(lease: Mapping[str, Any]) -> tuple[Intent, ...]:
     """The intents of a page. Raises UnreadablePage, also where a single one can't be read."""
     return tuple(map(decoded, texts_of(lease).values()))
@@ -163,9 +169,8 @@ def page_body(
         meta["ownerReferences"] = [owner]
     if entries is not None:
         notes.pop(ENTRIES, None)
-        text = b",".join(entries)
-        if text:
-            notes[ENTRIES] = _VERSION + base64.b64encode(zlib.compress(b"[" + text + b"]", _PACKING)).decode()
+        if text := packed(entries):
+            notes[ENTRIES] = text
     meta["annotations"] = notes
     body["metadata"] = meta
     spec = body.get("spec") or {}

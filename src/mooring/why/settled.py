@@ -1,0 +1,68 @@
+"""Intents that somebody else has ended: the journal of a provisioner says that a volume may be lost which has its PersistentVolume.
+
+That is so where the Go provisioner has gone on with the claim after a swap: it makes the volume by the same name, and knows no journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from typing import Any
+
+from mooring.api.coordination import LEASES
+from mooring.controllers.provisioner.intents import lease_codec
+from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.kube.cluster import Cluster, Selection
+from mooring.kube.errors import ApiError
+from mooring.kube.list_all import list_all
+from mooring.kube.patch import merge_patch
+from mooring.why.facts import Inventory, Volume, is_idle
+from mooring.why.placing import plain
+
+
+def settled(inventory: Inventory, homeless: Iterable[Volume]) -> tuple[Intent, ...]:
+    """The intents of idle journals whose volume is listed, and stored for their claim. Pure.
+
+    homeless: volumes without object. One of them that carries an intent's names may be a second volume of it: then it stays open. So does
+    one that remembers more than this one request.
+    """
+    listed = {volume.handle for volume in inventory.volumes}
+    ours = [found for found in inventory.objects if found.driver == inventory.driver and found.handle in listed]
+    before = {(found.name, found.handle) for found in inventory.objects_before}
+    stored = {(found.name, found.claim_uid) for found in ours if (found.name, found.handle) in before}
+    texts = [plain("\n".join((volume.handle, *volume.words))) for volume in homeless]
+    return tuple(
+        intent
+        for intent in inventory.intents
+        if intent.uid in inventory.idle
+        and (intent.volume_name, intent.uid) in stored
+        and not (intent.stored_handle or intent.dying_handle or intent.unknown_requests)
+        and not any(plain(name) in text for name in (intent.volume_name, intent.uid) for text in texts)
+    )
+
+
+async def tidied(cluster: Cluster, driver_name: str, uids: Collection[str], wall_s: float) -> AsyncIterator[tuple[str, str]]:
+    """Takes these intents out of their pages; gives each page that had some, with what kept it from that, "" for nothing. Raises ApiError.
+
+    Only from pages that are idle still, and only as they were read: a provisioner that begins meanwhile is told so by a conflict of ours.
+    """
+    pages = [page async for page in list_all(cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))]
+    for page in pages:
+        if (page["metadata"].get("annotations") or {}).get(lease_codec.DRIVER) == driver_name:
+            entries = lease_codec.texts_of(page)
+            left = [text for uid, text in entries.items() if uid not in uids]
+            if len(left) < len(entries):
+                meta = page["metadata"]
+                yield f"Lease {meta['namespace']}/{meta['name']}", await _written(cluster, page, left, wall_s)
+
+
+async def _written(cluster: Cluster, page: Mapping[str, Any], left: Iterable[bytes], wall_s: float) -> str:
+    """The reason that it could not be written, "" for none. The time of its last change stays: it says since when nobody works here."""
+    if not is_idle(page, wall_s):
+        return "a provisioner has begun to work on it"
+    meta = page["metadata"]
+    change = {"resourceVersion": meta["resourceVersion"], "annotations": {lease_codec.ENTRIES: lease_codec.packed(left) or None}}
+    try:
+        await cluster.patch(LEASES.whole(), meta["name"], merge_patch({"metadata": change}), meta["namespace"])
+    except ApiError as error:
+        return str(error)
+    return ""
