@@ -177,6 +177,7 @@ PRELUDES: Final[dict[str, tuple[str, ...]]] = {
     "docs/node-sidecars.md": (),
     "docs/package.md": (SERVER, DRIVER),
     "docs/provisioner.md": (DEV,),
+    "docs/release.md": (SERVER,),
     "docs/resizer.md": (SERVER, DRIVER),
     "docs/snapshots.md": (SERVER, DRIVER),
 }
