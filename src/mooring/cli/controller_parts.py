@@ -93,6 +93,7 @@ class Together:
             name=self._name,
             lock_prefix=f"{self._name}-",
             probe_timeout_s=max(one.probe_timeout_s for one in self._sidecars.values()),
+            any_name=all(one.any_name for one in self._sidecars.values()),
             log_length_max=self._setup.flags.max_grpc_log_length,
             as_kubectl=True,
             ask=self._ask,

@@ -109,6 +109,7 @@ def sidecar(setup: Setup[ResizerFlags]) -> Sidecar[ResizerFlags]:
         starting="Starting external resizer",
         lock_prefix="external-resizer-",
         probe_timeout_s=setup.flags.timeout_s,
+        any_name=True,
         log_length_max=setup.flags.max_grpc_log_length,
         server=setup.flags.master,
         make_work=lambda context: _resizer(context, options, on_node=on_node),

@@ -108,6 +108,7 @@ def sidecar(setup: Setup[SnapshotterFlags], machine: Machine) -> Sidecar[Snapsho
         starting="Starting CSI snapshotter",
         lock_prefix="external-snapshotter-leader-",
         probe_timeout_s=setup.flags.timeout_s,
+        any_name=True,
         make_work=lambda context: _snapshotter(context, options),
         check_driver=check_driver,
     )

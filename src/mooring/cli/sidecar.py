@@ -87,6 +87,7 @@ class Sidecar(Generic[F]):
     as_kubectl: the kubeconfig is found as kubectl finds it, where no flag names one; else it is the pod's own then.
     ask: what the work has to know of the API server, asked once before the driver is connected. posts: of a process with several works;
     None for one, as these fields say.
+    any_name: it works for a driver whose name CSI forbids, too, as the Go program does: nothing of the driver's is made or attached by it.
     check_driver: what it has to know of the driver, once that has introduced itself. Raises ConfigError for one that it can't work with.
     """
 
@@ -98,6 +99,7 @@ class Sidecar(Generic[F]):
     log_length_max: int = -1
     server: str = ""
     as_kubectl: bool = False
+    any_name: bool = False
     ask: Callable[[Cluster], Awaitable[None]] = _nothing
     check_driver: Callable[[Driver, DriverInfo], Awaitable[None]] = _no_more
     posts: Callable[[Context[F]], Posts] | None = None
@@ -147,7 +149,7 @@ class SidecarLife(Life[F]):
         session = Session(
             driver,
             clock=self._clock,
-            limits=Limits(probe_timeout_s=self._sidecar.probe_timeout_s),
+            limits=Limits(probe_timeout_s=self._sidecar.probe_timeout_s, any_name=self._sidecar.any_name),
             metrics=metrics,
             on_loss=exit_on_loss if self._setup.flags.exit_on_lost_connection else carry_on,
         )
