@@ -56,7 +56,12 @@ DEFAULTS = {
 }
 
 
-OURS = {"connection-timeout": 30.0, "exit-on-lost-connection": False, "grpc-client": "mooring"}
+OURS = {
+    "connection-timeout": 30.0,
+    "exit-on-lost-connection": False,
+    "grpc-client": "mooring",
+    "leader-election-early-takeover": True,
+}
 
 
 def test_flags_and_defaults_are_upstreams():

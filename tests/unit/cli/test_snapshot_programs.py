@@ -64,11 +64,12 @@ SIDECAR = {
     "snapshot-name-uuid-length": -1,
     "timeout": 60.0,
 }
-OURS = {"connection-timeout": 30.0, "exit-on-lost-connection": False, "grpc-client": "mooring"}
+ELECTION = {"leader-election-early-takeover": True}
+OURS = {"connection-timeout": 30.0, "exit-on-lost-connection": False, "grpc-client": "mooring", **ELECTION}
 
 
 def test_flags_and_defaults_are_upstreams():
-    assert {**COMMON, **CONTROLLER} == {name: row.default for name, row in flags_of(SnapshotControllerFlags).items()}
+    assert {**COMMON, **CONTROLLER, **ELECTION} == {name: row.default for name, row in flags_of(SnapshotControllerFlags).items()}
     assert {**COMMON, **SIDECAR, **OURS} == {name: row.default for name, row in flags_of(SnapshotterFlags).items()}
 
 
