@@ -8,8 +8,8 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_DRIVERS, VOLUME_ATTACHMENTS
-from tests.support.attachdetaching import DELETE, PATCH_NODE, POST, AttachDetachWorld, attaching
-from tests.support.builders import FINALIZER, NODE_ID_ANNOTATION, RWX, a_csi_node, an_ephemeral_volume
+from tests.support.attachdetaching import DELETE, NS, PATCH_NODE, POST, AttachDetachWorld, attaching
+from tests.support.builders import FINALIZER, NODE_ID_ANNOTATION, RWX, a_csi_node, a_pod, an_ephemeral_volume
 from tests.support.virtual_loop import in_virtual_time
 
 
@@ -32,6 +32,18 @@ async def test_AD02_a_pod_on_a_node_gets_an_attachment() -> None:
         assert not {"labels", "annotations", "finalizers", "ownerReferences"} & set(found["metadata"])
         await world.settle()
         assert [POST] == world.writes()
+
+
+@in_virtual_time
+async def test_AD02_the_mirror_of_a_static_pod_counts_as_any_other() -> None:
+    """Issue 27, A12."""
+    async with attaching() as world:
+        volume, node = await world.volume(), await world.node()
+        mirror = a_pod("static", volume.claim, node=node)
+        mirror["metadata"] |= {"namespace": NS, "annotations": {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"}}
+        await world.create(mirror)
+        await world.attach(volume, node)
+        assert [volume.unique] == await world.reported(node)
 
 
 VECTORS = {

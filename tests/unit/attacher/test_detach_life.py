@@ -110,6 +110,18 @@ async def test_a_failed_detach_is_told_and_tried_again(step, message):
     assert [UNPUBLISH, PATCH_STATUS, UNPUBLISH, PATCH_VA, PATCH_STATUS] == world.story
 
 
+async def test_DT05_the_object_says_attached_while_its_detach_fails():
+    """Issue 27, A12."""
+    world = await attached_world()
+    world.driver.always(UNPUBLISH, Fail(Code.INTERNAL, "busy"))
+    async with world.attaching():
+        await world.delete(VOLUME_ATTACHMENTS, VA)
+        await world.error("detachError")
+        await world.settle(60)
+        va = await world.get(VOLUME_ATTACHMENTS, VA)
+    assert (True, [FINALIZER]) == (va["status"]["attached"], va["metadata"]["finalizers"])
+
+
 async def test_DT07_without_the_finalizer_no_request(world: AttacherWorld):
     await world.create(a_va(finalizers=["kit/hold"]))
     await world.delete(VOLUME_ATTACHMENTS, VA)

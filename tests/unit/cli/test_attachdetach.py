@@ -17,7 +17,7 @@ def test_defaults_are_kube_controller_managers() -> None:
     assert (60.0, False, False) == (flags.sync_period_s, flags.disable_sync, flags.disable_force_detach)
     assert (True, 15.0, 10.0, 2.0) == (flags.leader_election, flags.lease_duration_s, flags.renew_deadline_s, flags.retry_period_s)
     assert ("kube-system", "mooring-attachdetach") == (flags.leader_election_namespace, flags.lock_name)
-    assert AttachDetachOptions() == options_of(flags)
+    assert (64, AttachDetachOptions()) == (flags.workers, options_of(flags))
 
 
 def test_flags_become_options() -> None:

@@ -204,7 +204,13 @@ def test_LE04_durations_do_not_matter_without_an_election(attempt):
 
 
 @pytest.mark.parametrize(
-    ("gates", "code"), [("NoSuchGate=true", 1), ("MutableCSINodeAllocatableCount", 2), ("MutableCSINodeAllocatableCount=maybe", 2)]
+    ("gates", "code"),
+    [
+        ("NoSuchGate=true", 1),
+        ("CSIMigration=true", 1),  # the attacher has none: the cluster decides (issue 27, A12)
+        ("MutableCSINodeAllocatableCount", 2),
+        ("MutableCSINodeAllocatableCount=maybe", 2),
+    ],
 )
 def test_ST04_bad_gates(attempt, gates, code):
     ended, _, err, _ = attempt(f"--feature-gates={gates}")

@@ -88,6 +88,10 @@ class RegistryWorld(ClusterWorld):
 
     async def start(self) -> None:
         await self.create(a_node("n"))
+        await self.run()
+
+    async def run(self) -> None:
+        """With a Node that is there already."""
         await self.stack.enter_async_context(self.running(self.plugins.controller.run(), self.watcher.run()))
 
     async def driver(self, name: str = "d1", error: Exception | None = None, limit: int = 0) -> NodePlugin:

@@ -13,6 +13,7 @@ from mooring.csi.codes import Code, DriverError
 from mooring.node.csinode.decide import NODE_IDS
 from mooring.node.plugins.controller import BACK_OFF
 from mooring.node.plugins.decide import Step, decide_plugin
+from tests.support.builders import a_csi_node, a_node
 from tests.unit.node.plugin_world import real_time, registry_world
 
 
@@ -160,6 +161,20 @@ async def test_REG12_a_driver_that_fails_is_undone_and_told() -> None:
             driver.error = None
             await world.until_names("d1")
             await world.until_true(lambda: plugin.told[-1] == (True, ""))
+
+
+@real_time
+async def test_REG12_what_an_earlier_agent_entered_goes_when_the_driver_fails() -> None:
+    """Issue 27, A12."""
+    async with registry_world(start=False) as world:
+        await world.create(a_node("n", annotations={NODE_IDS: '{"d1":"old","d2":"other"}'}))
+        await world.create(a_csi_node("n", {"d1": "old", "d2": "other"}))
+        await world.driver(error=DriverError(Code.INTERNAL, "no metadata"))
+        await world.run()
+        async with world.plugin().on(world.registry / "a.sock") as plugin:
+            await world.until_true(lambda: plugin.told)
+            assert ["d2"] == await world.names()
+            assert {"d2": "other"} == json.loads((await world.get(NODES, "n"))["metadata"]["annotations"][NODE_IDS])
 
 
 @real_time
