@@ -18,6 +18,7 @@ from tests.support.cluster_world import metric
 from tests.support.provisioning import (
     CLAIMS,
     CREATE,
+    DELETE,
     DRIVER,
     FAILED,
     POST_PV,
@@ -314,6 +315,21 @@ async def test_so_many_calls_run_at_once_and_no_more():
         for number in range(6):
             await world.provisioned(f"c{number}")
     assert [] == world.driver.overlaps
+
+
+async def test_creations_and_deletions_are_counted_apart():
+    """Issue 27, A12: a driver that is slow to make volumes has those deleted all the same, and the reverse."""
+    world = await ProvisioningWorld(worker_threads=1, timeout_s=10_000.0).base()
+    async with world.provisioning():
+        pv = (await world.provisioned())["metadata"]["name"]
+        gate = world.driver.gate(CREATE)
+        await world.make_claim("slow")
+        await world.calls(2)
+        await world.delete_claim()
+        await world.patch(PVS, pv, {"status": {"phase": "Released"}}, subresource="status")
+        await world.calls(1, DELETE)
+        gate.set()
+        await world.provisioned("slow")
 
 
 async def test_the_drivers_return_ends_the_wait():
