@@ -73,6 +73,22 @@ async def test_AD03_what_is_attached_is_told_to_the_node_and_to_the_pod() -> Non
         assert [POST, PATCH_NODE] == world.writes()
 
 
+@pytest.mark.parametrize(("workers", "posts"), [(1, 1), (2, 2)])
+@in_virtual_time
+async def test_a_request_that_hangs_holds_up_no_other_volume_unless_all_workers_are_at_work(workers: int, posts: int) -> None:
+    """Issue 27, A12."""
+    async with attaching(workers=workers) as world:
+        node = await world.node()
+        hold = world.cluster.hold(POST)
+        for volume in (await world.volume(), await world.volume()):
+            await world.pod(node, volume)
+        await world.settle(2)
+        assert posts == len(world.of(POST))
+        hold.go.set()
+        await world.settle(2)
+        assert 2 == len(world.of(POST))
+
+
 @in_virtual_time
 async def test_AD07_a_shared_volume_is_attached_to_two_nodes() -> None:
     async with attaching() as world:
