@@ -25,6 +25,8 @@ from mooring.api.meta import Kind, ObjectMeta
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "versions.md"
+INSTALLED: Final = {"gateway.networking.k8s.io", "groupsnapshot.storage.k8s.io", "snapshot.storage.k8s.io"}
+"""Groups that Kubernetes itself does not have."""
 BEGIN: Final = "<!-- what the code needs: python -m tests.support.api_needs -->\n"
 END: Final = "<!-- the end of it -->\n"
 
@@ -39,7 +41,9 @@ def kinds() -> list[Kind[Any]]:
 
 
 def fields_of(struct: Any, path: str = "") -> Iterator[str]:
-    """Paths of the leaves, without the metadata, which is the same everywhere."""
+    """Paths of the leaves, without the metadata, which is the same everywhere. None of what is read as it comes."""
+    if not (isinstance(struct, type) and issubclass(struct, msgspec.Struct)):
+        return
     for field in msgspec.structs.fields(struct):
         name = f"{path}{field.encode_name}"
         inner = next((one for one in _parts(field.type) if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
@@ -84,9 +88,7 @@ def table(folder: Path) -> str:
     lines = ["| kind | API | served since | fields |", "|---|---|---|---|"]
     for kind in kinds():
         group = f"{kind.group}/{kind.version}".removeprefix("/")
-        is_built_in = "." not in kind.group or (
-            kind.group.endswith(("storage.k8s.io", "coordination.k8s.io")) and "snapshot" not in kind.group
-        )
+        is_built_in = kind.group not in INSTALLED
         since = (served_since(kind, folder) or "its beginning") if is_built_in else "its definition is installed"
         fields = ", ".join(f"`{one}`" for one in fields_of(kind.struct))
         lines.append(f"| {kind.name} | {group} | {since} | {fields or 'none but the metadata'} |")

@@ -158,7 +158,7 @@ async def test_27a5_what_CSI_allows_is_taken(name):
 
 async def test_27a5_resizer_and_snapshotter_work_for_any_name_as_in_Go():
     plugin = Plugin(name="under_score.example.com")
-    assert "under_score.example.com" == (await identified(plugin, limits=Limits(any_name=True))).name
+    assert "under_score.example.com" == (await identified(plugin, any_name=True)).name
 
 
 async def test_the_controller_is_not_asked_where_there_is_none():
