@@ -53,7 +53,7 @@ async def test_nothing_is_refused_under_the_rights_of_upstreams_manifest(control
     rights = just("upstreams-attacher", UPSTREAM["attacher"], UPSTREAM_ELECTION)
     async with as_deployed(control_plane, tmp_path, rights) as (target, proxy):
         asked = functools.partial(_has_asked_for_its_rights, target, proxy)
-        log = await _everything_happens(target, proxy, lambda: asked(3), lambda since: asked(1, since))
+        log = await _everything_happens(target, proxy, lambda: asked(3), lambda since: asked(2, since))
         assert "There is no right to send an event" in log
         assert [] == refused(proxy)
 
@@ -62,7 +62,7 @@ async def _everything_happens(
     target: ProcessTarget, proxy: FaultProxy, looks_at_the_pod: Callable[[], Awaitable[None]], is_told: Callable[[int], Awaitable[None]]
 ) -> str:
     """The first leader's log. looks_at_the_pod: waits for what the standby does to see the leader's end. is_told: for what two leaders do
-    to tell of themselves, the second one from this request on.
+    to tell of themselves from this request on: the end of the one, and the beginning of the other.
     """
     target.driver.controller = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES)
     target.driver.script(PUBLISH, Fail(Code.INTERNAL, "not at once"))
@@ -75,8 +75,8 @@ async def _everything_happens(
         async with target.attaching(*ELECTION):
             await target.until("the standby watches the Lease", lambda: has_asked(proxy, "watch", "leases"))
             await looks_at_the_pod()
-            await first.end()
             first_ones = len(proxy.requests)
+            await first.end()
             await target.detached(va)
             await target.patch("PersistentVolume", pv, {"metadata": {"finalizers": [target.finalizer]}})
             await target.delete("PersistentVolume", pv)

@@ -38,6 +38,7 @@ TABLES: Final[Mapping[str, str]] = {
     "orphans": "orphans:OrphansFlags",
     "provisioner": "csi_provisioner:ProvisionerFlags",
     "registrar": "registrar_program:RegistrarFlags",
+    "release": "release:ReleaseFlags",
     "resizer": "csi_resizer:ResizerFlags",
     "snapshot-controller": "snapshot_controller:SnapshotControllerFlags",
     "snapshotter": "csi_snapshotter:SnapshotterFlags",

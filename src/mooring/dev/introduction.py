@@ -12,8 +12,6 @@ from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Driver
 from mooring.csi.session import Session
 
-NAME_MAX: Final = 63
-
 _NEXT_STEP: Final = {
     Driver.get_plugin_info.path: "a driver needs the Identity service of CSI",
     Driver.get_plugin_capabilities.path: "it is of the Identity service, which every driver needs whole",
@@ -54,11 +52,9 @@ async def introduced(session: Session, failure: LastFailure, *, where: str, pati
 
 
 def name_fault(name: str) -> str:
-    """What is wrong with a driver's name, "" for nothing. Source: CSI's GetPluginInfoResponse, Kubernetes' ValidateCSIDriverName."""
-    if len(name) > NAME_MAX:
-        return f"which has {len(name)} characters: CSI allows {NAME_MAX}"
+    """What is wrong with a name that CSI allows, "" for nothing. Source: Kubernetes' ValidateCSIDriverName."""
     if dns_subdomain(name.lower()):
-        return "which has not the form of a domain's, as CSI wants it: letters, digits, - and . in between, as in csi.example.com"
+        return "which has not the form of a domain's, as Kubernetes wants it: letters, digits, - and . in between, as in csi.example.com"
     return ""
 
 

@@ -113,7 +113,7 @@ def test_what_to_install_is_told_by_where_mooring_came_from(
 def test_the_command_itself_loads_no_part() -> None:
     code = "import sys, mooring.cli.mooring; print(*[one for one in sys.modules if one.startswith(('grpc', 'mooring.'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ["mooring.cli", "mooring.cli.mooring"] == done.stdout.split()
+    assert ["mooring.cli", "mooring.base", "mooring.base.interrupts", "mooring.cli.mooring"] == done.stdout.split()
 
 
 GOOD = ["--endpoint=unix:///nowhere/csi.sock", "--state=/nowhere/state", "--node-id=node-1"]

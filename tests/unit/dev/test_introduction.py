@@ -60,8 +60,9 @@ async def test_a_driver_that_says_who_it_is() -> None:
             Foreign(without="controller_get_capabilities"),
             ["ControllerGetCapabilities fails: ", "GetPluginCapabilities says CONTROLLER_SERVICE: serve the Controller service"],
         ),
-        (Foreign("Ugly_Name!"), ["GetPluginInfo says the name 'Ugly_Name!'", "the form of a domain's"]),
-        (Foreign("a" * 64), ["which has 64 characters: CSI allows 63"]),
+        (Foreign("Ugly_Name!"), ["driver name 'Ugly_Name!' is not allowed by CSI", "it comes from the driver's GetPluginInfo"]),
+        (Foreign("a" * 64), ["1 to 63 characters (this one has 64)"]),
+        (Foreign("a..b"), ["GetPluginInfo says the name 'a..b'", "the form of a domain's, as Kubernetes wants it"]),
     ],
 )
 async def test_the_call_that_is_wrong_is_named_with_the_next_step(driver: Foreign, words: list[str]) -> None:
