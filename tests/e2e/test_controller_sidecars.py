@@ -25,7 +25,7 @@ ASKED = ASKED_ANEW | {"volumesnapshots"}
 """The provisioner finds out first whether it may list these."""
 
 
-@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+@pytest.fixture(params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.long])])
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A kubeconfig with a token, for an API server of the test's own: it gets the kinds of snapshots, which others have to miss."""
     if request.param == "real":

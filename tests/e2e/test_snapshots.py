@@ -55,7 +55,10 @@ async def _a_life(world: Snapshots) -> None:
     await world.until(nothing_left, what="nothing is left")
 
 
-@pytest.mark.parametrize(("go_controller", "go_snapshotter"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("go_controller", "go_snapshotter"),
+    [(False, False), *(pytest.param(*mix, marks=pytest.mark.long) for mix in ((True, False), (False, True)))],
+)
 async def test_any_mix_of_one_go_program_and_one_of_ours(
     new_control_plane: Callable[..., ControlPlane], tmp_path: Path, go_controller: bool, go_snapshotter: bool
 ) -> None:

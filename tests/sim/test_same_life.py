@@ -13,9 +13,13 @@ from tests.sim.__main__ import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
+LIVES = [*((part, 3) for part in sorted(PARTS)), ("driver", 15)]
+"""15: an error names a folder."""
+QUICK = [("attacher", 3), ("driver", 15)]
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("part", "seed"), [*((part, 3) for part in sorted(PARTS)), ("driver", 15)])  # 15: an error names a folder
+@pytest.mark.parametrize(("part", "seed"), QUICK + [pytest.param(*life, marks=pytest.mark.long) for life in LIVES if life not in QUICK])
 def test_a_seed_lives_the_same_life_in_another_process(part: str, seed: int) -> None:
     """Neither addresses in memory nor the hashes of texts nor names of temporary folders may choose anything."""
     told = set()
