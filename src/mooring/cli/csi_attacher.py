@@ -107,12 +107,12 @@ def sidecar(setup: Setup[AttacherFlags]) -> Sidecar[AttacherFlags]:
 
 
 def _attacher(context: Context[AttacherFlags]) -> Work:
-    """Upstream's manifest gives no right to events, so it is asked for before each."""
+    """Upstream's manifest gives no right to events: one is refused then, as all of the Go attacher's are, and the others are logged."""
     from mooring.control.events import EventRecorder
     from mooring.controllers.attacher.controller import Attacher
 
     runtime, component = context.runtime, f"external-attacher {context.info.name}"
-    events = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness, asks_first=True)
+    events = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness)
     return Attacher(runtime, context.driver, context.info, options_of(context.setup), events=events, caches=context.caches)
 
 

@@ -16,14 +16,14 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.core import EVENTS, ObjectReference
-from mooring.base.clock import Clock, rfc3339
+from mooring.base.clock import Clock, Instant, rfc3339
 from mooring.base.log import logger
 from mooring.base.randomness import Random
 from mooring.base.text import shortened
 from mooring.control.event_correlation import Correlator, Occurrence, Tally
 from mooring.kube.access_review import denied
 from mooring.kube.cluster import Cluster, Patch, PatchType
-from mooring.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
+from mooring.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unreachable
 
 WAITING_MAX: Final = 1000
 MESSAGE_BYTES_MAX: Final = 1024
@@ -35,6 +35,8 @@ REPEAT_S: Final = 600.0
 tried every five minutes only, and told by a failure, that makes at least one in every quarter of an hour."""
 SLACK_S: Final = 1.0
 """A timer takes so much longer: one that ends at the very moment may find that it was told less than REPEAT_S ago, by a rounding."""
+FORBIDDEN_S: Final = 600.0
+"""Where there is no right to events, one is tried so often, and the others are only logged."""
 LINGER_S: Final = 0.02
 """Between two events nothing is waited for. The first waits so long: writes that somebody waits for go before it."""
 
@@ -56,6 +58,7 @@ class EventRecorder:
         self._idle.set()
         self._overflowing = False
         self._last_nanoseconds = 0
+        self._forbidden_until: Instant | None = None
         self.dropped_count = 0
 
     def event(self, ref: ObjectReference, type: str, reason: str, message: str) -> bool:
@@ -102,7 +105,7 @@ class EventRecorder:
 
     async def _send(self, occurrence: Occurrence, tally: Tally) -> None:
         """An event that did not reach the server is tried again; one that it refused is not."""
-        if self._asks_first and await self._is_denied(occurrence, tally):
+        if self._is_forbidden() or (self._asks_first and await self._is_denied(occurrence, tally)):
             _log.info(2, "There is no right to send an event", **_shown(occurrence))
             return
         name = f"{occurrence.ref.name}.{self._nanoseconds():x}"
@@ -118,8 +121,14 @@ class EventRecorder:
                 _log.info(2, "Failed to send an event, trying again", why=str(error), **_shown(occurrence))
                 await self._clock.sleep(RETRY_S * (self._randomness.uniform(0.0, 1.0) if attempt == 1 else 1.0))
             except ApiError as error:
+                if isinstance(error, Forbidden):
+                    self._forbidden_until = self._clock.now() + FORBIDDEN_S
                 _log.warning("The API server refused an event", why=str(error), **_shown(occurrence))
                 return
+
+    def _is_forbidden(self) -> bool:
+        """An event was, a while ago."""
+        return self._forbidden_until is not None and self._clock.now() < self._forbidden_until
 
     async def _is_denied(self, occurrence: Occurrence, tally: Tally) -> bool:
         verb = "patch" if tally.name else "create"

@@ -13,7 +13,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.base.text import shortened
 from mooring.control.event_correlation import BURST, COMBINED_PREFIX, Correlator, Occurrence, Recent
-from mooring.control.events import LINGER_S, MESSAGE_BYTES_MAX, WAITING_MAX, EventRecorder
+from mooring.control.events import FORBIDDEN_S, LINGER_S, MESSAGE_BYTES_MAX, WAITING_MAX, EventRecorder
 from mooring.kube.cluster import PatchType, Request
 from mooring.kube.errors import Forbidden, ServerError
 from tests.support.virtual_loop import in_virtual_time
@@ -120,6 +120,22 @@ async def test_who_asks_first_sends_what_it_has_a_right_to():
         assert ["create", "patch"] == await sent()
         cluster.allowed = None
         assert ["create", "patch", "patch"] == await sent(), "nobody can tell: it is tried"
+
+
+async def test_after_one_that_is_forbidden_the_others_are_not_sent_for_a_while():
+    async with recording() as (cluster, recorder):
+        cluster.fail("create", Forbidden("no right to events", reason="Forbidden"))
+
+        async def creates_after(message: str) -> int:
+            recorder.event(POD, "Warning", "FailedAttachVolume", message)
+            await recorder.drain(5)
+            return sum(request.verb == "create" for request in cluster.requests)
+
+        assert 1 == await creates_after("one")
+        assert 1 == await creates_after("two")
+        await asyncio.sleep(FORBIDDEN_S)
+        assert 2 == await creates_after("three")
+        assert 3 == await creates_after("four"), "there is the right now"
 
 
 async def test_events_of_objects_without_a_namespace_are_in_default():
