@@ -112,7 +112,7 @@ def _attacher(context: Context[AttacherFlags]) -> Work:
     from mooring.controllers.attacher.controller import Attacher
 
     runtime, component = context.runtime, f"external-attacher {context.info.name}"
-    events = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness)
+    events = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness, rests=True)
     return Attacher(runtime, context.driver, context.info, options_of(context.setup), events=events, caches=context.caches)
 
 

@@ -36,7 +36,7 @@ tried every five minutes only, and told by a failure, that makes at least one in
 SLACK_S: Final = 1.0
 """A timer takes so much longer: one that ends at the very moment may find that it was told less than REPEAT_S ago, by a rounding."""
 FORBIDDEN_S: Final = 600.0
-"""Where there is no right to events, one is tried so often, and the others are only logged."""
+"""Who rests where there is no right to events tries one so often; the others are only logged."""
 LINGER_S: Final = 0.02
 """Between two events nothing is waited for. The first waits so long: writes that somebody waits for go before it."""
 
@@ -47,10 +47,14 @@ class EventRecorder:
     """Events of one source. component: its name.
 
     asks_first: before each Event, whether there is the right to it; where there is none, it is only logged and nothing is refused.
+    rests: after one that was forbidden nothing is sent for FORBIDDEN_S. For events that say what is to be read elsewhere, too.
     """
 
-    def __init__(self, cluster: Cluster, component: str, *, clock: Clock, randomness: Random, asks_first: bool = False) -> None:
-        self._cluster, self._component, self._asks_first, self._clock, self._randomness = cluster, component, asks_first, clock, randomness
+    def __init__(
+        self, cluster: Cluster, component: str, *, clock: Clock, randomness: Random, asks_first: bool = False, rests: bool = False
+    ) -> None:
+        self._cluster, self._component, self._clock, self._randomness = cluster, component, clock, randomness
+        self._asks_first, self._rests = asks_first, rests
         self._correlator = Correlator()
         self._waiting: deque[Occurrence] = deque()
         self._some = asyncio.Event()
@@ -121,7 +125,7 @@ class EventRecorder:
                 _log.info(2, "Failed to send an event, trying again", why=str(error), **_shown(occurrence))
                 await self._clock.sleep(RETRY_S * (self._randomness.uniform(0.0, 1.0) if attempt == 1 else 1.0))
             except ApiError as error:
-                if isinstance(error, Forbidden):
+                if self._rests and isinstance(error, Forbidden):
                     self._forbidden_until = self._clock.now() + FORBIDDEN_S
                 _log.warning("The API server refused an event", why=str(error), **_shown(occurrence))
                 return

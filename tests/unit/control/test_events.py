@@ -26,9 +26,11 @@ PV = ObjectReference(api_version="v1", kind="PersistentVolume", name="pv1", uid=
 
 
 @contextlib.asynccontextmanager
-async def recording(*, cluster: FakeCluster | None = None, asks_first: bool = False) -> AsyncIterator[tuple[FakeCluster, EventRecorder]]:
+async def recording(
+    *, cluster: FakeCluster | None = None, asks_first: bool = False, rests: bool = False
+) -> AsyncIterator[tuple[FakeCluster, EventRecorder]]:
     cluster = cluster or FakeCluster()
-    recorder = EventRecorder(cluster, "mooring-test", clock=LoopClock(EPOCH_S), randomness=Random(1), asks_first=asks_first)
+    recorder = EventRecorder(cluster, "mooring-test", clock=LoopClock(EPOCH_S), randomness=Random(1), asks_first=asks_first, rests=rests)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(recorder.run(), name="events")
         yield cluster, recorder
@@ -122,8 +124,8 @@ async def test_who_asks_first_sends_what_it_has_a_right_to():
         assert ["create", "patch", "patch"] == await sent(), "nobody can tell: it is tried"
 
 
-async def test_after_one_that_is_forbidden_the_others_are_not_sent_for_a_while():
-    async with recording() as (cluster, recorder):
+async def test_who_rests_sends_none_for_a_while_after_one_that_was_forbidden():
+    async with recording(rests=True) as (cluster, recorder):
         cluster.fail("create", Forbidden("no right to events", reason="Forbidden"))
 
         async def creates_after(message: str) -> int:
@@ -136,6 +138,15 @@ async def test_after_one_that_is_forbidden_the_others_are_not_sent_for_a_while()
         await asyncio.sleep(FORBIDDEN_S)
         assert 2 == await creates_after("three")
         assert 3 == await creates_after("four"), "there is the right now"
+
+
+async def test_others_send_on_since_somebody_waits_for_their_word():
+    async with recording() as (cluster, recorder):
+        cluster.fail("create", Forbidden("no right to events", reason="Forbidden"))
+        for message in ("one", "two"):
+            recorder.event(POD, "Warning", "SnapshotContentMissing", message)
+            await recorder.drain(5)
+        assert 2 == sum(request.verb == "create" for request in cluster.requests)
 
 
 async def test_events_of_objects_without_a_namespace_are_in_default():
