@@ -222,7 +222,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "own-writes-hide-deletions": Bug(
         _own_writes_hide_deletions, {"unwanted-left", "wanted-missing", "wanted-unattached", "volume-left"}, first_seed=333
     ),
-    "slots-ignored": Bug(_slots_are_ignored, {"overlap"}),
+    "slots-ignored": Bug(_slots_are_ignored, {"overlap"}, first_seed=1),
     "reports-ignored": Bug(_reports_are_ignored, {"wanted-unpublished"}, first_seed=73),
     "single-nodes-shared": Bug(_single_nodes_are_shared, {"two-nodes"}, first_seed=12),
     "no-back-off": Bug(no_back_off, {"hot-loop"}, first_seed=4),
@@ -238,7 +238,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         _unconfirmed_publishes_end_with_an_attempt, {"published-unwanted", "two-nodes", "volume-dropped"}, first_seed=170
     ),
     "unconfirmed-publishes-hold-nothing": Bug(_unconfirmed_publishes_hold_no_volume, {"two-nodes", "volume-dropped"}, first_seed=217),
-    "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}, first_seed=160),
+    "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}, first_seed=161),
     "names-are-identities": Bug(_names_are_identities, {"mark-astray", "late-astray"}, first_seed=41),
     "removals-of-any-object": Bug(_removals_are_of_any_object, {"late-astray"}, first_seed=589),
     "shown-publishes-unconfirmed": Bug(_shown_publishes_stay_unconfirmed, {"unpublish-mounted"}, first_seed=522),

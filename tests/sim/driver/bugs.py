@@ -170,19 +170,19 @@ def _groups_are_forgotten() -> Planted:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
-    "copies-thaw": Bug(_copies_thaw_each_other, {"torn"}, first_seed=27),
-    "copies-unfrozen": Bug(_copies_do_not_freeze, {"torn"}),
+    "copies-thaw": Bug(_copies_thaw_each_other, {"torn"}, first_seed=29),
+    "copies-unfrozen": Bug(_copies_do_not_freeze, {"torn"}, first_seed=1),
     "removals-cross-mounts": Bug(_removals_cross_mounts, {"deleted-in-mount"}),
     "unknown-is-empty": Bug(_unknown_is_empty, {"formatted-over"}, first_seed=5),
     "no-room-kept": Bug(_no_room_is_kept, {"refused"}, first_seed=2),
     "first-steps-are-all": Bug(_first_steps_are_all, {"readonly-written"}, first_seed=17),
-    "devices-have-one-path": Bug(_devices_have_one_path, {"refused"}),
+    "devices-have-one-path": Bug(_devices_have_one_path, {"refused"}, first_seed=1),
     "ends-undone": Bug(_ends_are_undone, {"refused"}, first_seed=242),
     "state-unsynced": Bug(_state_is_not_synced, {"unsynced"}),
     "uses-unkept": Bug(_uses_are_not_kept, {"unrecorded"}),
     "ready-at-once": Bug(_ready_at_once, {"early-ready"}, first_seed=3),
     "sources-go": Bug(_sources_go, {"deleted-under-copy"}, first_seed=41),
-    "exact-sizes-refused": Bug(_exact_sizes_are_refused, {"refused"}),
+    "exact-sizes-refused": Bug(_exact_sizes_are_refused, {"refused"}, first_seed=1),
     "groups-forgotten": Bug(_groups_are_forgotten, {"group-lost"}, first_seed=6),
-    "parameters-refused": Bug(_unknown_parameters_are_refused, {"refused"}),
+    "parameters-refused": Bug(_unknown_parameters_are_refused, {"refused"}, first_seed=1),
 }

@@ -266,25 +266,25 @@ def _failures_forget_what_was_unsure() -> Planted:
 LEFT: Final = frozenset({"mount-left", "staged-left", "published-left", "folder-left", "loop-left"})
 
 MENDED: Final[Mapping[str, Bug]] = {
-    "doubts-dropped": Bug(_doubts_are_dropped, {"not-in-use", "detached-in-use", "two-pods"}, first_seed=91),
+    "doubts-dropped": Bug(_doubts_are_dropped, {"not-in-use", "detached-in-use", "two-pods"}, first_seed=181),
     "doubtful-pod-holds-all": Bug(_one_pod_in_doubt_holds_all, {"in-use-left", "pod-left", "pod-stuck", *LEFT}, first_seed=4),
     "new-pods-hold-all": Bug(_new_pods_hold_all, {"held-up"}, first_seed=40),
     "unknown-volumes-stay": Bug(_unknown_volumes_stay, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=12),
     "leavings-in-the-way": Bug(_leavings_are_in_the_way, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=4),
-    "steps-hold-workers": Bug(_steps_hold_workers, {"held-up"}, first_seed=7),
+    "steps-hold-workers": Bug(_steps_hold_workers, {"held-up"}, first_seed=10),
     "steps-alone": Bug(_each_step_is_alone, {"held-up"}, first_seed=10),
-    "failures-told-wrong": Bug(_failed_steps_are_told_wrong, {"told-wrong"}, first_seed=16),
+    "failures-told-wrong": Bug(_failed_steps_are_told_wrong, {"told-wrong"}, first_seed=51),
     "others-counted": Bug(_answers_of_others_count, {"count-astray"}, first_seed=4),
-    "hosts-shared": Bug(_hosts_are_shared, {"in-use-left", "pod-left", "pod-stuck", "held-up", *LEFT}, first_seed=22),
+    "hosts-shared": Bug(_hosts_are_shared, {"in-use-left", "pod-left", "pod-stuck", "held-up", *LEFT}, first_seed=72),
     "full-nodes-reject-all": Bug(_full_nodes_reject_all, {"pod-rejected"}, first_seed=272),
     "pods-are-names": Bug(_pods_are_names, {"pod-dropped", "late-astray"}, first_seed=333),
     "running-for-names": Bug(_running_is_for_names, {"running-without"}, first_seed=275),
-    "gone-pods-want": Bug(_gone_pods_want, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=29),
+    "gone-pods-want": Bug(_gone_pods_want, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=40),
     "tokens-shared": Bug(_tokens_are_shared, {"token-astray"}, first_seed=2),
-    "reports-count-at-once": Bug(_reports_count_at_once, {"not-in-use"}, first_seed=2),
+    "reports-count-at-once": Bug(_reports_count_at_once, {"not-in-use"}, first_seed=15),
     "reports-late": Bug(_reports_hold_for_any_version, {"not-in-use"}, first_seed=349),
     "only-named-in-use": Bug(_only_what_was_named_is_in_use, {"not-in-use", "detached-in-use"}, first_seed=959),
     "unsure-forgotten": Bug(
-        _failures_forget_what_was_unsure, {"record-dropped", "not-in-use", "unrecorded", "pod-dropped", *LEFT}, first_seed=16
+        _failures_forget_what_was_unsure, {"record-dropped", "not-in-use", "unrecorded", "pod-dropped", *LEFT}, first_seed=17
     ),
 }

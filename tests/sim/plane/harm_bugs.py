@@ -126,15 +126,15 @@ def _nothing_is_inherited() -> Planted:
 
 
 HARM_BUGS: Final[Mapping[str, Bug]] = {
-    "unread-classes-say-nothing": Bug(_unread_classes_say_nothing, {"class-word"}, first_seed=135),
+    "unread-classes-say-nothing": Bug(_unread_classes_say_nothing, {"class-word"}, first_seed=153),
     "one-class-counts": Bug(_one_class_counts, {"class-word"}, first_seed=473),
     "classes-end-with-volumes": Bug(_classes_end_with_their_volumes, {"class-word"}, first_seed=600),
     "odd-words-mean-nothing": Bug(_odd_words_mean_nothing, {"class-word"}, first_seed=773),
     "unanswered-deletes-forgotten": Bug(_unanswered_deletes_are_forgotten, {"detach-reported", "I5"}, first_seed=1117),
-    "forced-deletes-sent-again": Bug(_forced_deletes_are_sent_again, {"I3", "I6", "wanted"}, first_seed=11570),
+    "forced-deletes-sent-again": Bug(_forced_deletes_are_sent_again, {"I3", "I6", "wanted"}, first_seed=11806),
     "one-look-ends-post": Bug(_one_look_ends_a_post, {"post-open", "I1", "I2"}, first_seed=120),
     "requests-end-with-error": Bug(_requests_end_with_an_error, {"post-open", "detach-reported", "I1", "I2"}, first_seed=73),
-    "silences-are-one": Bug(_silences_are_one, {"I11", "class-word"}, first_seed=153),
+    "silences-are-one": Bug(_silences_are_one, {"I11", "class-word"}, first_seed=423),
     "new-nodes-empty": Bug(_new_nodes_have_nothing_mounted, {"I6"}, first_seed=243),
     "nothing-inherited": Bug(_nothing_is_inherited, {"detach-reported", "I4", "I6", "two-listed"}, first_seed=144),
 }

@@ -179,7 +179,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "snapshots-held": Bug(_all_that_wait_hold_a_snapshot, {"snapshot-held"}, first_seed=274),
     "pages-count-at-once": Bug(_new_pages_count_at_once, {"create-unwritten"}, first_seed=33),
     "changed-pages-unread": Bug(_changed_pages_are_not_read, {"later-lost", "create-unwritten", "leaked"}),
-    "second-at-once": Bug(_second_volumes_are_asked_for_at_once, {"overlap", "leaked", "made-again", "deleted-kept"}, first_seed=17),
+    "second-at-once": Bug(_second_volumes_are_asked_for_at_once, {"overlap", "leaked", "made-again", "deleted-kept"}, first_seed=24),
     "keepers-unseen": Bug(_keepers_are_not_seen, {"deleted-named"}, first_seed=11),
     "warnings-crowded-out": Bug(_warnings_share_their_room, {"silent"}, first_seed=2),
     "obstacles-late": Bug(_obstacles_are_told_too_late, {"silent"}, first_seed=11),

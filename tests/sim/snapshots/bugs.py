@@ -154,14 +154,14 @@ def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
-    "creations-unmarked": Bug(_creations_are_not_marked, {"create-unmarked"}),
+    "creations-unmarked": Bug(_creations_are_not_marked, {"create-unmarked"}, first_seed=1),
     "timeouts-final": Bug(_timeouts_are_final, {"leaked", "left-behind", "create-unmarked"}, first_seed=67),
     "refusals-proof": Bug(_refusals_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=110),
     "group-refusals-proof": Bug(_refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=222),
     "spellings-strange": Bug(_spellings_are_strange, {"unready"}, first_seed=2),
     "strangers-taken": Bug(_strangers_are_taken, {"deleted-strange"}, first_seed=176),
     "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=43),
-    "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}),
+    "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}, first_seed=1),
     "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=176),
     "made-is-ready": Bug(_made_is_ready, {"ready-lies"}),
     "claims-held": Bug(_claims_are_not_released, {"claim-held"}),
@@ -170,6 +170,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "only-snapshots-need-claims": Bug(_only_snapshots_need_claims, {"claim-let-go"}, first_seed=6),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=77),
     "set-back-unnoticed": Bug(set_backs_are_not_noticed, {"unready", "left", "content-left", "unsettled"}, first_seed=17),
-    "no-back-off": Bug(no_back_off, {"hot-loop"}),
+    "no-back-off": Bug(no_back_off, {"hot-loop"}, first_seed=2),
     **MENDED,
 }
