@@ -276,14 +276,12 @@ MENDED: Final[Mapping[str, Bug]] = {
     "failures-told-wrong": Bug(_failed_steps_are_told_wrong, {"told-wrong"}, first_seed=51),
     "others-counted": Bug(_answers_of_others_count, {"count-astray"}, first_seed=4),
     "hosts-shared": Bug(_hosts_are_shared, {"in-use-left", "pod-left", "pod-stuck", "held-up", *LEFT}, first_seed=72),
-    "full-nodes-reject-all": Bug(_full_nodes_reject_all, {"pod-rejected"}, first_seed=272),
     "pods-are-names": Bug(_pods_are_names, {"pod-dropped", "late-astray"}, first_seed=333),
     "running-for-names": Bug(_running_is_for_names, {"running-without"}, first_seed=275),
     "gone-pods-want": Bug(_gone_pods_want, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=40),
     "tokens-shared": Bug(_tokens_are_shared, {"token-astray"}, first_seed=2),
     "reports-count-at-once": Bug(_reports_count_at_once, {"not-in-use"}, first_seed=15),
     "reports-late": Bug(_reports_hold_for_any_version, {"not-in-use"}, first_seed=349),
-    "only-named-in-use": Bug(_only_what_was_named_is_in_use, {"not-in-use", "detached-in-use"}, first_seed=959),
     "unsure-forgotten": Bug(
         _failures_forget_what_was_unsure, {"record-dropped", "not-in-use", "unrecorded", "pod-dropped", *LEFT}, first_seed=17
     ),

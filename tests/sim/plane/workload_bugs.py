@@ -127,9 +127,7 @@ def _one_less_will_do() -> Planted:
 
 
 WORKLOAD_BUGS: Final[Mapping[str, Bug]] = {
-    "conflicts-are-ends": Bug(_conflicts_are_ends, {"replicas-wrong", "outdated", "I7", "surge"}, first_seed=2263),
     "clocks-stay-behind": Bug(_clocks_are_never_set_right, {"status-wrong"}, first_seed=970),
-    "agents-leave-unready": Bug(_agents_leave_it_at_that, {"status-wrong", "replicas-wrong"}, first_seed=19743),
     "claims-all-owned": Bug(_all_claims_are_owned, {"owner-astray", "claim-lost"}, first_seed=75),
     "claims-of-the-first": Bug(_claims_are_of_the_first, {"claim-astray"}, first_seed=81),
     "pods-go-at-once": Bug(_pods_go_at_once, {"two-of-ordinal"}, first_seed=92),
