@@ -113,7 +113,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "node/nothing-found": ("unmount",),
     "node/staging-skipped": ("mount",),
     "node/failed-pods-forgotten": ("mount",),
-    "node/drivers-unheard": ("mount",),
+    "node/drivers-unheard": ("unmount",),
     "node/running-hides-deletion": ("unmount",),
     "plane/own-writes-forgotten": ("stop-pod",),
     "plane/recovery-forgets": ("stop-pod",),
