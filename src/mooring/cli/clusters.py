@@ -45,3 +45,9 @@ def client(name: str, config: ClusterConfig, limit: RequestLimit, *, clock: Cloc
         burst=limit.burst,
         metrics=metrics.once(ClientMetrics),
     )
+
+
+def client_for_people(name: str, path: str, machine: Machine, *, clock: Clock) -> HttpCluster:
+    """The same for a command that somebody runs by hand: where kubectl would go, and without a limit. Raises ConfigError."""
+    config = load_config_as_kubectl(path, machine)
+    return client(name, config, RequestLimit(None, 0), clock=clock, randomness=Random(), metrics=Metrics())

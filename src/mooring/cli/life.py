@@ -18,7 +18,7 @@ import functools
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from mooring.api.coordination import LEASES
 from mooring.base.clock import Clock
@@ -32,8 +32,7 @@ from mooring.cli import election
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
 from mooring.cli.termination_note import TerminationNote
-from mooring.control.events import EventRecorder
-from mooring.control.lease.elector import LeaderElector, LeaseMetrics, WorkOutlivesLease
+from mooring.control.program.election import stand_for_election
 from mooring.control.program.health import Health
 from mooring.control.program.pulse import Pulse
 from mooring.control.program.terms import Posts, Terms
@@ -43,9 +42,6 @@ from mooring.kube.cluster import Cluster
 _log = logger(__name__)
 
 F = TypeVar("F", bound=ManagerFlags)
-
-EVENTS_S_MAX: Final = 2.0
-"""How long the end waits for the event that tells of it."""
 
 
 class Life(abc.ABC, Generic[F]):
@@ -170,19 +166,18 @@ class Life(abc.ABC, Generic[F]):
         me = election.candidate(self._setup.flags, self._machine, post.lock_name, self._randomness)
         me = dataclasses.replace(me, namespace=post.namespace or me.namespace)
         note.add(me.identity)
-        clock, randomness = self._clock, self._randomness
-        events = EventRecorder(cluster, f"{post.lock_name}/{me.identity}", clock=clock, randomness=randomness, asks_first=asks_first)
-        metrics = self._metrics.once(LeaseMetrics)
-        elector = LeaderElector(cluster, me, clock=clock, randomness=randomness, events=events, metrics=metrics)
-        async with asyncio.TaskGroup() as group:
-            sending = group.create_task(events.run(), name=f"{self._name}/election-events")
-            try:
-                await terms.run(elector)
-            except WorkOutlivesLease as error:
-                _log.error("Exiting at once", error=error)
-                self._machine.exit_now(1)
-            await events.drain(EVENTS_S_MAX)
-            sending.cancel()
+        await stand_for_election(
+            terms,
+            me,
+            cluster,
+            name=self._name,
+            lock_name=post.lock_name,
+            asks_first=asks_first,
+            clock=self._clock,
+            randomness=self._randomness,
+            metrics=self._metrics,
+            exit_now=self._machine.exit_now,
+        )
 
     # -- what the probes are told
 

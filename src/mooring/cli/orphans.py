@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final, TextIO
 from mooring.base.errors import ConfigError, MooringError
 from mooring.base.flagkinds import BOOL, DURATION, STRING
 from mooring.base.flags import Parsed, flag
-from mooring.base.text import visible, visible_lines
+from mooring.base.text import visible
 from mooring.base.units import format_duration
 from mooring.cli.grpc_client import grpc_client
-from mooring.cli.people import run_for_people
+from mooring.cli.people import answer_of, run_for_people
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import GrpcClientFlags, ProcessFlags
 
@@ -109,32 +109,19 @@ COMMAND: Final[Command[OrphansFlags]] = Command(
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
     """argv: the words after `mooring orphans`. Gives the exit code."""
-    return run_for_people(COMMAND, argv, prog, lambda flags: _serve(flags, machine or Machine(), prog))
-
-
-def _serve(flags: OrphansFlags, machine: Machine, prog: str) -> int:
-    try:
-        return asyncio.run(_on_the_network(flags, machine))
-    except ConfigError:
-        raise
-    except MooringError as error:
-        sys.stderr.write(f"{prog}: {visible_lines(str(error))}\n")
-        return CANNOT
+    return run_for_people(COMMAND, argv, prog, lambda flags: answer_of(_on_the_network(flags, machine or Machine()), prog, CANNOT))
 
 
 async def _on_the_network(flags: OrphansFlags, machine: Machine) -> int:
     from mooring.base.clock import LoopClock
-    from mooring.base.metrics import Metrics
-    from mooring.base.randomness import Random
-    from mooring.cli.clusters import client, load_config_as_kubectl
-    from mooring.cli.settings import RequestLimit
+    from mooring.cli.clusters import client_for_people
 
-    clock, randomness, metrics = LoopClock(), Random(), Metrics()
-    config = load_config_as_kubectl(flags.kubeconfig, machine)
+    clock = LoopClock()
+    users = client_for_people("mooring-orphans", flags.kubeconfig, machine, clock=clock)
     driver = grpc_client(flags.grpc_client)(flags.csi_address, clock=clock)
     await driver.connect(CONNECT_S_MAX)
     try:
-        async with client("mooring-orphans", config, RequestLimit(None, 0), clock=clock, randomness=randomness, metrics=metrics) as cluster:
+        async with users as cluster:
             return await Orphans(flags, cluster, driver, clock, sys.stdin, sys.stdout, sys.stderr).run()
     finally:
         await driver.close()

@@ -6,11 +6,11 @@ import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Final, NoReturn, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar
 
-from mooring.base.errors import ConfigError
+from mooring.base.errors import ConfigError, MooringError
 from mooring.base.flags import UsageError, parse
 from mooring.base.text import visible_lines
 from mooring.cli.process import VERSION, Command, check_words, configure_logging
@@ -87,6 +87,19 @@ def story_log(story: Story, flags: ProcessFlags) -> AbstractContextManager[None]
     from mooring.dev.loglines import log_told_in
 
     return nullcontext() if flags.logging_format == "json" else log_told_in(story, verbosity=flags.v, vmodule=flags.vmodule)
+
+
+def answer_of(work: Coroutine[Any, Any, int], prog: str, failed: int) -> int:
+    """Runs the work; gives its exit code, or `failed`, with a line on stderr, for a MooringError that is no ConfigError."""
+    import asyncio  # not every command has a loop
+
+    try:
+        return asyncio.run(work)
+    except ConfigError:
+        raise
+    except MooringError as error:
+        sys.stderr.write(f"{prog}: {visible_lines(str(error))}\n")
+        return failed
 
 
 def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F], int]) -> int:

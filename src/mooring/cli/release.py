@@ -10,17 +10,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
-from mooring.base.errors import ConfigError, MooringError
+from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, STRING
 from mooring.base.flags import Parsed, flag
-from mooring.base.text import visible, visible_lines
-from mooring.cli.people import run_for_people
+from mooring.base.text import visible
+from mooring.cli.people import answer_of, run_for_people
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import ProcessFlags
 
@@ -75,29 +74,15 @@ COMMAND: Final[Command[ReleaseFlags]] = Command(
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
     """argv: the words after `mooring release`. Gives the exit code."""
-    return run_for_people(COMMAND, argv, prog, lambda flags: _serve(flags, machine or Machine(), prog))
-
-
-def _serve(flags: ReleaseFlags, machine: Machine, prog: str) -> int:
-    try:
-        return asyncio.run(_on_the_network(flags, machine))
-    except ConfigError:
-        raise
-    except MooringError as error:
-        sys.stderr.write(f"{prog}: {visible_lines(str(error))}\n")
-        return CANNOT
+    return run_for_people(COMMAND, argv, prog, lambda flags: answer_of(_on_the_network(flags, machine or Machine()), prog, CANNOT))
 
 
 async def _on_the_network(flags: ReleaseFlags, machine: Machine) -> int:
     from mooring.base.clock import LoopClock
-    from mooring.base.metrics import Metrics
-    from mooring.base.randomness import Random
-    from mooring.cli.clusters import client, load_config_as_kubectl
-    from mooring.cli.settings import RequestLimit
+    from mooring.cli.clusters import client_for_people
 
-    clock, randomness, metrics = LoopClock(), Random(), Metrics()
-    config = load_config_as_kubectl(flags.kubeconfig, machine)
-    async with client("mooring-release", config, RequestLimit(None, 0), clock=clock, randomness=randomness, metrics=metrics) as cluster:
+    clock = LoopClock()
+    async with client_for_people("mooring-release", flags.kubeconfig, machine, clock=clock) as cluster:
         return await Releasing(flags, cluster, clock, sys.stdin, sys.stdout, sys.stderr).run()
 
 

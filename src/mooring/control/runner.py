@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Final, NoReturn
+from typing import Final
 
 from mooring.api.coordination import LEASES
 from mooring.api.names import dns_label, dns_subdomain
@@ -22,10 +22,10 @@ from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.base.stopping import stop_signals
 from mooring.base.watchdog import watched
-from mooring.control.events import EventRecorder
-from mooring.control.lease.elector import Candidate, LeaderElector, LeaseMetrics, LeaseTimes, WorkOutlivesLease
+from mooring.control.lease.elector import Candidate, LeaseTimes
 from mooring.control.lease.record import identity_of
 from mooring.control.manager import Work
+from mooring.control.program.election import stand_for_election
 from mooring.control.program.health import Health
 from mooring.control.program.pulse import Pulse
 from mooring.control.program.terms import Post, Terms
@@ -38,8 +38,6 @@ from mooring.kube.cluster import Cluster
 
 _log = logger(__name__)
 
-EVENTS_S_MAX: Final = 2.0
-"""How long the end waits for the event that tells of the election."""
 METRICS_PATH: Final = "/metrics"
 
 
@@ -142,18 +140,18 @@ class _Program:
             return
         namespace, lock_name = self._election
         me = Candidate(lock_name, namespace, identity_of(socket.gethostname(), self._randomness), LeaseTimes(), {})
-        clock, randomness = self._clock, self._randomness
-        events = EventRecorder(cluster, f"{lock_name}/{me.identity}", clock=clock, randomness=randomness, asks_first=True)
-        metrics = self._metrics.once(LeaseMetrics)
-        elector = LeaderElector(cluster, me, clock=clock, randomness=randomness, events=events, metrics=metrics)
-        async with asyncio.TaskGroup() as group:
-            sending = group.create_task(events.run(), name=f"{self._name}/election-events")
-            try:
-                await terms.run(elector)
-            except WorkOutlivesLease as error:
-                _end_at_once(error)
-            await events.drain(EVENTS_S_MAX)
-            sending.cancel()
+        await stand_for_election(
+            terms,
+            me,
+            cluster,
+            name=self._name,
+            lock_name=lock_name,
+            asks_first=True,
+            clock=self._clock,
+            randomness=self._randomness,
+            metrics=self._metrics,
+            exit_now=os._exit,
+        )
 
     # -- what the probes are told
 
@@ -164,9 +162,3 @@ class _Program:
 
     def _overdue(self) -> str:
         return "" if self._terms is None else self._terms.overdue
-
-
-def _end_at_once(error: WorkOutlivesLease) -> NoReturn:
-    """Nothing else can stop a work that may no longer act."""
-    _log.error("Exiting at once", error=error)
-    os._exit(1)
