@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sys
@@ -25,6 +26,7 @@ TICK_S: Final = 2.0
 ADVICE: Final = "use blocking() of mooring.driver.blocking for what takes time"
 _OURS: Final = f"{Path(mooring.__file__).parent}{os.sep}"
 _PYTHONS: Final = f"{sysconfig.get_path('stdlib')}{os.sep}"
+_LOOP: Final = asyncio.BaseEventLoop.run_forever.__code__
 
 
 class _Step:
@@ -95,11 +97,16 @@ def _watch(over: threading.Event) -> None:
 
 
 def where(thread: int) -> str:
-    """The place in a driver's own code that this thread is at, as in " at driver.py:61"; "" for none."""
+    """The place in a driver's own code that this thread's event loop is at, as in " at driver.py:61"; "" for none.
+
+    What is beneath the loop has started it, and does not hold it.
+    """
     frame = sys._current_frames().get(thread)
-    while frame is not None and not _is_theirs(frame.f_code.co_filename):
+    while frame is not None and frame.f_code is not _LOOP:
+        if _is_theirs(frame.f_code.co_filename):
+            return f" at {frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
-    return "" if frame is None else f" at {frame.f_code.co_filename}:{frame.f_lineno}"
+    return ""
 
 
 def _is_theirs(file: str) -> bool:

@@ -124,6 +124,27 @@ async def test_who_gives_up_reaches_the_method(told: Told) -> None:
     assert (["cancelled"], {}) == (seen, steps._running)
 
 
+def test_what_has_started_the_loop_does_not_hold_it() -> None:
+    """B7: a program's own first line, beneath its loop, was named as the place that holds it."""
+    places: list[str] = []
+    turned, ours = threading.Event(), threading.get_ident()
+
+    def asked() -> None:
+        assert turned.wait(10)
+        places.append(steps.where(ours))
+
+    async def asks() -> None:
+        asyncio.get_running_loop().call_soon(turned.set)  # once nothing here runs
+        await asyncio.to_thread(asked)
+        asking = threading.Thread(target=asked)
+        asking.start()
+        asking.join()  # which holds the loop
+
+    asyncio.run(asks())
+    assert places[0] == ""
+    assert places[1].startswith(f" at {__file__}:")
+
+
 async def test_one_that_does_not_end_is_named_while_it_lasts_with_its_place(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "TICK_S", 0.01)
 
