@@ -8,7 +8,7 @@ from typing import Final
 from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.codes import Code, DriverError, go_name
 from mooring.csi.driver import Driver
 from mooring.csi.session import Session
 
@@ -22,28 +22,28 @@ _NEXT_STEP: Final = {
 
 
 class LastFailure:
-    """The call of a client that failed last. Implements `CallObserver`."""
+    """The call of a client that failed last, and how. Implements `CallObserver`."""
 
     def __init__(self) -> None:
-        self.path = ""
+        self.path, self.code = "", Code.OK
 
     def observe(self, method: str, code: int | None, seconds: float, migrated: bool = False) -> None:
         if code != Code.OK:
-            self.path = method
+            self.path, self.code = method, Code.UNKNOWN if code is None else Code(code)
 
 
-async def introduced(session: Session, failure: LastFailure, *, where: str, patience_s: float, advice: str) -> DriverInfo:
+async def introduced(session: Session, failure: LastFailure, *, where: str, patience_s: float) -> DriverInfo:
     """What the driver says of itself.
 
-    failure: hears of the session's calls. where: its socket. advice: the next step for one that says nothing. Raises ConfigError for one
-    that does not introduce itself, or by a name that nothing can have.
+    failure: hears of the session's calls. where: its socket. Raises ConfigError for one that does not introduce itself, or by a name that
+    nothing can have.
     """
     try:
         async with asyncio.timeout(patience_s) as limit:
             info = await session.start()
     except TimeoutError:
         assert limit.expired()
-        raise ConfigError(f"driver: it answers on {where}, and does not introduce itself within {patience_s:g} s; {advice}") from None
+        raise ConfigError(f"driver: it is there on {where}, and not ready within {patience_s:g} s: {_unready(failure)}") from None
     except DriverError as error:
         raise ConfigError(f"driver: {_failed(failure.path, error)}") from None
     if fault := name_fault(info.name):
@@ -56,6 +56,16 @@ def name_fault(name: str) -> str:
     if dns_subdomain(name.lower()):
         return "which has not the form of a domain's, as Kubernetes wants it: letters, digits, - and . in between, as in csi.example.com"
     return ""
+
+
+def _unready(failure: LastFailure) -> str:
+    """Its socket is as it must be; what lacks is an answer."""
+    call = failure.path.rpartition("/")[2]
+    if not call:
+        return "Probe says that it is not ready"
+    if failure.code in (Code.DEADLINE_EXCEEDED, Code.CANCELED):
+        return f"{call} gets no answer; it has to give one at once, also while the driver is not ready"
+    return f"{call} fails with {go_name(failure.code)}; the driver's log may say why"
 
 
 def _failed(path: str, error: DriverError) -> str:

@@ -171,7 +171,7 @@ class _Build:
         await client.connect(sockets.patience_s, sockets.advice)
         stack.push_async_callback(client.close)
         session = Session(client, clock=self._clock)
-        await introduced(session, failure, where=path, patience_s=sockets.patience_s, advice=sockets.advice)
+        await introduced(session, failure, where=path, patience_s=sockets.patience_s)
         sockets.is_up()
         return session, [group.create_task(_followed(session), name="dev/driver-session")]
 

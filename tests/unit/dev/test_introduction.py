@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import Session
 from mooring.dev.extras import Extras, no_provisioner
 from mooring.dev.introduction import LastFailure, introduced, name_fault
+from tests.support.virtual_loop import in_virtual_time
 
 
 class Foreign:
@@ -43,7 +45,7 @@ class Foreign:
 async def met(driver: object) -> DriverInfo:
     failure, clock = LastFailure(), LoopClock()
     session = Session(InProcessDriver(driver, clock=clock, metrics=failure), clock=clock)  # type: ignore[arg-type]
-    return await introduced(session, failure, where="/run/csi.sock", patience_s=60, advice="start it")
+    return await introduced(session, failure, where="/run/csi.sock", patience_s=60)
 
 
 async def test_a_driver_that_says_who_it_is() -> None:
@@ -70,6 +72,37 @@ async def test_the_call_that_is_wrong_is_named_with_the_next_step(driver: Foreig
         await met(driver)
     assert [] == [one for one in words if one not in str(caught.value)], caught.value
     assert ("Identity" in str(caught.value)) is any("Identity" in one for one in words), "and no other call is blamed"
+
+
+def answering(answer: csi.ProbeResponse | DriverError | None) -> Foreign:
+    """One whose Probe gives this each time; None: nothing at all."""
+
+    class Unready(Foreign):
+        async def probe(self, request: Any) -> csi.ProbeResponse:
+            if answer is None:
+                await asyncio.get_running_loop().create_future()
+            if isinstance(answer, DriverError):
+                raise answer
+            assert answer is not None
+            return answer
+
+    return Unready()
+
+
+@pytest.mark.parametrize(
+    ("driver", "reason"),
+    [
+        (answering(None), "Probe gets no answer; it has to give one at once, also while the driver is not ready"),
+        (answering(DriverError(Code.FAILED_PRECONDITION, "no disk")), "Probe fails with FailedPrecondition; the driver's log may say why"),
+        (answering(csi.ProbeResponse(ready={"value": False})), "Probe says that it is not ready"),
+    ],
+    ids=["hangs", "fails", "not ready"],
+)
+@in_virtual_time
+async def test_one_that_does_not_get_ready_is_told_so_and_its_socket_is_not_blamed(driver: Foreign, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        await met(driver)
+    assert f"driver: it is there on /run/csi.sock, and not ready within 60 s: {reason}" == str(caught.value)
 
 
 async def test_another_failure_is_told_with_its_call() -> None:
