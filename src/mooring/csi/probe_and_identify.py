@@ -6,8 +6,11 @@ a driver that is slow at boot is asked again.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
-from collections.abc import Awaitable, Callable
+import functools
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, TypeVar
 
 from mooring.base.clock import Clock
@@ -23,6 +26,9 @@ _log = logger(__name__)
 
 AGAIN_S: Final = 1.0
 """From the start of one attempt to the start of the next, if the first has ended by then."""
+
+SILENT_S: Final = 2.0
+"""A Probe that takes longer is told while it lasts: it may take much longer, and nothing else is seen meanwhile."""
 
 _NOT_READY_YET: Final = frozenset({Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.FAILED_PRECONDITION})
 
@@ -92,7 +98,8 @@ async def _until_ready(driver: Driver, clock: Clock, timeout_s: float) -> None:
 async def _unready(driver: Driver, timeout_s: float) -> str | None:
     """The reason that the driver is not ready yet; None when it is ready. Raises DriverError for a code that does not pass by itself."""
     try:
-        answer = await driver.probe(csi.ProbeRequest(), Call(timeout_s))
+        with _silence_told(timeout_s):
+            answer = await driver.probe(csi.ProbeRequest(), Call(timeout_s))
     except DriverError as error:
         if error.code == Code.UNIMPLEMENTED:
             _log.warning("CSI driver has no Probe, it is taken as ready", err=str(error))
@@ -102,6 +109,16 @@ async def _unready(driver: Driver, timeout_s: float) -> str | None:
         _log.error("CSI driver probe failed", error)
         raise
     return "it says so" if answer.HasField("ready") and not answer.ready.value else None
+
+
+@contextlib.contextmanager
+def _silence_told(timeout_s: float) -> Iterator[None]:
+    text = "Waiting for the CSI driver's answer to Probe"
+    timer = asyncio.get_running_loop().call_later(SILENT_S, functools.partial(_log.info, 0, text, timeout_s=timeout_s))
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class _Asker:

@@ -81,6 +81,18 @@ async def test_PR03_DeadlineExceeded_then_ok_is_ready(late):
     assert probe.times == [0, 15 if isinstance(late, Takes) else 1]
 
 
+async def test_a_Probe_without_an_answer_is_told_while_it_lasts(log):
+    """Issue 27, B: nothing was seen of a driver that hangs for 15 s."""
+    kept, words = log(), "Waiting for the CSI driver's answer to Probe"
+    asking = asyncio.create_task(identified(Plugin(probe=scripted(Takes(60, READY), READY)), probe_timeout_s=15))
+    await asyncio.sleep(1.9)
+    assert words not in kept.stream.getvalue()
+    await asyncio.sleep(0.2)
+    assert words in kept.stream.getvalue()
+    await asking
+    assert 1 == kept.stream.getvalue().count(words), "an answer ends it"
+
+
 @pytest.mark.parametrize("code", [Code.FAILED_PRECONDITION, Code.UNAVAILABLE])
 async def test_PR04_a_driver_that_is_not_there_yet_is_asked_again(code):
     """C5. The peer exits."""
