@@ -8,6 +8,8 @@ import importlib.resources
 import json
 import keyword
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -108,10 +110,18 @@ def requirement(extras: str = "") -> str:
 
 
 def _next_steps(folder: Path, driver: str) -> str:
+    at = _way(Path(sys.argv[0]).absolute())
     return (
         f"{folder}: a driver whose volumes are folders, and its tests. Next:\n"
-        f"  cd {folder}\n"
-        f"  pytest\n"
-        f"  mooring dev --driver driver:{driver} --option folder=/tmp/volumes\n"
+        f"  cd {shlex.quote(str(folder))}\n"
+        f"  {at}pytest\n"
+        f"  {at}mooring dev --driver driver:{driver} --option folder=/tmp/volumes\n"
         f"Its README.md says what comes then.\n"
     )
+
+
+def _way(program: Path) -> str:
+    """To the commands beside this program, where they are not in the PATH: an environment that nobody has activated."""
+    found = shutil.which("mooring")
+    is_there = program.name != "mooring" or (found is not None and Path(found).absolute() == program)
+    return "" if is_there else f"{shlex.quote(str(program.parent))}/"

@@ -32,6 +32,23 @@ def test_a_new_driver_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ast.parse(texts[name])
 
 
+def test_what_to_type_next_is_found_where_it_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B3: begun with .venv/bin/mooring, whose folder is not in the PATH."""
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "my env" / "bin"
+    place.mkdir(parents=True)
+    (place / "mooring").touch(mode=0o755)
+    monkeypatch.setattr("sys.argv", ["my env/bin/mooring"])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert 0 == begin("one")
+    assert f"\n  '{place}'/pytest\n  '{place}'/mooring dev --driver" in capsys.readouterr().out
+    monkeypatch.setenv("PATH", str(place))
+    assert 0 == begin("two")
+    assert "\n  pytest\n  mooring dev --driver" in capsys.readouterr().out
+
+
 def test_names_of_ones_own(tmp_path: Path) -> None:
     assert 0 == begin("My_Shelf", f"--folder={tmp_path / 'a' / 'b'}", "--driver-name=csi.shelf.example.org")
     text = (tmp_path / "a" / "b" / "driver.py").read_text()
