@@ -28,14 +28,20 @@ HEALTHY_S: Final = 10.0
 """A program that ran so long is started again without a growing delay."""
 
 LAST_LINES: Final = 5
+LEFT_SOCKET: Final = "if it could not listen: an earlier run has left its socket, which a driver removes first"
+"""It would be there after a crash in a pod, too: a kubelet's folders outlive containers."""
+
 _CHUNK_BYTES: Final = 65536
 
 
 class DriverProgram:
     """start() once, then mind() until cancelled; close() ends the program."""
 
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str], story: Story, clock: Clock, ending: Ending) -> None:
+    def __init__(
+        self, words: Sequence[str], environment: Mapping[str, str], socket: Path, story: Story, clock: Clock, ending: Ending
+    ) -> None:
         self._words, self._environment, self._story, self._clock = tuple(words), dict(environment), story, clock
+        self._socket = socket
         self._ending = ending
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline = -1  # our end of the keeper's input: without it the keeper ends the program
@@ -60,7 +66,7 @@ class DriverProgram:
 
     async def mind(self) -> None:
         """Tells the output, and starts the program again when it has ended. Raises ConfigError when it ends before it was up."""
-        delay_s = AGAIN_S
+        delay_s, before = AGAIN_S, None
         while True:
             began_s = self._clock.now()
             code = await self._ended()
@@ -68,8 +74,10 @@ class DriverProgram:
             if not self.is_up:
                 raise ConfigError(f"driver: {self._words[0]} ended with exit code {code} before it answered{self._words_of_it()}")
             delay_s = AGAIN_S if self._clock.now() - began_s > HEALTHY_S else min(2 * delay_s, AGAIN_S_MAX)
-            self._story.happened("warning", f"the driver ended with exit code {code}: started again in {delay_s:g} s")
+            hint = f"; {LEFT_SOCKET}" if before is not None and before == _file(self._socket) else ""
+            self._story.happened("warning", f"the driver ended with exit code {code}: started again in {delay_s:g} s{hint}")
             await self._clock.sleep(delay_s)
+            before = _file(self._socket)
             await self.start()
 
     async def close(self) -> None:
@@ -118,6 +126,15 @@ class DriverProgram:
 
     def _words_of_it(self) -> str:
         return "".join(f"\n  {line}" for line in self._last) if self._last else "; it said nothing"
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Which one is there."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncGenerator[str, None]:

@@ -153,7 +153,9 @@ class Starter:
         socket = self.node_socket(node)
         words, environment = form.for_node(str(socket), node), _environment(socket, node)
         return NodeProgram(
-            lambda: DriverProgram(words, environment, self.story, self.clock, self.ending), node, socket, group, is_controller=is_controller
+            lambda: DriverProgram(words, environment, socket, self.story, self.clock, self.ending),
+            *(node, socket, group),
+            is_controller=is_controller,
         )
 
     def _elsewhere(self, form: Socket) -> Sockets:

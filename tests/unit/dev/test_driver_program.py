@@ -27,10 +27,11 @@ from tests.support.waiting import eventually
 class Telling:
     """A program, and what is told of it."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, socket: Path = Path("/nowhere")) -> None:
         self.shown = io.StringIO()
         self.ending = Ending()
-        self.program = DriverProgram(words, dict(os.environ), Story(PlainScreen(self.shown), LoopClock()), LoopClock(), self.ending)
+        story = Story(PlainScreen(self.shown), LoopClock())
+        self.program = DriverProgram(words, dict(os.environ), socket, story, LoopClock(), self.ending)
 
     async def minded_until(self, text: str) -> None:
         """Until this was told."""
@@ -93,6 +94,25 @@ async def test_one_that_was_up_is_started_again(monkeypatch: pytest.MonkeyPatch,
     await telling.program.start()
     await telling.minded_until("run 2")
     assert "the driver ended with exit code 5: started again in 0.02 s" in telling.shown.getvalue()
+    await telling.program.close()
+
+
+@pytest.mark.parametrize(("at_start", "is_told"), [("", True), ("rm -f {0};", False)], ids=["left", "removed"])
+async def test_a_socket_that_it_left_and_does_not_remove_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at_start: str, is_told: bool
+) -> None:
+    """B: it can't listen there again, and its own words ("address already in use") do not say whose fault that is."""
+    monkeypatch.setattr(driver_program, "AGAIN_S", 0.01)
+    socket, count = tmp_path / "csi.sock", tmp_path / "count"
+    telling = Telling(
+        "sh", "-c", f"{at_start.format(socket)} test -e {socket} || touch {socket}; echo x >> {count}; echo run $(wc -l < {count}); exit 1",
+        socket=socket,
+    )  # fmt: skip
+    telling.program.is_up = True
+    await telling.program.start()
+    await telling.minded_until("run 3")
+    first, second, *_ = [line for line in telling.shown.getvalue().splitlines() if "ended with exit code" in line]
+    assert (False, is_told) == (driver_program.LEFT_SOCKET in first, driver_program.LEFT_SOCKET in second)
     await telling.program.close()
 
 
