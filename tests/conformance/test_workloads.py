@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -473,3 +474,63 @@ def test_what_may_not_change(api: Rest, name: str) -> None:
     api.post(JOBS, a_job(name, suspend=True)).ok(201)
     api.patch(f"{JOBS}/{name}", {"spec": {"completions": 7}}).invalid((INVALID, "spec.completions", "field is immutable"))
     assert 3 == api.patch(f"{JOBS}/{name}", {"spec": {"parallelism": 3}}).ok()["spec"]["parallelism"]
+
+
+WHERE = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "schedulingGates": [{"name": "example.com/gate"}]}
+NEAR = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
+APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z", "labelSelector": {}}]}}
+RESOURCES = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
+
+
+def a_waiting_job(name: str, **pods: Any) -> Json:
+    job = copy.deepcopy(a_job(name, suspend=True))
+    job["spec"]["template"]["spec"].update(containers=[{"name": "c", "image": "i"}], **pods)
+    return job
+
+
+@pytest.mark.parametrize("before", [{}, {"affinity": {}}, {"affinity": NEAR}], ids=["none", "empty", "near"])
+def test_the_pods_of_a_job_that_waits_may_run_elsewhere_and_ask_for_more(api: Rest, name: str, before: Json) -> None:
+    api.post(JOBS, a_waiting_job(name, **before)).ok(201)
+    path = f"{JOBS}/{name}"
+    for spec in (WHERE, {"affinity": NEAR}, {"affinity": None}, RESOURCES):
+        made = api.patch(path, {"spec": {"template": {"spec": spec}}}).ok()["spec"]["template"]["spec"]
+        assert {part: value for part, value in spec.items() if value and part != "containers"}.items() <= made.items()
+    assert {"cpu": "1"} == made["containers"][0]["resources"]["requests"]
+    changed = api.patch(path, {"spec": {"template": {"metadata": {"annotations": {"a": "b"}, "labels": {"l": "m"}, "selfLink": "x"}}}}).ok()
+    assert ("b", "m") == (changed["spec"]["template"]["metadata"]["annotations"]["a"], changed["spec"]["template"]["metadata"]["labels"]["l"])
+
+
+@pytest.mark.parametrize("spec", [{"containers": [{"name": "d", "image": "i"}]}, {"affinity": APART}, {"terminationGracePeriodSeconds": 1}])
+def test_the_pods_of_a_job_that_waits_are_what_they_are(api: Rest, name: str, spec: Json) -> None:
+    api.post(JOBS, a_waiting_job(name)).ok(201)
+    wrong = (INVALID, "spec.template.spec", "field is immutable")
+    api.patch(f"{JOBS}/{name}", {"spec": {"template": {"spec": spec}}}).invalid(wrong)
+
+
+def test_an_affinity_that_says_more_than_where_stays(api: Rest, name: str) -> None:
+    api.post(JOBS, a_waiting_job(name, affinity={**NEAR, **APART})).ok(201)
+    change = {"spec": {"template": {"spec": {"affinity": None}}}}
+    api.patch(f"{JOBS}/{name}", change).invalid((INVALID, "spec.template.spec", "field is immutable"))
+    api.patch(f"{JOBS}/{name}", {"spec": {"template": {"spec": {"affinity": {"nodeAffinity": None}}}}}).ok()
+
+
+STARTED = {"startTime": "2024-01-02T03:04:05Z"}
+SUSPENDED = {"conditions": [{"type": "Suspended", "status": "True"}]}
+
+
+@pytest.mark.parametrize(
+    ("is_suspended", "status", "may"),
+    [(False, {}, False), (True, STARTED, False), (True, {"active": 1}, False), (True, SUSPENDED, True)],
+    ids=["runs", "was started", "has pods", "is told to wait"],
+)
+def test_when_the_template_of_a_job_may_change(api: Rest, name: str, is_suspended: bool, status: Json, may: bool) -> None:
+    job = a_waiting_job(name)
+    job["spec"]["suspend"] = is_suspended
+    api.post(JOBS, job).ok(201)
+    if status:
+        api.patch(f"{JOBS}/{name}/status", {"status": status}).ok()
+    answer = api.patch(f"{JOBS}/{name}", {"spec": {"template": {"spec": WHERE}}})
+    if may:
+        answer.ok()
+    else:
+        answer.invalid((INVALID, "spec.template", "field is immutable"))

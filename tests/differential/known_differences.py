@@ -314,11 +314,6 @@ KNOWN: Final = (
         ends=True,
     ),
     Known(
-        "where a Job's template differs",
-        "a Job's template that may not change is named as a whole; the real one names its spec where only that may differ",
-        lambda seen: seen.codes == (422, 422) and "/jobs" in seen.step.path and seen.causes_differ_in("spec.template"),
-    ),
-    Known(
         "all that is wrong with a definition",
         "a definition that is refused is refused by both; how many of its faults are told at once, and whether a type or a rule "
         "comes first, differs",

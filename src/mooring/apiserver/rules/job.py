@@ -13,7 +13,7 @@ from mooring.api.meta import LabelSelector
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status
-from mooring.apiserver.rules import checks, jobpolicies, podtemplate, selectors
+from mooring.apiserver.rules import checks, jobpolicies, jobtemplate, podtemplate, selectors
 
 MESSAGES: Final = podtemplate.MESSAGES.extended("""
 Job: 1 metadata ObjectMeta!, 2 spec JobSpec!, 3 status JobStatus!
@@ -34,7 +34,7 @@ JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _BACKOFF_LIMIT: Final = 6
 _NO_LIMIT: Final = 2**31 - 1
 _POLICIES: Final = ("OnFailure", "Never")
-_FROZEN: Final = ("selector", "template", "completionMode", "podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "managedBy")
+_FROZEN: Final = ("selector", "completionMode", "podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "managedBy")
 _COUNTS: Final = (
     *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex"),
     "maxFailedIndexes",
@@ -147,6 +147,7 @@ def _labels(meta: Json) -> dict[str, str]:
 
 
 def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
+    yield from jobtemplate.validate_update(new, old)
     for part in _FROZEN:
         yield from checks.unchanged(new["spec"], old["spec"], part, f"spec.{part}")
     completions = new["spec"].get("completions")
