@@ -333,6 +333,72 @@ def test_keys_of_labels_that_pods_are_matched_by(api: Rest, name: str, part: str
     )
 
 
+def test_what_is_wrong_with_a_pod_is_told_before_what_admission_has_against_it(api: Rest, name: str) -> None:
+    spec = {"containers": [{"name": "c", "image": "i"}], "overhead": {"cpu": "1"}, "activeDeadlineSeconds": -1}
+    api.post(PODS, {"metadata": {"name": name}, "spec": spec}).invalid((INVALID, "spec.activeDeadlineSeconds", "must be between 1 and"))
+    del spec["activeDeadlineSeconds"]
+    api.post(PODS, {"metadata": {"name": name}, "spec": spec}, dryRun="All").refused(403, "Forbidden", says="Pod Overhead set without")
+
+
+def test_an_apply_gives_a_number_or_a_text_to_its_owner_whatever_it_is(api: Rest, shapes: str, name: str) -> None:
+    """Before it is validated."""
+    api.post(shapes, a_shape(name, spec={"size": 1})).ok(201)
+    given = a_shape(name, spec={"size": []})
+    api.patch(f"{shapes}/{name}", given, APPLY_PATCH, fieldManager="two").refused(409, "Conflict", ("FieldManagerConflict", ".spec.size"))
+    status = api.patch(f"{shapes}/{name}", given, APPLY_PATCH, fieldManager="two", force="true").refused(422, "Invalid")
+    assert ["spec.size"] == [cause["field"] for cause in status["details"]["causes"]]
+
+
+def test_keys_of_labels_that_pods_are_spread_by(api: Rest, name: str) -> None:
+    base = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    selector = {"matchLabels": {"a": "x"}}
+    spread = [
+        {**base, "topologyKey": "x", "matchLabelKeys": ["a b"]},
+        {**base, "topologyKey": "y", "matchLabelKeys": ["a b", "a", "b", "b"], "labelSelector": selector},
+        {**base, "topologyKey": "z", "nodeAffinityPolicy": "honor", "nodeTaintsPolicy": ""},
+    ]
+    metadata = {"name": name, "labels": {"a": "x", "b": "y"}}
+    spec = {"containers": [{"name": "c", "image": "i"}], "topologySpreadConstraints": spread}
+    field = "spec.topologySpreadConstraints"
+    api.post(PODS, {"metadata": metadata, "spec": spec}).invalid(
+        (FORBIDDEN, f"{field}[0].matchLabelKeys", "must not be specified when labelSelector is not set"),
+        (INVALID, f"{field}[1].matchLabelKeys[0]", "name part must consist of"),
+        (INVALID, f"{field}[1][1]", "exists in both matchLabelKeys and labelSelector"),
+        (INVALID, f"{field}[1][3]", "exists in both matchLabelKeys and labelSelector"),
+        (UNSUPPORTED, f"{field}[2].nodeAffinityPolicy", 'supported values: "Honor", "Ignore"'),
+        (UNSUPPORTED, f"{field}[2].nodeTaintsPolicy", 'supported values: "Honor", "Ignore"'),
+    )
+
+
+def test_labels_of_a_new_pod_go_into_its_selectors_by_their_keys(api: Rest, name: str) -> None:
+    spread = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway", "matchLabelKeys": ["b", "none"], "labelSelector": {}}
+    term = {"topologyKey": "z", "labelSelector": {"matchLabels": {"a": "x"}}, "matchLabelKeys": ["b"], "mismatchLabelKeys": ["a"]}
+    affinity = {
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]},
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+    }
+    spec = {"containers": [{"name": "c", "image": "i"}], "topologySpreadConstraints": [spread], "affinity": affinity}
+    made = api.post(PODS, {"metadata": {"name": name, "labels": {"a": "x", "b": "y"}}, "spec": spec}).ok(201)["spec"]
+    wanted = {"key": "b", "operator": "In", "values": ["y"]}
+    merged = {**term["labelSelector"], "matchExpressions": [wanted, {"key": "a", "operator": "NotIn", "values": ["x"]}]}  # type: ignore[dict-item]
+    assert {"matchExpressions": [wanted]} == made["topologySpreadConstraints"][0]["labelSelector"]
+    near = made["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"]
+    far = made["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    assert [merged, merged] == [near["labelSelector"], far["labelSelector"]]
+    api.patch(f"{PODS}/{name}", {"metadata": {"labels": {"c": "d"}}}).ok()
+
+
+def test_keys_of_labels_that_are_to_match_and_not_to_match(api: Rest, name: str) -> None:
+    term = {"topologyKey": "z", "labelSelector": {}, "matchLabelKeys": ["a"], "mismatchLabelKeys": ["b", "a"]}
+    spec = {
+        "containers": [{"name": "c", "image": "i"}],
+        "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
+    }
+    field = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].matchLabelKeys[0]"
+    wrong = (INVALID, field, "exists in both matchLabelKeys and mismatchLabelKeys")
+    api.post(PODS, {"metadata": {"name": name}, "spec": spec}).invalid(wrong)
+
+
 def test_a_volume_without_a_name_has_no_claim_of_a_wrong_name(api: Rest, name: str) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [{"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}]}
@@ -587,6 +653,31 @@ def test_the_status_of_a_claim_of_a_pod_is_of_one_that_it_has(api: Rest, name: s
         (f"{field}[0].resourceClaimName", "Invalid value"),
         (f"{field}[1].name", "Invalid value"),
     ] == found
+
+
+def test_the_status_of_extended_resources_is_of_requests_that_a_pod_has(api: Rest, name: str) -> None:
+    body = copy.deepcopy(a_pod(name))
+    amounts = {"example.com/x": "1"}
+    body["spec"]["containers"][0].update(name="c", resources={"limits": amounts, "requests": amounts})
+    api.post(PODS, body).ok(201)
+    right = {"containerName": "c", "resourceName": "example.com/x", "requestName": "r"}
+    told = {"requestMappings": [right], "resourceClaimName": "claim"}
+    api.patch(f"{PODS}/{name}/status", {"status": {"extendedResourceClaimStatus": told}}).ok()
+    wrong = [{**right, "containerName": "none", "resourceName": "\0"}, {**right, "resourceName": "cpu", "requestName": "/"}, right, right]
+    told = {"requestMappings": wrong, "resourceClaimName": "A"}
+    field = "status.extendedResourceClaimStatus"
+    api.patch(f"{PODS}/{name}/status", {"status": {"extendedResourceClaimStatus": told}}).invalid(
+        (INVALID, f"{field}.requestMappings[0].containerName", "the name of an entry in spec.initContainers.name or spec.containers.name"),
+        (INVALID, f"{field}.requestMappings[1].resourceName", "must match the extended resource name of an entry in spec.initContainers.res"),
+        (INVALID, f"{field}.requestName", "a lowercase RFC 1123 label"),
+        *(("FieldValueDuplicate", f"{field}.requestMappings[3].{part}", "Duplicate value") for part in right),
+        (INVALID, f"{field}.resourceClaimName", "a lowercase RFC 1123 subdomain"),
+    )
+    told = {"requestMappings": [], "resourceClaimName": ""}
+    api.patch(f"{PODS}/{name}/status", {"status": {"extendedResourceClaimStatus": told}}).invalid(
+        ("FieldValueRequired", f"{field}.requestMappings", "at least one request mapping is required"),
+        ("FieldValueRequired", f"{field}.resourceClaimName", "Required value"),
+    )
 
 
 @pytest.mark.parametrize("how", ["POST", "apply"])

@@ -86,3 +86,15 @@ def test_a_deleted_collection_gives_each_pod_its_own_time(api: Rest, name: str) 
     left = api.get(PODS, labelSelector=f"test={name}").ok()["items"]
     assert [(f"{name}-bound", 30)] == [(item["metadata"]["name"], item["metadata"]["deletionGracePeriodSeconds"]) for item in left]
     api.delete(f"{PODS}/{name}-bound", gracePeriodSeconds=0).ok()
+
+
+@pytest.mark.parametrize("grace_s", [2**40, 2**34, 2**62])
+def test_a_time_may_be_longer_than_any_calendar(api: Rest, name: str, grace_s: int) -> None:
+    """The moment is counted in 64 bits of nanoseconds, the grace is kept as it was said."""
+    api.post(PODS, a_pod(name, nodeName="n")).ok(201)
+    meta = api.delete(f"{PODS}/{name}", gracePeriodSeconds=str(grace_s)).ok()["metadata"]
+    assert grace_s == meta["deletionGracePeriodSeconds"]
+    wrapped_s = ((grace_s * 10**9 + 2**63) % 2**64 - 2**63) / 10**9
+    assert wrapped_s - 10 < seconds_from_now(meta["deletionTimestamp"]) <= wrapped_s
+    shorter = api.delete(f"{PODS}/{name}", gracePeriodSeconds=20).ok()["metadata"]
+    assert 10 < seconds_from_now(shorter["deletionTimestamp"]) <= 20

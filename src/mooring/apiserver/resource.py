@@ -140,10 +140,10 @@ class Resource:
     """One kind as served. `now`: seconds since the epoch; `new` and `old`: whole objects, `new` may be written to.
 
     default: fills in absent fields, on every write. prepare_*: resets fields that the endpoint may not write. validate*: all problems;
-    validate_create: those of creation beside validate. admit: additions of admission at creation, unvalidated. admit_update: raises to
-    refuse a valid update of the main resource. fields: for field selectors beside metadata.*. warnings: for the Warning header, old
-    is None at creation. holds: something beside finalizers keeps a deleted object. delete: the object that a deletion leaves, None when
-    nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish that long after their last write. storage_version: for
+    validate_create: those of creation beside validate. admit: additions of admission at creation, unvalidated. admit_valid: raises to
+    refuse a valid new object. admit_update: raises to refuse a valid update of the main resource. fields: for field selectors beside
+    metadata.*. warnings: for the Warning header, old is None at creation. holds: something beside finalizers keeps a deleted object.
+    delete: the object that a deletion leaves, None when nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish that long after their last write. storage_version: for
     kinds that are stored in another shape. decode: replaces the message's decoder for custom kinds; from a body without apiVersion and kind
     and a list for the paths of unknown fields. custom: the definition's part of a custom kind, whose message declares the metadata alone.
     orphans: the warning of a kind whose dependents stay where a deletion says nothing of them. bare_finalizers: they need no prefix.
@@ -171,6 +171,7 @@ class Resource:
     prepare_update: Callable[[Json, Json, float], None] = _keep_status
     prepare_status: Callable[[Json, Json, float], None] = lambda _new, _old, _now: None
     admit: Callable[[Json, View], None] = lambda _new, _view: None
+    admit_valid: Callable[[Json], None] = lambda _new: None
     admit_update: Callable[[Json, Json, View], None] = lambda _new, _old, _view: None
     holds: Callable[[Json], bool] = lambda _obj: False
     delete: Callable[[Json, DeleteOptions, float], Json | None] = deletion.plain

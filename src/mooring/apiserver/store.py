@@ -126,6 +126,7 @@ class ObjectStore(Tables):
         wrong += resource.validate_create(body)
         if wrong:
             raise field_errors.invalid_object(body["kind"], resource.storage[0], meta.get("name", ""), wrong)
+        resource.admit_valid(body)
         if version_given:
             raise api_errors.bad_request("resourceVersion should not be set on objects to be created")
         holder = table.get(Key(namespace, meta["name"]))

@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import functools
+import math
 import time
 from typing import Protocol
 
@@ -55,7 +56,7 @@ def processor_s() -> float:
 
 def rfc3339(wall_s: float) -> str:
     """Whole seconds, as Kubernetes' Time: `2024-01-02T03:04:05Z`."""
-    return _second(int(wall_s))
+    return _second(math.floor(wall_s))
 
 
 @functools.lru_cache(maxsize=16)

@@ -63,6 +63,27 @@ def test_a_time_of_a_custom_kind_is_any_scalar() -> None:
         check(shape, {"text": 5})
 
 
+@pytest.mark.parametrize("form", ["duration", "int-or-string", "x"])
+def test_a_text_of_a_custom_kind_with_a_format_is_any_scalar(form: str) -> None:
+    shape = custom_shape({"type": "object", "properties": {"at": {"type": "string", "format": form}}})
+    check(shape, {"at": 5})
+    with pytest.raises(Untyped, match="expected any scalar"):
+        check(shape, {"at": [5]})
+
+
+def test_bytes_of_a_custom_kind_are_a_text_and_a_number_with_a_format_is_a_number() -> None:
+    fields = {"bytes": {"type": "string", "format": "byte"}, "number": {"type": "integer", "format": "date-time"}}
+    shape = custom_shape({"type": "object", "properties": fields})
+    for name, told in (("bytes", "expected string"), ("number", "expected numeric")):
+        with pytest.raises(Untyped, match=told):
+            check(shape, {name: True})
+
+
+def test_a_number_or_a_text_may_be_anything_until_it_is_validated() -> None:
+    for value in (1, "a", [1], {"a": "b"}, True):
+        check(SHAPE, spec(size=value))
+
+
 def test_comparing_tells_what_came_what_went_and_what_is_another() -> None:
     old = spec(text="a", map={"x": "1", "y": "1"}, list=["a"], set=["a", "b"], whole={"x": "1"})
     new = spec(text="b", map={"x": "1", "z": "1"}, list=["b"], set=["b", "c"], whole={"x": "2"}, size=1)

@@ -8,7 +8,7 @@ from typing import Final
 from mooring.apiserver import api_errors, deletion
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.resource import Json, Resource, Status, View
-from mooring.apiserver.rules import podactions, poddefaults, podresources, podspec, podupdate, podwarnings
+from mooring.apiserver.rules import podactions, poddefaults, podmatchkeys, podresources, podspec, podupdate, podwarnings
 from mooring.apiserver.rules.podshape import MESSAGES
 from mooring.base.clock import parse_rfc3339, rfc3339
 
@@ -48,13 +48,19 @@ def _admit(new: Json, _view: View) -> None:
     spec["priority"], spec["preemptionPolicy"] = priority, _PREEMPTION
     if spec.get("runtimeClassName"):
         raise api_errors.forbidden(PODS, name, f'pod rejected: RuntimeClass "{spec["runtimeClassName"]}" not found')
-    if spec.get("overhead"):
+
+
+def _admit_valid(new: Json) -> None:
+    """The overhead is the runtime class's to say. Looked at last: what is wrong with the pod is told first."""
+    if new["spec"].get("overhead"):
+        name = new["metadata"]["name"]
         raise api_errors.forbidden(PODS, name, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 
 
 def _prepare_create(new: Json, now: float) -> None:
     new["metadata"]["generation"] = 1
     new["status"] = {"phase": "Pending", "qosClass": podresources.quality(new["spec"])}
+    podmatchkeys.merge(new)
     if new["spec"].get("schedulingGates"):
         podactions.set_condition(new["status"], _GATED, now)
 
@@ -87,14 +93,19 @@ def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
             return deletion.plain(obj, options, now)
         if given is None or given >= pending:
             return obj
-        since, grace_s = parse_rfc3339(meta["deletionTimestamp"]) - pending, max(given, 0)
+        since, grace_s = parse_rfc3339(meta["deletionTimestamp"]) - _in_64_bits(pending), max(given, 0)
     else:
         since, grace_s = now, _grace_s(obj, given)
         if meta.get("generation", 0) > 0:
             meta["generation"] += 1
-    meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = rfc3339(since + grace_s), grace_s
+    meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = rfc3339(since + _in_64_bits(grace_s)), grace_s
     deletion.follow(meta, options)
     return obj
+
+
+def _in_64_bits(seconds: int) -> float:
+    """What is left of seconds in a signed number of nanoseconds: the time of a grace of more than 292 years lies anywhere, as there."""
+    return ((seconds * 10**9 + 2**63) % 2**64 - 2**63) / 10**9
 
 
 def _grace_s(pod: Json, given: int | None) -> int:
@@ -121,6 +132,7 @@ PODS: Final = Resource(
     status=Status.WITH_METADATA,
     default=poddefaults.default,
     admit=_admit,
+    admit_valid=_admit_valid,
     prepare_create=_prepare_create,
     prepare_update=_prepare_update,
     prepare_status=_prepare_status,

@@ -9,12 +9,13 @@ from mooring.api import names
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, selectors
+from mooring.apiserver.rules import checks, podmatchkeys, selectors
 
 _COMPARING: Final = ("Lt", "Gt")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_POLICIES: Final = ("Honor", "Ignore")
 _EMPTY: Final = "can not be empty"
 
 
@@ -72,13 +73,7 @@ def _validate_pod_term(term: Json, field: str) -> Iterator[Cause]:
         yield from selectors.validate_labels(term.get(selector) or {}, f"{field}.{selector}")
     for namespace in term.get("namespaces") or []:
         yield from checks.named(namespace, f"{field}.namespace", names.dns_label)
-    for part in ("matchLabelKeys", "mismatchLabelKeys"):
-        keys = term.get(part) or []
-        if keys and "labelSelector" not in term:
-            yield field_errors.forbidden(f"{field}.{part}", "must not be specified when labelSelector is not set")
-            continue
-        for number, key in enumerate(keys):
-            yield from checks.named(key, f"{field}.{part}[{number}]", names.qualified_name)
+    yield from podmatchkeys.validate(term, field)
     if not term["topologyKey"]:
         yield field_errors.required(f"{field}.topologyKey", _EMPTY)
     yield from checks.named(term["topologyKey"], f"{field}.topologyKey", names.qualified_name)
@@ -101,4 +96,7 @@ def _validate_spread(constraints: Sequence[Json], field: str) -> Iterator[Cause]
         if least is not None and when != "DoNotSchedule":
             text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
             yield field_errors.invalid(f"{at}.minDomains", least, text)
+        for part in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            yield from checks.one_of(constraint.get(part, _POLICIES[0]), f"{at}.{part}", _POLICIES)
+        yield from podmatchkeys.validate(constraint, at)
         yield from selectors.validate_labels(constraint.get("labelSelector") or {}, f"{at}.labelSelector")

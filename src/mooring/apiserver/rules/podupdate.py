@@ -10,7 +10,7 @@ from mooring.api import names
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, podspec
+from mooring.apiserver.rules import checks, podclaims, podspec
 
 FROZEN: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -60,7 +60,9 @@ def validate_status(new: Json, old: Json) -> Iterator[Cause]:
         yield from checks.named(condition["type"], f"status.conditions[{number}].Type", names.qualified_name)
     for part in ("containerStatuses", "initContainerStatuses"):
         yield from _validate_states(status.get(part) or [], before.get(part) or [], f"status.{part}", new["spec"])
-    yield from _validate_claims(status.get("resourceClaimStatuses") or [], new["spec"], "status.resourceClaimStatuses")
+    yield from podclaims.validate_statuses(status.get("resourceClaimStatuses") or [], new["spec"], "status.resourceClaimStatuses")
+    if "extendedResourceClaimStatus" in status:
+        yield from podclaims.validate_extended(status["extendedResourceClaimStatus"], new["spec"], "status.extendedResourceClaimStatus")
     yield from _validate_health(status.get("containerStatuses"), new["spec"].get("containers"), "status.containerStatuses")
     yield from _validate_health(status.get("initContainerStatuses"), new["spec"].get("initContainers"), "status.initContainerStatuses")
     for number, state in enumerate(status.get("ephemeralContainerStatuses") or []):
@@ -91,20 +93,6 @@ def _validate_allocated(told: Json, asked: Json, field: str) -> Iterator[Cause]:
         if number in twice:
             yield field_errors.duplicate(f"{field}.resources[{number}].resourceID", part["resourceID"])
         yield from checks.one_of(part.get("health", ""), f"{field}.resources[{number}].health", _HEALTH)
-
-
-def _validate_claims(claims: list[Json], spec: Json, field: str) -> Iterator[Cause]:
-    """Each is of an entry of the spec, and another one's."""
-    known = {claim["name"] for claim in spec.get("resourceClaims") or []}
-    twice = checks.repeated([claim["name"] for claim in claims])
-    for number, claim in enumerate(claims):
-        at = f"{field}[{number}]"
-        if claim["name"] not in known:
-            yield field_errors.invalid(f"{at}.name", claim["name"], "must match the name of an entry in `spec.resourceClaims`")
-        elif number in twice:
-            yield field_errors.duplicate(f"{at}.name", claim["name"])
-        if "resourceClaimName" in claim:
-            yield from checks.named(claim["resourceClaimName"], f"{at}.resourceClaimName", names.dns_subdomain)
 
 
 def _validate_deadline(after: int | None, before: int | None) -> list[Cause]:

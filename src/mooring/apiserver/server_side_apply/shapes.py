@@ -195,16 +195,16 @@ def custom_shape(schema: Mapping[str, Any]) -> Shape:
 
 
 def _schema_shape(schema: Mapping[str, Any], *, embedded: bool = True) -> Shape:
-    if schema.get("x-kubernetes-int-or-string"):
-        return Shape(Form.SCALAR)
     kind = schema.get("type")
     if kind == "array":
         return _schema_list(schema)
     if kind == "object":
         return _schema_map(schema, embedded=embedded and bool(schema.get("x-kubernetes-embedded-resource")))
+    if kind == "string" and schema.get("format", "") not in ("", "byte"):
+        return _ANY_SCALAR
     if kind in _SCHEMA_SCALARS:
-        return _ANY_SCALAR if schema.get("format") == "date-time" else Shape(Form.SCALAR, type=_SCHEMA_SCALARS[kind])
-    return ANYTHING
+        return Shape(Form.SCALAR, type=_SCHEMA_SCALARS[kind])
+    return ANYTHING  # (x-kubernetes-int-or-string has no type either: whether the value fits is for validation to say)
 
 
 def _schema_map(schema: Mapping[str, Any], *, embedded: bool) -> Shape:
