@@ -504,9 +504,10 @@ def test_bookmarks_are_empty_objects_of_the_kind(api: Rest) -> None:
     assert {"resourceVersion", "annotations"} >= set(last["object"]["metadata"])
 
 
-def test_a_fraction_for_an_integer_is_told_twice(api: Rest, shapes: str, name: str) -> None:
+@pytest.mark.parametrize("number", [1.5, 2**63, -(2**63) - 1, 1e20])
+def test_a_number_that_is_no_integer_of_64_bits_is_told_twice(api: Rest, shapes: str, name: str, number: float) -> None:
     wrong = ("FieldValueTypeInvalid", "spec.items[0].port"), (INVALID, "<nil>")
-    api.post(shapes, a_shape(name, spec={"items": [{"port": 1.5}]})).refused(422, "Invalid", *wrong)
+    api.post(shapes, a_shape(name, spec={"items": [{"port": number}]})).refused(422, "Invalid", *wrong)
 
 
 def test_the_overhead_of_a_template_is_made_of_resources(api: Rest, name: str) -> None:
@@ -514,6 +515,37 @@ def test_the_overhead_of_a_template_is_made_of_resources(api: Rest, name: str) -
     body["spec"]["template"]["spec"]["overhead"] = {"a": "-1"}
     wrong = [(INVALID, "spec.template.spec.overhead.limits[a]")] * 3
     api.post("/apis/apps/v1/namespaces/default/replicasets", body).refused(422, "Invalid", *wrong)
+
+
+BARE, CONTAINERS = "must be a standard resource type or fully qualified", "must be a standard resource for containers"
+EXTENDED = "doesn't follow extended resource name standard"
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "wrong"),
+    [
+        ("/a", "100m", ["prefix part must be non-empty", EXTENDED]),
+        ("A B", "1", ["name part must consist of", CONTAINERS]),
+        ("thing", "1", [BARE, CONTAINERS]),
+        ("requests.cpu", "1", [CONTAINERS]),
+        ("services.nodeports", "500m", [CONTAINERS, "must be an integer"]),
+        ("requests.example.com/x", "500m", [EXTENDED]),
+        ("example.com/x", "500m", ["must be an integer"]),
+        ("kubernetes.io/x", "500m", []),
+        (f"{'a' * 250}/x", "1", [EXTENDED]),
+    ],
+)
+def test_names_of_resources(api: Rest, name: str, resource: str, amount: str, wrong: list[str]) -> None:
+    """What one of a device's driver is called a quota must be able to name, and it is counted in whole ones."""
+    spec = {"containers": [{"name": "c", "image": "i", "resources": {"limits": {resource: amount}}}]}
+    answer = api.post(PODS, {"metadata": {"name": name}, "spec": spec}, dryRun="All")
+    if not wrong:
+        answer.ok(201)
+        return
+    causes = answer.refused(422, "Invalid")["details"]["causes"]
+    found = [cause["message"] for cause in causes if cause["field"] == f"spec.containers[0].resources.limits[{resource}]"]
+    assert len(wrong) == len(found), found
+    assert all(text in message for text, message in zip(wrong, found, strict=True)), found
 
 
 OF_MANY = "must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index"

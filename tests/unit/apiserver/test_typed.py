@@ -84,6 +84,15 @@ def test_a_number_or_a_text_may_be_anything_until_it_is_validated() -> None:
         check(SHAPE, spec(size=value))
 
 
+def test_the_values_that_a_schema_allows_are_a_list() -> None:
+    kind = next(one for one in RESOURCES if one.kind == "CustomResourceDefinition")
+    version = {"name": "v1", "schema": {"openAPIV3Schema": {"enum": ["a", 1, None, {"b": []}]}}}
+    check(object_shape(kind.message), spec(versions=[version]))
+    version["schema"] = {"openAPIV3Schema": {"properties": {"text": {"enum": "a b"}}}}
+    with pytest.raises(Untyped, match=r"\.properties\.text\.enum: expected list, got &\{a b\}"):
+        check(object_shape(kind.message), spec(versions=[version]))
+
+
 def test_comparing_tells_what_came_what_went_and_what_is_another() -> None:
     old = spec(text="a", map={"x": "1", "y": "1"}, list=["a"], set=["a", "b"], whole={"x": "1"})
     new = spec(text="b", map={"x": "1", "z": "1"}, list=["b"], set=["b", "c"], whole={"x": "2"}, size=1)

@@ -57,7 +57,7 @@ def _type(value: Any, schema: Json, path: str) -> list[Cause]:
     if fine or (value is None and schema.get("nullable")):
         return []
     wrong = [_wrong_type(path, found, wanted if found in ("string", "array") else form or wanted)]
-    if isinstance(value, float) and wanted == "integer" and "format" not in schema:
+    if found == "number" and wanted == "integer" and "format" not in schema:
         text = f'Invalid value: "": Checked value must be of type integer (default format) in {path}'
         wrong.append(Cause("FieldValueInvalid", "<nil>", text))
     return wrong

@@ -13,7 +13,16 @@ from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
-_OTHER: Final = ("storage", "pods", "services", "persistentvolumeclaims", "configmaps", "secrets")
+_WHOLE: Final = (
+    *("pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims"),
+    *("services.nodeports", "services.loadbalancers"),
+)
+_KNOWN: Final = (
+    *_STANDARD,
+    *(f"{part}.{name}" for part in ("requests", "limits") for name in _STANDARD),
+    *_WHOLE,
+    *("storage", "requests.storage"),
+)
 _HUGE: Final = "hugepages-"
 _COUNTED: Final = ("cpu", "memory")
 
@@ -84,24 +93,39 @@ def quality(spec: Json) -> str:
 
 def _validate_amounts(amounts: Json, field: str) -> Iterator[Cause]:
     for name, text in amounts.items():
-        at, extended = f"{field}[{name}]", "/" in name
-        if extended:
-            yield from checks.named(name, at, names.qualified_name)
-        elif name not in _STANDARD and not name.startswith(_HUGE):
-            if name not in _OTHER:
-                yield field_errors.invalid(at, name, "must be a standard resource type or fully qualified")
-            yield field_errors.invalid(at, name, "must be a standard resource for containers")
+        at = f"{field}[{name}]"
+        yield from _validate_name(name, at)
         amount = parse_quantity(text)
         if amount.value < 0:
             yield field_errors.invalid(at, text, "must be greater than or equal to 0")
-        if extended and not amount.is_whole:
+        if (name in _WHOLE or _is_extended(name)) and not amount.is_whole:
             yield field_errors.invalid(at, text, "must be an integer")
+
+
+def _validate_name(name: str, at: str) -> Iterator[Cause]:
+    wrong, bare = checks.named(name, at, names.qualified_name), "/" not in name
+    yield from wrong
+    if bare and not wrong and name not in _KNOWN and not name.startswith((_HUGE, f"requests.{_HUGE}")):
+        yield field_errors.invalid(at, name, "must be a standard resource type or fully qualified")
+    if bare and name not in _STANDARD and not name.startswith(_HUGE):
+        yield field_errors.invalid(at, name, "must be a standard resource for containers")
+    if not _is_native(name) and not _is_extended(name):
+        yield field_errors.invalid(at, name, "doesn't follow extended resource name standard")
+
+
+def _is_native(name: str) -> bool:
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def _is_extended(name: str) -> bool:
+    """Some driver's own, that also a quota can name."""
+    return not _is_native(name) and not name.startswith("requests.") and not names.qualified_name(f"requests.{name}")
 
 
 def _validate_order(limits: Json, requests: Json, field: str) -> Iterator[Cause]:
     """Nobody asks for more than the limit; of what can't be shared, for just as much."""
     for name, text in requests.items():
-        strict = "/" in name or name.startswith(_HUGE)
+        strict = not _is_native(name) or name.startswith(_HUGE)
         if name not in limits:
             if strict:
                 yield field_errors.required(f"{field}.limits", "Limit must be set for non overcommitable resources")

@@ -114,6 +114,8 @@ LIST_KEYS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("JSONSchemaProps", "x-kubernetes-validations"): ("rule",),
 }
 """Lists whose items have other keys here than the strategic merge's."""
+_LOOSE_LISTS: Final = frozenset({("JSONSchemaProps", "enum")})
+"""Values that are read as they come, and are lists here."""
 _KEY_DEFAULTS: Final[Mapping[tuple[str, str], Any]] = {("ContainerPort", "protocol"): "TCP", ("LocalObjectReference", "name"): ""}
 _SCALARS: Final = {
     "s": "string",
@@ -162,6 +164,8 @@ def _message(message: Message, granular: bool = False) -> Shape:
 def _field(message: Message, field: Field) -> Shape:
     place = (message.name, field.name)
     inner = message.of(field)
+    if place in _LOOSE_LISTS:
+        return _ANY_LIST
     if inner is not None:
         one = _message(inner, place in GRANULAR_FIELDS)
     else:
