@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from tests.differential.schemas import Schemas
 from tests.differential.steps import JSON, MERGE_PATCH, Step
-from tests.differential.subjects import DEFINITIONS, DEFINITIONS_PATH, SPACES, SUBJECTS, Subject
+from tests.differential.subjects import DEFINITIONS, DEFINITIONS_PATH, SPACES, SUBJECTS, Subject, read_before
 from tests.support.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.support.embedded import EmbeddedServer
 from tests.support.stalls import StallMeter
@@ -56,8 +56,9 @@ class Target:
     def send(self, step: Step) -> http.client.HTTPSConnection | None:
         """The request goes off. None when it is not even taken."""
         live = self._live(step)
-        if ("resourceVersion", "0") in step.query and step.method == "GET":
-            self.request("GET", step.path)  # the real one's cache may lag behind otherwise
+        before = read_before(step)
+        if before:
+            self.request("GET", before)
         body = step.resolved_body(self._answers, live)
         query = step.resolved_query(self._answers)
         target = step.path + (f"?{urlencode(query, quote_via=quote)}" if query else "")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mooring.apiserver.resource import Resource, Status
 from mooring.apiserver.rules import RESOURCES
+from tests.differential.steps import Step
 from tests.support import builders as plain
 from tests.support import samples
 from tests.support.applying import SHAPE_DEFINITION
@@ -51,6 +52,15 @@ class Subject:
             metadata["namespace"] = space
         metadata.pop("ownerReferences", None)  # (who is collected goes at a moment of its own)
         return made
+
+
+def read_before(step: Step) -> str:
+    """The list to read before a step; "" for none. A read that names a version is answered from the real one's cache, which may lag
+    behind; a list that names none waits until the cache has caught up."""
+    if step.method != "GET" or all(name != "resourceVersion" for name, _ in step.query):
+        return ""
+    places = (place for subject in SUBJECTS for place in (*map(subject.collection, SPACES), subject.everywhere()))
+    return max((place for place in places if f"{step.path}/".startswith(f"{place}/")), key=len, default="")
 
 
 def _event(name: str) -> Json:

@@ -11,7 +11,8 @@ import pytest
 from tests.differential.generate import sequence
 from tests.differential.known_differences import KNOWN, page
 from tests.differential.schemas import Schemas
-from tests.differential.steps import Edit
+from tests.differential.steps import Edit, Step
+from tests.differential.subjects import read_before
 
 PAGE = Path(__file__).parents[3] / "docs" / "apiserver.md"
 DOCUMENT: dict[str, Any] = {
@@ -78,3 +79,22 @@ def test_what_leads_to_a_place_grows(place: tuple[str | int, ...], grown: dict[s
 def test_a_sequence_is_the_same_for_the_same_seed() -> None:
     assert list(map(str, sequence(7))) == list(map(str, sequence(7)))
     assert list(map(str, sequence(7))) != list(map(str, sequence(8)))
+
+
+VERSION = (("resourceVersion", "5"),)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "before"),
+    [
+        ("/apis/storage.k8s.io/v1/csidrivers/a", VERSION, "/apis/storage.k8s.io/v1/csidrivers"),
+        ("/api/v1/namespaces/one/pods/a/status", VERSION, "/api/v1/namespaces/one/pods"),
+        ("/api/v1/namespaces/two/pods", VERSION, "/api/v1/namespaces/two/pods"),
+        ("/api/v1/pods", VERSION, "/api/v1/pods"),
+        ("/api/v1/podsandmore", VERSION, ""),
+        ("/api/v1/pods", (("limit", "1"),), ""),
+    ],
+)
+def test_the_cache_catches_up_before_a_read_that_names_a_version(path: str, query: tuple[tuple[str, str], ...], before: str) -> None:
+    assert before == read_before(Step(1, "GET", path, query))
+    assert not read_before(Step(1, "DELETE", path, query))
