@@ -470,6 +470,13 @@ def test_items_of_maps_are_objects(api: Rest, shapes: str, name: str) -> None:
     found.invalid(("FieldValueTypeInvalid", "spec.items[0]", "type object"), (INVALID, "spec.items[0]", "must be an object for an array"))
 
 
+def test_the_first_item_of_a_map_that_is_no_object_is_told(api: Rest, shapes: str, name: str) -> None:
+    items = [{"port": 1}, "a", {"port": 1}, "b"]
+    told = api.post(shapes, a_shape(name, spec={"items": items})).refused(422, "Invalid")["details"]["causes"]
+    assert ["spec.items[1]"] == [cause["field"] for cause in told if "must be an object" in cause["message"]]
+    assert "Duplicate" not in str(told)
+
+
 @pytest.mark.parametrize("spec", [{"size": 2**63}, {"items": [{"port": 2**63}]}, {"text": 2**63}])
 def test_whole_numbers_of_custom_objects_have_64_bits(api: Rest, shapes: str, name: str, spec: dict[str, Any]) -> None:
     status = api.post(shapes, a_shape(name, spec=spec)).refused(422, "Invalid", says='"number"')
@@ -700,7 +707,11 @@ def test_the_status_of_extended_resources_is_of_requests_that_a_pod_has(api: Res
     field = "status.extendedResourceClaimStatus"
     api.patch(f"{PODS}/{name}/status", {"status": {"extendedResourceClaimStatus": told}}).invalid(
         (INVALID, f"{field}.requestMappings[0].containerName", "the name of an entry in spec.initContainers.name or spec.containers.name"),
-        (INVALID, f"{field}.requestMappings[1].resourceName", "must match the extended resource name of an entry in spec.initContainers.res"),
+        (
+            INVALID,
+            f"{field}.requestMappings[1].resourceName",
+            "must match the extended resource name of an entry in spec.initContainers.res",
+        ),
         (INVALID, f"{field}.requestName", "a lowercase RFC 1123 label"),
         *(("FieldValueDuplicate", f"{field}.requestMappings[3].{part}", "Duplicate value") for part in right),
         (INVALID, f"{field}.resourceClaimName", "a lowercase RFC 1123 subdomain"),

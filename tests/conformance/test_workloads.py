@@ -497,7 +497,10 @@ def test_the_pods_of_a_job_that_waits_may_run_elsewhere_and_ask_for_more(api: Re
         assert {part: value for part, value in spec.items() if value and part != "containers"}.items() <= made.items()
     assert {"cpu": "1"} == made["containers"][0]["resources"]["requests"]
     changed = api.patch(path, {"spec": {"template": {"metadata": {"annotations": {"a": "b"}, "labels": {"l": "m"}, "selfLink": "x"}}}}).ok()
-    assert ("b", "m") == (changed["spec"]["template"]["metadata"]["annotations"]["a"], changed["spec"]["template"]["metadata"]["labels"]["l"])
+    assert ("b", "m") == (
+        changed["spec"]["template"]["metadata"]["annotations"]["a"],
+        changed["spec"]["template"]["metadata"]["labels"]["l"],
+    )
 
 
 @pytest.mark.parametrize("spec", [{"containers": [{"name": "d", "image": "i"}]}, {"affinity": APART}, {"terminationGracePeriodSeconds": 1}])

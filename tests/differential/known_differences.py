@@ -37,7 +37,8 @@ class Seen:
     def is_of_another_kind(self) -> bool:
         """Both say so of the object."""
         return all(
-            any(field == "kind" and "must be " in why for _, field, why in answer["value"].get("causes", ())) for answer in (self.ours, self.theirs)
+            any(field == "kind" and "must be " in why for _, field, why in answer["value"].get("causes", ()))
+            for answer in (self.ours, self.theirs)
         )
 
     def at_most(self, *places: str) -> bool:

@@ -143,12 +143,13 @@ class Resource:
     validate_create: those of creation beside validate. admit: additions of admission at creation, unvalidated. admit_valid: raises to
     refuse a valid new object. admit_update: raises to refuse a valid update of the main resource. fields: for field selectors beside
     metadata.*. warnings: for the Warning header, old is None at creation. holds: something beside finalizers keeps a deleted object.
-    delete: the object that a deletion leaves, None when nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish that long after their last write. storage_version: for
-    kinds that are stored in another shape. decode: replaces the message's decoder for custom kinds; from a body without apiVersion and kind
-    and a list for the paths of unknown fields. custom: the definition's part of a custom kind, whose message declares the metadata alone.
-    orphans: the warning of a kind whose dependents stay where a deletion says nothing of them. bare_finalizers: they need no prefix.
-    body_version: the shown apiVersion, where it is not the kind's own. graceful: objects are marked before they are deleted, and watchers
-    see it. actions: sub-resources beside /status. answer: for kinds that are asked, never stored.
+    delete: the object that a deletion leaves, None when nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish
+    that long after their last write. storage_version: for kinds that are stored in another shape. decode: replaces the message's decoder
+    for custom kinds; from a body without apiVersion and kind and a list for the paths of unknown fields. custom: the definition's part of a
+    custom kind, whose message declares the metadata alone. orphans: the warning of a kind whose dependents stay where a deletion says
+    nothing of them. bare_finalizers: they need no prefix. body_version: the shown apiVersion, where it is not the kind's own. graceful:
+    objects are marked before they are deleted, and watchers see it. actions: sub-resources beside /status. answer: for kinds that are
+    asked, never stored.
     """
 
     group: str

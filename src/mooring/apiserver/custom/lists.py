@@ -39,11 +39,13 @@ def counterparts(value: list[Any], old: Any, schema: Json) -> Iterator[tuple[Any
 def _twice(value: list[Any], structure: Structure, path: str) -> Iterator[Cause]:
     if structure.list_type not in ("set", "map"):
         return
+    if structure.list_type == "map":
+        odd = next((number for number, item in enumerate(value) if not isinstance(item, dict)), None)
+        if odd is not None:  # (told of the first alone, and nothing of items that are there twice)
+            yield field_errors.invalid(f"{path}[{odd}]", value[odd], "must be an object for an array of list-type map")
+            return
     seen: set[bytes] = set()
     for number, item in enumerate(value):
-        if structure.list_type == "map" and not isinstance(item, dict):
-            yield field_errors.invalid(f"{path}[{number}]", item, "must be an object for an array of list-type map")
-            continue
         identity = _key(item, structure.list_keys)
         if identity in seen:
             keys = structure.list_keys
