@@ -340,7 +340,7 @@ NO_CONTROLLERS = {
     "node/volumes/in_use.py": "a loop of its own, which gathers what it reports",
     "node/volumes/controller.py": "the registered drivers, which are no cache",
     "node/csinode/allocatable.py": "the registered drivers, which are no cache",
-    "node/csinode/stale.py": "the registered drivers, which are no cache",
+    "node/csinode/entries.py": "the registered drivers, which are no cache",
 }
 
 

@@ -25,8 +25,8 @@ from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.kube.patch import strategic_patch
 from mooring.mounts.system import missing_tools
 from mooring.node.csinode.allocatable import Allocatable
+from mooring.node.csinode.entries import GRACE_S, Entries
 from mooring.node.csinode.reconcile import NodeObjects
-from mooring.node.csinode.stale import GRACE_S, StaleEntries
 from mooring.node.heartbeat import LEASE_S, Heartbeat
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
@@ -108,8 +108,14 @@ class NodeAgent(Manager):
         )
         self._watcher = sockets.watch(options.registry or self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
-        self._stale = StaleEntries(
-            runtime, options.node_name, self.drivers, self._objects, self._plugins.is_there, max(GRACE_S, options.grace_s)
+        self._entries = Entries(
+            runtime,
+            options.node_name,
+            self.drivers,
+            self._objects,
+            self._plugins.is_there,
+            self._plugins.enter_again,
+            max(GRACE_S, options.grace_s),
         )
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
         self._volumes = NodeVolumes(
@@ -142,7 +148,7 @@ class NodeAgent(Manager):
             caches,
             self._plugins.controller,
             self._allocatable.controller,
-            self._stale.controller,
+            self._entries.controller,
             self._volumes.pods.controller,
             self._volumes.pods.folders,
             self._volumes.left_folders.controller,
@@ -190,7 +196,7 @@ class NodeAgent(Manager):
         await self._is_prepared.wait()
         await self.caches.synced()
         await self._volumes.pods.remove_orphans()
-        self._stale.start()
+        self._entries.start()
         await self._watcher.run()
 
     async def _renew_lease(self) -> None:

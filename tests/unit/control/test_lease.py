@@ -13,8 +13,9 @@ from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.lease.elector import Candidate, LeaderElector, LeaseMetrics, LeaseTimes, Role, WorkOutlivesLease
+from mooring.kube.cluster import Request
 from mooring.kube.errors import Forbidden, ServerError
-from tests.support.virtual_loop import in_virtual_time
+from tests.support.virtual_loop import VirtualLoop, in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster
 from tests.unit.kube.wire import Wire
 
@@ -502,6 +503,36 @@ async def test_a_loop_that_was_held_up_leads_no_more():
     assert elector.healthy() == ""
     clock.late_s = 36
     assert elector.healthy() == "internal server error: failed election to renew leadership on lease "
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_claim_whose_answer_is_read_after_a_stop_is_not_told_as_leadership():
+    """Seed 1381 of the plane. The Lease has run out by then, and another may have told that it leads."""
+
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    replica = Replica(FakeCluster(), "a")
+    ask = replica.wire.ask
+
+    async def stopped_behind_the_claim(request: Request) -> object:
+        answer = await ask(request)
+        if 1 == replica.wire.writes and request.writes:
+            loop.stand_still(11.0)
+        return answer
+
+    replica.wire.ask = stopped_behind_the_claim  # type: ignore[method-assign]
+    told: list[tuple[float | None, bool]] = []
+
+    async def work() -> None:
+        told.append((replica.gauge("leader_election_master_status"), replica.elector.is_leader))
+        await asyncio.sleep(60)
+
+    task = loop.create_task(replica.elector.run(work))
+    await asyncio.sleep(30)
+    assert [(0.0, False), (1.0, True)] == told
+    assert ["a became leader"] == [message for _, _, _, message in replica.events]
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task

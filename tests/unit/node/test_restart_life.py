@@ -130,6 +130,27 @@ async def test_RST2_what_is_staged_is_reported_in_use_also_by_a_node_that_was_ma
 
 
 @in_virtual_time
+async def test_RST2_a_pod_is_removed_only_once_what_is_staged_is_reported(world: VolumesWorld) -> None:
+    """Seed 446 of the node. With neither the pod nor the report, a controller detaches what is staged."""
+    world.driver.script(STAGE, *[Fail(Code.UNAVAILABLE)] * 20)
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.pod(volume)
+        await world.until_called(STAGE)
+    name = pod["metadata"]["name"]
+    await world.remove_now(NODES, "n")
+    await world.create(a_node("n"))
+    await world.users.delete(PODS, name, "default")
+    world.cluster.refuse(REPORT, times=20, error=ServerError("busy"))
+    async with world.agent(is_registered=False):
+        await world.settle(10.0)
+        assert [] == await world.in_use()
+        assert await world.find(PODS, name) is not None
+        await world.gone(PODS, name)
+        assert [volume.unique] == await world.in_use()
+
+
+@in_virtual_time
 async def test_RST2_nothing_is_taken_away_before_the_node_was_read(world: VolumesWorld) -> None:
     async with world.agent():
         pod = await world.running_pod(await world.volume())

@@ -307,7 +307,8 @@ class LeaderElector:
         return self._role is role
 
     def _announce(self) -> None:
-        self._reporter.leads(self._role in HOLDING, self._lock.reference())
+        """Who was stopped between its claim and the answer may have lost the Lease already, and then never says that it leads."""
+        self._reporter.leads(self.is_leader, self._lock.reference())
 
     def _happens(self, what: Happening) -> None:
         before = self._role

@@ -91,6 +91,14 @@ class Plugins:
         """True for a driver that is registered, or is being registered."""
         return name in self._registering or self._drivers.find(name) is not None
 
+    async def enter_again(self, name: str) -> None:
+        """Enters a registered driver at Node and CSINode as it introduces itself now. Raises DriverError, ApiError, Refused."""
+        if (driver := self._drivers.find(name)) is None:
+            return
+        coming = await self._asked(driver)
+        if self._drivers.find(name) is driver:
+            await self._objects.enter(coming)
+
     async def reconcile(self, socket: Path) -> Result:
         """Raises Retry."""
         present = self._generation(socket)
@@ -179,6 +187,9 @@ class Plugins:
 
     async def _introduced(self, driver: NodeDriver) -> DriverOnNode:
         await driver.client.connect(DIAL_S, advice="the plugin's endpoint must be the driver's socket as this node sees it")
+        return await self._asked(driver)
+
+    async def _asked(self, driver: NodeDriver) -> DriverOnNode:
         answer = await driver.rpc.node_get_info(csi.NodeGetInfoRequest(), Call(CALL_S))
         return dataclasses.replace(told_by(driver.name, answer), version=await self._version(driver))
 

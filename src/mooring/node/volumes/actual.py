@@ -94,10 +94,14 @@ class ActualState:
     @property
     def in_use(self) -> set[str]:
         """What the Node is to report: all that pods want, and all that is here, whatever an earlier Node of this name said of it."""
-        wanted = {volume.unique for volume in self.desired.volumes if self.is_attachable(volume)}
+        return {volume.unique for volume in self.desired.volumes if self.is_attachable(volume)} | self.here
+
+    @property
+    def here(self) -> set[str]:
+        """What must not be detached from the node now, whether a pod wants it or not."""
         here = ((unique, state) for unique, state in self.states.items() if not state.is_empty)
         attached = {unique for unique, state in self.states.items() if state.attachment is not Stand.ABSENT}
-        return wanted | attached | {unique for unique, state in here if state.attachable or self.is_attachable(state.volume)}
+        return attached | {unique for unique, state in here if state.attachable or self.is_attachable(state.volume)}
 
     def pod(self, uid: str) -> Pod | None:
         """The pod of this uid, None when it is gone."""

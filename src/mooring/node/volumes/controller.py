@@ -30,7 +30,7 @@ from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.decide import MOUNTS, Decision, Facts, Step, Waits, decide_volume
 from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.found import Found, find_volumes, remove_unrecorded
-from mooring.node.volumes.in_use import InUseReport
+from mooring.node.volumes.in_use import REPORTED, InUseReport
 from mooring.node.volumes.injected import Injector
 from mooring.node.volumes.left_folders import LeftFolders
 from mooring.node.volumes.mount_slots import MountSlots
@@ -54,7 +54,6 @@ _log = logger(__name__)
 WORKERS: Final = 16
 """Volumes decided on at once; their steps wait for drivers in tasks of their own."""
 
-REPORTED: Final = "in-use-report"
 PODS_KNOWN: Final = "pods-known"
 COMPONENT: Final = "kubelet"
 """Of events, as the kubelet's."""
@@ -88,9 +87,7 @@ class NodeVolumes:
         self._announcements = Announcements(actual)
         self._unread = Unread(self._pods_known)
         self._names = NamesInUse(actual, self._unread)
-        self.in_use = InUseReport(
-            runtime.cluster, actual.nodes, node_name, self._names.all, lambda: self.controller.tell(REPORTED), clock=runtime.clock
-        )
+        self.in_use = InUseReport(runtime.cluster, actual.nodes, node_name, self._names.all, self._in_use_reported, clock=runtime.clock)
         self._attachments = Attachments(runtime.cluster, actual, runtime.clock, on_full)
         self._self_attachment = SelfAttachment(runtime.cluster, node_name, runtime.clock, attaches=attaches)
         around = Surroundings(
@@ -113,7 +110,9 @@ class NodeVolumes:
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
         self.steps = StepTasks(lambda unique: self.controller.apply_result(unique, Retry("a step failed unexpectedly")))
         self._slots = MountSlots(mounts_max, self.controller.add)
-        self.pods = NodePods(runtime, actual, layout, self._labels, drivers, self.controller.add, self._adopt, self._unread)
+        self.pods = NodePods(
+            runtime, actual, layout, self._labels, drivers, self.controller.add, self._adopt, self._unread, self.in_use.has
+        )
         self.unread_devices = UnreadDevices(runtime, layout, self._unread, self._adopt)
         self.left_folders = LeftFolders(runtime, layout, self._desired, actual)
         self.controller.watch(actual.nodes, actual.concerned_by_node)
@@ -202,6 +201,10 @@ class NodeVolumes:
     def _pods_known(self) -> None:
         self.in_use.changed()
         self.controller.tell(PODS_KNOWN)
+
+    def _in_use_reported(self) -> None:
+        self.controller.tell(REPORTED)
+        self.pods.controller.tell(REPORTED)
 
     # -- one volume
 

@@ -27,12 +27,15 @@ _log = logger(__name__)
 REPORTED_OVER: Final = "mooring.dev/volumes-in-use-over"
 """An annotation: the version of the Node that the report was written over which shut out others."""
 
+REPORTED: Final = "in-use-report"
+"""What waits for a report waits for this."""
+
 GATHER_S: Final = 0.05
 AGAIN_S: Final = 1.0
 
 
 class InUseReport:
-    """names: all that the node uses now. reported: called after each report that has come through."""
+    """names: all that the node uses now. reported: called once the Node says what is in use, after each change."""
 
     def __init__(
         self,
@@ -81,7 +84,10 @@ class InUseReport:
             await self._clock.sleep(GATHER_S)
             self._changed.clear()
             wanted = frozenset(self._names())
-            if self._reports is None or (wanted == self._reports and not self._is_unsure):
+            if self._reports is None:
+                continue
+            if wanted == self._reports and not self._is_unsure:
+                self._reported()  # what waited for the report of a volume that has gone meanwhile
                 continue
             was_unsure = self._is_unsure
             self._reports &= wanted  # what this write takes away is in use no more from here on, whatever becomes of its answer

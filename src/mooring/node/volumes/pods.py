@@ -30,6 +30,7 @@ from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.expansion import is_the_nodes_turn
 from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.found import Found, find_in_pod
+from mooring.node.volumes.in_use import REPORTED
 from mooring.node.volumes.kept import beside_what_is_kept
 from mooring.node.volumes.pod_folders import pod_folders, remove_pod_folder
 from mooring.node.volumes.requests import EXPANDS
@@ -61,7 +62,7 @@ _FOLDER_STAYS: Final = "The folder of a pod that is gone can't be removed, and i
 class NodePods:
     """wake: called with the name of a volume that is to be looked at.
 
-    adopt: called with what is found in the folder of a pod that is gone.
+    adopt: called with what is found in the folder of a pod that is gone. is_reported: whether the Node says that this volume is in use.
     """
 
     def __init__(
@@ -74,11 +75,12 @@ class NodePods:
         wake: Callable[[str], None],
         adopt: Callable[[Found], None],
         unread: Unread,
+        is_reported: Callable[[str], bool],
     ) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         self._metrics = runtime.metrics.once(NodeMetrics)
         self._actual, self._desired, self._layout, self._wake = actual, actual.desired, layout, wake
-        self._drivers, self._adopt, self._unread = drivers, adopt, unread
+        self._drivers, self._adopt, self._unread, self._is_reported = drivers, adopt, unread, is_reported
         self._resolver = Resolver(runtime.cluster, labels)
         self._looked_at: dict[str, tuple[str, float]] = {}  # by uid: the resource version that was resolved, and when
         self._deleted: set[str] = set()  # uids, until the cache shows that they are gone
@@ -246,6 +248,8 @@ class NodePods:
         await self._remove_folder(uid)
         if pod.metadata.deletion_timestamp is None:
             return Result(why.PodFinished())
+        if not all(map(self._is_reported, self._actual.here)):  # without pods and reports, what is staged here would be detached
+            return Result(why.PodUnreported(), waits_for=frozenset({REPORTED}))
         try:
             if is_kept_unended(pod):
                 status = {"phase": "Failed", **ended_containers(pod, self._clock.wall_s())}

@@ -153,6 +153,11 @@ class PodLeaves:
     pass
 
 
+@reason("the pod's volumes are taken away; it is removed once the Node says which volumes are still in use here")
+class PodUnreported:
+    pass
+
+
 @reason("the pod has finished, and nothing of its volumes is left here")
 class PodFinished:
     pass

@@ -1,4 +1,7 @@
-"""Item A6 of issue 27: an entry of CSINode that nobody registers leaves after a grace period, also one from before the agent's start."""
+"""Item A6 of issue 27: an entry of CSINode that nobody registers leaves after a grace period, also one from before the agent's start.
+
+One that a registered driver has lost is made again.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from mooring.kube.errors import ServerError
 from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
 from mooring.node.csinode.decide import NODE_IDS
 from mooring.node.csinode.decision import DriverOnNode
+from mooring.node.csinode.entries import GRACE_S, LOOK_S, SETTLED_S, Entries, decide_entries
 from mooring.node.csinode.reconcile import NodeObjects
-from mooring.node.csinode.stale import GRACE_S, LOOK_S, StaleEntries, decide_stale
 from mooring.node.plugins.drivers import Drivers, NodeDriver
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
@@ -27,13 +30,13 @@ from tests.unit.node.plugin_world import NodePlugin, NoSockets
 from tests.unit.node.test_plugins_at_once import Connection
 
 
-class StaleWorld(ClusterWorld):
+class EntriesWorld(ClusterWorld):
     """coming: drivers that are being registered."""
 
     def __init__(self) -> None:
         super().__init__()
         self.objects, self.drivers, self.coming = NodeObjects(self.cluster, "n", clock=self.clock), Drivers(), set[str]()
-        self.stale = StaleEntries(self.runtime, "n", self.drivers, self.objects, self._is_there, GRACE_S)
+        self.entries = Entries(self.runtime, "n", self.drivers, self.objects, self._is_there, self.enter, GRACE_S)
 
     def _is_there(self, name: str) -> bool:
         return name in self.coming or self.drivers.find(name) is not None
@@ -56,14 +59,14 @@ class StaleWorld(ClusterWorld):
 
 
 @asynccontextmanager
-async def a_node_with(*entered: str, starts: bool = True) -> AsyncIterator[StaleWorld]:
-    world = StaleWorld()
+async def a_node_with(*entered: str, starts: bool = True) -> AsyncIterator[EntriesWorld]:
+    world = EntriesWorld()
     await world.create(a_node("n"))
     for name in entered:
         await world.enter(name)
-    async with world.running(world.stale.controller.run()):
+    async with world.running(world.entries.controller.run()):
         if starts:
-            world.stale.start()
+            world.entries.start()
         yield world
     await world.drivers.close()
 
@@ -86,7 +89,7 @@ async def test_nothing_is_missing_before_sockets_are_looked_for() -> None:
     async with a_node_with("d1", starts=False) as world:
         await world.settle(10 * GRACE_S)
         assert ["d1"] == (await world.names())[0]
-        world.stale.start()
+        world.entries.start()
         await world.settle(GRACE_S - 5.0)
         assert ["d1"] == (await world.names())[0]
 
@@ -148,13 +151,45 @@ async def test_a_driver_that_comes_while_another_is_taken_off_stays() -> None:
 def test_what_is_stale(
     entered: tuple[str, ...], missing: dict[str, float], stale: tuple[str, ...], kept: dict[str, float], after_s: float
 ) -> None:
-    decision = decide_stale(entered, lambda name: name == "here", missing, GRACE_S, GRACE_S)
+    decision = decide_entries(entered, (), lambda name: name == "here", missing, GRACE_S, GRACE_S)
     assert (stale, kept, after_s) == (decision.stale, decision.missing, decision.after_s)
+
+
+def test_what_is_lost() -> None:
+    assert ("a", "b") == decide_entries(("c",), ("b", "c", "a"), lambda _: True, {}, 0.0, GRACE_S).lost
+
+
+@in_virtual_time
+async def test_CSN15_a_driver_that_a_late_write_took_off_is_entered_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Seed 1125 of the node: a removal that was given up is carried out after the driver has come back, unchanged."""
+    async with a_node_with() as world:
+        await world.register("d1")
+        await world.settle(30.0)
+        await world.objects.take_off("d1")
+        await world.settle(SETTLED_S - 35.0)
+        assert ([], []) == await world.names()
+        await world.settle(10.0)
+        assert (["d1"], ["d1"]) == await world.names()
+        assert "lost its entry in CSINode" in caplog.text
+        writes = len(world.cluster.writes("patch csinodes"))
+        await world.settle(3 * LOOK_S)
+        assert writes == len(world.cluster.writes("patch csinodes"))
+
+
+@in_virtual_time
+async def test_a_lost_entry_that_can_t_be_made_is_tried_again() -> None:
+    async with a_node_with() as world:
+        await world.register("d1")
+        await world.settle(SETTLED_S + 1.0)
+        await world.objects.take_off("d1")
+        world.cluster.refuse("patch csinodes", times=8, error=ServerError("busy"))
+        await world.settle(LOOK_S + 60.0)
+        assert (["d1"], ["d1"]) == await world.names()
 
 
 @in_virtual_time
 async def test_the_agent_drops_what_its_forerunner_left(tmp_path: Path) -> None:
-    world = StaleWorld()
+    world = EntriesWorld()
     await world.create(a_node("n"))
     await world.enter("gone")
     agent = NodeAgent(world.runtime, AgentOptions("n", tmp_path / "root"), sockets=AgentSockets(watch=cast(Any, NoSockets)))

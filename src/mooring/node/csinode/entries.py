@@ -1,0 +1,141 @@
+"""Holds CSINode to the drivers that are registered: takes off those that nobody registers any more, enters those that it has lost.
+
+The first are entries from before the agent's start, or that could not be taken off in time; the second were taken off by another hand, or
+by a write of one's own that was given up and was carried out after the driver had come back.
+
+The scheduler and the provisioner believe what CSINode says: a driver that will not come back would have pods and volumes placed where
+nobody can mount them, and places none for a driver that is not named. Differs from a kubelet, which leaves both for good.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Final
+
+from mooring.base.clock import Instant
+from mooring.base.log import logger
+from mooring.control.controller import Controller
+from mooring.control.reasons import reason
+from mooring.control.result import Because, Result, Retry
+from mooring.control.runtime import Runtime
+from mooring.csi.codes import DriverError
+from mooring.kube.errors import ApiError
+from mooring.node.csinode.decision import Refused
+from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.plugins.drivers import Drivers
+
+_log = logger(__name__)
+
+GRACE_S: Final = 120.0
+"""For drivers that start with the node, some of them after their image was fetched."""
+LOOK_S: Final = 300.0
+"""Between two looks at a CSINode that is as it should be: others write to it, too."""
+SETTLED_S: Final = 65.0
+"""After a change: by then a write that was given up is carried out or refused (kube-apiserver's --request-timeout is 60 s)."""
+
+
+@reason("its drivers are those that are registered")
+class AllRegistered:
+    pass
+
+
+@reason("waits for the registration of {drivers}")
+class SomeAwaited:
+    drivers: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """stale: drivers to take off. lost: drivers to enter again. missing: since when each that is entered has not been registered.
+
+    after_s: when to look again.
+    """
+
+    because: Because
+    stale: tuple[str, ...]
+    lost: tuple[str, ...]
+    missing: Mapping[str, Instant]
+    after_s: float
+
+
+def decide_entries(
+    entered: Collection[str],
+    registered: Iterable[str],
+    is_there: Callable[[str], bool],
+    missing: Mapping[str, Instant],
+    now: Instant,
+    grace_s: float,
+) -> Decision:
+    """entered: the drivers that CSINode names. is_there: registered, or about to be. missing: as the last decision had it."""
+    lost = tuple(sorted(name for name in registered if name not in entered))
+    since = {name: missing.get(name, now) for name in entered if not is_there(name)}
+    stale = tuple(sorted(name for name, instant in since.items() if now - instant >= grace_s))
+    awaited = {name: instant for name, instant in since.items() if name not in stale}
+    if not awaited:
+        return Decision(AllRegistered(), stale, lost, since, LOOK_S)
+    return Decision(SomeAwaited(", ".join(sorted(awaited))), stale, lost, since, min(awaited.values()) + grace_s - now)
+
+
+class Entries:
+    """One key, the node's name, from `start` on.
+
+    is_there: whether a driver is registered, or about to be. enter: a registered driver, asked anew; raises DriverError, ApiError, Refused.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        node_name: str,
+        drivers: Drivers,
+        objects: NodeObjects,
+        is_there: Callable[[str], bool],
+        enter: Callable[[str], Awaitable[None]],
+        grace_s: float,
+    ) -> None:
+        assert grace_s > 0
+        self._clock, self._objects, self._name, self._drivers = runtime.clock, objects, node_name, drivers
+        self._is_there, self._enter, self._grace_s = is_there, enter, grace_s
+        self._settled_at: Instant = 0.0
+        self._missing: dict[str, Instant] = {}
+        self.controller: Controller[str] = Controller(runtime, "node-csinode", self.reconcile, workers=1, label="node", log=_log)
+        drivers.on_change(self._changed)
+
+    def start(self) -> None:
+        """Sockets are looked for from now on: whatever is not registered has its time to come."""
+        self.controller.add(self._name)
+
+    async def reconcile(self, _: str) -> Result:
+        """Raises ApiError, Retry."""
+        entered = await self._objects.entered()
+        decision = decide_entries(
+            entered, (driver.name for driver in self._drivers), self._is_there, self._missing, self._clock.now(), self._grace_s
+        )
+        self._missing = dict(decision.missing)
+        for name in decision.stale:
+            await self._take_off(name)
+        for name in decision.lost:
+            await self._enter_again(name)
+        settles_s = self._settled_at - self._clock.now()
+        return Result(decision.because, after_s=min(decision.after_s, settles_s) if settles_s > 0 else decision.after_s)
+
+    async def _take_off(self, name: str) -> None:
+        if self._is_there(name):
+            return
+        _log.warning("Nobody registers this driver any more: its entry in CSINode is removed", driver=name, node=self._name)
+        try:
+            await self._objects.take_off(name)  # the lock serves in order: a registration that begins now enters the driver again
+        except Refused as error:
+            raise Retry(f"the driver {name} could not be taken off Node and CSINode: {error}") from None
+
+    async def _enter_again(self, name: str) -> None:
+        _log.warning("This driver is registered, and has lost its entry in CSINode: it is entered again", driver=name, node=self._name)
+        try:
+            await self._enter(name)
+        except (DriverError, ApiError, Refused) as error:
+            raise Retry(f"the driver {name} could not be entered at Node and CSINode: {error}") from None
+
+    def _changed(self, driver: str) -> None:
+        self._settled_at = self._clock.now() + SETTLED_S
+        self._missing.pop(driver, None)
+        self.controller.add(self._name)
