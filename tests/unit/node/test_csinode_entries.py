@@ -19,7 +19,7 @@ from mooring.csi.wire_driver import WireDriver
 from mooring.kube.errors import ServerError
 from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
 from mooring.node.csinode.decide import NODE_IDS
-from mooring.node.csinode.decision import DriverOnNode
+from mooring.node.csinode.decision import DriverOnNode, Refused
 from mooring.node.csinode.entries import GRACE_S, LOOK_S, SETTLED_S, Entries, decide_entries
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.plugins.drivers import Drivers, NodeDriver
@@ -174,6 +174,16 @@ async def test_CSN15_a_driver_that_a_late_write_took_off_is_entered_again(caplog
         writes = len(world.cluster.writes("patch csinodes"))
         await world.settle(3 * LOOK_S)
         assert writes == len(world.cluster.writes("patch csinodes"))
+
+
+@in_virtual_time
+async def test_a_new_count_makes_no_entry() -> None:
+    """Seed 616 of the node: the driver has come to say that it is on another machine."""
+    async with a_node_with("d1") as world:
+        await world.objects.take_off("d1")
+        with pytest.raises(Refused, match="has no entry in CSINode"):
+            await world.objects.refresh(DriverOnNode("d1", "elsewhere", 1000, {"k": "v"}))
+        assert ([], []) == await world.names()
 
 
 @in_virtual_time

@@ -74,9 +74,11 @@ def decide_csinode(csinode: CSINode, coming: DriverOnNode) -> Operations:
 
 
 def check_refresh(csinode: CSINode, coming: DriverOnNode) -> None:
-    """Raises Refused for an answer that is about another node than the driver's entry: only a registration may change what that says."""
+    """Raises Refused for an answer about another node than the driver's entry, or where it is missing: a registration alone enters it."""
     _, present = _find(csinode.spec.drivers or (), coming.driver)
-    if present is not None and (present.node_id, set(present.topology_keys or ())) != (coming.node_id, set(coming.topology)):
+    if present is None:
+        raise Refused(f"the driver {coming.driver} has no entry in CSINode; it is entered again soon, as it was registered")
+    if (present.node_id, set(present.topology_keys or ())) != (coming.node_id, set(coming.topology)):
         raise Refused(
             f"the driver {coming.driver} is registered with node id {present.node_id!r} and topology keys "
             f"{sorted(present.topology_keys or ())}, and now gives {coming.node_id!r} and {sorted(coming.topology)}; "

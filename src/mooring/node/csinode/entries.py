@@ -19,7 +19,6 @@ from mooring.control.controller import Controller
 from mooring.control.reasons import reason
 from mooring.control.result import Because, Result, Retry
 from mooring.control.runtime import Runtime
-from mooring.csi.codes import DriverError
 from mooring.kube.errors import ApiError
 from mooring.node.csinode.decision import Refused
 from mooring.node.csinode.reconcile import NodeObjects
@@ -80,7 +79,7 @@ def decide_entries(
 class Entries:
     """One key, the node's name, from `start` on.
 
-    is_there: whether a driver is registered, or about to be. enter: a registered driver, asked anew; raises DriverError, ApiError, Refused.
+    is_there: whether a driver is registered, or about to be. enter: a registered driver, as it was at first; raises ApiError, Refused.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class Entries:
         _log.warning("This driver is registered, and has lost its entry in CSINode: it is entered again", driver=name, node=self._name)
         try:
             await self._enter(name)
-        except (DriverError, ApiError, Refused) as error:
+        except (ApiError, Refused) as error:
             raise Retry(f"the driver {name} could not be entered at Node and CSINode: {error}") from None
 
     def _changed(self, driver: str) -> None:

@@ -92,12 +92,9 @@ class Plugins:
         return name in self._registering or self._drivers.find(name) is not None
 
     async def enter_again(self, name: str) -> None:
-        """Enters a registered driver at Node and CSINode as it introduces itself now. Raises DriverError, ApiError, Refused."""
-        if (driver := self._drivers.find(name)) is None:
-            return
-        coming = await self._asked(driver)
-        if self._drivers.find(name) is driver:
-            await self._objects.enter(coming)
+        """Enters a registered driver at Node and CSINode as it introduced itself. Raises ApiError, Refused."""
+        if (driver := self._drivers.find(name)) is not None and driver.told is not None:
+            await self._objects.enter(driver.told)
 
     async def reconcile(self, socket: Path) -> Result:
         """Raises Retry."""
@@ -152,7 +149,7 @@ class Plugins:
         driver = NodeDriver(info.name, socket, endpoint, version, self._client(info.name, endpoint))
         self._registered[socket] = generation  # from here on, a socket that goes is unregistered
         try:
-            coming = await self._introduced(driver)
+            coming = driver.told = await self._introduced(driver)
             await self._objects.enter(coming)
             await self._drivers.put(driver)
             await self._remove_others(socket, info.name)
@@ -187,9 +184,6 @@ class Plugins:
 
     async def _introduced(self, driver: NodeDriver) -> DriverOnNode:
         await driver.client.connect(DIAL_S, advice="the plugin's endpoint must be the driver's socket as this node sees it")
-        return await self._asked(driver)
-
-    async def _asked(self, driver: NodeDriver) -> DriverOnNode:
         answer = await driver.rpc.node_get_info(csi.NodeGetInfoRequest(), Call(CALL_S))
         return dataclasses.replace(told_by(driver.name, answer), version=await self._version(driver))
 

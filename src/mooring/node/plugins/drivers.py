@@ -12,6 +12,7 @@ from mooring.base.errors import MooringError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.socket_driver import SocketDriver
+from mooring.node.csinode.decision import DriverOnNode
 from mooring.node.plugins.versions import Version
 
 CALL_S: Final = 120.0
@@ -26,7 +27,8 @@ class NotRegistered(MooringError):
 class NodeDriver:
     """One registered driver. socket: its registration's. endpoint: its own. version: of CSI, the highest that both speak.
 
-    known_capabilities: as it gave them last, also while they are asked for anew; None before the first call.
+    told: what it said of itself at its registration. known_capabilities: as it gave them last, also while they are asked for anew; None
+    before the first call.
     """
 
     name: str
@@ -34,6 +36,7 @@ class NodeDriver:
     endpoint: str
     version: Version
     client: SocketDriver
+    told: DriverOnNode | None = None
     known_capabilities: frozenset[int] | None = None
     _capabilities: frozenset[int] | None = None
 
