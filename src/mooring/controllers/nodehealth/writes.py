@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from mooring.api.core import NODES, Node, Taint
 from mooring.api.meta import Key, Kind, Object
 from mooring.api.pods import PODS, Pod
-from mooring.base.clock import Clock, rfc3339
+from mooring.base.clock import Clock, Instant, rfc3339
 from mooring.control.result import Stale
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
@@ -25,6 +25,7 @@ from mooring.kube.patch import Operation, add, json_patch, merge_patch, remove, 
 T = TypeVar("T", bound=Object)
 
 FAILED: Final = "Failed"
+LOOKED_S: Final = 1.0
 _TAINTS: Final = "/spec/taints"
 
 
@@ -33,6 +34,7 @@ class Writes:
 
     def __init__(self, cluster: Cluster, nodes: Informer[Node], clock: Clock) -> None:
         self._cluster, self._nodes, self._clock = cluster, nodes, clock
+        self._looked_at: dict[str, Instant] = {}  # by node, for LOOKED_S
 
     @property
     def now(self) -> str:
@@ -59,6 +61,21 @@ class Writes:
         name = node.metadata.name
         async with self._stale_where_moved(NODES, node):
             await self._nodes.write(Key("", name), self._cluster.patch(NODES, name, patch, subresource=subresource))
+
+    async def check_taints(self, name: str) -> None:
+        """Raises Stale where the cache shows others than the Node has: the watch may be long behind. Asks once a second for each node."""
+        before, now = self._nodes.store.get(Key("", name)), self._clock.now()
+        self._looked_at = {one: at for one, at in self._looked_at.items() if now - at < LOOKED_S}
+        if name in self._looked_at:
+            return
+        try:
+            found = await self._cluster.get(NODES, name)
+        except NotFound as error:
+            raise Stale(str(error)) from error
+        self._looked_at[name] = now
+        self._nodes.wrote(found)
+        if before is None or (before.metadata.uid, before.spec.taints or ()) != (found.metadata.uid, found.spec.taints or ()):
+            raise Stale(f"the taints of {name} are others by now")
 
     # -- pods
 

@@ -24,7 +24,11 @@ class Reconciler:
         self._writes, self._events, self._metrics, self._clock = writes, events, metrics, clock
 
     async def evict(self, pod: Pod, decision: Decision, *, first: bool) -> Result:
-        """first: it did not fail before. Raises ApiError, Stale."""
+        """first: it did not fail before. Raises ApiError, Stale.
+
+        The taints are looked at anew: what makes pods would make another one at once, on a node that has been well for long.
+        """
+        await self._writes.check_taints(pod.spec.node_name or "")
         if first:
             self._tell(pod, "Marking for deletion Pod")
         reason = {"reason": "DeletionByTaintManager", "message": "Taint manager: deleting due to NoExecute taint"}
