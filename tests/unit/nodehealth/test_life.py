@@ -14,7 +14,7 @@ from mooring.controllers.nodehealth import options
 from mooring.controllers.nodehealth.controller import NodeHealth
 from mooring.kube.errors import ServerError
 from tests.support.builders import a_pod
-from tests.support.cluster_world import metric
+from tests.support.cluster_world import HeldWatch, metric
 from tests.support.health import NOT_READY, OUT_OF_SERVICE, UNREACHABLE, HealthWorld
 from tests.support.virtual_loop import in_virtual_time
 
@@ -278,6 +278,23 @@ async def test_TE1_an_eviction_that_fails_is_tried_again_and_told_once() -> None
         await world.until_leaving()
         await world.until_told("pod", *EVICTED)
         assert [1] == [event["count"] for event in await world.list(EVENTS) if event["involvedObject"]["name"] == "pod"]
+
+
+async def test_a_pod_stays_where_the_node_is_well_by_now_and_the_watch_is_behind() -> None:
+    """Seed 733 of the plane: each pod that was made in place of an evicted one was evicted at once, for as long as the watch was behind."""
+    watch = HeldWatch("nodes")
+    async with HealthWorld(watch).working() as world:
+        await world.add_node()
+        await world.add_pod("daemon", tolerations=FOREVER)
+        await world.taint("n", {"key": "maintenance", "effect": "NoExecute"})
+        await asyncio.sleep(5)
+        watch.hold()
+        await world.patch(NODES, "n", {"spec": {"taints": None}})
+        await world.add_pod()
+        await asyncio.sleep(20)
+        assert "deletionTimestamp" not in (await world.get(PODS, "pod"))["metadata"]
+        assert EVICTED not in await world.told("pod")
+        watch.let_go()
 
 
 # -- pods that no kubelet removes
