@@ -69,12 +69,12 @@ check: .venv/ready ## Lint, format, types, import contracts, tidiness
 .PHONY: sim
 sim: .venv/ready ## SEEDS (2000) lives of the whole plane, and every point
 	@$(BIN)/python -m tests.sim --part plane --seeds $(SEEDS) $(ARGS)
-	@$(BIN)/python -m tests.sim.points
+	@$(BIN)/python -m tests.sim.points --jobs "$$(nproc)"
 
 .PHONY: sim-all
 sim-all: .venv/ready ## Hours: 100,000 lives of all parts, every state and size
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS_OF_EACH) --keep-going $(ARGS)
-	@$(BIN)/python -m tests.sim.points
+	@$(BIN)/python -m tests.sim.points --jobs "$$(nproc)"
 	@$(BIN)/python -m tests.sim.states --whole
 	@$(BIN)/python -m tests.sim.sizes --whole
 
