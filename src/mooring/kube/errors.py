@@ -7,6 +7,9 @@ from typing import Any, ClassVar, Final
 
 from mooring.base.errors import MooringError
 
+LATE_S: Final = 60.0
+"""How long a request whose answer was lost may still be carried out: kube-apiserver's --request-timeout, unless somebody sets another."""
+
 
 class ApiError(MooringError):
     """An answer of the API server that is no success. str() is the Status' message, as Go's client shows it.

@@ -18,11 +18,10 @@ from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
 from mooring.controllers.attachdetach.controller import AttachDetach
-from mooring.controllers.attachdetach.memory import OPEN_S
 from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.kube import cluster
 from mooring.kube.cluster import Verb, WatchEvent
-from mooring.kube.errors import Conflict, Invalid, NotFound, ServerError, Unreachable
+from mooring.kube.errors import LATE_S, Conflict, Invalid, NotFound, ServerError, Unreachable
 from tests.support.attachdetaching import HOLD, AttachDetachWorld, Vol
 from tests.support.builders import RWO, RWX, Json
 from tests.support.virtual_loop import run_virtual
@@ -160,7 +159,7 @@ class Storm(AttachDetachWorld):
                 volume, node = self.dice.choice(list(self.volumes.values())), self.dice.choice(list(self.mounted))
                 pods.append(await self.pod(node, volume))
         self.weather.storms = False
-        await self.settle(OPEN_S + 20)  # a POST without an answer may hold a volume for so long
+        await self.settle(LATE_S + 20)  # a POST without an answer may hold a volume for so long
         await self._all_are_served()
         for pod in pods:
             await self.delete_pod(pod)

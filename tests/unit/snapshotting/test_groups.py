@@ -12,7 +12,6 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
 from mooring.apiserver.local import Faults
 from mooring.base.clock import parse_rfc3339
-from mooring.controllers.snapshot_controller.lost_writes import LATE_S
 from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
     BOUND_FINALIZER,
@@ -26,7 +25,7 @@ from mooring.controllers.snapshotting.names import (
     member_name,
 )
 from mooring.csi.codes import Code
-from mooring.kube.errors import ServerError, Unreachable
+from mooring.kube.errors import LATE_S, ServerError, Unreachable
 from tests.support.builders import APP, a_claim, a_group_class, a_group_content, a_group_snapshot, a_new_snapshot, a_snapshot_class
 from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose

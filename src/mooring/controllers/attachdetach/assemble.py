@@ -25,10 +25,11 @@ from mooring.controllers.attachdetach.identity import (
     pod_wants_volumes,
     workload_of,
 )
-from mooring.controllers.attachdetach.memory import OPEN_S, NodeRecord, Record
+from mooring.controllers.attachdetach.memory import NodeRecord, Record
 from mooring.controllers.attachdetach.view import BY_CLAIM, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
 from mooring.controllers.attachdetach.waited import silent_since, waited_before
 from mooring.controllers.binding.names import claim_name_of, claims_of, is_finished, owns
+from mooring.kube.errors import LATE_S
 
 
 class _Pods:
@@ -215,7 +216,7 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
         deletion=None if attachment is None else view.memory.deletions.get(attachment.metadata.uid),
         foreign=tuple(attachments.foreign.get(name, ())),
         waited_before_s=waited_before(node).get(unique, 0.0),
-        inherited_until=view.memory.began + OPEN_S if may_be_inherited else -math.inf,
+        inherited_until=view.memory.began + LATE_S if may_be_inherited else -math.inf,
     )
 
 

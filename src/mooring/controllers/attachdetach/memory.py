@@ -11,9 +11,7 @@ from mooring.api.core import Node
 from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
 from mooring.control.events import REPEAT_S
-
-OPEN_S: Final = 60.0
-"""How long a request may be carried out after its answer was lost: kube-apiserver lets no request live longer (--request-timeout)."""
+from mooring.kube.errors import LATE_S
 
 REMIND_S: Final = REPEAT_S
 """Seconds until a waiting pod hears the same again."""
@@ -128,7 +126,7 @@ class Record:
 
     def post_lost(self, now: Instant) -> None:
         """A POST was sent, and no answer came."""
-        self.creating, self.open_posts, self.open_until = True, self.open_posts + 1, now + OPEN_S
+        self.creating, self.open_posts, self.open_until = True, self.open_posts + 1, now + LATE_S
 
     def looked_up(self, uid: str, asked_at: Instant) -> None:
         """The API server was asked for the attachment. uid: "" for none: a POST may still be on its way to it, for a while."""
@@ -212,7 +210,7 @@ class Memory:
 
     deletions: by the uid of the attachment, which may lose its volume meanwhile, or get one, until it is gone.
 
-    began: when this process began to act. What another one asked for before that may be carried out for OPEN_S.
+    began: when this process began to act. What another one asked for before that may be carried out for LATE_S.
     """
 
     def __init__(self, began: Instant = -math.inf) -> None:

@@ -23,14 +23,14 @@ from mooring.controllers.attachdetach.assemble import observe, volume_of
 from mooring.controllers.attachdetach.decide import decide_volume, detach_notes, failed_notes
 from mooring.controllers.attachdetach.facts import Place, Volume
 from mooring.controllers.attachdetach.identity import Identity, force_after_of
-from mooring.controllers.attachdetach.memory import OPEN_S, REMIND_S, Deletion, Record
+from mooring.controllers.attachdetach.memory import REMIND_S, Deletion, Record
 from mooring.controllers.attachdetach.metrics import AttachDetachMetrics
 from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.controllers.attachdetach.release import Rules
 from mooring.controllers.attachdetach.view import View
 from mooring.controllers.attachdetach.writes import attachment_body, source_body
 from mooring.kube.cache.informer import Informer
-from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from mooring.kube.errors import LATE_S, AlreadyExists, ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 
 log = logger(__name__)
 
@@ -202,7 +202,7 @@ class Reconciler:
                 await self._cluster.delete(VOLUME_ATTACHMENTS, action.name, uid=action.uid)
             deletion.unanswered = False
         except (Unreachable, ServerError):
-            deletion.unanswered, deletion.open_until = True, self._runtime.clock.now() + OPEN_S
+            deletion.unanswered, deletion.open_until = True, self._runtime.clock.now() + LATE_S
             raise
         except ApiError:
             if not deletion.unanswered:

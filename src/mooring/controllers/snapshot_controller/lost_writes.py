@@ -13,10 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.base.clock import Clock, Instant
-from mooring.kube.errors import ServerError, Unreachable
-
-LATE_S: Final = 60.0
-"""How long an API server may be at work on a request: the --request-timeout that it has unless somebody sets another."""
+from mooring.kube.errors import LATE_S, ServerError, Unreachable
 
 LOST_MAX: Final = 20_000
 """Snapshots of which such a write is remembered; a forgotten one is not waited for."""

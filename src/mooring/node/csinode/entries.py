@@ -19,7 +19,7 @@ from mooring.control.controller import Controller
 from mooring.control.reasons import reason
 from mooring.control.result import Because, Result, Retry
 from mooring.control.runtime import Runtime
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import LATE_S, ApiError
 from mooring.node.csinode.decision import Refused
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.plugins.drivers import Drivers
@@ -30,8 +30,8 @@ GRACE_S: Final = 120.0
 """For drivers that start with the node, some of them after their image was fetched."""
 LOOK_S: Final = 300.0
 """Between two looks at a CSINode that is as it should be: others write to it, too."""
-SETTLED_S: Final = 65.0
-"""After a change: by then a write that was given up is carried out or refused (kube-apiserver's --request-timeout is 60 s)."""
+SETTLED_S: Final = LATE_S + 5.0
+"""After a change: by then a write that was given up is carried out or refused."""
 
 
 @reason("its drivers are those that are registered")

@@ -22,7 +22,18 @@ from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.fresh import FreshCache
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.kube.cache.informer import Informer
-from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, NotFound, ServerError, TooLarge, Unreachable
+from mooring.kube.errors import (
+    LATE_S,
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooLarge,
+    Unreachable,
+)
 
 log = logger(__name__)
 
@@ -32,8 +43,8 @@ _UNKNOWN: Final = (Unreachable, ServerError)
 DENIED_S_MAX: Final = 300.0
 """How long an object may be forbidden each time before that counts as a refusal: a quota or a missing right may pass, a policy does not."""
 
-LATE_S_MAX: Final = 70.0
-"""How long a write that was not answered may still be carried out: an API server ends a request after a minute."""
+LATE_S_MAX: Final = LATE_S + 10.0
+"""From when a write was sent that was not answered until it can't be carried out any more."""
 
 
 class PvStore:
