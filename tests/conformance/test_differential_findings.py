@@ -789,3 +789,53 @@ def test_what_a_toleration_may_be_is_told(api: Rest, name: str, operator: str, s
     body["spec"]["tolerations"] = [{"key": "a", "operator": operator, "value": "5"}]
     status = api.post(PODS, body).refused(422, "Invalid", (UNSUPPORTED, "spec.tolerations[0].operator"))
     assert status["message"].endswith(f"supported values: {supported}")
+
+
+NEGATIVE = 'terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"'
+
+
+def test_a_negative_grace_of_a_pod_becomes_one_second_and_that_of_a_template_stays(api: Rest, name: str) -> None:
+    body = copy.deepcopy(a_pod(name))
+    body["spec"]["terminationGracePeriodSeconds"] = -5
+    made = api.post(PODS, body)
+    assert (1, []) == (made.ok(201)["spec"]["terminationGracePeriodSeconds"], made.warnings)
+    workload = copy.deepcopy(a_workload("ReplicaSet", name))
+    workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = -5
+    path = "/apis/apps/v1/namespaces/default/replicasets"
+    made = api.post(path, workload)
+    assert (-5, [f'299 - "spec.template.spec.{NEGATIVE}']) == (
+        made.ok(201)["spec"]["template"]["spec"]["terminationGracePeriodSeconds"],
+        made.warnings,
+    )
+
+
+@pytest.mark.parametrize("image", [" ", " x", "x\t"])
+def test_an_image_with_space_around_it_is_refused_in_a_pod_and_not_in_a_template(api: Rest, name: str, image: str) -> None:
+    body = copy.deepcopy(a_pod(name))
+    body["spec"]["containers"][0]["image"] = image
+    api.post(PODS, body).invalid((INVALID, "spec.containers[0].image", "must not have leading or trailing whitespace"))
+    workload = copy.deepcopy(a_workload("Deployment", name))
+    workload["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    api.post("/apis/apps/v1/namespaces/default/deployments", workload).ok(201)
+
+
+def test_shares_that_are_none_count_as_zero(api: Rest, name: str) -> None:
+    workload = copy.deepcopy(a_workload("Deployment", name))
+    workload["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "a", "maxSurge": "b"}}
+    field = "spec.strategy.rollingUpdate"
+    api.post("/apis/apps/v1/namespaces/default/deployments", workload).invalid(
+        (INVALID, f"{field}.maxUnavailable", "a valid percent string"),
+        (INVALID, f"{field}.maxSurge", "a valid percent string"),
+        (INVALID, f"{field}.maxUnavailable", "may not be 0 when `maxSurge` is 0"),
+    )
+
+
+def test_a_rule_of_restarts_names_exit_codes_and_there_are_twenty_at_the_most(api: Rest, name: str) -> None:
+    body, field = copy.deepcopy(a_pod(name)), "spec.containers[0].restartPolicyRules"
+    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": []}}
+    body["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [{"action": "Restart"}]}
+    api.post(PODS, body).invalid(("FieldValueRequired", f"{field}[0].exitCodes", "must be specified"))
+    body["spec"]["containers"][0]["restartPolicyRules"] = [rule] * 21
+    api.post(PODS, body).invalid(("FieldValueTooMany", field, "Too many: 21: must have at most 20 items"))
+    body["spec"]["containers"][0]["restartPolicyRules"] = [rule] * 20
+    api.post(PODS, body).ok(201)

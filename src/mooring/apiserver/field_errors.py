@@ -67,6 +67,10 @@ def too_many(field: str, count_max: int) -> Cause:
     return Cause("FieldValueTooLong", field, f"Too long: may not be more than {count_max} bytes")
 
 
+def too_many_items(field: str, count: int, count_max: int) -> Cause:
+    return Cause("FieldValueTooMany", field, f"Too many: {count}: must have at most {count_max} items")
+
+
 def immutable(field: str, value: Any) -> Cause:
     return invalid(field, value, "field is immutable")
 

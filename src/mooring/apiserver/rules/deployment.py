@@ -112,12 +112,12 @@ def _as_in_go(strategy: Json) -> Json:
 
 def _validate_rolling(rolling: Json) -> Iterator[Cause]:
     field = "spec.strategy.rollingUpdate"
-    wrong = [cause for part in ("maxUnavailable", "maxSurge") for cause in validate_share(rolling[part], f"{field}.{part}")]
-    yield from wrong
+    for part in ("maxUnavailable", "maxSurge"):
+        yield from validate_share(rolling[part], f"{field}.{part}")
     unavailable = rolling["maxUnavailable"]
-    if not wrong and _number(unavailable) == 0 == _number(rolling["maxSurge"]):
+    if _number(unavailable) == 0 == _number(rolling["maxSurge"]):
         yield field_errors.invalid(f"{field}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
-    if not wrong and isinstance(unavailable, str) and _number(unavailable) > 100:
+    if isinstance(unavailable, str) and _number(unavailable) > 100:
         yield field_errors.invalid(f"{field}.maxUnavailable", unavailable, "must not be greater than 100%")
 
 
@@ -129,7 +129,10 @@ def validate_share(value: Any, field: str) -> list[Cause]:
 
 
 def _number(share: Any) -> int:
-    return share if isinstance(share, int) else int(share.removesuffix("%"))
+    """0 for a text that is no percentage."""
+    if isinstance(share, int):
+        return share
+    return int(share.removesuffix("%")) if _PERCENT.fullmatch(share) else 0
 
 
 def _validate_update(new: Json, old: Json) -> list[Cause]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from mooring.apiserver import api_errors, deletion
 from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
-from mooring.apiserver.rules import podactions, poddefaults, podmatchkeys, podresources, podspec, podupdate, podwarnings
+from mooring.apiserver.rules import podactions, podcontainers, poddefaults, podmatchkeys, podresources, podspec, podupdate, podwarnings
 from mooring.apiserver.rules.podshape import MESSAGES
 from mooring.base.clock import parse_rfc3339, rfc3339
 
@@ -116,6 +117,11 @@ def _grace_s(pod: Json, given: int | None) -> int:
     return 1 if grace_s < 0 else grace_s
 
 
+def _validate(pod: Json) -> Iterator[Cause]:
+    yield from podspec.validate(pod)
+    yield from podcontainers.validate_images(pod["spec"])
+
+
 def _fields(pod: Json) -> Mapping[str, str]:
     found = {f"{part}.{name}": str(pod[part].get(name, "")) for part, name in _FIELDS}
     return {**found, "spec.hostNetwork": str(pod["spec"].get("hostNetwork", False)).lower()}
@@ -138,7 +144,7 @@ PODS: Final = Resource(
     prepare_status=_prepare_status,
     delete=_delete,
     graceful=True,
-    validate=podspec.validate,
+    validate=_validate,
     validate_create=podupdate.validate_created,
     validate_update=podupdate.validate,
     validate_status=podupdate.validate_status,

@@ -106,6 +106,7 @@ _NOT_FOR_INIT: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startup
 _ONLY_ALWAYS: Final = "may not be set for init containers without restartPolicy=Always"
 _RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
 _RULE_ACTIONS: Final = ("Restart", "RestartAllContainers")
+_RULES_MAX: Final = 20
 
 
 def validate(spec: Json) -> Iterator[Cause]:
@@ -137,8 +138,6 @@ def validate_one(container: Json, field: str, spec: Json) -> Iterator[Cause]:
     image = container.get("image", "")
     if not image:
         yield field_errors.required(f"{field}.image")
-    if image != image.strip():
-        yield field_errors.invalid(f"{field}.image", image, "must not have leading or trailing whitespace")
     yield from checks.one_of(container["terminationMessagePolicy"], f"{field}.terminationMessagePolicy", _MESSAGE_POLICIES)
     yield from checks.one_of(container["imagePullPolicy"], f"{field}.imagePullPolicy", PULL_POLICIES)
     yield from _validate_ports(container.get("ports") or [], f"{field}.ports", on_host_network=spec.get("hostNetwork", False))
@@ -150,6 +149,15 @@ def validate_one(container: Json, field: str, spec: Json) -> Iterator[Cause]:
     yield from podsecurity.validate_container(container.get("securityContext") or {}, f"{field}.securityContext")
 
 
+def validate_images(spec: Json) -> Iterator[Cause]:
+    """Of a pod alone: templates have been stored with such images."""
+    for part in ("containers", "initContainers"):
+        for field, container in checks.each(spec.get(part), f"spec.{part}"):
+            image = container.get("image", "")
+            if image != image.strip():
+                yield field_errors.invalid(f"{field}.image", image, "must not have leading or trailing whitespace")
+
+
 def _validate_restarts(container: Json, field: str) -> Iterator[Cause]:
     yield from podresources.validate_resize_policy(container.get("resizePolicy") or [], f"{field}.resizePolicy")
     rules = container.get("restartPolicyRules") or []
@@ -157,10 +165,14 @@ def _validate_restarts(container: Json, field: str) -> Iterator[Cause]:
         yield from checks.one_of(container["restartPolicy"], f"{field}.restartPolicy", _RESTART_POLICIES)
     elif rules:
         yield field_errors.required(f"{field}.restartPolicy", "must specify restartPolicy when restart rules are used")
+    if len(rules) > _RULES_MAX:
+        yield field_errors.too_many_items(f"{field}.restartPolicyRules", len(rules), _RULES_MAX)
     for number, rule in enumerate(rules):
         at, codes = f"{field}.restartPolicyRules[{number}]", rule.get("exitCodes")
         yield from checks.one_of(rule.get("action", ""), f"{at}.action", _RULE_ACTIONS)
-        if codes is not None:
+        if codes is None:
+            yield field_errors.required(f"{at}.exitCodes", "must be specified")
+        else:
             yield from checks.one_of(codes.get("operator", ""), f"{at}.exitCodes.operator", ("In", "NotIn"))
 
 

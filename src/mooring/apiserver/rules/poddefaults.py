@@ -31,6 +31,7 @@ _AGGREGATED: Final = ("cpu", "memory")
 def default(pod: Json) -> None:
     spec = pod["spec"]
     default_spec(spec)
+    spec["terminationGracePeriodSeconds"] = spec["terminationGracePeriodSeconds"] if spec["terminationGracePeriodSeconds"] >= 0 else 1
     _fill(spec, {"enableServiceLinks": True})
     for container in containers_of(spec):
         _default_of_pod(container, on_host_network=spec.get("hostNetwork", False))
@@ -45,8 +46,6 @@ def default_spec(spec: Json) -> None:
     """The defaults that a pod's spec and a template's share."""
     _fill(spec, _POD)
     spec.setdefault("securityContext", {})
-    if spec["terminationGracePeriodSeconds"] < 0:
-        spec["terminationGracePeriodSeconds"] = 1
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account

@@ -22,6 +22,8 @@ _OLD_ANNOTATIONS: Final = (
 _WHOLE_BYTES: Final = ("memory", "ephemeral-storage")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_NEGATIVE: Final = "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+"""Of a template: a pod's has been made 1."""
 _NULL_SELECTOR: Final = "a null labelSelector results in matching no pod"
 
 
@@ -31,6 +33,7 @@ def warnings(pod: Json, old: Json | None) -> list[str]:
     spec = pod["spec"]
     return [
         *_of_metadata(pod["metadata"]),
+        *([_NEGATIVE] if spec["terminationGracePeriodSeconds"] < 0 else ()),
         *_of_placement(spec),
         *_of_lists(spec),
         *(text for number, volume in enumerate(spec.get("volumes") or []) for text in _of_volume(volume, f"spec.volumes[{number}]")),
