@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,8 @@ from mooring.api.pods import PODS
 from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
 from mooring.node import records
+from mooring.node.volumes import found, left_folders
+from mooring.node.volumes.files import remove_folder
 from tests.support.builders import a_node
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.scripted_driver import Fail, Wait
@@ -148,6 +151,36 @@ async def test_RST2_a_pod_is_removed_only_once_what_is_staged_is_reported(world:
         assert await world.find(PODS, name) is not None
         await world.gone(PODS, name)
         assert [volume.unique] == await world.in_use()
+
+
+@in_virtual_time
+async def test_RST2_what_was_reported_stays_so_while_its_folder_without_a_record_can_t_be_removed(
+    world: VolumesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 1014 of the node: somebody has removed the record, and the stage that a killed agent has sent is still to take effect."""
+    world.driver.script(STAGE, *[Fail(Code.UNAVAILABLE)] * 20)
+    async with world.agent():
+        volume = await world.volume()
+        pod = await world.pod(volume)
+        await world.until_called(STAGE)
+    folder = world.staging(volume).parent
+    (folder / records.NAME).unlink()
+    await world.users.delete(PODS, pod["metadata"]["name"], "default", grace_period_s=0)
+    protected = True
+
+    def remove(path: Path) -> None:
+        if protected and path.is_relative_to(folder):
+            raise PermissionError(13, "Permission denied", str(path))
+        remove_folder(path)
+
+    for module in (found, left_folders):
+        monkeypatch.setattr(module, "remove_folder", remove)
+    async with world.agent():
+        await world.settle(100.0)
+        assert [volume.unique] == await world.in_use()
+        protected = False
+        await world.settle(1300.0)
+        assert ([], False) == (await world.in_use(), folder.exists())
 
 
 @in_virtual_time

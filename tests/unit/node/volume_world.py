@@ -113,7 +113,14 @@ class VolumesWorld(ClusterWorld):
             await node.pods.remove_orphans()
 
         manager = Manager(
-            caches, node.pods.controller, node.pods.folders, node.unread_devices.controller, node.steps, node.controller, prepare=prepare
+            caches,
+            node.pods.controller,
+            node.pods.folders,
+            node.left_folders.controller,
+            node.unread_devices.controller,
+            node.steps,
+            node.controller,
+            prepare=prepare,
         )
         manager.beside("in-use", Loop(node.report))
         async with AsyncExitStack() as stack:

@@ -86,7 +86,7 @@ class NodeVolumes:
         actual = self._actual = ActualState(caches, node_name, self._desired, events, runtime.clock)
         self._announcements = Announcements(actual)
         self._unread = Unread(self._pods_known)
-        self._names = NamesInUse(actual, self._unread)
+        self._names = NamesInUse(actual, self._unread, lambda unique: self.left_folders.has_of(unique))
         self.in_use = InUseReport(runtime.cluster, actual.nodes, node_name, self._names.all, self._in_use_reported, clock=runtime.clock)
         self._attachments = Attachments(runtime.cluster, actual, runtime.clock, on_full)
         self._self_attachment = SelfAttachment(runtime.cluster, node_name, runtime.clock, attaches=attaches)
@@ -114,7 +114,7 @@ class NodeVolumes:
             runtime, actual, layout, self._labels, drivers, self.controller.add, self._adopt, self._unread, self.in_use.has
         )
         self.unread_devices = UnreadDevices(runtime, layout, self._unread, self._adopt)
-        self.left_folders = LeftFolders(runtime, layout, self._desired, actual)
+        self.left_folders = LeftFolders(runtime, layout, self._desired, actual, self.in_use.changed)
         self.controller.watch(actual.nodes, actual.concerned_by_node)
         self.controller.watch(actual.csi_drivers, self._csi_driver_changed)
         drivers.on_change(self._driver_changed)
@@ -241,7 +241,7 @@ class NodeVolumes:
             return Result(decision.because, waits_for=waits_for, after_s=look_again_s)
         if decision.step is Step.FORGET:
             del self._actual.states[unique]
-            self._names.before -= {unique}
+            self._names.forget(unique)
             self.in_use.changed()
         elif self.steps.is_open:
             self._begin(state, decision)

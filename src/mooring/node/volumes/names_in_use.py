@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.unread import Unread
 
 
 class NamesInUse:
-    """before: what the Node reported before the start, as far as it is not known that nothing of it is here."""
+    """before: what the Node reported before the start, as far as it is not known that nothing of it is here.
 
-    def __init__(self, actual: ActualState, unread: Unread) -> None:
-        self._actual, self._unread = actual, unread
+    has_folder: whether a folder of this volume is left without a record: a call that a killed agent has sent may mount there.
+    """
+
+    def __init__(self, actual: ActualState, unread: Unread, has_folder: Callable[[str], bool]) -> None:
+        self._actual, self._unread, self._has_folder = actual, unread, has_folder
         self.before = frozenset[str]()
 
     def all(self) -> set[str]:
-        """What was reported before the start stays until every pod was looked at, and as long as it may be where no record can be read."""
+        """What was reported before the start stays until every pod was looked at, and as long as it may be where no record is."""
         if not self._actual.desired.has_unseen:
-            self.before = frozenset(name for name in self.before if self.may_be_unread(name))
+            self.before = frozenset(name for name in self.before if self.may_be_unread(name) or self._has_folder(name))
         return self._actual.in_use | self.before
+
+    def forget(self, unique: str) -> None:
+        """Nothing was done with the volume, or all was undone."""
+        if not self._has_folder(unique):
+            self.before -= {unique}
 
     def may_be_unread(self, unique: str) -> bool:
         """True while the volume may be in a place of which no record can be read."""
