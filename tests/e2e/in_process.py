@@ -13,10 +13,11 @@ from mooring.base.clock import Clock, LoopClock
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
-from mooring.cli.csi_attacher import KNOWN_GATES, AttacherFlags, check, options_of
+from mooring.cli.csi_attacher import COMMAND, AttacherFlags, check
 from mooring.cli.process import Machine, Setup
 from mooring.cli.sidecar import Context, Sidecar, SidecarLife
 from mooring.controllers.attacher.controller import Attacher
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.client import Client
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Q, Rpc
@@ -138,7 +139,7 @@ class InProcessTarget(Target):
         metrics = Metrics()
         parsed = parse(AttacherFlags, flags)
         check(parsed)
-        gates = {**{name: gate.default for name, gate in KNOWN_GATES.items()}, **parsed.flags.feature_gates}
+        gates = {**{name: gate.default for name, gate in COMMAND.gates.items()}, **parsed.flags.feature_gates}
         ports = InProcessPorts(self._store, self.driver, self._line, self.clock, self._randomness)
         setup = Setup("csi-attacher", parsed.flags, parsed.given, gates)
         sidecar: Sidecar[AttacherFlags] = Sidecar("csi-attacher", "external-attacher-leader-", parsed.flags.timeout_s, _work)
@@ -152,7 +153,7 @@ class InProcessTarget(Target):
 
 
 def _work(context: Context[AttacherFlags]) -> Attacher:
-    return Attacher(context.runtime, context.driver, context.info, options_of(context.setup))
+    return Attacher(context.runtime, context.driver, context.info, context.setup.options(AttacherOptions))
 
 
 @contextlib.asynccontextmanager

@@ -8,6 +8,9 @@ A table is a frozen dataclass whose fields are made by `flag(name, kind, default
 
     parsed = parse(AttacherFlags, ["-timeout=5s"])
 
+A room's options are such a table, too: its flags stand on the record that the room works with, feature gates as fields made by `gate`.
+The program's table inherits them. A field made by neither is worked out by whoever starts the room, or is for tests.
+
 Both dash forms everywhere, the value after `=` or as the next word, booleans only after `=`, the last one wins, maps accumulate, and
 reading stops at the first word that is no flag, or after `--`. Names are never abbreviated.
 
@@ -23,10 +26,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import FlagKind
+from mooring.base.flagkinds import GATES, FlagKind, Gate, Stage, gates_help
 
 T = TypeVar("T")
 F = TypeVar("F")
+R = TypeVar("R")
 
 
 class UsageError(ConfigError):
@@ -67,10 +71,30 @@ def flag(name: str, kind: FlagKind[T], default: T, text: str, section: Section =
     return result
 
 
+def gate(name: str, stage: Stage, default: bool) -> bool:
+    """A field of a room's options that a feature gate says; in a parsed table it has its default."""
+    made: Any = dataclasses.field(default=default, metadata={"gate": (name, Gate(stage, default))})
+    result: bool = made
+    return result
+
+
 def flags_of(table: type[Any]) -> dict[str, Flag]:
-    """The rows of a table by flag name, in alphabetical order."""
-    rows = [Flag(field.name, *field.metadata["flag"]) for field in dataclasses.fields(table)]
+    """The rows of a table by flag name, in alphabetical order. The text of --feature-gates lists the table's gates."""
+    rows = [Flag(field.name, *field.metadata["flag"]) for field in dataclasses.fields(table) if "flag" in field.metadata]
+    rows = [dataclasses.replace(row, text=gates_help(gates_of(table))) if row.kind is GATES and not row.text else row for row in rows]
     return {row.name: row for row in sorted(rows, key=lambda row: row.name)}
+
+
+def gates_of(table: type[Any]) -> dict[str, Gate]:
+    """The feature gates of a table by their names."""
+    return dict(field.metadata["gate"] for field in dataclasses.fields(table) if "gate" in field.metadata)
+
+
+def options_from(kind: type[R], flags: Any, gates: Mapping[str, bool], **derived: Any) -> R:
+    """A room's options. derived: the fields that no flag or gate says alone. Of the rest those without flag and gate keep their default."""
+    said = {field.name: getattr(flags, field.name) for field in dataclasses.fields(kind) if "flag" in field.metadata}
+    decided = {field.name: gates[field.metadata["gate"][0]] for field in dataclasses.fields(kind) if "gate" in field.metadata}
+    return kind(**said | decided | derived)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

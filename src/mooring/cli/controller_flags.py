@@ -40,7 +40,7 @@ NODEHEALTH: Final = "nodehealth"
 WORKLOADS: Final = "workloads"
 
 GATES_KNOWN: Final[Mapping[str, Gate]] = {
-    **csi_attacher.KNOWN_GATES,
+    **csi_attacher.COMMAND.gates,
     **csi_provisioner.KNOWN_GATES,
     **csi_resizer.KNOWN_GATES,
     **csi_snapshotter.KNOWN_GATES,

@@ -8,22 +8,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import DURATION, GATES, INT, STRING, UINT, Gate, Stage, gates_help
-from mooring.base.flags import Parsed, flag
+from mooring.base.flagkinds import INT
+from mooring.base.flags import Parsed, flag, gates_of
 from mooring.cli.limits import check_call_times, check_resync
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
 from mooring.cli.tables import REMOVED as KLOG_REMOVED
 from mooring.cli.tables import SidecarFlags
+from mooring.controllers.attacher.options import AttacherOptions
 
 if TYPE_CHECKING:
     from mooring.cli.sidecar import Context, Sidecar, Work
-    from mooring.controllers.attacher.options import AttacherOptions
-
-KNOWN_GATES: Final[Mapping[str, Gate]] = {
-    "MutableCSINodeAllocatableCount": Gate(Stage.GA, True),
-    "ReleaseLeaderElectionOnExit": Gate(Stage.ALPHA, False),
-}
 
 REMOVED: Final[Mapping[str, bool]] = {
     "dummy": False,
@@ -37,18 +32,7 @@ _WORKERS_MAX: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AttacherFlags(SidecarFlags):
-    feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
-    timeout_s: float = flag("timeout", DURATION, 15.0, "Timeout for waiting for attaching or detaching the volume.")
-    worker_threads: int = flag("worker-threads", UINT, 10, "How many calls to the driver run at once at the most.")
-    retry_interval_start_s: float = flag(
-        "retry-interval-start", DURATION, 1.0, "Initial retry interval of failed attach or detach. It doubles with each failure."
-    )
-    retry_interval_max_s: float = flag("retry-interval-max", DURATION, 300.0, "Maximum retry interval of failed attach or detach.")
-    resync_s: float = flag("resync", DURATION, 600.0, "How often everything known is looked at again.")
-    reconcile_sync_s: float = flag("reconcile-sync", DURATION, 60.0, "How often attachments are compared with the driver's ListVolumes.")
-    max_entries: int = flag("max-entries", INT, 0, "Entries a page in ListVolumes at the most; 0 leaves it to the driver.")
-    default_fstype: str = flag("default-fstype", STRING, "", "The filesystem type of volumes whose PersistentVolume names none.")
+class AttacherFlags(AttacherOptions, SidecarFlags):
     max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
 
 
@@ -77,7 +61,7 @@ def check(parsed: Parsed[AttacherFlags]) -> None:
 
 COMMAND: Final[Command[AttacherFlags]] = Command(
     AttacherFlags,
-    KNOWN_GATES,
+    gates_of(AttacherFlags),
     {**KLOG_REMOVED, **REMOVED},
     check,
     about="Attaches and detaches the volumes of one CSI driver, in the place of external-attacher: in a pod, beside the driver.",
@@ -113,25 +97,7 @@ def _attacher(context: Context[AttacherFlags]) -> Work:
 
     runtime, component = context.runtime, f"external-attacher {context.info.name}"
     events = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness, rests=True)
-    return Attacher(runtime, context.driver, context.info, options_of(context.setup), events=events, caches=context.caches)
-
-
-def options_of(setup: Setup[AttacherFlags]) -> AttacherOptions:
-    """The controller's options, as the flags and gates have them."""
-    from mooring.controllers.attacher.options import AttacherOptions
-
-    flags = setup.flags
-    return AttacherOptions(
-        timeout_s=flags.timeout_s,
-        worker_threads=flags.worker_threads,
-        retry_interval_start_s=min(flags.retry_interval_start_s, flags.retry_interval_max_s),  # upstream caps it without a word
-        retry_interval_max_s=flags.retry_interval_max_s,
-        resync_s=flags.resync_s,
-        reconcile_sync_s=flags.reconcile_sync_s,
-        max_entries=flags.max_entries,
-        default_fstype=flags.default_fstype,
-        report_error_codes=setup.gates["MutableCSINodeAllocatableCount"],
-    )
+    return Attacher(runtime, context.driver, context.info, context.setup.options(AttacherOptions), events=events, caches=context.caches)
 
 
 if __name__ == "__main__":

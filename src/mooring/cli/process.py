@@ -29,7 +29,7 @@ import mooring
 from mooring.base import log
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import Gate, Gates, decide_gates
-from mooring.base.flags import Flag, Parsed, Section, Spellings, UsageError, flags_of, parse
+from mooring.base.flags import Flag, Parsed, Section, Spellings, UsageError, flags_of, options_from, parse
 from mooring.base.logform import Lines
 from mooring.cli.tables import ALPHA_LOGGING, ProcessFlags, is_off
 
@@ -80,6 +80,7 @@ def _filled(text: str, indent: str = "") -> str:
 _log = log.logger(__name__)
 
 F = TypeVar("F", bound=ProcessFlags)
+R = TypeVar("R")
 
 VERSION: Final = f"v{mooring.__version__}"
 
@@ -143,6 +144,10 @@ class Setup(Generic[F]):
     flags: F
     given: frozenset[str]
     gates: Mapping[str, bool]
+
+    def options(self, kind: type[R], **derived: Any) -> R:
+        """A room's options as the command line has them. derived: the fields that no flag or gate says alone."""
+        return options_from(kind, self.flags, self.gates, **derived)
 
 
 def run_command(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[Setup[F]], int]) -> int:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, FlagKind
-from mooring.base.flags import Section, flag
+from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, FlagKind, Stage
+from mooring.base.flags import Section, flag, gate
 from mooring.base.log import parse_vmodule
 from mooring.cli.grpc_client import GRPC_CLIENT, HELP, MOORING
 
@@ -66,9 +66,16 @@ class MetricsAddressFlags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GateFlags:
-    """A sidecar puts its own text here, with its gates."""
+    """The text is made of the gates of the whole table."""
 
-    feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, "Feature gates, as Name=true|false pairs.")
+    feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, "")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LeaseGateFlags(GateFlags):
+    """release: a Lease is released at the end whatever this says, as upstream does with the gate."""
+
+    release: bool = gate("ReleaseLeaderElectionOnExit", Stage.ALPHA, False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,7 +154,7 @@ class ManagerFlags(ProcessFlags, ClusterFlags, DiagnosticsFlags, ElectionFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SidecarFlags(ManagerFlags, DropInFlags, MetricsAddressFlags, GateFlags, DriverFlags):
+class SidecarFlags(ManagerFlags, DropInFlags, MetricsAddressFlags, LeaseGateFlags, DriverFlags):
     """Everything that attacher, provisioner, resizer and snapshotter have in common."""
 
 

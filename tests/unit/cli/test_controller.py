@@ -13,7 +13,6 @@ from mooring.cli.attachdetach import AttachDetachFlags
 from mooring.cli.attachdetach import options_of as attachdetach_options
 from mooring.cli.controller import COMMAND, run
 from mooring.cli.controller_flags import COMPONENTS, OWN, ControllerFlags, enabled, setup_of
-from mooring.cli.csi_attacher import options_of as attacher_options
 from mooring.cli.csi_provisioner import options_of as provisioner_options
 from mooring.cli.csi_resizer import options_of as resizer_options
 from mooring.cli.csi_snapshotter import options_of as snapshotter_options
@@ -40,7 +39,7 @@ def of(name, *argv):
 
 
 def test_without_flags_each_has_the_options_of_its_own_program():
-    assert AttacherOptions() == attacher_options(of("attacher"))
+    assert AttacherOptions() == of("attacher").options(AttacherOptions)
     assert ProvisionerOptions() == provisioner_options(of("provisioner"), Machine(environ={}))
     assert AttachDetachOptions() == attachdetach_options(of("attachdetach").flags)
     assert ResizerOptions() == resizer_options(of("resizer"))

@@ -11,8 +11,10 @@ import sys
 import pytest
 
 from mooring.base.flags import flags_of, parse
-from mooring.cli.csi_attacher import COMMAND, AttacherFlags, options_of
+from mooring.cli.csi_attacher import COMMAND, AttacherFlags
 from mooring.cli.process import Setup
+from mooring.control.queue import retry_backoff
+from mooring.controllers.attacher.options import AttacherOptions
 from tests.support.programs import free_ports
 from tests.support.waiting import eventually
 
@@ -70,7 +72,8 @@ def test_flags_and_defaults_are_upstreams():
 
 def options(*words):
     parsed = parse(AttacherFlags, words)
-    return options_of(Setup("x", parsed.flags, parsed.given, {name: gate.default for name, gate in COMMAND.gates.items()}))
+    gates = {name: gate.default for name, gate in COMMAND.gates.items()} | parsed.flags.feature_gates
+    return Setup("x", parsed.flags, parsed.given, gates).options(AttacherOptions)
 
 
 def test_every_flag_reaches_the_controller():
@@ -83,12 +86,15 @@ def test_every_flag_reaches_the_controller():
         "--reconcile-sync=9s",
         "--max-entries=11",
         "--default-fstype=xfs",
+        "--feature-gates=MutableCSINodeAllocatableCount=false",
     )
-    assert (3.0, 4, 2.0, 7.0, 8.0, 9.0, 11, "xfs", True) == dataclasses.astuple(changed)
+    assert (3.0, 4, 2.0, 7.0, 8.0, 9.0, 11, "xfs", False) == dataclasses.astuple(changed)
+    assert AttacherOptions() == options()
 
 
 def test_a_start_above_the_maximum_is_capped():
-    assert 5.0 == options("--retry-interval-start=1m", "--retry-interval-max=5s").retry_interval_start_s
+    given = options("--retry-interval-start=1m", "--retry-interval-max=5s")
+    assert 5.0 == retry_backoff(given.retry_interval_start_s, given.retry_interval_max_s).delay_s(1)
 
 
 KUBECONFIG = """

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 
+from mooring.base.flagkinds import DURATION, INT, STRING, UINT, Stage
+from mooring.base.flags import flag, gate
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttacherOptions:
-    """max_entries: a page's size in a drift round, 0 leaves it to the driver."""
+    """report_error_codes: attachments that failed tell their gRPC code."""
 
-    timeout_s: float = 15.0
-    worker_threads: int = 10
-    retry_interval_start_s: float = 1.0
-    retry_interval_max_s: float = 300.0
-    resync_s: float = 600.0
-    reconcile_sync_s: float = 60.0
-    max_entries: int = 0
-    default_fstype: str = ""
-    report_error_codes: bool = True  # the gate MutableCSINodeAllocatableCount
+    timeout_s: float = flag("timeout", DURATION, 15.0, "Timeout for waiting for attaching or detaching the volume.")
+    worker_threads: int = flag("worker-threads", UINT, 10, "How many calls to the driver run at once at the most.")
+    retry_interval_start_s: float = flag(
+        "retry-interval-start", DURATION, 1.0, "Initial retry interval of failed attach or detach. It doubles with each failure."
+    )
+    retry_interval_max_s: float = flag("retry-interval-max", DURATION, 300.0, "Maximum retry interval of failed attach or detach.")
+    resync_s: float = flag("resync", DURATION, 600.0, "How often everything known is looked at again.")
+    reconcile_sync_s: float = flag("reconcile-sync", DURATION, 60.0, "How often attachments are compared with the driver's ListVolumes.")
+    max_entries: int = flag("max-entries", INT, 0, "Entries a page in ListVolumes at the most; 0 leaves it to the driver.")
+    default_fstype: str = flag("default-fstype", STRING, "", "The filesystem type of volumes whose PersistentVolume names none.")
+    report_error_codes: bool = gate("MutableCSINodeAllocatableCount", Stage.GA, True)
