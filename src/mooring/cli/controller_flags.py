@@ -42,9 +42,9 @@ WORKLOADS: Final = "workloads"
 GATES_KNOWN: Final[Mapping[str, Gate]] = {
     **csi_attacher.COMMAND.gates,
     **csi_provisioner.KNOWN_GATES,
-    **csi_resizer.KNOWN_GATES,
-    **csi_snapshotter.KNOWN_GATES,
-    **snapshot_controller.KNOWN_GATES,
+    **csi_resizer.COMMAND.gates,
+    **csi_snapshotter.COMMAND.gates,
+    **snapshot_controller.COMMAND.gates,
 }
 
 _HEALTH: Final = NodeHealthOptions()

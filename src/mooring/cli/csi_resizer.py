@@ -4,52 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, GATES, INT, STRING, Gate, Stage, gates_help
-from mooring.base.flags import Parsed, flag
-from mooring.cli.attributes_classes import GATE, is_without_classes
+from mooring.base.flagkinds import INT, STRING
+from mooring.base.flags import Parsed, flag, gates_of
+from mooring.cli.attributes_classes import is_without_classes
 from mooring.cli.limits import check_call_times, check_resync, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
 from mooring.cli.tables import REMOVED, SidecarFlags
+from mooring.controllers.resizer.options import ResizerOptions
 
 if TYPE_CHECKING:
     from mooring.cli.sidecar import Context, Sidecar, Work
-    from mooring.controllers.resizer.options import ResizerOptions
     from mooring.csi.capabilities import DriverInfo
     from mooring.csi.driver import Driver
     from mooring.kube.cluster import Cluster
 
-KNOWN_GATES: Final[Mapping[str, Gate]] = {
-    "AnnotateFsResize": Gate(Stage.ALPHA, False),
-    "RecoverVolumeExpansionFailure": Gate(Stage.GA, True),
-    "ReleaseLeaderElectionOnExit": Gate(Stage.ALPHA, False),
-    GATE: Gate(Stage.GA, True),
-}
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ResizerFlags(SidecarFlags):
-    feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
+class ResizerFlags(ResizerOptions, SidecarFlags):
     master: str = flag("master", STRING, "", "URL of the API server, in place of the one that the kubeconfig names.")
-    timeout_s: float = flag("timeout", DURATION, 10.0, "Timeout for each call to the driver.")
-    workers: int = flag("workers", INT, 10, "How many volumes grow, and how many are modified, at once at the most.")
-    resync_s: float = flag("resync-period", DURATION, 600.0, "How often everything known is looked at again; 0 is never.")
-    retry_interval_start_s: float = flag(
-        "retry-interval-start", DURATION, 1.0, "Initial retry interval of what failed. It doubles with each failure."
-    )
-    retry_interval_max_s: float = flag(
-        "retry-interval-max", DURATION, 300.0, "Maximum retry interval of what failed; also that of requests which the driver can't fulfil."
-    )
-    handle_volume_inuse_error: bool = flag(
-        "handle-volume-inuse-error", BOOL, True, "After FailedPrecondition don't call the driver again while a pod uses the volume."
-    )
-    extra_modify_metadata: bool = flag(
-        "extra-modify-metadata", BOOL, False, "Tell the driver the names of claim and volume, as parameters of ControllerModifyVolume."
-    )
     max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
 
 
@@ -73,7 +50,7 @@ def check(parsed: Parsed[ResizerFlags]) -> None:
 
 COMMAND: Final[Command[ResizerFlags]] = Command(
     ResizerFlags,
-    KNOWN_GATES,
+    gates_of(ResizerFlags),
     REMOVED,
     check,
     about="Grows the volumes of one CSI driver and changes their class, in the place of external-resizer: in a pod, beside the driver.",
@@ -92,7 +69,7 @@ def sidecar(setup: Setup[ResizerFlags]) -> Sidecar[ResizerFlags]:
     """The resizer's part of the sidecar."""
     from mooring.cli.sidecar import Sidecar
 
-    options = options_of(setup)
+    options = setup.options(ResizerOptions)
     on_node = False
 
     async def ask(cluster: Cluster) -> None:
@@ -142,25 +119,6 @@ def _resizer(context: Context[ResizerFlags], options: ResizerOptions, *, on_node
     component = f"external-resizer {driver_name}"
     events = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness)
     return Resizer(runtime, context.driver, context.info, options, events, on_node=on_node, caches=context.caches)
-
-
-def options_of(setup: Setup[ResizerFlags]) -> ResizerOptions:
-    """The controllers' options, as the flags and gates have them."""
-    from mooring.controllers.resizer.options import ResizerOptions
-
-    flags, gates = setup.flags, setup.gates
-    return ResizerOptions(
-        timeout_s=flags.timeout_s,
-        workers=flags.workers,
-        resync_s=flags.resync_s,
-        retry_interval_start_s=min(flags.retry_interval_start_s, flags.retry_interval_max_s),
-        retry_interval_max_s=flags.retry_interval_max_s,
-        handle_volume_inuse_error=flags.handle_volume_inuse_error,
-        extra_modify_metadata=flags.extra_modify_metadata,
-        recover=gates["RecoverVolumeExpansionFailure"],
-        annotate=gates["AnnotateFsResize"],
-        modify=gates[GATE],
-    )
 
 
 if __name__ == "__main__":

@@ -4,52 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, GATES, INT, STRING, Gate, Stage, gates_help
-from mooring.base.flags import Parsed, flag
+from mooring.base.flagkinds import BOOL
+from mooring.base.flags import Parsed, flag, gates_of
 from mooring.cli.limits import check_call_times, check_resync, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
 from mooring.cli.tables import REMOVED, SidecarFlags
+from mooring.controllers.snapshotter.options import SnapshotterOptions
 
 if TYPE_CHECKING:
     from mooring.cli.sidecar import Context, Sidecar, Work
-    from mooring.controllers.snapshotter.options import SnapshotterOptions
     from mooring.csi.capabilities import DriverInfo
     from mooring.csi.driver import Driver
 
-GROUPS: Final = "CSIVolumeGroupSnapshot"
-KNOWN_GATES: Final[Mapping[str, Gate]] = {
-    GROUPS: Gate(Stage.BETA, False),
-    "ReleaseLeaderElectionOnExit": Gate(Stage.ALPHA, False),
-}
-
 _UUID_LENGTH_MAX: Final = 32
-_LENGTH_TEXT: Final = "Characters of the uid in the name of a made {}, without its dashes; -1 takes it as it is."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SnapshotterFlags(SidecarFlags):
-    feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
-    timeout_s: float = flag("timeout", DURATION, 60.0, "Timeout of each call to the driver.")
-    worker_threads: int = flag("worker-threads", INT, 10, "How many calls to the driver run at once at the most.")
-    resync_s: float = flag("resync-period", DURATION, 900.0, "How often everything known is looked at again.")
-    retry_interval_start_s: float = flag(
-        "retry-interval-start", DURATION, 1.0, "Initial retry interval of failed creation or deletion. It doubles with each failure."
-    )
-    retry_interval_max_s: float = flag("retry-interval-max", DURATION, 300.0, "Maximum retry interval of failed creation or deletion.")
-    snapshot_name_prefix: str = flag("snapshot-name-prefix", STRING, "snapshot", "Prefix of the name of a made snapshot.")
-    snapshot_name_uuid_length: int = flag("snapshot-name-uuid-length", INT, -1, _LENGTH_TEXT.format("snapshot"))
-    groupsnapshot_name_prefix: str = flag(
-        "groupsnapshot-name-prefix", STRING, "groupsnapshot", "Prefix of the name of a made group snapshot."
-    )
-    groupsnapshot_name_uuid_length: int = flag("groupsnapshot-name-uuid-length", INT, -1, _LENGTH_TEXT.format("group snapshot"))
-    extra_create_metadata: bool = flag(
-        "extra-create-metadata", BOOL, False, "Tell the driver the names of snapshot and content, as parameters of CreateSnapshot."
-    )
+class SnapshotterFlags(SnapshotterOptions, SidecarFlags):
     node_deployment: bool = flag("node-deployment", BOOL, False, "Serve the contents that are labelled with the node named by $NODE_NAME.")
 
 
@@ -83,7 +59,7 @@ def check(parsed: Parsed[SnapshotterFlags]) -> None:
 
 COMMAND: Final[Command[SnapshotterFlags]] = Command(
     SnapshotterFlags,
-    KNOWN_GATES,
+    gates_of(SnapshotterFlags),
     REMOVED,
     check,
     about="Makes and deletes the snapshots of one CSI driver, in the place of upstream's csi-snapshotter: in a pod, beside the driver.",
@@ -102,14 +78,14 @@ def sidecar(setup: Setup[SnapshotterFlags], machine: Machine) -> Sidecar[Snapsho
     """The snapshotter's part of the sidecar. Raises ConfigError."""
     from mooring.cli.sidecar import Sidecar
 
-    options = options_of(setup, machine)
+    given = options(setup, machine)
     return Sidecar(
         name="csi-snapshotter",
         starting="Starting CSI snapshotter",
         lock_prefix="external-snapshotter-leader-",
         probe_timeout_s=setup.flags.timeout_s,
         any_name=True,
-        make_work=lambda context: _snapshotter(context, options),
+        make_work=lambda context: _snapshotter(context, given),
         check_driver=check_driver,
     )
 
@@ -122,36 +98,22 @@ async def check_driver(_: Driver, info: DriverInfo) -> None:
         raise ConfigError(f"CSI driver {info.name} does not support ControllerCreateSnapshot")
 
 
-def options_of(setup: Setup[SnapshotterFlags], machine: Machine) -> SnapshotterOptions:
-    """The controller's options, as flags, gates and the pod's surroundings have them. Raises ConfigError."""
-    from mooring.controllers.snapshotter.options import SnapshotterOptions
-
+def options(setup: Setup[SnapshotterFlags], machine: Machine) -> SnapshotterOptions:
+    """With node_name, which the pod's surroundings say. Raises ConfigError."""
     flags = setup.flags
     node_name = machine.environ.get("NODE_NAME", "") if flags.node_deployment else ""
     if flags.node_deployment and not node_name:
         raise ConfigError("node-deployment: the environment variable NODE_NAME must name the node")
-    if setup.gates[GROUPS] and not flags.groupsnapshot_name_prefix:
+    found = setup.options(SnapshotterOptions, node_name=node_name)
+    if found.groups and not found.groupsnapshot_name_prefix:
         raise ConfigError("groupsnapshot-name-prefix: must not be empty")
-    return SnapshotterOptions(
-        timeout_s=flags.timeout_s,
-        worker_threads=flags.worker_threads,
-        retry_interval_start_s=min(flags.retry_interval_start_s, flags.retry_interval_max_s),
-        retry_interval_max_s=flags.retry_interval_max_s,
-        resync_s=flags.resync_s,
-        snapshot_name_prefix=flags.snapshot_name_prefix,
-        snapshot_name_uuid_length=flags.snapshot_name_uuid_length,
-        groupsnapshot_name_prefix=flags.groupsnapshot_name_prefix,
-        groupsnapshot_name_uuid_length=flags.groupsnapshot_name_uuid_length,
-        extra_create_metadata=flags.extra_create_metadata,
-        node_name=node_name,
-        groups=setup.gates[GROUPS],
-    )
+    return found
 
 
-def _snapshotter(context: Context[SnapshotterFlags], options: SnapshotterOptions) -> Work:
+def _snapshotter(context: Context[SnapshotterFlags], given: SnapshotterOptions) -> Work:
     from mooring.controllers.snapshotter.controller import Snapshotter
 
-    return Snapshotter(context.runtime, context.driver, context.info, options, context.caches)
+    return Snapshotter(context.runtime, context.driver, context.info, given, context.caches)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,8 @@ from mooring.cli.attachdetach import options_of as attachdetach_options
 from mooring.cli.controller import COMMAND, run
 from mooring.cli.controller_flags import COMPONENTS, OWN, ControllerFlags, enabled, setup_of
 from mooring.cli.csi_provisioner import options_of as provisioner_options
-from mooring.cli.csi_resizer import options_of as resizer_options
-from mooring.cli.csi_snapshotter import options_of as snapshotter_options
+from mooring.cli.csi_snapshotter import options as snapshotter_options
 from mooring.cli.process import Machine, Setup
-from mooring.cli.snapshot_controller import options_of as snapshot_controller_options
 from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.nodehealth.options import NodeHealthOptions
@@ -42,9 +40,9 @@ def test_without_flags_each_has_the_options_of_its_own_program():
     assert AttacherOptions() == of("attacher").options(AttacherOptions)
     assert ProvisionerOptions() == provisioner_options(of("provisioner"), Machine(environ={}))
     assert AttachDetachOptions() == attachdetach_options(of("attachdetach").flags)
-    assert ResizerOptions() == resizer_options(of("resizer"))
+    assert ResizerOptions() == of("resizer").options(ResizerOptions)
     assert SnapshotterOptions() == snapshotter_options(of("snapshotter"), Machine(environ={}))
-    assert SnapshotControllerOptions() == snapshot_controller_options(of("snapshot-controller"))
+    assert SnapshotControllerOptions() == of("snapshot-controller").options(SnapshotControllerOptions)
     flags = of("nodehealth").flags
     assert all(getattr(flags, field.name) == field.default for field in dataclasses.fields(NodeHealthOptions) if hasattr(flags, field.name))
 

@@ -13,7 +13,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flags import flags_of, parse
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
-from mooring.cli.csi_resizer import COMMAND, KNOWN_GATES, ResizerFlags, check, options_of, sidecar
+from mooring.cli.csi_resizer import COMMAND, ResizerFlags, check, sidecar
 from mooring.cli.process import Machine, Setup
 from mooring.cli.sidecar import SidecarLife
 from mooring.cli.tables import SidecarFlags
@@ -60,7 +60,7 @@ ELECTION = (
 def test_flags_gates_and_defaults_are_upstreams():
     shared = {name: row.default for name, row in flags_of(SidecarFlags).items()}
     assert {**shared, **DEFAULTS, **OURS} == {name: row.default for name, row in flags_of(ResizerFlags).items()}
-    assert {name: gate.default for name, gate in KNOWN_GATES.items()} == GATES
+    assert {name: gate.default for name, gate in COMMAND.gates.items()} == GATES
 
 
 def a_setup(*words):
@@ -70,15 +70,13 @@ def a_setup(*words):
 
 
 def test_flags_reach_the_controllers():
-    assert ResizerOptions() == options_of(a_setup())
-    changed = options_of(
-        a_setup(
-            *("--timeout=3s", "--workers=4", "--resync-period=7m", "--retry-interval-start=9s", "--retry-interval-max=7s"),
-            *("--handle-volume-inuse-error=false", "--extra-modify-metadata"),
-            "--feature-gates=RecoverVolumeExpansionFailure=false,AnnotateFsResize=true,VolumeAttributesClass=false",
-        )
+    assert ResizerOptions() == a_setup().options(ResizerOptions)
+    changed = a_setup(
+        *("--timeout=3s", "--workers=4", "--resync-period=7m", "--retry-interval-start=2s", "--retry-interval-max=7s"),
+        *("--handle-volume-inuse-error=false", "--extra-modify-metadata"),
+        "--feature-gates=RecoverVolumeExpansionFailure=false,AnnotateFsResize=true,VolumeAttributesClass=false",
     )
-    assert ResizerOptions(3.0, 4, 420.0, 7.0, 7.0, False, True, False, True, False) == changed
+    assert ResizerOptions(3.0, 4, 420.0, 2.0, 7.0, False, True, False, True, False) == changed.options(ResizerOptions)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from mooring.cli.mooring import COMMANDS, UPSTREAM
 from mooring.cli.process import Machine, Setup
 from mooring.cli.sidecar import SidecarLife
 from mooring.cli.snapshot_controller import SnapshotControllerFlags
+from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
 from tests.support.builders import a_snapshot_class
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.snapshotting import SnapshotWorld
@@ -90,7 +91,7 @@ def setup_of(command, *words):
 def test_every_flag_reaches_the_controller():
     words = ["--worker-threads=4", "--retry-interval-start=2s", "--retry-interval-max=7s", "--resync-period=8s"]
     words += ["--enable-distributed-snapshotting", "--prevent-volume-mode-conversion=false", "--feature-gates=CSIVolumeGroupSnapshot=true"]
-    options = snapshot_controller.options_of(setup_of(snapshot_controller.COMMAND, *words))
+    options = setup_of(snapshot_controller.COMMAND, *words).options(SnapshotControllerOptions)
     assert (4, 2.0, 7.0, 8.0, True, False, True) == dataclasses.astuple(options)
 
 
@@ -99,13 +100,13 @@ def test_every_flag_reaches_the_snapshotter():
     words += ["--snapshot-name-prefix=s", "--snapshot-name-uuid-length=9", "--groupsnapshot-name-prefix=g"]
     words += ["--groupsnapshot-name-uuid-length=10", "--extra-create-metadata", "--node-deployment"]
     words += ["--feature-gates=CSIVolumeGroupSnapshot=true"]
-    options = csi_snapshotter.options_of(setup_of(csi_snapshotter.COMMAND, *words), Machine(environ={"NODE_NAME": "n1"}))
+    options = csi_snapshotter.options(setup_of(csi_snapshotter.COMMAND, *words), Machine(environ={"NODE_NAME": "n1"}))
     assert (3.0, 4, 2.0, 7.0, 8.0, "s", 9, "g", 10, True, "n1", True) == dataclasses.astuple(options)
 
 
 def test_groups_have_to_be_asked_for():
-    assert not snapshot_controller.options_of(setup_of(snapshot_controller.COMMAND)).groups
-    assert not csi_snapshotter.options_of(setup_of(csi_snapshotter.COMMAND), Machine(environ={})).groups
+    assert not setup_of(snapshot_controller.COMMAND).options(SnapshotControllerOptions).groups
+    assert not csi_snapshotter.options(setup_of(csi_snapshotter.COMMAND), Machine(environ={})).groups
 
 
 @pytest.mark.parametrize(
@@ -127,15 +128,15 @@ def test_S56_flags_that_can_only_be_mistakes(words, text):
 
 def test_S56_node_mode_needs_the_nodes_name():
     with pytest.raises(ConfigError, match="NODE_NAME"):
-        csi_snapshotter.options_of(setup_of(csi_snapshotter.COMMAND, "--node-deployment"), Machine(environ={}))
+        csi_snapshotter.options(setup_of(csi_snapshotter.COMMAND, "--node-deployment"), Machine(environ={}))
 
 
 def test_S56_the_name_of_groups_counts_only_where_groups_do():
     words = ["--groupsnapshot-name-prefix="]
-    csi_snapshotter.options_of(setup_of(csi_snapshotter.COMMAND, *words), Machine(environ={}))
+    csi_snapshotter.options(setup_of(csi_snapshotter.COMMAND, *words), Machine(environ={}))
     with pytest.raises(ConfigError, match="groupsnapshot-name-prefix"):
-        csi_snapshotter.options_of(
-            setup_of(csi_snapshotter.COMMAND, *words, f"--feature-gates={csi_snapshotter.GROUPS}=true"), Machine(environ={})
+        csi_snapshotter.options(
+            setup_of(csi_snapshotter.COMMAND, *words, "--feature-gates=CSIVolumeGroupSnapshot=true"), Machine(environ={})
         )
 
 

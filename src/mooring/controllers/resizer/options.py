@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 
+from mooring.base.flagkinds import BOOL, DURATION, INT, Stage
+from mooring.base.flags import flag, gate
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResizerOptions:
-    """workers: of each of the two controllers. The last three are feature gates.
-
-    recover: a claim may go back to a smaller size (RecoverVolumeExpansionFailure). annotate: the size before goes on the volume
-    (AnnotateFsResize). modify: there are VolumeAttributesClasses.
+    """recover: a claim may go back to a smaller size. annotate: the size before goes on the volume. modify: there are
+    VolumeAttributesClasses.
     """
 
-    timeout_s: float = 10.0
-    workers: int = 10
-    resync_s: float = 600.0
-    retry_interval_start_s: float = 1.0
-    retry_interval_max_s: float = 300.0
-    handle_volume_inuse_error: bool = True
-    extra_modify_metadata: bool = False
-    recover: bool = True
-    annotate: bool = False
-    modify: bool = True
+    timeout_s: float = flag("timeout", DURATION, 10.0, "Timeout for each call to the driver.")
+    workers: int = flag("workers", INT, 10, "How many volumes grow, and how many are modified, at once at the most.")
+    resync_s: float = flag("resync-period", DURATION, 600.0, "How often everything known is looked at again; 0 is never.")
+    retry_interval_start_s: float = flag(
+        "retry-interval-start", DURATION, 1.0, "Initial retry interval of what failed. It doubles with each failure."
+    )
+    retry_interval_max_s: float = flag(
+        "retry-interval-max", DURATION, 300.0, "Maximum retry interval of what failed; also that of requests which the driver can't fulfil."
+    )
+    handle_volume_inuse_error: bool = flag(
+        "handle-volume-inuse-error", BOOL, True, "After FailedPrecondition don't call the driver again while a pod uses the volume."
+    )
+    extra_modify_metadata: bool = flag(
+        "extra-modify-metadata", BOOL, False, "Tell the driver the names of claim and volume, as parameters of ControllerModifyVolume."
+    )
+    recover: bool = gate("RecoverVolumeExpansionFailure", Stage.GA, True)
+    annotate: bool = gate("AnnotateFsResize", Stage.ALPHA, False)
+    modify: bool = gate("VolumeAttributesClass", Stage.GA, True)

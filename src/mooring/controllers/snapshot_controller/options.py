@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 
+from mooring.base.flagkinds import BOOL, DURATION, INT, Stage
+from mooring.base.flags import flag, gate
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotControllerOptions:
     """groups: whether group snapshots are taken care of."""
 
-    worker_threads: int = 10
-    retry_interval_start_s: float = 1.0
-    retry_interval_max_s: float = 300.0
-    resync_s: float = 900.0
-    distributed: bool = False
-    prevent_volume_mode_conversion: bool = True
-    groups: bool = False
+    worker_threads: int = flag("worker-threads", INT, 10, "How many snapshots, contents and claims each are worked on at once.")
+    retry_interval_start_s: float = flag(
+        "retry-interval-start", DURATION, 1.0, "Initial retry interval of a write that failed. It doubles with each failure."
+    )
+    retry_interval_max_s: float = flag("retry-interval-max", DURATION, 300.0, "Maximum retry interval of a write that failed.")
+    resync_s: float = flag("resync-period", DURATION, 900.0, "How often everything known is looked at again.")
+    distributed: bool = flag(
+        "enable-distributed-snapshotting",
+        BOOL,
+        False,
+        "Label each content with a node that reaches its volume.",
+    )
+    prevent_volume_mode_conversion: bool = flag(
+        "prevent-volume-mode-conversion", BOOL, True, "Write the volume's mode on its contents, so that it is not restored in another one."
+    )
+    groups: bool = gate("CSIVolumeGroupSnapshot", Stage.BETA, False)
