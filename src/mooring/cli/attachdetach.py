@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, INT, LABELS, STRING
+from mooring.base.flagkinds import BOOL, DURATION, LABELS, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.cli.limits import check_not_negative, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
 from mooring.cli.tables import BURST, EARLY_TAKEOVER, RATE, ManagerFlags
-from mooring.controllers.attachdetach.options import FORCE_AFTER_S, AttachDetachOptions
+from mooring.controllers.attachdetach.options import AttachDetachOptions
 
 if TYPE_CHECKING:
     from mooring.control.caches import Caches
@@ -25,7 +25,7 @@ _SYNC_S_MIN: Final = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AttachDetachFlags(ManagerFlags):
+class AttachDetachFlags(AttachDetachOptions, ManagerFlags):
     """Names and defaults are kube-controller-manager's, also where the other controllers of Mooring have a sidecar's."""
 
     kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
@@ -35,20 +35,6 @@ class AttachDetachFlags(ManagerFlags):
     kube_api_burst: int = flag(
         "kube-api-burst", BURST, 30, "Requests at once to the API server. No limit, unless kube-api-qps is set: then 30.", Section.CLUSTER
     )
-    force_after_s: float = flag(
-        "force-detach-after",
-        DURATION,
-        FORCE_AFTER_S,
-        "How long a volume that no pod wants stays on a node that is not ready and has it mounted. "
-        "The annotation mooring.dev/force-detach-after of a StorageClass or CSIDriver counts first.",
-    )
-    disable_force_detach: bool = flag(
-        "disable-force-detach-on-timeout",
-        BOOL,
-        False,
-        "Never force a detach because of that time: only the out-of-service taint does.",
-    )
-    workers: int = flag("workers", INT, 64, "How many volumes are worked on at once.")
     sync_period_s: float = flag(
         "attach-detach-reconcile-sync-period", DURATION, 60.0, "Changes of attachments are seen at once.", Section.COMPATIBLE
     )
@@ -109,19 +95,10 @@ def _serve(setup: Setup[AttachDetachFlags], machine: Machine) -> int:
     return run_manager(name, setup, machine, lambda runtime: make_work(setup, runtime), lock_name=setup.flags.lock_name)
 
 
-def options_of(flags: AttachDetachFlags, own_attachers: frozenset[str] = frozenset()) -> AttachDetachOptions:
-    return AttachDetachOptions(
-        workers=flags.workers,
-        force_after_s=flags.force_after_s,
-        forces=not flags.disable_force_detach,
-        own_attachers=own_attachers,
-    )
-
-
 def make_work(
     setup: Setup[AttachDetachFlags], runtime: Runtime, caches: Caches | None = None, own_attachers: frozenset[str] = frozenset()
 ) -> Work:
     """The controller for one term. caches: a share of the process', None for its own. own_attachers: as the options have them."""
     from mooring.controllers.attachdetach.controller import AttachDetach
 
-    return AttachDetach(runtime, options_of(setup.flags, own_attachers), caches=caches)
+    return AttachDetach(runtime, setup.options(AttachDetachOptions, own_attachers=own_attachers), caches=caches)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import DURATION, INT, STRING, FlagKind
+from mooring.base.flagkinds import STRING, FlagKind
 from mooring.base.flags import Parsed, flag
 from mooring.cli.limits import check_positive, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
 from mooring.cli.tables import ManagerFlags
-from mooring.controllers.binding.options import PARTS
+from mooring.controllers.binding.options import PARTS, BinderOptions
 
 if TYPE_CHECKING:
     from mooring.control.caches import Caches
@@ -45,7 +45,7 @@ def parts_of(words: Sequence[str]) -> frozenset[str]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BinderFlags(ManagerFlags):
+class BinderFlags(BinderOptions, ManagerFlags):
     kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
     controllers: tuple[str, ...] = flag(
         "controllers",
@@ -53,8 +53,6 @@ class BinderFlags(ManagerFlags):
         ("*",),
         f"The parts that run: * for all, NAME for one, -NAME to leave one out. There are: {', '.join(PARTS)}.",
     )
-    bind_timeout_s: float = flag("bind-timeout", DURATION, 600.0, "How long a pod waits for its volumes before it is scheduled anew.")
-    workers: int = flag("workers", INT, 16, "How many claims, volumes and pods each are worked on at once.")
 
 
 def check(parsed: Parsed[BinderFlags]) -> None:
@@ -88,8 +86,6 @@ def _serve(setup: Setup[BinderFlags], machine: Machine) -> int:
 def make_work(setup: Setup[BinderFlags], runtime: Runtime, caches: Caches | None = None) -> Work:
     """The controllers for one term. caches: a share of the process', None for their own."""
     from mooring.controllers.binder.controller import make_binder
-    from mooring.controllers.binding.options import BinderOptions
 
-    flags = setup.flags
-    options = BinderOptions(parts=parts_of(flags.controllers), workers=flags.workers, bind_timeout_s=flags.bind_timeout_s)
+    options = setup.options(BinderOptions, parts=parts_of(setup.flags.controllers))
     return make_binder(runtime, options, caches=caches)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, STRING, FlagKind, Gate, gates_help
+from mooring.base.flagkinds import BOOL, GATES, INT, STRING, FlagKind, Gate, gates_help
 from mooring.base.flags import Flag, Parsed, Section, flag, flags_of
 from mooring.cli import attachdetach, binder, csi_attacher, csi_provisioner, csi_resizer, csi_snapshotter, snapshot_controller
 from mooring.cli.attachdetach import AttachDetachFlags
@@ -47,34 +47,10 @@ GATES_KNOWN: Final[Mapping[str, Gate]] = {
     **snapshot_controller.COMMAND.gates,
 }
 
-_HEALTH: Final = NodeHealthOptions()
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NodeHealthFlags(ManagerFlags):
-    """Names and defaults are kube-controller-manager's."""
-
-    node_monitor_grace_period_s: float = flag(
-        "node-monitor-grace-period", DURATION, _HEALTH.node_monitor_grace_period_s, "The silence after which a node is unknown."
-    )
-    node_startup_grace_period_s: float = flag(
-        "node-startup-grace-period", DURATION, _HEALTH.node_startup_grace_period_s, "The same before a node's first status."
-    )
-    node_eviction_rate: float = flag(
-        "node-eviction-rate", FLOAT, _HEALTH.node_eviction_rate, "Nodes a second, in each zone, whose pods begin to be evicted."
-    )
-    secondary_node_eviction_rate: float = flag(
-        "secondary-node-eviction-rate", FLOAT, _HEALTH.secondary_node_eviction_rate, "The same in a zone where many are not ready."
-    )
-    large_cluster_size_threshold: int = flag(
-        "large-cluster-size-threshold", INT, _HEALTH.large_cluster_size_threshold, "A zone of so many nodes or fewer evicts none then."
-    )
-    unhealthy_zone_threshold: float = flag(
-        "unhealthy-zone-threshold", FLOAT, _HEALTH.unhealthy_zone_threshold, "The share of nodes that are not ready that is many."
-    )
-    terminated_pod_gc_threshold: int = flag(
-        "terminated-pod-gc-threshold", INT, _HEALTH.terminated_pod_gc_threshold, "Pods that have ended and may stay; 0 for any number."
-    )
+class NodeHealthFlags(NodeHealthOptions, ManagerFlags):
+    """The flags of node health as a program."""
 
 
 def check_nodehealth(parsed: Parsed[NodeHealthFlags]) -> None:

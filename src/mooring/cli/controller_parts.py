@@ -151,7 +151,7 @@ class Together:
                 lambda caches: snapshot_controller.make_work(snapshots, runtime, caches), snapshot_controller.LOCK_NAME
             )
         if NODEHEALTH in self._enabled:
-            found[NODEHEALTH] = Part(lambda caches: _node_health(self._setup_of(NODEHEALTH).flags, runtime, caches), "mooring-nodehealth")
+            found[NODEHEALTH] = Part(lambda caches: _node_health(self._setup_of(NODEHEALTH), runtime, caches), "mooring-nodehealth")
         if WORKLOADS in self._enabled:
             found[WORKLOADS] = Part(lambda caches: _workloads(runtime, caches), "mooring-workloads")
         return found
@@ -178,12 +178,11 @@ def _one_ahead(make: Callable[[], Work]) -> Callable[[], Work]:
     return lambda: waiting.pop() if waiting else make()
 
 
-def _node_health(flags: NodeHealthFlags, runtime: Runtime, caches: Caches) -> Work:
+def _node_health(setup: Setup[NodeHealthFlags], runtime: Runtime, caches: Caches) -> Work:
     from mooring.controllers.nodehealth.controller import NodeHealth
     from mooring.controllers.nodehealth.options import NodeHealthOptions
 
-    own = {field.name: getattr(flags, field.name) for field in dataclasses.fields(NodeHealthOptions) if hasattr(flags, field.name)}
-    return NodeHealth(runtime, NodeHealthOptions(**own), caches=caches)
+    return NodeHealth(runtime, setup.options(NodeHealthOptions), caches=caches)
 
 
 def _workloads(runtime: Runtime, caches: Caches) -> Work:

@@ -36,7 +36,7 @@ def _runtime(world: Any, line: PlaneLine, mortal: Mortal, factor: int) -> Runtim
 
 def attachdetach(world: Any, mortal: Mortal) -> Made:
     line = PlaneLine(world, mortal, FOLLOWED)
-    options = AttachDetachOptions(workers=WORKERS, force_after_s=world.plan.force_after_s, forces=world.plan.forces)
+    options = AttachDetachOptions(workers=WORKERS, force_after_s=world.plan.force_after_s, disable_force_detach=not world.plan.forces)
     return AttachDetach(_runtime(world, line, mortal, 4000), options), line
 
 

@@ -157,7 +157,7 @@ WAITS: dict[str, tuple[dict[str, Any], float | None]] = {
     "class": ({"class_names": ("sc",), "classes": {"sc": (320.0, NOW)}, "driver_wait_s": 310.0}, 20.0),
     "class-says-nothing": ({"class_names": ("sc",), "classes": {"sc": (None, NOW)}, "driver_wait_s": 310.0}, 10.0),
     "class-never": ({"class_names": ("sc",), "classes": {"sc": (math.inf, NOW)}}, 61.0),
-    "switched-off": ({"options": AttachDetachOptions(forces=False), "driver_wait_s": 310.0}, None),
+    "switched-off": ({"options": AttachDetachOptions(disable_force_detach=True), "driver_wait_s": 310.0}, None),
 }
 
 

@@ -249,7 +249,7 @@ async def test_AD30_a_healthy_node_is_never_forced() -> None:
 
 @in_virtual_time
 async def test_AD31_forcing_by_time_can_be_switched_off() -> None:
-    async with attaching(forces=False) as world:
+    async with attaching(disable_force_detach=True) as world:
         volume, node, pod = await mounted(world)
         await world.set_ready(node, False)
         await world.delete_pod(pod)

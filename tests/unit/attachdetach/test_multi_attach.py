@@ -156,7 +156,7 @@ async def test_a_dead_node_with_the_time_that_is_left() -> None:
 
 @in_virtual_time
 async def test_a_dead_node_that_is_not_forced() -> None:
-    async with attaching(forces=False) as world:
+    async with attaching(disable_force_detach=True) as world:
         _, first, _ = await blocked(world)
         await world.set_ready("n-one", False)
         await world.delete_pod(first)

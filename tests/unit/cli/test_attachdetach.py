@@ -8,21 +8,27 @@ import pytest
 
 from mooring.base.errors import ConfigError
 from mooring.base.flags import parse
-from mooring.cli.attachdetach import COMMAND, AttachDetachFlags, options_of, run
+from mooring.cli.attachdetach import COMMAND, AttachDetachFlags, run
+from mooring.cli.process import Setup
 from mooring.controllers.attachdetach.options import AttachDetachOptions
 
 
+def options(*argv: str) -> AttachDetachOptions:
+    parsed = parse(AttachDetachFlags, argv, {})
+    return Setup("x", parsed.flags, parsed.given, {}).options(AttachDetachOptions)
+
+
 def test_defaults_are_kube_controller_managers() -> None:
-    flags = parse(AttachDetachFlags, [], {}).flags
+    flags, default = parse(AttachDetachFlags, [], {}).flags, options()
     assert (60.0, False, False) == (flags.sync_period_s, flags.disable_sync, flags.disable_force_detach)
     assert (True, 15.0, 10.0, 2.0) == (flags.leader_election, flags.lease_duration_s, flags.renew_deadline_s, flags.retry_period_s)
     assert ("kube-system", "mooring-attachdetach") == (flags.leader_election_namespace, flags.lock_name)
-    assert (64, AttachDetachOptions()) == (flags.workers, options_of(flags))
+    assert (64, AttachDetachOptions()) == (flags.workers, default)
 
 
 def test_flags_become_options() -> None:
     argv = ["--force-detach-after=90s", "--disable-force-detach-on-timeout", "--workers=3"]
-    assert AttachDetachOptions(workers=3, force_after_s=90.0, forces=False) == options_of(parse(AttachDetachFlags, argv, {}).flags)
+    assert AttachDetachOptions(workers=3, force_after_s=90.0, disable_force_detach=True) == options(*argv)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from mooring.base.errors import ConfigError
 from mooring.base.flags import Section, flags_of, parse
 from mooring.cli.attachdetach import AttachDetachFlags
-from mooring.cli.attachdetach import options_of as attachdetach_options
 from mooring.cli.controller import COMMAND, run
 from mooring.cli.controller_flags import COMPONENTS, OWN, ControllerFlags, enabled, setup_of
 from mooring.cli.csi_provisioner import options_of as provisioner_options
@@ -39,12 +37,11 @@ def of(name, *argv):
 def test_without_flags_each_has_the_options_of_its_own_program():
     assert AttacherOptions() == of("attacher").options(AttacherOptions)
     assert ProvisionerOptions() == provisioner_options(of("provisioner"), Machine(environ={}))
-    assert AttachDetachOptions() == attachdetach_options(of("attachdetach").flags)
+    assert AttachDetachOptions() == of("attachdetach").options(AttachDetachOptions)
     assert ResizerOptions() == of("resizer").options(ResizerOptions)
     assert SnapshotterOptions() == snapshotter_options(of("snapshotter"), Machine(environ={}))
     assert SnapshotControllerOptions() == of("snapshot-controller").options(SnapshotControllerOptions)
-    flags = of("nodehealth").flags
-    assert all(getattr(flags, field.name) == field.default for field in dataclasses.fields(NodeHealthOptions) if hasattr(flags, field.name))
+    assert NodeHealthOptions() == of("nodehealth").options(NodeHealthOptions)
 
 
 def test_a_flag_that_two_have_is_each_ones_own():

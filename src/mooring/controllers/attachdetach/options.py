@@ -6,6 +6,9 @@ import dataclasses
 import math
 from typing import Final
 
+from mooring.base.flagkinds import BOOL, DURATION, INT
+from mooring.base.flags import flag
+
 FORCE_AFTER_S: Final = 360.0
 ATTACH_TIMEOUT_S: Final = 120.0
 NEVER: Final = math.inf
@@ -14,15 +17,23 @@ NEVER: Final = math.inf
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttachDetachOptions:
-    """workers: of volumes. force_after_s: how long a volume that no pod wants stays on a node that is not ready and has it mounted,
-    NEVER for ever; an annotation of a StorageClass or CSIDriver says otherwise for its volumes.
-
-    forces: False never forces a detach by time, whatever the annotations say; the out-of-service taint still does.
-    own_attachers: the drivers whose attacher runs in this process: their attachments are made with its finalizer and the node's id.
+    """force_after_s: may be NEVER. own_attachers: the drivers whose attacher runs in this process: their attachments are made with its
+    finalizer and the node's id.
     """
 
-    workers: int = 64
-    force_after_s: float = FORCE_AFTER_S
-    forces: bool = True
+    workers: int = flag("workers", INT, 64, "How many volumes are worked on at once.")
+    force_after_s: float = flag(
+        "force-detach-after",
+        DURATION,
+        FORCE_AFTER_S,
+        "How long a volume that no pod wants stays on a node that is not ready and has it mounted. "
+        "The annotation mooring.dev/force-detach-after of a StorageClass or CSIDriver counts first.",
+    )
+    disable_force_detach: bool = flag(
+        "disable-force-detach-on-timeout",
+        BOOL,
+        False,
+        "Never force a detach because of that time: only the out-of-service taint does.",
+    )
     attach_timeout_s: float = ATTACH_TIMEOUT_S
     own_attachers: frozenset[str] = frozenset()

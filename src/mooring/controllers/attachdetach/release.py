@@ -27,7 +27,7 @@ class Rules:
 
     def needs_class(self, volume: Volume) -> bool:
         """True when what the volume's StorageClasses say makes a difference."""
-        return bool(volume.class_names) and self.options.forces
+        return bool(volume.class_names) and not self.options.disable_force_detach
 
     def unread_class(self, volume: Volume) -> str:
         """One that was never read, "" where all were, or make no difference."""
@@ -44,7 +44,7 @@ class Rules:
         """The StorageClass's word counts first, of several the longest, then the CSIDriver's, then the flag's. NEVER for one that is not
         forced by time.
         """
-        if not self.options.forces:
+        if self.options.disable_force_detach:
             return NEVER
         of_classes = [wait_s for name in volume.class_names if (wait_s := self.class_waits.get(name, (None, 0.0))[0]) is not None]
         given = (max(of_classes, default=None), volume.driver_wait_s, self.options.force_after_s)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from mooring.base.flagkinds import DURATION, INT
+from mooring.base.flags import flag
+
 BINDER: Final = "persistentvolume-binder-controller"
 CLAIM_PROTECTION: Final = "persistentvolumeclaim-protection-controller"
 VOLUME_PROTECTION: Final = "persistentvolume-protection-controller"
@@ -17,9 +20,9 @@ PARTS: Final = (BINDER, CLAIM_PROTECTION, VOLUME_PROTECTION, ATTRIBUTES_PROTECTI
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BinderOptions:
-    """parts: those that run. workers: of claims, and as many of volumes. bind_timeout_s: how long a pod waits for its volumes."""
+    """parts: those that run."""
 
     parts: frozenset[str] = frozenset(PARTS)
-    workers: int = 16
-    bind_timeout_s: float = 600.0
+    workers: int = flag("workers", INT, 16, "How many claims, volumes and pods each are worked on at once.")
+    bind_timeout_s: float = flag("bind-timeout", DURATION, 600.0, "How long a pod waits for its volumes before it is scheduled anew.")
     scheduler_name: str = "default-scheduler"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from mooring.base.flagkinds import DURATION, FLOAT, INT
+from mooring.base.flags import flag
+
 LIFECYCLE: Final = "node-lifecycle-controller"
 EVICTION: Final = "taint-eviction-controller"
 POD_GC: Final = "pod-garbage-collector-controller"
@@ -14,21 +17,19 @@ PARTS: Final = (LIFECYCLE, EVICTION, POD_GC)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeHealthOptions:
-    """parts: those that run. node_monitor_grace_period_s: the silence after which a node is unknown; before its first status
-    node_startup_grace_period_s.
+    """parts: those that run. quarantine_s: how long a node has to be missing before its pods are removed.
 
-    node_eviction_rate: nodes a second that get a NoExecute taint, in each zone. Where at least three nodes and unhealthy_zone_threshold
-    of a zone are not ready it is secondary_node_eviction_rate, or 0 in a zone of large_cluster_size_threshold nodes or fewer.
-    terminated_pod_gc_threshold: pods that have ended and may stay, 0 or less for any number. quarantine_s: how long a node has to be
-    missing before its pods are removed.
+    Fewer than three nodes that are not ready are never many.
     """
 
     parts: frozenset[str] = frozenset(PARTS)
-    node_monitor_grace_period_s: float = 50.0
-    node_startup_grace_period_s: float = 60.0
-    node_eviction_rate: float = 0.1
-    secondary_node_eviction_rate: float = 0.01
-    large_cluster_size_threshold: int = 50
-    unhealthy_zone_threshold: float = 0.55
-    terminated_pod_gc_threshold: int = 12500
+    node_monitor_grace_period_s: float = flag("node-monitor-grace-period", DURATION, 50.0, "The silence after which a node is unknown.")
+    node_startup_grace_period_s: float = flag("node-startup-grace-period", DURATION, 60.0, "The same before a node's first status.")
+    node_eviction_rate: float = flag("node-eviction-rate", FLOAT, 0.1, "Nodes a second, in each zone, whose pods begin to be evicted.")
+    secondary_node_eviction_rate: float = flag("secondary-node-eviction-rate", FLOAT, 0.01, "The same in a zone where many are not ready.")
+    large_cluster_size_threshold: int = flag("large-cluster-size-threshold", INT, 50, "A zone of so many nodes or fewer evicts none then.")
+    unhealthy_zone_threshold: float = flag("unhealthy-zone-threshold", FLOAT, 0.55, "The share of nodes that are not ready that is many.")
+    terminated_pod_gc_threshold: int = flag(
+        "terminated-pod-gc-threshold", INT, 12500, "Pods that have ended and may stay; 0 for any number."
+    )
     quarantine_s: float = 40.0
