@@ -41,7 +41,7 @@ WORKLOADS: Final = "workloads"
 
 GATES_KNOWN: Final[Mapping[str, Gate]] = {
     **csi_attacher.COMMAND.gates,
-    **csi_provisioner.KNOWN_GATES,
+    **csi_provisioner.COMMAND.gates,
     **csi_resizer.COMMAND.gates,
     **csi_snapshotter.COMMAND.gates,
     **snapshot_controller.COMMAND.gates,

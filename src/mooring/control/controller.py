@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Object
+from mooring.base.backoff import retry_backoff
 from mooring.base.log import Logger, logger
 from mooring.control.draining import WorkerGroup
-from mooring.control.queue import BackOff, QueueMetrics, WorkQueue, retry_backoff
+from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.control.result import Because, Result, Retry, Stale, TriesAgain
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed

@@ -34,9 +34,6 @@ __all__ = ["BackOff", "QueueClosed", "QueueMetrics", "WorkQueue"]
 K = TypeVar("K", bound=Hashable)
 
 FAILURES_MAX: Final = 100_000
-JITTER: Final = 0.02
-"""Of every queue's back-off, as a share. Upstream has none: the intervals are what the flags say, and yet thousands of keys don't stay in
-step."""
 KEYS_IN_TURN: Final = 16
 """Keys that a worker handles in a row while MANY_KEYS wait."""
 MANY_KEYS: Final = 64
@@ -44,11 +41,6 @@ _STALE_TIMERS_MAX: Final = 64  # forgotten entries of the heap that are put up w
 _TICK_S: Final = 0.001  # timers may fire a clock's tick early; uvloop's is a millisecond
 
 _log = logger(__name__)
-
-
-def retry_backoff(base_s: float, cap_s: float) -> BackOff:
-    """The back-off of a queue's retries."""
-    return BackOff(base_s, cap_s, JITTER)
 
 
 class QueueClosed(Exception):

@@ -11,7 +11,7 @@ from mooring.base.flags import Section, flags_of, parse
 from mooring.cli.attachdetach import AttachDetachFlags
 from mooring.cli.controller import COMMAND, run
 from mooring.cli.controller_flags import COMPONENTS, OWN, ControllerFlags, enabled, setup_of
-from mooring.cli.csi_provisioner import options_of as provisioner_options
+from mooring.cli.csi_provisioner import options as provisioner_options
 from mooring.cli.csi_snapshotter import options as snapshotter_options
 from mooring.cli.process import Machine, Setup
 from mooring.controllers.attachdetach.options import AttachDetachOptions

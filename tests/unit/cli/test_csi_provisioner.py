@@ -13,7 +13,8 @@ from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.errors import ConfigError
 from mooring.base.flags import flags_of, parse
 from mooring.base.randomness import Random
-from mooring.cli.csi_provisioner import COMMAND, ProvisionerFlags, check, options_of, run, sidecar
+from mooring.cli.csi_provisioner import COMMAND, ProvisionerFlags, check, run, sidecar
+from mooring.cli.csi_provisioner import options as provisioner_options
 from mooring.cli.process import VERSION, Machine, Setup
 from mooring.cli.sidecar import SidecarLife
 from mooring.cli.tables import SidecarFlags
@@ -72,7 +73,7 @@ def a_setup(*words):
 
 
 def options(*words, **environ):
-    return options_of(a_setup(*words), Machine(environ=environ))
+    return provisioner_options(a_setup(*words), Machine(environ=environ))
 
 
 def test_flags_reach_the_controller():
@@ -124,7 +125,7 @@ def test_27a3_capacity_is_published_where_the_pod_is_by_whichever_name_it_learns
     """The README of external-provisioner says POD_NAMESPACE, its program reads NAMESPACE alone."""
     (tmp_path / "namespace").write_text("mounted\n")
     machine = Machine(environ={"POD_NAME": "pod", **environ}, service_account=tmp_path)
-    capacity = options_of(a_setup("--enable-capacity"), machine).capacity
+    capacity = provisioner_options(a_setup("--enable-capacity"), machine).capacity
     assert capacity is not None
     assert namespace == capacity.namespace
 
@@ -146,7 +147,7 @@ def test_27a3_outside_of_a_pod_both_variables_are_named():
 )
 def test_27a3_capacity_may_be_asked_for_in_the_words_of_old_manifests(words, enabled, immediate):
     flags = a_setup(*words).flags
-    assert (enabled, immediate) == (flags.enable_capacity, flags.capacity_for_immediate_binding)
+    assert (enabled, immediate) == (flags.enable_capacity, flags.for_immediate_binding)
 
 
 def test_27a3_an_old_spelling_is_told_with_the_one_of_today(capsys):

@@ -7,7 +7,7 @@ from pathlib import Path
 from mooring.base.flagkinds import Stage
 from mooring.base.flags import parse
 from mooring.cli.clusters import load_config
-from mooring.cli.csi_provisioner import COMMAND, ProvisionerFlags, options_of, sidecar
+from mooring.cli.csi_provisioner import COMMAND, ProvisionerFlags, options, sidecar
 from mooring.cli.process import Machine, Setup
 
 KUBECONFIG = """
@@ -38,10 +38,10 @@ def test_the_gates_are_upstreams():
 def test_flags_of_capacity_reach_the_publisher():
     words = ["--enable-capacity", "--capacity-threads=3", "--capacity-poll-interval=7s", "--capacity-ownerref-level=2"]
     machine = Machine(environ={"NAMESPACE": "ns", "POD_NAME": "pod"})
-    found = options_of(a_setup(*words, "--capacity-for-immediate-binding"), machine).capacity
+    found = options(a_setup(*words, "--capacity-for-immediate-binding"), machine).capacity
     assert found is not None
     assert (3, 7.0, 2, True) == (found.threads, found.poll_interval_s, found.owner_level, found.for_immediate_binding)
-    usual = options_of(a_setup("--enable-capacity"), machine).capacity
+    usual = options(a_setup("--enable-capacity"), machine).capacity
     assert usual is not None
     assert (1, 60.0, 1, False) == (usual.threads, usual.poll_interval_s, usual.owner_level, usual.for_immediate_binding)
 

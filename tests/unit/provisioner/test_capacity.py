@@ -479,7 +479,7 @@ async def test_P91_a_drain_lets_the_call_end_and_its_answer_be_written(world: Ca
 
 
 async def test_P88_a_nodes_instance_publishes_its_own_place():
-    world = CapacityWorld(node=NodeOptions("n1"))
+    world = CapacityWorld(node=NodeOptions(node_name="n1"))
     await world.classes("one")
     await world.stored("old", "b", manager="external-provisioner-n2")
     await world.stored("old", "b", manager="external-provisioner-n1")

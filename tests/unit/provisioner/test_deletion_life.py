@@ -598,7 +598,7 @@ async def test_P81_a_driver_that_can_not_delete_is_told_of_once():
 
 
 async def test_P90_a_nodes_instance_deletes_what_is_there():
-    world = DeletionWorld(node=NodeOptions("n1"))
+    world = DeletionWorld(node=NodeOptions(node_name="n1"))
     for name in ("n1", "n2"):
         term = {"matchExpressions": [{"key": "host", "operator": "In", "values": [name]}]}
         await world.released(f"pv-{name}", handle=name, nodeAffinity={"required": {"nodeSelectorTerms": [term]}})

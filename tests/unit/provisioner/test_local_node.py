@@ -34,7 +34,7 @@ WFFC = "WaitForFirstConsumer"
 
 def a_world(rules: Rules | None = None, *, immediate_binding: bool = True, node: str = NODE, **options: Any) -> ProvisioningWorld:
     driver = VolumeDriver(controller=[RPC.GET_CAPACITY], topology={HOST: node})
-    return ProvisioningWorld(driver, rules=rules, node=NodeOptions(node, immediate_binding, 20.0, 60.0), **options)
+    return ProvisioningWorld(driver, rules=rules, node=NodeOptions(node_name=node, immediate_binding=immediate_binding), **options)
 
 
 async def selected(world: ProvisioningWorld, name: str = "c") -> str:
@@ -369,7 +369,7 @@ def test_P89_reasons_are_told_in_words():
 
 
 async def test_P88_the_nodes_capacity_follows_what_is_made_and_deleted():
-    world = a_world(capacity=CapacityOptions("default", owner_level=-1, poll_interval_s=5000.0))
+    world = a_world(capacity=CapacityOptions(namespace="default", owner_level=-1, poll_interval_s=5000.0))
     world.driver.capacity_bytes = lambda request: 10 * GiB - GiB * len(world.driver.volumes)
     await world.make_class(binding=WFFC)
 

@@ -189,7 +189,7 @@ async def test_an_object_that_has_become_another_volumes_does_not_keep_this_one_
 
 
 async def test_on_one_node_the_volume_of_another_node_may_have_the_same_handle():
-    world = ProvisioningWorld(VolumeDriver(topology={"host": "node1"}), node=NodeOptions("node1"))
+    world = ProvisioningWorld(VolumeDriver(topology={"host": "node1"}), node=NodeOptions(node_name="node1"))
     await world.make_class(binding="WaitForFirstConsumer")
     uid = (await world.make_claim(node="node1"))["metadata"]["uid"]
     await world.create(a_pv("theirs", f"vol-pvc-{uid}", affinity={"host": "node2"}))

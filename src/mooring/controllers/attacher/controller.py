@@ -11,6 +11,7 @@ from typing import Final
 from mooring.api.core import PERSISTENT_VOLUMES, ObjectReference
 from mooring.api.meta import Key, is_deleting
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
+from mooring.base.backoff import retry_backoff
 from mooring.base.clock import Instant, rfc3339
 from mooring.base.log import logger
 from mooring.base.text import shortened
@@ -18,7 +19,6 @@ from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Loop, Manager
-from mooring.control.queue import retry_backoff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always

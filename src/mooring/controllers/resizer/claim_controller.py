@@ -12,11 +12,11 @@ from typing import Any
 
 from mooring.api.core import PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key
+from mooring.base.backoff import retry_backoff
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
-from mooring.control.queue import retry_backoff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.controllers.resizer.calls import Calls

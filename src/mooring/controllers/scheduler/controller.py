@@ -12,10 +12,10 @@ from typing import Any, Final
 from mooring.api.core import NODES
 from mooring.api.meta import Key
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, VOLUME_ATTACHMENTS
+from mooring.base.backoff import retry_backoff
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
-from mooring.control.queue import retry_backoff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import Part, always

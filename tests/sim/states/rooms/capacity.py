@@ -110,7 +110,7 @@ class CapacityRoom:
         driver = world.driver
         info = DriverInfo(DRIVER, "1", frozenset(driver.plugin), frozenset(), frozenset(driver.controller))
         port = InProcessDriver(driver, clock=world.clock)
-        published = CapacityOptions(NS, POD, poll_interval_s=_NEVER_S, owner_level=0)
+        published = CapacityOptions(namespace=NS, pod_name=POD, poll_interval_s=_NEVER_S, owner_level=0)
         given = ProvisionerOptions(worker_threads=1, capacity=published)
         return [Provisioner(world.runtime, port, info, given, world.recorder(DRIVER)).run()]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.api.core import ObjectReference, SecretReference
+from mooring.base.backoff import retry_backoff
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.control.queue import retry_backoff
 from mooring.control.result import Result, Retry
 from mooring.control.secrets import SecretError
 from mooring.controllers.provisioner.claims import reasons as why
