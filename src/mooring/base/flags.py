@@ -81,7 +81,7 @@ def gate(name: str, stage: Stage, default: bool) -> bool:
 def flags_of(table: type[Any]) -> dict[str, Flag]:
     """The rows of a table by flag name, in alphabetical order. The text of --feature-gates lists the table's gates."""
     rows = [Flag(field.name, *field.metadata["flag"]) for field in dataclasses.fields(table) if "flag" in field.metadata]
-    rows = [dataclasses.replace(row, text=gates_help(gates_of(table))) if row.kind is GATES and not row.text else row for row in rows]
+    rows = [dataclasses.replace(row, text=gates_help(gates_of(table))) if row.kind is GATES else row for row in rows]
     return {row.name: row for row in sorted(rows, key=lambda row: row.name)}
 
 
@@ -92,8 +92,10 @@ def gates_of(table: type[Any]) -> dict[str, Gate]:
 
 def options_from(kind: type[R], flags: Any, gates: Mapping[str, bool], **derived: Any) -> R:
     """A room's options. derived: the fields that no flag or gate says alone. Of the rest those without flag and gate keep their default."""
-    said = {field.name: getattr(flags, field.name) for field in dataclasses.fields(kind) if "flag" in field.metadata}
-    decided = {field.name: gates[field.metadata["gate"][0]] for field in dataclasses.fields(kind) if "gate" in field.metadata}
+    table: type[Any] = kind
+    fields = dataclasses.fields(table)
+    said = {field.name: getattr(flags, field.name) for field in fields if "flag" in field.metadata}
+    decided = {field.name: gates[field.metadata["gate"][0]] for field in fields if "gate" in field.metadata}
     return kind(**said | decided | derived)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mooring.cli.controller_flags import GATES_KNOWN, ControllerFlags, ProcessWideFlags, check, enabled
+from mooring.cli.controller_flags import ControllerFlags, ProcessWideFlags, check, enabled
 from mooring.cli.csi_provisioner import SPELLINGS
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.tables import REMOVED
@@ -14,9 +14,8 @@ NAME: Final = "mooring-controller"
 
 COMMAND: Final[Command[ProcessWideFlags]] = Command(
     ControllerFlags,
-    GATES_KNOWN,
-    REMOVED,
-    check,
+    removed=REMOVED,
+    check=check,
     spellings=SPELLINGS,
     about="Runs several controllers in one process: with one connection to the CSI driver, one cache for each kind of object, and one "
     "place for metrics and health. A flag that several of them have begins with the controller's name.",

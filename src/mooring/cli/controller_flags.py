@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, GATES, INT, STRING, FlagKind, Gate, gates_help
-from mooring.base.flags import Flag, Parsed, Section, flag, flags_of
+from mooring.base.flagkinds import BOOL, INT, STRING, FlagKind
+from mooring.base.flags import Flag, Parsed, Section, flag, flags_of, gate, gates_of
 from mooring.cli import attachdetach, binder, csi_attacher, csi_provisioner, csi_resizer, csi_snapshotter, snapshot_controller
 from mooring.cli.attachdetach import AttachDetachFlags
 from mooring.cli.binder import BinderFlags
@@ -38,14 +38,6 @@ ATTACHDETACH: Final = "attachdetach"
 BINDER: Final = "binder"
 NODEHEALTH: Final = "nodehealth"
 WORKLOADS: Final = "workloads"
-
-GATES_KNOWN: Final[Mapping[str, Gate]] = {
-    **csi_attacher.COMMAND.gates,
-    **csi_provisioner.COMMAND.gates,
-    **csi_resizer.COMMAND.gates,
-    **csi_snapshotter.COMMAND.gates,
-    **snapshot_controller.COMMAND.gates,
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,7 +121,6 @@ class ProcessWideFlags(SidecarFlags):
     )
     kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
     max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
-    feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(GATES_KNOWN))
 
 
 _SHARED: Final = frozenset(field.name for field in dataclasses.fields(ProcessWideFlags))
@@ -165,12 +156,17 @@ def _field(component: str, row: Flag) -> str:
     return f"{component.replace('-', '_')}_{row.field}"
 
 
+_GATES: Final = {name: one for component in COMPONENTS.values() for name, one in gates_of(component.table).items()}
+
 ControllerFlags: Final[type[ProcessWideFlags]] = dataclasses.make_dataclass(
     "ControllerFlags",
     [
-        (_field(component, row), Any, flag(name, row.kind, row.default, f"{component}: {row.text}", row.section))
-        for component, rows in OWN.items()
-        for name, row in rows.items()
+        *((f"gate_{name}", bool, gate(name, one.stage, one.default)) for name, one in _GATES.items()),
+        *(
+            (_field(component, row), Any, flag(name, row.kind, row.default, f"{component}: {row.text}", row.section))
+            for component, rows in OWN.items()
+            for name, row in rows.items()
+        ),
     ],
     bases=(ProcessWideFlags,),
     frozen=True,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import INT
-from mooring.base.flags import Parsed, flag, gates_of
+from mooring.base.flags import Parsed, flag
 from mooring.cli.limits import check_call_times, check_resync
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
@@ -61,9 +61,8 @@ def check(parsed: Parsed[AttacherFlags]) -> None:
 
 COMMAND: Final[Command[AttacherFlags]] = Command(
     AttacherFlags,
-    gates_of(AttacherFlags),
-    {**KLOG_REMOVED, **REMOVED},
-    check,
+    removed={**KLOG_REMOVED, **REMOVED},
+    check=check,
     about="Attaches and detaches the volumes of one CSI driver, in the place of external-attacher: in a pod, beside the driver.",
     example="csi-attacher --csi-address=/run/csi/socket --leader-election \\\n  --http-endpoint=:8080",
     drop_in=True,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, INT, STRING
-from mooring.base.flags import Parsed, Section, Spellings, flag, gates_of
+from mooring.base.flags import Parsed, Section, Spellings, flag
 from mooring.cli.attributes_classes import is_without_classes
 from mooring.cli.election import namespace_of_pod
 from mooring.cli.limits import check_call_times, check_not_negative, check_workers
@@ -97,9 +97,8 @@ def _check_node(flags: ProvisionerFlags, machine: Machine) -> None:
 
 COMMAND: Final[Command[ProvisionerFlags]] = Command(
     ProvisionerFlags,
-    gates_of(ProvisionerFlags),
-    REMOVED,
-    check,
+    removed=REMOVED,
+    check=check,
     spellings=SPELLINGS,
     about="Makes and deletes the volumes of one CSI driver, in the place of external-provisioner: in a pod, beside the driver.",
     example="csi-provisioner --csi-address=/run/csi/socket --leader-election \\\n  --http-endpoint=:8080",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import INT, STRING
-from mooring.base.flags import Parsed, flag, gates_of
+from mooring.base.flags import Parsed, flag
 from mooring.cli.attributes_classes import is_without_classes
 from mooring.cli.limits import check_call_times, check_resync, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
@@ -50,9 +50,8 @@ def check(parsed: Parsed[ResizerFlags]) -> None:
 
 COMMAND: Final[Command[ResizerFlags]] = Command(
     ResizerFlags,
-    gates_of(ResizerFlags),
-    REMOVED,
-    check,
+    removed=REMOVED,
+    check=check,
     about="Grows the volumes of one CSI driver and changes their class, in the place of external-resizer: in a pod, beside the driver.",
     example="csi-resizer --csi-address=/run/csi/socket --leader-election \\\n  --http-endpoint=:8080",
     drop_in=True,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL
-from mooring.base.flags import Parsed, flag, gates_of
+from mooring.base.flags import Parsed, flag
 from mooring.cli.limits import check_call_times, check_resync, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
@@ -59,9 +59,8 @@ def check(parsed: Parsed[SnapshotterFlags]) -> None:
 
 COMMAND: Final[Command[SnapshotterFlags]] = Command(
     SnapshotterFlags,
-    gates_of(SnapshotterFlags),
-    REMOVED,
-    check,
+    removed=REMOVED,
+    check=check,
     about="Makes and deletes the snapshots of one CSI driver, in the place of upstream's csi-snapshotter: in a pod, beside the driver.",
     example="csi-snapshotter --csi-address=/run/csi/socket --leader-election \\\n  --http-endpoint=:8080",
     drop_in=True,

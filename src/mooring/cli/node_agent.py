@@ -9,44 +9,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, GATES, PAIRS, STRING, UINT, Gate, Stage, gates_help
+from mooring.base.flagkinds import PAIRS, STRING, UINT
 from mooring.base.flags import Parsed, flag
 from mooring.cli.grpc_client import grpc_client
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
-from mooring.cli.tables import GrpcClientFlags, ManagerFlags
+from mooring.cli.tables import GateFlags, GrpcClientFlags, ManagerFlags
+from mooring.node.options import AgentOptions
 
 if TYPE_CHECKING:
     from mooring.control.manager import Work
     from mooring.control.runtime import Runtime
     from mooring.node.resources import Resources
 
-_HEALTH: Final = "CSIVolumeHealth"
-_LABELS: Final = "SELinuxMount"
-KNOWN_GATES: Final[Mapping[str, Gate]] = {_HEALTH: Gate(Stage.ALPHA, False), _LABELS: Gate(Stage.BETA, False)}
-"""The kubelet's, as far as they concern the volumes of CSI drivers."""
-
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NodeAgentFlags(ManagerFlags, GrpcClientFlags):
+class NodeAgentFlags(AgentOptions, ManagerFlags, GateFlags, GrpcClientFlags):
+    """root: said by root_dir."""
+
+    root: Path = Path()
     kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
-    feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
     node_name: str = flag("node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name.")
-    grace_s: float = flag(
-        "driver-removal-grace-period",
-        DURATION,
-        0.0,
-        "How long a driver stays in CSINode when its registration socket is gone; after a start two minutes at least.",
-    )
-    mounts_max: int = flag("max-mounts-per-driver", UINT, 0, "Volumes of one driver that are mounted at once; 0: no limit.")
-    controller_attaches: bool = flag(
-        "enable-controller-attach-detach",
-        BOOL,
-        True,
-        "The attach/detach controller attaches the node's volumes; false: the node makes and deletes its VolumeAttachments itself.",
-    )
     capacity: Mapping[str, str] = flag(
         "capacity", PAIRS, {}, "What the Node has, as in cpu=4,memory=8Gi; the rest is the machine's, and --max-pods."
     )
@@ -76,7 +61,6 @@ def _resources(flags: NodeAgentFlags) -> Resources:
 
 COMMAND: Final[Command[NodeAgentFlags]] = Command(
     NodeAgentFlags,
-    KNOWN_GATES,
     check=_check,
     about="Registers CSI drivers on one node and mounts the volumes of its pods, as the kubelet does. It runs no containers.",
     example="mooring node-agent --kubeconfig ./state/kubeconfig --node-name n1 \\\n  --root-dir /tmp/n1",
@@ -96,17 +80,8 @@ def _serve(setup: Setup[NodeAgentFlags], machine: Machine) -> int:
 
 
 def _agent(runtime: Runtime, name: str, setup: Setup[NodeAgentFlags]) -> Work:
-    from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
+    from mooring.node.agent import AgentSockets, NodeAgent
 
-    flags, gates = setup.flags, setup.gates
-    options = AgentOptions(
-        name,
-        Path(flags.root_dir),
-        watches_health=gates[_HEALTH],
-        labels_all=gates[_LABELS],
-        grace_s=flags.grace_s,
-        mounts_max=flags.mounts_max,
-        resources=_resources(flags),
-        attaches=not flags.controller_attaches,
-    )
+    flags = setup.flags
+    options = setup.options(AgentOptions, node_name=name, root=Path(flags.root_dir), resources=_resources(flags))
     return NodeAgent(runtime, options, sockets=AgentSockets(driver=grpc_client(flags.grpc_client)))

@@ -29,7 +29,7 @@ import mooring
 from mooring.base import log
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import Gate, Gates, decide_gates
-from mooring.base.flags import Flag, Parsed, Section, Spellings, UsageError, flags_of, options_from, parse
+from mooring.base.flags import Flag, Parsed, Section, Spellings, UsageError, flags_of, gates_of, options_from, parse
 from mooring.base.logform import Lines
 from mooring.cli.tables import ALPHA_LOGGING, ProcessFlags, is_off
 
@@ -106,7 +106,6 @@ class Command(Generic[F]):
     """
 
     table: type[F]
-    gates: Mapping[str, Gate] = dataclasses.field(default_factory=dict)
     removed: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     check: Callable[[Parsed[F]], None] = lambda _: None
     check_first: Callable[[Parsed[F]], None] = lambda _: None
@@ -115,6 +114,11 @@ class Command(Generic[F]):
     about: str = ""
     example: str = ""
     drop_in: bool = False
+
+    @property
+    def gates(self) -> Mapping[str, Gate]:
+        """Those of the table."""
+        return gates_of(self.table)
 
     def help(self, prog: str) -> str:
         return usage(self.table, prog, self.about, self.example) + self.epilog

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.flagkinds import DURATION
-from mooring.base.flags import Parsed, Section, flag, gates_of
+from mooring.base.flags import Parsed, Section, flag
 from mooring.cli.limits import check_positive, check_resync, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
@@ -51,9 +51,8 @@ def check(parsed: Parsed[SnapshotControllerFlags]) -> None:
 
 COMMAND: Final[Command[SnapshotControllerFlags]] = Command(
     SnapshotControllerFlags,
-    gates_of(SnapshotControllerFlags),
-    REMOVED,
-    check,
+    removed=REMOVED,
+    check=check,
     about="Makes and binds the contents of snapshots, for all drivers of a cluster, in the place of upstream's snapshot-controller.",
     example="snapshot-controller --leader-election --http-endpoint=:8080",
     drop_in=True,

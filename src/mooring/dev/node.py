@@ -25,7 +25,8 @@ from mooring.dev.folder import unmount_all
 from mooring.dev.traced_cluster import TracedCluster
 from mooring.dev.traced_driver import TracedDriver
 from mooring.kube.cluster import Cluster
-from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
+from mooring.node.agent import AgentSockets, NodeAgent
+from mooring.node.options import AgentOptions
 from mooring.registrar.registrar import Registrar
 
 REGISTERED_S_MAX: Final = 20.0

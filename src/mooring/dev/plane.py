@@ -52,7 +52,7 @@ from mooring.dev.traced_cluster import TracedCluster
 from mooring.dev.traced_driver import TracedDriver
 from mooring.driver.layout import Segments
 from mooring.kube.cluster import Cluster
-from mooring.node.heartbeat import LEASE_S
+from mooring.node.options import LEASE_S
 
 LEASE_SHARE: Final = 0.8
 """Of the grace period that a node's Lease lasts, as by default."""

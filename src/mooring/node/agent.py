@@ -27,13 +27,13 @@ from mooring.mounts.system import missing_tools
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.entries import GRACE_S, Entries
 from mooring.node.csinode.reconcile import NodeObjects
-from mooring.node.heartbeat import LEASE_S, Heartbeat
+from mooring.node.heartbeat import Heartbeat
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
+from mooring.node.options import AgentOptions
 from mooring.node.plugins.controller import Plugins, told_by
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
-from mooring.node.resources import Resources
 from mooring.node.volumes.controller import COMPONENT, NodeVolumes
 from mooring.node.volumes.expansion import CLAIM
 from mooring.node.volumes.found import names_on_disk
@@ -46,33 +46,6 @@ T = TypeVar("T")
 CONTROLLED_ATTACH: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 AGAIN_S: Final = 1.0
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AgentOptions:
-    """node_name: of the Node. root: the node's root folder, a kubelet's. watches_health: volumes that are not well become events.
-
-    labels_all: every volume of a driver that takes SELinux labels is mounted with its pod's, not only those that one pod alone may use.
-    registry: where registration sockets appear, None for the kubelet's place below the root. grace_s: how long a driver stays registered
-    whose socket is gone; one that was entered before the start has two minutes at least. mounts_max: volumes of one driver that are mounted
-    at once, 0 for no limit. heartbeats: the agent gives the node's signs of life, which is False only where another does. lease_s: how long
-    the node's Lease lasts. watches_claims: a volume grows at once, not at the next look at its pod; a kubelet's rights do not let it watch
-    claims. resources: what the Node says that it has, None where others say so. attaches: the node makes its VolumeAttachments itself,
-    and its annotation tells the controller so.
-    """
-
-    node_name: str
-    root: Path
-    watches_health: bool = False
-    labels_all: bool = False
-    registry: Path | None = None
-    grace_s: float = 0.0
-    mounts_max: int = 0
-    heartbeats: bool = True
-    lease_s: float = LEASE_S
-    watches_claims: bool = False
-    resources: Resources | None = None
-    attaches: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,9 +101,9 @@ class NodeAgent(Manager):
             self._allocatable.refresh_now,
             labels_all=options.labels_all,
             mounts_max=options.mounts_max,
-            attaches=options.attaches,
+            attaches=not options.controller_attaches,
         )
-        self._attaches = options.attaches
+        self._attaches = not options.controller_attaches
         if options.watches_claims:
             self._volumes.pods.watch_claims(caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=always(CLAIM)))
         stats = VolumeStats(

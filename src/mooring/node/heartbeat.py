@@ -23,12 +23,11 @@ from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Selection
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
 from mooring.kube.patch import merge_patch, strategic_patch
+from mooring.node.options import LEASE_S
 from mooring.node.resources import Resources, decide_resources
 
 _log = logger(__name__)
 
-LEASE_S: Final = 40.0
-"""How long a Lease lasts, by default."""
 RENEW_SHARE: Final = 0.25
 JITTER: Final = 0.04
 AGAIN_S: Final = 1.0

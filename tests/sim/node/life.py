@@ -13,7 +13,8 @@ from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Request, Verb
-from mooring.node.agent import AgentOptions, AgentSockets, NodeAgent
+from mooring.node.agent import AgentSockets, NodeAgent
+from mooring.node.options import AgentOptions
 from tests.sim.keeper import Made
 from tests.sim.mortal import Mortal
 from tests.sim.node.calls import TOKEN

@@ -12,8 +12,9 @@ import pytest
 from mooring.api.core import NODES
 from mooring.api.volume_names import unique_name
 from mooring.node import records
-from mooring.node.agent import CONTROLLED_ATTACH, AgentOptions, AgentSockets, NodeAgent
+from mooring.node.agent import CONTROLLED_ATTACH, AgentSockets, NodeAgent
 from mooring.node.layout import Layout
+from mooring.node.options import AgentOptions
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time

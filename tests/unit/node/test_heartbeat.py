@@ -17,7 +17,8 @@ from mooring.control.caches import Caches
 from mooring.control.manager import Loop, Manager
 from mooring.kube.errors import Unreachable
 from mooring.node.agent import new_node
-from mooring.node.heartbeat import CONDITIONS, LEASE_S, Heartbeat, decide_conditions
+from mooring.node.heartbeat import CONDITIONS, Heartbeat, decide_conditions
+from mooring.node.options import LEASE_S
 from tests.support.builders import Json, a_node, typed
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time

@@ -11,7 +11,8 @@ from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.kube.errors import ServerError
-from mooring.node.agent import CONTROLLED_ATTACH, AgentOptions, AgentSockets, NodeAgent
+from mooring.node.agent import CONTROLLED_ATTACH, AgentSockets, NodeAgent
+from mooring.node.options import AgentOptions
 from mooring.node.volumes.decide import Facts, Step, Waits, decide_volume
 from mooring.node.volumes.state import Failure, Stand, VolumeState
 from mooring.node.volumes.volume import Volume
@@ -291,7 +292,7 @@ async def test_the_nodes_annotation_says_who_attaches(tmp_path: Path, attaches: 
     if is_there:
         before = {} if not attaches else {CONTROLLED_ATTACH: "true"}
         await world.create(a_node("n", annotations=before))
-    options = AgentOptions("n", tmp_path / "root", attaches=attaches)
+    options = AgentOptions("n", tmp_path / "root", controller_attaches=not attaches)
     agent = NodeAgent(world.runtime, options, sockets=AgentSockets(watch=cast(Any, NoSockets)))
 
     def says(node: Json) -> bool:
