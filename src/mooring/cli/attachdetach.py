@@ -12,7 +12,7 @@ from mooring.base.flags import Parsed, Section, flag
 from mooring.cli.limits import check_not_negative, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
-from mooring.cli.tables import BURST, EARLY_TAKEOVER, RATE, ManagerFlags
+from mooring.cli.tables import BURST, EARLY_TAKEOVER, RATE, AsKubectlFlags, ManagerFlags
 from mooring.controllers.attachdetach.options import AttachDetachOptions
 
 if TYPE_CHECKING:
@@ -25,10 +25,9 @@ _SYNC_S_MIN: Final = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AttachDetachFlags(AttachDetachOptions, ManagerFlags):
+class AttachDetachFlags(AttachDetachOptions, AsKubectlFlags, ManagerFlags):
     """Names and defaults are kube-controller-manager's, also where the other controllers of Mooring have a sidecar's."""
 
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
     kube_api_qps: float = flag(
         "kube-api-qps", RATE, 20.0, "Requests a second to the API server. No limit, unless kube-api-burst is set: then 20.", Section.CLUSTER
     )

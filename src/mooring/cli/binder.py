@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import STRING, FlagKind
+from mooring.base.flagkinds import FlagKind
 from mooring.base.flags import Parsed, flag
 from mooring.cli.limits import check_positive, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
-from mooring.cli.tables import ManagerFlags
+from mooring.cli.tables import AsKubectlFlags, ManagerFlags
 from mooring.controllers.binding.options import PARTS, BinderOptions
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def parts_of(words: Sequence[str]) -> frozenset[str]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BinderFlags(BinderOptions, ManagerFlags):
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
+class BinderFlags(BinderOptions, AsKubectlFlags, ManagerFlags):
     controllers: tuple[str, ...] = flag(
         "controllers",
         _PARTS,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, INT, STRING, FlagKind
+from mooring.base.flagkinds import BOOL, FlagKind
 from mooring.base.flags import Flag, Parsed, Section, flag, flags_of, gate, gates_of
 from mooring.cli import attachdetach, binder, csi_attacher, csi_provisioner, csi_resizer, csi_snapshotter, snapshot_controller
 from mooring.cli.attachdetach import AttachDetachFlags
@@ -24,7 +24,7 @@ from mooring.cli.csi_snapshotter import SnapshotterFlags
 from mooring.cli.process import Setup
 from mooring.cli.settings import check_common
 from mooring.cli.snapshot_controller import SnapshotControllerFlags
-from mooring.cli.tables import ManagerFlags, SidecarFlags
+from mooring.cli.tables import AsKubectlFlags, LogLengthFlags, ManagerFlags, SidecarFlags
 from mooring.controllers.nodehealth.options import NodeHealthOptions
 
 F = TypeVar("F", bound=ManagerFlags)
@@ -108,7 +108,7 @@ _NAMES: Final[FlagKind[tuple[str, ...]]] = FlagKind("name,...", _read_names, sho
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ProcessWideFlags(SidecarFlags):
+class ProcessWideFlags(AsKubectlFlags, LogLengthFlags, SidecarFlags):
     """The flags that all components have in common."""
 
     enable: tuple[str, ...] = flag("enable", _NAMES, (), f"The controllers that run. There are: {', '.join(COMPONENTS)}.")
@@ -119,8 +119,6 @@ class ProcessWideFlags(SidecarFlags):
         "A Lease for each controller, of the name that it has as a program of its own, in place of one for all.",
         Section.ELECTION,
     )
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
-    max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
 
 
 _SHARED: Final = frozenset(field.name for field in dataclasses.fields(ProcessWideFlags))

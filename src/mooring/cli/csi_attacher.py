@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import INT
-from mooring.base.flags import Parsed, flag
+from mooring.base.flags import Parsed
 from mooring.cli.limits import check_call_times, check_resync
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
 from mooring.cli.tables import REMOVED as KLOG_REMOVED
-from mooring.cli.tables import SidecarFlags
+from mooring.cli.tables import LogLengthFlags, SidecarFlags
 from mooring.controllers.attacher.options import AttacherOptions
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ _WORKERS_MAX: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AttacherFlags(AttacherOptions, SidecarFlags):
-    max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
+class AttacherFlags(AttacherOptions, LogLengthFlags, SidecarFlags):
+    """The options of the controller, and the rest of the program's."""
 
 
 def main() -> int:

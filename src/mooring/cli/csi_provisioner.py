@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, INT, STRING
+from mooring.base.flagkinds import BOOL, STRING
 from mooring.base.flags import Parsed, Section, Spellings, flag
 from mooring.cli.attributes_classes import is_without_classes
 from mooring.cli.election import namespace_of_pod
 from mooring.cli.limits import check_call_times, check_not_negative, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
-from mooring.cli.tables import BURST, RATE, REMOVED, SidecarFlags
+from mooring.cli.tables import BURST, RATE, REMOVED, LogLengthFlags, SidecarFlags
 from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions, Rules
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _UUID_LENGTH_MAX: Final = 32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ProvisionerFlags(Rules, NodeOptions, CapacityOptions, ProvisionerOptions, SidecarFlags):
+class ProvisionerFlags(Rules, NodeOptions, CapacityOptions, ProvisionerOptions, LogLengthFlags, SidecarFlags):
     """node_name, namespace: never said by flags."""
 
     node_name: str = ""
@@ -49,7 +49,6 @@ class ProvisionerFlags(Rules, NodeOptions, CapacityOptions, ProvisionerOptions, 
     )
     node_deployment: bool = flag("node-deployment", BOOL, False, "Serve the local volumes of the node named by $NODE_NAME.")
     enable_pprof: bool = flag("enable-pprof", BOOL, False, "There are no Go profiles here.", Section.COMPATIBLE)
-    max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
 
 
 def main() -> int:

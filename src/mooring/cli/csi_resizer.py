@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import INT, STRING
+from mooring.base.flagkinds import STRING
 from mooring.base.flags import Parsed, flag
 from mooring.cli.attributes_classes import is_without_classes
 from mooring.cli.limits import check_call_times, check_resync, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
-from mooring.cli.tables import REMOVED, SidecarFlags
+from mooring.cli.tables import REMOVED, LogLengthFlags, SidecarFlags
 from mooring.controllers.resizer.options import ResizerOptions
 
 if TYPE_CHECKING:
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ResizerFlags(ResizerOptions, SidecarFlags):
+class ResizerFlags(ResizerOptions, LogLengthFlags, SidecarFlags):
     master: str = flag("master", STRING, "", "URL of the API server, in place of the one that the kubeconfig names.")
-    max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from mooring.base.flags import Parsed, flag
 from mooring.cli.grpc_client import grpc_client
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
-from mooring.cli.tables import GateFlags, GrpcClientFlags, ManagerFlags
+from mooring.cli.tables import AsKubectlFlags, GateFlags, GrpcClientFlags, ManagerFlags
 from mooring.node.options import AgentOptions
 
 if TYPE_CHECKING:
@@ -26,11 +26,10 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NodeAgentFlags(AgentOptions, ManagerFlags, GateFlags, GrpcClientFlags):
+class NodeAgentFlags(AgentOptions, AsKubectlFlags, ManagerFlags, GateFlags, GrpcClientFlags):
     """root: said by root_dir."""
 
     root: Path = Path()
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
     node_name: str = flag("node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name.")
     capacity: Mapping[str, str] = flag(
         "capacity", PAIRS, {}, "What the Node has, as in cpu=4,memory=8Gi; the rest is the machine's, and --max-pods."

@@ -25,7 +25,7 @@ from mooring.base.units import format_duration
 from mooring.cli.grpc_client import grpc_client
 from mooring.cli.people import answer_of, run_for_people
 from mooring.cli.process import Command, Machine
-from mooring.cli.tables import GrpcClientFlags, ProcessFlags
+from mooring.cli.tables import AddressFlags, AsKubectlFlags, ProcessFlags
 
 if TYPE_CHECKING:
     from mooring.base.clock import Clock
@@ -46,9 +46,7 @@ answered with no.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OrphansFlags(ProcessFlags, GrpcClientFlags):
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
-    csi_address: str = flag("csi-address", STRING, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket.")
+class OrphansFlags(AsKubectlFlags, ProcessFlags, AddressFlags):
     timeout_s: float = flag("timeout", DURATION, 60.0, "Timeout of each call to the driver.")
     output: str = flag("o", STRING, "table", "table or json.")
     prefix: str = flag(

@@ -113,6 +113,18 @@ class ClusterFlags:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class AsKubectlFlags:
+    """Of commands that find their cluster as kubectl does."""
+
+    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LogLengthFlags:
+    max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class DiagnosticsFlags:
     http_endpoint: str = flag(
         "http-endpoint",
