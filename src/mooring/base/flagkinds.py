@@ -110,6 +110,9 @@ LABELS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
 PAIRS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
     "mapStringString", read_pairs, "name=value pairs, as in cpu=4,memory=8Gi", lambda _: "", merge=_joined
 )
+NAMES: Final[FlagKind[tuple[str, ...]]] = FlagKind(
+    "name", lambda text: tuple(text.split(",")), "names, separated by commas", lambda _: "", merge=lambda one, more: (*one, *more)
+)
 
 
 class Stage(enum.Enum):

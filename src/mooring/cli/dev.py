@@ -15,25 +15,23 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
-from mooring.base.flags import Parsed, flag
+from mooring.base.flagkinds import BOOL, INT, NAMES, STRING
+from mooring.base.flags import Parsed, flag, options_from
 from mooring.base.units import format_duration
 from mooring.cli import dev_power
 from mooring.cli.driver_run import OPTIONS
-from mooring.cli.hostpath_kinds import NAMES, TOPOLOGY
+from mooring.cli.hostpath_kinds import TOPOLOGY
 from mooring.cli.limits import check_not_negative
 from mooring.cli.people import check_server_parts, leave, run_for_people, say_gone, story_log
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
-from mooring.controllers.attachdetach.options import FORCE_AFTER_S
-from mooring.controllers.nodehealth.options import NodeHealthOptions
+from mooring.dev.options import DevChoices, DevOptions, Patience
 
 if TYPE_CHECKING:
     from mooring.base.ending import Ending
     from mooring.mounts.namespace import MountSpace
 
 _READ_BYTES: Final = 4096
-GRACE_S: Final = NodeHealthOptions().node_monitor_grace_period_s
 GRACE_S_MIN: Final = 1.0
 ZONE: Final = "topology.kubernetes.io/zone"
 
@@ -70,14 +68,7 @@ def _line(descriptor: int) -> bytes:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DevFlags(ProcessFlags):
-    state: str = flag(
-        "state",
-        STRING,
-        "",
-        "A folder that keeps objects, volumes, certificates and the kubeconfig. Empty: they vanish at the end.",
-    )
-    port: int = flag("port", INT, 0, "The API server's port; 0 takes that of the folder's last start, or a free one.")
+class DevFlags(DevChoices, Patience, ProcessFlags):
     driver: str = flag(
         "driver",
         STRING,
@@ -96,12 +87,6 @@ class DevFlags(ProcessFlags):
         "zones", INT, 0, "Spread the nodes over so many zones, zone-1 and so on, as --topology with topology.kubernetes.io/zone. 0: none."
     )
     node_ids: tuple[str, ...] = flag("node-id", NAMES, (), "A node to make, by its name; may be given more than once, in place of --nodes.")
-    volumes: tuple[str, ...] = flag(
-        "volume",
-        NAMES,
-        (),
-        "A PersistentVolume to make, with a volume of 1 GiB; may be given more than once.",
-    )
     topology: Mapping[str, Mapping[str, str]] = flag(
         "topology",
         TOPOLOGY,
@@ -109,21 +94,8 @@ class DevFlags(ProcessFlags):
         "A node's topology; given for each node, all with the same keys. Volumes live in one place then. "
         "Your own driver tells its topology itself.",
     )
-    grace_s: float = flag(
-        "node-monitor-grace-period", DURATION, GRACE_S, "How long a node may give no sign of life before it counts as not ready."
-    )
-    force_after_s: float = flag(
-        "force-detach-after",
-        DURATION,
-        FORCE_AFTER_S,
-        "How long a volume that no pod wants stays on a node that is not ready and has it mounted.",
-    )
-    snapshots: bool = flag(
-        "snapshots", BOOL, True, "The kinds of snapshots, their controller and a snapshotter, for a driver that makes snapshots."
-    )
     examples: bool = flag("examples", BOOL, False, "Print claims, pods and a snapshot to try, as a shell script, and end.")
     plain: bool = flag("plain", BOOL, False, "Only the lines, also on a terminal: without the view of nodes and volumes below them.")
-    default_class: bool = flag("default-class", BOOL, False, "Make the driver's class that of claims that name none.")
 
 
 def _check(parsed: Parsed[DevFlags]) -> None:
@@ -256,6 +228,13 @@ def _begin(flags: DevFlags) -> MountSpace:
     return space
 
 
+def _options(flags: DevFlags) -> DevOptions:
+    from mooring.dev.driver_form import parse_form
+
+    form, patience = parse_form(flags.driver, flags.options), options_from(Patience, flags, {})
+    return options_from(DevOptions, flags, {}, form=form, nodes=_nodes(flags), topology=_topology(flags), patience=patience)
+
+
 def _is_plain(flags: DevFlags) -> bool:
     """JSON log lines go to stderr as they are, past the view: into it where both are one terminal."""
     return flags.plain or flags.logging_format == "json"
@@ -271,12 +250,10 @@ def _by_force() -> str:
 async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) -> int:
     from mooring.base.clock import LoopClock, SharedClock
     from mooring.base.randomness import Random
-    from mooring.dev.controllers import Patience
-    from mooring.dev.driver_form import parse_form
     from mooring.dev.invitation import Commands
     from mooring.dev.live.view import view_for
     from mooring.dev.outlet import passed_on, settle
-    from mooring.dev.run import DevOptions, run_dev
+    from mooring.dev.run import run_dev
     from mooring.dev.story import Story
 
     clock, randomness = LoopClock(), Random()
@@ -286,17 +263,7 @@ async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) ->
             story = Story(screen, SharedClock(), view.model)  # told of by threads, too: where the event loop is held
             with story_log(story, flags), ending.at_last(lambda: story.happened("warning", _by_force())):
                 await run_dev(
-                    DevOptions(
-                        flags.state,
-                        parse_form(flags.driver, flags.options),
-                        _nodes(flags),
-                        _topology(flags),
-                        flags.volumes,
-                        flags.default_class,
-                        flags.port,
-                        Patience(flags.grace_s, flags.force_after_s),
-                        flags.snapshots,
-                    ),
+                    _options(flags),
                     space,
                     story=story,
                     clock=clock,

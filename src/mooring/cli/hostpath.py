@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flags import Parsed
+from mooring.base.flags import Parsed, options_from
 from mooring.cli.hostpath_flags import PEER_NAMES, HostPathFlags
 from mooring.cli.people import run_for_people
 from mooring.cli.process import Command
+from mooring.driver.rules import Rules
 
 if TYPE_CHECKING:
     from mooring.driver.hostpath import HostPath
     from mooring.driver.layout import Limits, Segments
-    from mooring.driver.rules import Rules
 
 NODE_SEGMENT: Final = "topology.hostpath.csi/node"
 """The key of a node's own place, as in csi-driver-host-path."""
@@ -113,15 +113,8 @@ def _driver(flags: HostPathFlags) -> HostPath:
 
 
 def _rules(flags: HostPathFlags) -> Rules:
-    from mooring.driver.rules import Rules
-
-    return Rules(
-        check_lifecycle=flags.check_lifecycle,
-        images=flags.images,
-        mount_group=flags.mount_group,
-        volumes_per_node=flags.attach_max or flags.volumes_per_node,
-        node_volume_bytes_max=flags.node_volume_bytes_max or flags.volume_bytes_max,
-    )
+    volumes, volume_bytes = flags.attach_max or flags.volumes_per_node, flags.node_volume_bytes_max or flags.volume_bytes_max
+    return options_from(Rules, flags, {}, volumes_per_node=volumes, node_volume_bytes_max=volume_bytes)
 
 
 def _limits(flags: HostPathFlags) -> Limits:

@@ -6,20 +6,20 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
+from mooring.base.flagkinds import BOOL, DURATION, INT, NAMES, STRING
 from mooring.base.flags import Section, flag
 from mooring.cli.hostpath_kinds import (
     BYTES,
     CAPABILITIES,
     CAPACITY,
     ENDPOINTS,
-    NAMES,
     NODE_CAPABILITIES,
     TOPOLOGY,
     capabilities,
     one_of,
 )
 from mooring.cli.tables import ProcessFlags
+from mooring.driver.rules import Rules
 
 PEER_NAMES: Final[Mapping[str, str]] = {
     "statedir": "state",
@@ -33,7 +33,7 @@ PEER_NAMES: Final[Mapping[str, str]] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HostPathFlags(ProcessFlags):
+class HostPathFlags(Rules, ProcessFlags):
     """The reference driver's flags; where csi-driver-host-path has one for the same thing, its name is taken too."""
 
     endpoint: str = flag(
@@ -56,10 +56,6 @@ class HostPathFlags(ProcessFlags):
         "auto",
         "How volumes come to paths: mount (needs root), link (symbolic links, for any user), or auto: mount where that is allowed.",
     )
-    images: bool = flag(
-        "images", BOOL, False, "New volumes are file systems of their real size, in a file, and not folders. Needs mounts and e2fsprogs."
-    )
-    mount_group: bool = flag("volume-mount-group", BOOL, False, "Give volumes to the group that a call names: VOLUME_MOUNT_GROUP.")
     capacity: Mapping[str, int] = flag(
         "capacity",
         CAPACITY,
@@ -80,19 +76,6 @@ class HostPathFlags(ProcessFlags):
         0,
         "Volumes on one node at the most, told by NodeGetInfo too; 0 is no limit. With -1 there is none, and NodeGetInfo tells another "
         "number from 1 to 10 at each call.",
-    )
-    volumes_per_node: int = flag(
-        "max-volumes-per-node", INT, 0, "What NodeGetInfo tells without an attach limit; 0 is no limit. (Also: --maxvolumespernode.)"
-    )
-    attach: bool = flag(
-        "attach", BOOL, True, "Publish volumes on nodes. Write --attach=false for a driver that needs no attach. (Also: --enable-attach.)"
-    )
-    check_lifecycle: bool = flag(
-        "check-volume-lifecycle",
-        BOOL,
-        False,
-        "Refuse with Internal to delete and to detach what a node still has. Without: a volume in use is not deleted (FailedPrecondition), "
-        "and can be detached by force.",
     )
     topology: Mapping[str, Mapping[str, str]] = flag(
         "topology", TOPOLOGY, {}, "A node's topology; given for each node, all with the same keys. Volumes live in one place then."

@@ -103,9 +103,6 @@ TOPOLOGY: Final[FlagKind[Mapping[str, Mapping[str, str]]]] = FlagKind(
     lambda _: "",
     merge=lambda one, more: {**one, **more},
 )
-NAMES: Final[FlagKind[tuple[str, ...]]] = FlagKind(
-    "name", lambda text: tuple(text.split(",")), "names, separated by commas", lambda _: "", merge=lambda one, more: (*one, *more)
-)
 ENDPOINTS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
     "node=endpoint",
     _read_endpoint,

@@ -7,7 +7,6 @@ have none: they stay ready as they were made, and only their taints, and pods th
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 from typing import Final, Protocol
 
@@ -17,7 +16,7 @@ from mooring.base.randomness import Random
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
 from mooring.controllers.attachdetach.controller import AttachDetach
-from mooring.controllers.attachdetach.options import FORCE_AFTER_S, AttachDetachOptions
+from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.controllers.attacher.controller import Attacher
 from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.binder.controller import make_binder
@@ -38,6 +37,7 @@ from mooring.controllers.workloads.controller import Workloads
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import Session
 from mooring.dev.extras import Extras
+from mooring.dev.options import Patience
 from mooring.dev.story import Story
 from mooring.dev.traced_cluster import TracedCluster, Watches
 from mooring.kube.cluster import Cluster
@@ -53,16 +53,6 @@ class Controller(Protocol):
     def has_synced(self) -> bool: ...
     async def run(self) -> None: ...
     async def drain(self, timeout_s: float) -> bool: ...
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Patience:
-    """With nodes that are gone. grace_s: how long one may be silent before it is unknown. force_after_s: how long it keeps a volume then
-    that no pod wants.
-    """
-
-    grace_s: float = NodeHealthOptions().node_monitor_grace_period_s
-    force_after_s: float = FORCE_AFTER_S
 
 
 class Controllers:

@@ -39,13 +39,14 @@ from mooring.csi.address import PATH_BYTES_MAX
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.session import DriverChanged, Session
 from mooring.csi.wire_driver import WireDriver
-from mooring.dev.controllers import Controllers, Patience
+from mooring.dev.controllers import Controllers
 from mooring.dev.driver_form import Form, Reference
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.extras import Extras, extras_of
 from mooring.dev.introduction import LastFailure, introduced
 from mooring.dev.node import REGISTRATION, Shared
 from mooring.dev.nodes import Nodes, node_ids
+from mooring.dev.options import Patience
 from mooring.dev.snapshot_kinds import install
 from mooring.dev.story import Story
 from mooring.dev.traced_cluster import TracedCluster

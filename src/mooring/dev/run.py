@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Final
@@ -19,14 +18,14 @@ from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
-from mooring.dev.controllers import Patience
 from mooring.dev.demo.demo import Demo
 from mooring.dev.demo.file_systems import growing_type
 from mooring.dev.demo.stage import NODE_NAMES, PATIENCE, Stage
-from mooring.dev.driver_form import Form, Reference
+from mooring.dev.driver_form import Reference
 from mooring.dev.farewell import end_pods
 from mooring.dev.folder import run_folder
 from mooring.dev.invitation import Commands, invitation
+from mooring.dev.options import DevOptions
 from mooring.dev.plane import Plane, running
 from mooring.dev.polling import DemoFailed
 from mooring.dev.power import answering
@@ -34,7 +33,6 @@ from mooring.dev.seed_objects import make_volume, register
 from mooring.dev.story import Story
 from mooring.dev.switches import Switches
 from mooring.dev.traced_cluster import TracedCluster
-from mooring.driver.layout import Segments
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import Cluster
@@ -43,24 +41,6 @@ from mooring.mounts.namespace import MountSpace
 
 DEMO_S_MAX: Final = 20.0
 _CONNECT_S_MAX: Final = 5.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DevOptions:
-    """state: a permanent folder, "" for a temporary one. form: of the driver. nodes: their names, at least one. topology, port: as for
-    `running`. volumes: made at the start. default_class: our class is the default. patience: with nodes that are gone. snapshots: as for
-    `running`.
-    """
-
-    state: str
-    form: Form
-    nodes: Sequence[str]
-    topology: Mapping[str, Segments]
-    volumes: Sequence[str]
-    default_class: bool
-    port: int
-    patience: Patience
-    snapshots: bool = True
 
 
 async def run_dev(

@@ -9,8 +9,8 @@ from mooring.api.core import NODES
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT, is_out_of_service
 from mooring.base.errors import ConfigError
 from mooring.base.units import format_duration
-from mooring.dev.controllers import Patience
 from mooring.dev.nodes import Nodes
+from mooring.dev.options import Patience
 from mooring.dev.power import OFF, ON, Switch
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError

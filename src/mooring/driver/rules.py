@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 
+from mooring.base.flagkinds import BOOL, INT
+from mooring.base.flags import flag
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
-    """attach: volumes are published by the controller first. check_lifecycle: volumes in use are refused with Internal, also where a node
-    was given up. stages: nodes have NodeStageVolume. grows_on_nodes: expansion ends on the node. images: new volumes are file systems of
-    their size, not folders. mount_group: NodePublishVolume gives the volume to a group. volumes_per_node: what NodeGetInfo tells, 0 for
-    no limit, -1 for another number from 1 to 10 at each call. node_volume_bytes_max: of NodeExpandVolume, 0 for no limit.
+    """attach: volumes are published by the controller first. check_lifecycle: also where a node was given up. stages: nodes have
+    NodeStageVolume. grows_on_nodes: expansion ends on the node. volumes_per_node: -1 for another number from 1 to 10 at each call.
+    node_volume_bytes_max: of NodeExpandVolume, 0 for no limit.
     """
 
-    attach: bool = True
-    check_lifecycle: bool = False
+    attach: bool = flag(
+        "attach", BOOL, True, "Publish volumes on nodes. Write --attach=false for a driver that needs no attach. (Also: --enable-attach.)"
+    )
+    check_lifecycle: bool = flag(
+        "check-volume-lifecycle",
+        BOOL,
+        False,
+        "Refuse with Internal to delete and to detach what a node still has. Without: a volume in use is not deleted (FailedPrecondition), "
+        "and can be detached by force.",
+    )
     stages: bool = True
     grows_on_nodes: bool = True
-    images: bool = False
-    mount_group: bool = False
-    volumes_per_node: int = 0
+    images: bool = flag(
+        "images", BOOL, False, "New volumes are file systems of their real size, in a file, and not folders. Needs mounts and e2fsprogs."
+    )
+    mount_group: bool = flag("volume-mount-group", BOOL, False, "Give volumes to the group that a call names: VOLUME_MOUNT_GROUP.")
+    volumes_per_node: int = flag(
+        "max-volumes-per-node", INT, 0, "What NodeGetInfo tells without an attach limit; 0 is no limit. (Also: --maxvolumespernode.)"
+    )
     node_volume_bytes_max: int = 0

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from mooring.api.core import NODES
 from mooring.csi.driver import Driver
-from mooring.dev.controllers import Patience
+from mooring.dev.options import Patience
 from mooring.dev.plane import Plane
 from mooring.dev.pod_folder import MountsAtFirst, PodFolder
 from mooring.dev.polling import Polling
