@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
+import importlib
 import keyword
 import re
 import subprocess
@@ -16,6 +18,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from mooring.base.flags import flags_of, gates_of
+from mooring.cli.completion import TABLES
 from tests.support.tidy import findings, imported_modules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -330,6 +334,54 @@ def test_each_controller_room_has_the_files_of_the_plan() -> None:
         for name, cell in zip(PLAN, cells, strict=True):
             assert (cell == "yes") == (controllers / room / name).exists(), f"{room}/{name}"
             assert all((controllers / other).exists() for other in re.findall(r"`([\w/]+\.py)`", cell)), cell
+
+
+# -- options
+
+
+def records_with_flags() -> set[str]:
+    """The classes outside of `cli` whose fields are made by `flag` or `gate`, and those called options."""
+    found = set()
+    for path in SOURCES:
+        if not below_src(path).startswith(("cli/", "apiserver/")):
+            for made in ast.walk(parsed(path)):
+                if isinstance(made, ast.ClassDef) and (made.name.endswith("Options") or any(map(_is_said, made.body))):
+                    found.add(made.name)
+    return found
+
+
+def _is_said(row: ast.stmt) -> bool:
+    value = row.value if isinstance(row, ast.AnnAssign) else None
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("flag", "gate")
+
+
+def made_by_hand(tree: ast.Module, records: set[str]) -> list[str]:
+    """Where a program makes the options of a room itself, in place of `Setup.options`, or in a function that says each once more."""
+    calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in records]
+    names = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == "options_of"]
+    return [f"line {one.lineno}" for one in (*calls, *names)]
+
+
+def test_every_option_has_one_place() -> None:
+    """Flag, help, default and field: on the record of the room that uses it."""
+    records = records_with_flags()
+    assert {"AttacherOptions", "AgentOptions", "Rules", "Patience"} <= records
+    assert [] == [
+        (below_src(path), one) for path in SOURCES for one in made_by_hand(parsed(path), records) if path.is_relative_to(SRC / "cli")
+    ]
+    code = "def options_of(flags):\n    return AttacherOptions(timeout_s=flags.timeout_s)"
+    assert ["line 2", "line 1"] == made_by_hand(ast.parse(code), records)
+
+
+@pytest.mark.parametrize("place", sorted({place for place in TABLES.values() if place}))
+def test_no_program_says_a_rooms_option_in_another_way(place: str) -> None:
+    """A table that had a flag of a room's options once more would hide the one that stands there."""
+    module, _, name = place.partition(":")
+    table = getattr(importlib.import_module(f"mooring.cli.{module}"), name)
+    own = flags_of(table)
+    bases = [base for base in table.__mro__ if dataclasses.is_dataclass(base) and not base.__module__.startswith("mooring.cli")]
+    assert [] == [f"--{flag}" for base in bases for flag, row in flags_of(base).items() if own.get(flag) != row]
+    assert [] == [gate for base in bases for gate, one in gates_of(base).items() if gates_of(table)[gate] != one]
 
 
 # Where a cache is followed past `Controller.watch`, and why.
