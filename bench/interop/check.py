@@ -1,6 +1,6 @@
 """Calls a server of another implementation of gRPC in every way that a driver is called, and says what went otherwise than it should.
 
-    python -m bench.interop.check [--client=mooring|grpcio] [--rounds=N] NAME=PROGRAM ...
+    python -m bench.interop.check [--rounds=N] NAME=PROGRAM ...
 
 PROGRAM gets the path of a socket, serves on it, prints `ready` once it listens, and ends in good order at SIGTERM: calls that it has
 accepted are answered. It takes requests of 64 MiB and, where it can keep to that, four calls at once on a connection. It looks at no
@@ -36,11 +36,11 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.clock import LoopClock
-from mooring.cli.grpc_client import grpc_client
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.socket_driver import LOST_TEXT, SocketDriver
+from mooring.csi.socket_driver import LOST_TEXT
+from mooring.csi.wire_driver import WireDriver
 
 TEXT: Final = "no ä \U0001f600 100%25 full\nline\t"
 CALL: Final = Call(20.0)
@@ -89,31 +89,31 @@ def echo(size: int) -> csi.ControllerModifyVolumeRequest:
     return csi.ControllerModifyVolumeRequest(volume_id="v" * size)
 
 
-async def echoed(driver: SocketDriver, size: int) -> None:
+async def echoed(driver: WireDriver, size: int) -> None:
     request = echo(size)
     answer = await driver.controller_modify_volume(request, CALL)
     assert answer.SerializeToString() == request.SerializeToString()
 
 
-async def many_small_calls(driver: SocketDriver, server: Server) -> None:
+async def many_small_calls(driver: WireDriver, server: Server) -> None:
     for _ in range(300):
         await driver.probe(PROBE, CALL)
 
 
-async def calls_side_by_side(driver: SocketDriver, server: Server) -> None:
+async def calls_side_by_side(driver: WireDriver, server: Server) -> None:
     """More than the server takes at once."""
     await asyncio.gather(*(echoed(driver, size) for size in range(0, 60_000, 600)))
     await asyncio.gather(*(driver.create_snapshot(csi.CreateSnapshotRequest(), CALL) for _ in range(12)))
 
 
-async def large_messages(driver: SocketDriver, server: Server) -> None:
+async def large_messages(driver: WireDriver, server: Server) -> None:
     """Beyond every window, and just at the limits of frames."""
     for size in (0, 1, 16_370, 16_384, 16_390, 65_535, 65_536, 5_000_000, 60_000_000):
         await echoed(driver, size)
     await asyncio.gather(*(echoed(driver, 3_000_000) for _ in range(8)))
 
 
-async def errors(driver: SocketDriver, server: Server) -> None:
+async def errors(driver: WireDriver, server: Server) -> None:
     error = await error_of(driver.delete_volume(csi.DeleteVolumeRequest(), CALL))
     assert (error.code, error.message) == (Code.NOT_FOUND, TEXT), repr(error.message)
     error = await error_of(driver.delete_snapshot(csi.DeleteSnapshotRequest(), CALL))
@@ -122,7 +122,7 @@ async def errors(driver: SocketDriver, server: Server) -> None:
     assert error.code == Code.UNIMPLEMENTED
 
 
-async def deadlines(driver: SocketDriver, server: Server) -> None:
+async def deadlines(driver: WireDriver, server: Server) -> None:
     """The server hears of the deadline, never of a later one; a late call ends with Go's words, and is given up at the server."""
     for timeout_s in (0.5, 1.0, 15.0, 600.0, 100_000.0, 1e9):
         answer = await driver.controller_expand_volume(csi.ControllerExpandVolumeRequest(), Call(timeout_s))
@@ -134,7 +134,7 @@ async def deadlines(driver: SocketDriver, server: Server) -> None:
     await until_given_up(driver, before + 5)
 
 
-async def cancellations(driver: SocketDriver, server: Server) -> None:
+async def cancellations(driver: WireDriver, server: Server) -> None:
     before = await given_up(driver)
     async with asyncio.TaskGroup() as group:
         calls = [
@@ -147,18 +147,18 @@ async def cancellations(driver: SocketDriver, server: Server) -> None:
     await until_given_up(driver, before + 3)
 
 
-async def given_up(driver: SocketDriver) -> int:
+async def given_up(driver: WireDriver) -> int:
     return (await driver.get_capacity(csi.GetCapacityRequest(), CALL)).available_capacity
 
 
-async def until_given_up(driver: SocketDriver, count: int) -> None:
+async def until_given_up(driver: WireDriver, count: int) -> None:
     ends_at = time.monotonic() + 5.0
     while (found := await given_up(driver)) != count:
         assert time.monotonic() < ends_at, f"the server knows of {found} calls that were given up, not of {count}"
         await asyncio.sleep(0.02)
 
 
-async def a_server_that_ends(driver: SocketDriver, server: Server) -> None:
+async def a_server_that_ends(driver: WireDriver, server: Server) -> None:
     """In good order: the call that it has accepted is answered, the loss is seen, and its successor is found."""
     async with asyncio.TaskGroup() as group:
         call = group.create_task(driver.create_snapshot(csi.CreateSnapshotRequest(), CALL), name="call")
@@ -172,7 +172,7 @@ async def a_server_that_ends(driver: SocketDriver, server: Server) -> None:
     await driver.probe(PROBE, CALL)
 
 
-async def a_server_that_is_killed(driver: SocketDriver, server: Server) -> None:
+async def a_server_that_is_killed(driver: WireDriver, server: Server) -> None:
     async with asyncio.TaskGroup() as group:
         call = group.create_task(error_of(driver.create_snapshot(csi.CreateSnapshotRequest(), CALL)), name="call")
         await asyncio.sleep(0.1)
@@ -182,15 +182,15 @@ async def a_server_that_is_killed(driver: SocketDriver, server: Server) -> None:
     await echoed(driver, 1_000_000)
 
 
-CHECKS: Final[tuple[Callable[[SocketDriver, Server], Awaitable[None]], ...]] = (
+CHECKS: Final[tuple[Callable[[WireDriver, Server], Awaitable[None]], ...]] = (
     *(many_small_calls, calls_side_by_side, large_messages, errors, deadlines, cancellations),
     *(a_server_that_ends, a_server_that_is_killed, many_small_calls),
 )
 
 
 @contextlib.asynccontextmanager
-async def connected(client: str, socket: Path) -> AsyncIterator[SocketDriver]:
-    driver = grpc_client(client)(str(socket), clock=LoopClock())
+async def connected(socket: Path) -> AsyncIterator[WireDriver]:
+    driver = WireDriver(str(socket), clock=LoopClock())
     await driver.connect(10.0)
     try:
         yield driver
@@ -198,13 +198,13 @@ async def connected(client: str, socket: Path) -> AsyncIterator[SocketDriver]:
         await driver.close()
 
 
-async def checked(name: str, command: list[str], client: str, rounds: int) -> int:
+async def checked(name: str, command: list[str], rounds: int) -> int:
     """How many checks failed."""
     failures = 0
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
         server = Server(command, Path(folder) / "s.sock")
         try:
-            async with connected(client, server.socket) as driver:
+            async with connected(server.socket) as driver:
                 for _ in range(rounds):
                     for check in CHECKS:
                         failures += await passes(name, check, driver, server)
@@ -213,7 +213,7 @@ async def checked(name: str, command: list[str], client: str, rounds: int) -> in
     return failures
 
 
-async def passes(name: str, check: Callable[[SocketDriver, Server], Awaitable[None]], driver: SocketDriver, server: Server) -> int:
+async def passes(name: str, check: Callable[[WireDriver, Server], Awaitable[None]], driver: WireDriver, server: Server) -> int:
     began = time.monotonic()
     try:
         async with asyncio.timeout(120.0):
@@ -228,7 +228,6 @@ async def passes(name: str, check: Callable[[SocketDriver, Server], Awaitable[No
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--client", default="mooring", choices=("mooring", "grpcio"))
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("servers", nargs="+", metavar="NAME=PROGRAM")
     arguments = parser.parse_args()
@@ -236,7 +235,7 @@ def main() -> int:
     failures = 0
     for word in arguments.servers:
         name, _, command = word.partition("=")
-        failures += asyncio.run(checked(name, shlex.split(command), arguments.client, arguments.rounds))
+        failures += asyncio.run(checked(name, shlex.split(command), arguments.rounds))
     return 1 if failures else 0
 
 

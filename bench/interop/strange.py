@@ -1,10 +1,9 @@
-"""Answers that no server should give, as three clients take them: ours, Go's and grpcio's.
+"""Answers that no server should give, as two clients take them: ours and Go's.
 
     python -m bench.interop.strange [GO_CLIENT]
 
 GO_CLIENT: what `go build ./strange` makes in bench/interop/go. Each answer is sent as the same bytes to each client, on a connection of its
-own. Ours has to come to the code of Go's, but for what `OTHERWISE` names; the codes of grpcio are only counted. Exit code 1 for any other
-difference.
+own. Ours has to come to the code of Go's, but for what `OTHERWISE` names. Exit code 1 for any other difference.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.clock import LoopClock
-from mooring.cli.grpc_client import grpc_client
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.wire_driver import WireDriver
 from tests.unit.csi import raw_server
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire import test_answers as answers
@@ -107,23 +106,19 @@ async def served(folder: Path, replies: list[bytes]) -> AsyncIterator[None]:
         yield
 
 
-def by_ours(name: str) -> Callable[[Path, int], Awaitable[list[tuple[int, str]]]]:
-    """The codes and texts that a client of `--grpc-client` has for each socket."""
-
-    async def ends(folder: Path, count: int) -> list[tuple[int, str]]:
-        found = []
-        for number in range(count):
-            driver = grpc_client(name)(str(folder / f"{number}.sock"), clock=LoopClock())
-            await driver.connect(10)
-            try:
-                await driver.probe(csi.ProbeRequest(), Call(1.0))
-                found.append((0, ""))
-            except DriverError as error:
-                found.append((int(error.code), error.message))
-            await driver.close()
-        return found
-
-    return ends
+async def by_ours(folder: Path, count: int) -> list[tuple[int, str]]:
+    """The codes and texts that our client has for each socket."""
+    found = []
+    for number in range(count):
+        driver = WireDriver(str(folder / f"{number}.sock"), clock=LoopClock())
+        await driver.connect(10)
+        try:
+            await driver.probe(csi.ProbeRequest(), Call(1.0))
+            found.append((0, ""))
+        except DriverError as error:
+            found.append((int(error.code), error.message))
+        await driver.close()
+    return found
 
 
 def by_go(program: str) -> Callable[[Path, int], Awaitable[list[tuple[int, str]]]]:
@@ -141,7 +136,7 @@ def by_go(program: str) -> Callable[[Path, int], Awaitable[list[tuple[int, str]]
 async def main(go_client: str | None) -> int:
     logging.disable()
     named = cases()
-    clients = {"mooring": by_ours("mooring"), "grpcio": by_ours("grpcio")} | ({"go": by_go(go_client)} if go_client else {})
+    clients = {"mooring": by_ours} | ({"go": by_go(go_client)} if go_client else {})
     ends: dict[str, list[tuple[int, str]]] = {}
     for name, client in clients.items():
         with tempfile.TemporaryDirectory() as folder:

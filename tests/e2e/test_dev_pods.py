@@ -238,7 +238,7 @@ def test_without_root_the_demo_mounts_in_a_user_namespace(tmp_path: Path) -> Non
     if os.geteuid() != 0:
         not_tested(REAL_MOUNTS, "this run has no rights anyway: the demo's own test is this one")
     command = as_somebody([*MOORING, "demo"])
-    trial = subprocess.run([*command[:-3], "-c", "import grpc, cryptography, mooring"], capture_output=True, text=True, check=False)
+    trial = subprocess.run([*command[:-3], "-c", "import hpack, cryptography, mooring"], capture_output=True, text=True, check=False)
     if trial.returncode != 0:
         not_tested(REAL_MOUNTS, f"{NOT_ROOT} can't run Mooring for a user without rights: {trial.stderr.strip().splitlines()[-1]}")
     home = tmp_path / "home"

@@ -78,7 +78,7 @@ class Diagnostics:
         assert self._server is None, "started twice"
         host, port = split_address(address)
         try:
-            listener = await _listen(host, port)
+            listener = await listening_socket(host, port)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
             raise ConfigError(f'cannot listen on "{address}": {reason}; choose another address or free this one') from error
@@ -209,7 +209,7 @@ def split_address(address: str) -> tuple[str, int]:
     return host[1:-1] if bracketed else host, int(port)
 
 
-async def _listen(host: str, port: int) -> socket.socket:
+async def listening_socket(host: str, port: int) -> socket.socket:
     """A listening socket; for all interfaces it takes IPv6 and IPv4, or IPv4 alone where there is no IPv6. Raises OSError."""
     if not host:
         if socket.has_dualstack_ipv6():

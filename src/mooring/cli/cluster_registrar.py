@@ -18,7 +18,6 @@ from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
-from mooring.cli.grpc_client import grpc_client
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
 from mooring.csi.address import socket_path
@@ -136,8 +135,9 @@ async def _introduced(flags: ClusterRegistrarFlags, clock: Clock) -> tuple[str, 
     """The driver's name, and whether it attaches. Raises ConfigError and DriverError."""
     from mooring.csi.driver import Call
     from mooring.csi.proto import csi_pb2 as csi
+    from mooring.csi.wire_driver import WireDriver
 
-    driver = grpc_client(flags.grpc_client)(flags.csi_address, clock=clock)
+    driver = WireDriver(flags.csi_address, clock=clock)
     await driver.connect(CONNECT_S_MAX)
     try:
         began = clock.now()

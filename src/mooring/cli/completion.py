@@ -48,7 +48,6 @@ TABLES: Final[Mapping[str, str]] = {
 _FILES: Final = frozenset({"csi-address", "kubeconfig"})
 _FOLDERS: Final = frozenset({"root-dir", "state"})
 _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
-    "grpc-client": ("mooring", "grpcio"),
     "logging-format": ("text", "json"),
     "o": ("table", "json"),
 }

@@ -37,7 +37,7 @@ def run(argv: Sequence[str], prog: str) -> int:
 
 
 def _run(flags: DemoFlags, prog: str) -> int:
-    """Enters the mount namespace first, while this process has one thread: grpc and the event loop start others."""
+    """Enters the mount namespace first, while this process has one thread: the event loop starts others."""
     check_server_parts()
     from mooring.mounts.namespace import enter_private_mounts
 

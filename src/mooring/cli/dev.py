@@ -210,7 +210,7 @@ def _run(flags: DevFlags, prog: str) -> int:
 
 
 def _begin(flags: DevFlags) -> MountSpace:
-    """Enters the mount namespace first, while this process has one thread: grpc and the event loop start others.
+    """Enters the mount namespace first, while this process has one thread: the event loop starts others.
 
     In it the owners of folders are not to be known any more: they are looked at before.
     """

@@ -18,7 +18,6 @@ from mooring.base.flagkinds import DURATION, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
 from mooring.base.stopping import unless_stopped
-from mooring.cli.grpc_client import grpc_client
 from mooring.cli.limits import check_positive
 from mooring.cli.process import Command, Setup, run_command
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
@@ -104,14 +103,14 @@ def _serve(setup: Setup[ProbeFlags]) -> int:
 async def _live(flags: ProbeFlags) -> None:
     """Raises ConfigError, and DriverError for a driver that does not tell its name."""
     from mooring.csi.call_counts import CallCounts
+    from mooring.csi.wire_driver import WireDriver
     from mooring.probe.page import CONTENT_TYPE, metrics_page, process_started_s
     from mooring.probe.probe import Prober
 
     clock, calls, started_s = LoopClock(), CallCounts(), process_started_s()
-    client = grpc_client(flags.grpc_client)
     prober = Prober(
         flags.csi_address,
-        lambda: client(flags.csi_address, clock=clock, metrics=calls),
+        lambda: WireDriver(flags.csi_address, clock=clock, metrics=calls),
         clock=clock,
         timeout_s=flags.probe_timeout_s,
     )

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import PAIRS, STRING, UINT
 from mooring.base.flags import Parsed, flag
-from mooring.cli.grpc_client import grpc_client
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
-from mooring.cli.tables import AsKubectlFlags, GateFlags, GrpcClientFlags, ManagerFlags
+from mooring.cli.tables import AsKubectlFlags, GateFlags, ManagerFlags
 from mooring.node.options import AgentOptions
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NodeAgentFlags(AgentOptions, AsKubectlFlags, ManagerFlags, GateFlags, GrpcClientFlags):
+class NodeAgentFlags(AgentOptions, AsKubectlFlags, ManagerFlags, GateFlags):
     """root: said by root_dir."""
 
     root: Path = Path()
@@ -79,8 +78,8 @@ def _serve(setup: Setup[NodeAgentFlags], machine: Machine) -> int:
 
 
 def _agent(runtime: Runtime, name: str, setup: Setup[NodeAgentFlags]) -> Work:
-    from mooring.node.agent import AgentSockets, NodeAgent
+    from mooring.node.agent import NodeAgent
 
     flags = setup.flags
     options = setup.options(AgentOptions, node_name=name, root=Path(flags.root_dir), resources=_resources(flags))
-    return NodeAgent(runtime, options, sockets=AgentSockets(driver=grpc_client(flags.grpc_client)))
+    return NodeAgent(runtime, options)

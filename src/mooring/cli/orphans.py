@@ -22,7 +22,6 @@ from mooring.base.flagkinds import BOOL, DURATION, STRING
 from mooring.base.flags import Parsed, flag
 from mooring.base.text import visible
 from mooring.base.units import format_duration
-from mooring.cli.grpc_client import grpc_client
 from mooring.cli.people import answer_of, run_for_people
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import AddressFlags, AsKubectlFlags, ProcessFlags
@@ -113,10 +112,11 @@ def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
 async def _on_the_network(flags: OrphansFlags, machine: Machine) -> int:
     from mooring.base.clock import LoopClock
     from mooring.cli.clusters import client_for_people
+    from mooring.csi.wire_driver import WireDriver
 
     clock = LoopClock()
     users = client_for_people("mooring-orphans", flags.kubeconfig, machine, clock=clock)
-    driver = grpc_client(flags.grpc_client)(flags.csi_address, clock=clock)
+    driver = WireDriver(flags.csi_address, clock=clock)
     await driver.connect(CONNECT_S_MAX)
     try:
         async with users as cluster:

@@ -11,12 +11,12 @@ from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.cli.clusters import client, load_config, load_config_as_kubectl
-from mooring.cli.grpc_client import grpc_client
 from mooring.cli.process import Machine, Setup
 from mooring.cli.settings import request_limit
 from mooring.cli.tables import SidecarFlags
 from mooring.csi.client import Client
 from mooring.csi.metrics import CallMetrics
+from mooring.csi.wire_driver import WireDriver
 from mooring.kube.client.config import ClusterConfig
 from mooring.kube.cluster import Cluster
 
@@ -70,8 +70,7 @@ class NetworkPorts:
 
     @contextlib.asynccontextmanager
     async def driver(self, metrics: CallMetrics) -> AsyncIterator[Client]:
-        kind = grpc_client(self._flags.grpc_client)
-        driver = kind(self._flags.csi_address, clock=self._clock, metrics=metrics, log_length_max=self._log_length_max)
+        driver = WireDriver(self._flags.csi_address, clock=self._clock, metrics=metrics, log_length_max=self._log_length_max)
         await driver.connect(self._flags.connection_timeout_s)
         try:
             yield driver

@@ -6,7 +6,7 @@
 | 2 | a command line that can't be read, impossible lease durations; in `mooring` commands also flags that can't be used |
 | 1 | anything else |
 
-Nothing here imports a client: --version and --help answer before grpc and msgspec are loaded.
+Nothing here imports a client: --version and --help answer before gRPC and msgspec are loaded.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
 from mooring.base.stopping import unless_stopped
 from mooring.base.watchdog import watched
-from mooring.cli.grpc_client import grpc_client
 from mooring.cli.limits import check_positive
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.stacks import stack_routes
@@ -138,8 +137,9 @@ async def _driver_name(flags: RegistrarFlags) -> str:
     """The driver's name; the connection is of no use afterwards. Raises ConfigError and DriverError."""
     from mooring.csi.driver import Call
     from mooring.csi.proto import csi_pb2 as csi
+    from mooring.csi.wire_driver import WireDriver
 
-    driver = grpc_client(flags.grpc_client)(flags.csi_address, clock=LoopClock())
+    driver = WireDriver(flags.csi_address, clock=LoopClock())
     await driver.connect(CONNECT_S_MAX)
     try:
         name = (await driver.get_plugin_info(csi.GetPluginInfoRequest(), Call(flags.timeout_s))).name

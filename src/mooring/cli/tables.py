@@ -11,7 +11,6 @@ from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, FlagKind, Stage
 from mooring.base.flags import Section, flag, gate
 from mooring.base.log import parse_vmodule
-from mooring.cli.grpc_client import GRPC_CLIENT, HELP, MOORING
 
 
 def _read_vmodule(text: str) -> str:
@@ -79,12 +78,7 @@ class LeaseGateFlags(GateFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GrpcClientFlags:
-    grpc_client: str = flag("grpc-client", GRPC_CLIENT, MOORING, HELP)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AddressFlags(GrpcClientFlags):
+class AddressFlags:
     csi_address: str = flag("csi-address", STRING, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket.")
 
 

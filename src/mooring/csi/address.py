@@ -7,7 +7,6 @@ import os
 import socket
 import stat
 from typing import Final
-from urllib.parse import quote
 
 from mooring.base.errors import ConfigError
 
@@ -44,11 +43,6 @@ def socket_path(address: str) -> str:
             "let the driver serve in a shorter one"
         )
     return path
-
-
-def target(path: str) -> str:
-    """The path as gRPC's name for it, which is a URI."""
-    return f"unix://{quote(os.fsencode(path))}"
 
 
 def trouble(path: str, absent: str = ABSENT) -> str:

@@ -34,7 +34,7 @@ _GO_NAMES: Final = {code: "OK" if code is Code.OK else code.name.title().replace
 
 
 def go_name(code: int) -> str:
-    """`ResourceExhausted`; `Code(77)` for a number outside the list."""
+    """`NotFound`; `Code(77)` for a number outside the list."""
     try:
         return _GO_NAMES[Code(code)]
     except ValueError:

@@ -1,7 +1,7 @@
 """The CSI driver as a port: one line per unary RPC of CSI 1.12, and one method, `invoke`, through which all calls go.
 
 `await driver.create_volume(request, call)`: an RPC's attribute is its name in snake case. The real implementation speaks gRPC over a unix
-socket (`csi/grpc.py`), the one in process calls a Python driver object (`csi/in_process.py`). Every call raises `DriverError`
+socket (`csi/wire_driver.py`), the one in process calls a Python driver object (`csi/in_process.py`). Every call raises `DriverError`
 and nothing else; a call past its deadline raises DeadlineExceeded, and *may have happened*. The two server streams of the alpha
 service SnapshotMetadata have no caller in this project and are left out.
 

@@ -25,7 +25,9 @@ from mooring.csi.redact import scrubbed
 _log = logger(__name__)
 
 
-class _Method(Protocol):
+class Method(Protocol):
+    """One call of a plugin's."""
+
     async def __call__(self, request: Message, /) -> object: ...
 
 
@@ -49,31 +51,31 @@ class InProcessDriver(Client):
 
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         check_fence()
-        method: _Method | None = getattr(self._plugin, rpc.attribute, None)
+        method: Method | None = getattr(self._plugin, rpc.attribute, None)
         if method is None:
             raise DriverError(Code.UNIMPLEMENTED, f"method {rpc.name} not implemented")
         try:
             async with asyncio.timeout(call.timeout_s) as limit:
                 with ending_in(call.timeout_s):
-                    answer = await self._answer(method, rpc, _copy(request))
+                    return _copy(await carried_out(method, rpc, _copy(request)))
         except TimeoutError:
             assert limit.expired(), "a TimeoutError of the plugin's own does not get here"
             raise DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT) from None
-        if not isinstance(answer, rpc.response_type):
-            text = f"the driver's answer is no {rpc.response_type.DESCRIPTOR.full_name}"
-            raise DriverError(Code.INTERNAL, text, answered=True)
-        return _copy(answer)
 
-    async def _answer(self, method: _Method, rpc: Rpc[Q, A], request: Q) -> object:
-        """The plugin's answer; an exception that is no DriverError is Unknown, as gRPC servers have it."""
-        try:
-            return await method(request)
-        except DriverError:
-            raise
-        except Exception as error:  # the top of the plugin's work: its errors must not look like ours
-            story = scrubbed("".join(traceback.format_exception(error)), request)
-            _log.error("The driver failed", method=rpc.path, traceback=Lines(story))
-            raise DriverError(Code.UNKNOWN, f"{type(error).__name__}: {error}") from None
+
+async def carried_out(method: Method, rpc: Rpc[Q, A], request: Q) -> A:
+    """A plugin's answer. An exception that is no DriverError is Unknown, as gRPC servers have it; what is no answer is Internal."""
+    try:
+        answer = await method(request)
+    except DriverError:
+        raise
+    except Exception as error:  # the top of the plugin's work: its errors must not look like ours
+        story = scrubbed("".join(traceback.format_exception(error)), request)
+        _log.error("The driver failed", method=rpc.path, traceback=Lines(story))
+        raise DriverError(Code.UNKNOWN, f"{type(error).__name__}: {error}") from None
+    if not isinstance(answer, rpc.response_type):
+        raise DriverError(Code.INTERNAL, f"the driver's answer is no {rpc.response_type.DESCRIPTOR.full_name}", answered=True)
+    return answer
 
 
 def _copy(message: Q) -> Q:

@@ -1,4 +1,4 @@
-"""A driver behind a unix socket, whichever client speaks to it: its address, its beginning, and what is said while nobody answers."""
+"""A driver behind a unix socket: its address, its beginning, and what is said while nobody answers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,8 @@ from mooring.csi.address import ABSENT, socket_path, trouble
 from mooring.csi.client import CallObserver, Client
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Q, Rpc
-from mooring.csi.wire.connection import HEADER_BYTES_MAX
 
 _log = logger(__name__)
-
-RECEIVE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of one answer. gRPC's default of 4 MiB is reached by ListVolumes without paging at some 20,000 volumes."""
-
-ERROR_BYTES_MAX: Final = HEADER_BYTES_MAX
-"""Of an answer's headers, with an error's text. With gRPC's 16 KiB others would come as ResourceExhausted."""
 
 LOST_TEXT: Final = "error reading from server: EOF"
 """Of a call whose connection broke, as Go's client says it."""

@@ -1,4 +1,4 @@
-"""A gRPC server of our own on a unix socket, for unary methods, in tens of kilobytes: the kubelet's side of a plugin.
+"""A gRPC server of our own for unary methods: a registrar's, on the kubelet's side, and that of every driver of the SDK.
 
 Each connection is a protocol of asyncio's over `wire/serving/`, each call a task. While a client does not read, nothing more is read from
 it, so that what waits for it stays small.
@@ -8,49 +8,80 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
+from mooring.base.diagnostics import listening_socket, split_address
+from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.client import DEADLINE_TEXT
 from mooring.csi.codes import Code, DriverError
+from mooring.csi.deadlines import ending_in
 from mooring.csi.socket_file import cannot_bind, permissions, removed_at_the_end
 from mooring.csi.wire.events import Gone
 from mooring.csi.wire.frames import READ_BYTES
 from mooring.csi.wire.serving.connection import ServerConnection
 from mooring.csi.wire.serving.events import Asked, Event
+from mooring.csi.wire.serving.limits import FEW, Limits
 
 _log = logger(__name__)
 
-CONNECTIONS_MAX: Final = 64
 SETTLED_S_MAX: Final = 10.0
 """From a connection's begin until its client has shown that it speaks HTTP/2; and from our last word until it has been read."""
 
-_BACKLOG: Final = 128
+ENDING_S_MAX: Final = 1.0
+"""For calls that are cancelled at the end. One may wait for a thread that hangs: it ends with the process."""
+
+_BACKLOG: Final = 1024
+_ACCEPTED_AT_ONCE: Final = 64
+"""New connections in one turn of asyncio's loop, which has one number for this and the backlog."""
+
+_ERRORS: Final = frozenset(Code) - {Code.OK}
 
 Method = Callable[[bytes], Awaitable[bytes]]
-"""A request's bytes to an answer's. Raises DriverError; is cancelled when the caller waits no longer."""
+"""A request's bytes to an answer's. Raises DriverError; is cancelled when the caller waits no longer (`time_left_s` tells when)."""
 
 
 @asynccontextmanager
-async def listening(methods: Mapping[str, Method], path: Path, *, mode: int = 0o600, grace_s: float = 5.0) -> AsyncGenerator[None, None]:
+async def listening(
+    methods: Mapping[str, Method], path: Path, *, mode: int = 0o600, grace_s: float = 5.0, limits: Limits = FEW
+) -> AsyncGenerator[None, None]:
     """The methods answer on the socket as long as the block runs. The place must be free (`make_room`).
 
     methods: by path, as in `/csi.v1.Identity/Probe`. mode: of the socket file. grace_s: how long calls in flight may take to end
     afterwards; what is left then is cancelled. The socket file is removed at the end, unless another has taken its place. Raises
     ConfigError when the socket can't be bound.
     """
+    clients = _Clients(methods, limits)
     listener = _bound(path, mode)
     with removed_at_the_end(path):
-        clients = _Clients(methods)
-        server = await asyncio.get_running_loop().create_unix_server(lambda: _Client(clients), sock=listener, backlog=_BACKLOG)
+        server = await asyncio.get_running_loop().create_unix_server(clients.take, sock=listener, backlog=_ACCEPTED_AT_ONCE)
+        listener.listen(_BACKLOG)
         try:
             yield
         finally:
             server.close()
             await clients.end(grace_s)
+
+
+@asynccontextmanager
+async def listening_on_tcp(
+    methods: Mapping[str, Method], address: str, *, grace_s: float = 5.0, limits: Limits = FEW
+) -> AsyncGenerator[int, None]:
+    """The same on a TCP address, host:port; gives the port. Without encryption: for test suites, on a loopback address."""
+    clients = _Clients(methods, limits)
+    try:
+        listener = await listening_socket(*split_address(address))
+    except OSError as error:
+        raise ConfigError(f"address {address!r} can't be bound: {error.strerror or error}") from None
+    server = await asyncio.get_running_loop().create_server(clients.take, sock=listener, backlog=_ACCEPTED_AT_ONCE)
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        server.close()
+        await clients.end(grace_s)
 
 
 def _bound(path: Path, mode: int) -> socket.socket:
@@ -68,18 +99,22 @@ def _bound(path: Path, mode: int) -> socket.socket:
 class _Clients:
     """All connections of a server."""
 
-    def __init__(self, methods: Mapping[str, Method]) -> None:
-        self.methods = methods
+    def __init__(self, methods: Mapping[str, Method], limits: Limits) -> None:
+        self.methods, self.limits = methods, limits
         self.buffer = bytearray(READ_BYTES)
         """Of all connections: what was read into it is taken in before anybody reads again."""
         self._open: set[_Client] = set()
         self._all_gone = asyncio.Event()
         self._all_gone.set()
 
+    def take(self) -> _Client:
+        """Of a new connection."""
+        return _Client(self)
+
     def takes(self, client: _Client) -> bool:
         """False for one too many."""
-        if len(self._open) >= CONNECTIONS_MAX:
-            _log.info(0, "Too many connections, one was cut", limit=CONNECTIONS_MAX)
+        if len(self._open) >= self.limits.connections:
+            _log.info(0, "Too many connections, one was cut", limit=self.limits.connections)
             return False
         self._open.add(client)
         self._all_gone.clear()
@@ -102,7 +137,9 @@ class _Clients:
             pass
         finally:
             calls = [call for client in list(self._open) for call in client.close()]
-            await asyncio.gather(self._all_gone.wait(), *calls, return_exceptions=True)
+            await self._all_gone.wait()
+            if calls:
+                await asyncio.wait(calls, timeout=ENDING_S_MAX)
 
 
 class _Client(asyncio.BufferedProtocol):
@@ -111,9 +148,9 @@ class _Client(asyncio.BufferedProtocol):
     def __init__(self, clients: _Clients) -> None:
         self._clients = clients
         self._loop = asyncio.get_running_loop()
-        self._connection = ServerConnection(now=self._loop.time)
+        self._connection = ServerConnection(now=self._loop.time, limits=clients.limits)
         self._calls: dict[int, asyncio.Task[_Answer]] = {}
-        self._is_paused = False
+        self._is_paused = self._is_flushing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
@@ -150,7 +187,7 @@ class _Client(asyncio.BufferedProtocol):
         self._carry_out(self._connection.leave())
         self._flush()
 
-    def close(self) -> Iterable[asyncio.Task[_Answer]]:
+    def close(self) -> Collection[asyncio.Task[_Answer]]:
         """Breaks the connection off; gives the calls that have to end yet."""
         calls = list(self._calls.values())
         self._carry_out(self._connection.close())
@@ -161,7 +198,14 @@ class _Client(asyncio.BufferedProtocol):
         if not self._connection.is_settled or self._transport.is_closing():
             self._transport.abort()
 
+    def _flush_soon(self) -> None:
+        """In the next turn of the loop, so that calls which end in this one are answered together."""
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
+
     def _flush(self) -> None:
+        self._is_flushing = False
         if not self._is_paused and not self._transport.is_closing() and self._connection.has_to_send:
             self._transport.write(self._connection.to_send())
 
@@ -174,28 +218,40 @@ class _Client(asyncio.BufferedProtocol):
             elif isinstance(event, Gone):
                 self._end(event)
             elif (call := self._calls.get(event.stream_id)) is not None:
-                call.cancel()
+                _give_up(call)
 
     def _begin(self, asked: Asked) -> None:
         method = self._clients.methods.get(asked.path)
         if method is None:
             self._carry_out(self._connection.refuse(asked.stream_id, Code.UNIMPLEMENTED, self._unknown(asked.path)))
-        elif asked.deadline is not None and asked.deadline <= self._loop.time():
+        elif self._is_late(asked):
             self._carry_out(self._connection.refuse(asked.stream_id, Code.DEADLINE_EXCEEDED, DEADLINE_TEXT))
         else:
-            call = self._loop.create_task(_answer(method, asked), name=f"served{asked.path}")
+            left_s = None if asked.deadline is None else asked.deadline - self._loop.time()
+            call = self._loop.create_task(_answer(method, asked, left_s), name=f"served{asked.path}")
+            timer = None if left_s is None else self._loop.call_later(left_s, _give_up, call)
             self._calls[asked.stream_id] = call
-            call.add_done_callback(lambda _: self._ended(asked.stream_id, call))
+            call.add_done_callback(lambda _: self._ended(asked, call, timer))
 
-    def _ended(self, stream_id: int, call: asyncio.Task[_Answer]) -> None:
+    def _is_late(self, asked: Asked) -> bool:
+        return asked.deadline is not None and asked.deadline <= self._loop.time()
+
+    def _ended(self, asked: Asked, call: asyncio.Task[_Answer], timer: asyncio.TimerHandle | None) -> None:
         """A call is over; one that was cancelled may not even have begun."""
-        del self._calls[stream_id]
-        answer = _Answer(Code.CANCELED, "the call was cancelled") if call.cancelled() else call.result()
-        if answer.code == Code.OK:
-            self._carry_out(self._connection.answer(stream_id, answer.message))
+        if timer is not None:
+            timer.cancel()
+        del self._calls[asked.stream_id]
+        if not call.cancelled():
+            answer = call.result()
+        elif self._is_late(asked):
+            answer = _Answer(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT)
         else:
-            self._carry_out(self._connection.refuse(stream_id, answer.code, answer.text))
-        self._flush()
+            answer = _Answer(Code.CANCELED, "the call was cancelled")
+        if answer.code == Code.OK:
+            self._carry_out(self._connection.answer(asked.stream_id, answer.message))
+        else:
+            self._carry_out(self._connection.refuse(asked.stream_id, answer.code, answer.text))
+        self._flush_soon()
 
     def _unknown(self, path: str) -> str:
         service, _, name = path.removeprefix("/").rpartition("/")
@@ -220,15 +276,19 @@ class _Answer(NamedTuple):
     message: bytes = b""
 
 
-async def _answer(method: Method, asked: Asked) -> _Answer:
+def _give_up(call: asyncio.Task[_Answer]) -> None:
+    """Cancels a call that nobody waits for: once, for whatever reasons. Work that blocks takes a second time for the process's end."""
+    if not call.cancelling():
+        call.cancel()
+
+
+async def _answer(method: Method, asked: Asked, left_s: float | None) -> _Answer:
     """What the caller hears, whatever the method does."""
     try:
-        async with asyncio.timeout_at(asked.deadline) as limit:
+        with ending_in(left_s):
             return _Answer(Code.OK, message=await method(asked.message))
     except DriverError as error:
-        return _Answer(error.code, error.message)
+        return _Answer(error.code if error.code in _ERRORS else Code.UNKNOWN, error.message)
     except Exception as error:  # the top of a call's work
-        if isinstance(error, TimeoutError) and limit.expired():
-            return _Answer(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT)
         _log.error("A call failed", error=error, method=asked.path)
         return _Answer(Code.UNKNOWN, f"unexpected {type(error).__name__}: {error}")

@@ -45,7 +45,7 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Deed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """error: a code by Go's name, `ResourceExhausted`."""
+    """error: a code by Go's name, `NotFound`."""
 
     delay_s: float = 0.0
     error: str = ""

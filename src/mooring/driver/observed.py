@@ -138,18 +138,12 @@ def _through(observation: Observation, rpc: Rpc[Any, Any], method: Callable[[Any
 
 
 def cut_connections(endpoint: str) -> None:
-    """Shuts down what is connected to a unix socket of this process. gRPC has no door to one connection of a server."""
+    """Shuts down what is connected to a unix socket of this process."""
     path = str(socket_path(endpoint))
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError), contextlib.closing(_same_socket(int(name))) as found:
-            if _path_of(found) == path and not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            if found.getsockname() == path and not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                 found.shutdown(socket.SHUT_RDWR)
-
-
-def _path_of(found: socket.socket) -> str:
-    """Where the socket is bound, "" for none. gRPC binds with all the slashes of its target."""
-    name = found.getsockname()
-    return f"/{name.lstrip('/')}" if isinstance(name, str) and name else ""
 
 
 def _same_socket(descriptor: int) -> socket.socket:

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
+from mooring.csi import wire_server
 from mooring.csi.capabilities import DRIVER_NAME
-from mooring.csi.codes import DriverError
-from mooring.csi.deadlines import ending_in
+from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import RPCS, Rpc
-from mooring.csi.grpc_logging import quiet_core
+from mooring.csi.in_process import Method, carried_out
 from mooring.csi.socket_file import check_length, make_room
-from mooring.driver.grpc_server import listening, listening_on_tcp
+from mooring.csi.wire.serving.limits import Limits
+from mooring.csi.wire.stream import MESSAGE_BYTES_MAX
+from mooring.csi.wire_server import listening, listening_on_tcp
 from mooring.driver.sdk import Plugin
 from mooring.driver.segments import fault_of
 from mooring.driver.steps import watched
 
-with quiet_core():
-    import grpc
-
 _log = logger(__name__)
 
-_STATUS: Final = {status.value[0]: status for status in grpc.StatusCode}
+LIMITS: Final = Limits(connections=4_000, streams=1_000, message_bytes=MESSAGE_BYTES_MAX)
+"""A kubelet has a connection for each call, a sidecar one with some hundreds of calls; messages may be as long as our client takes them."""
 
 
 @asynccontextmanager
@@ -43,7 +43,7 @@ async def serving(plugin: object, endpoint: str, *, socket_mode: int = 0o600, gr
     path = socket_path(endpoint)
     make_room(path)
     with watched():
-        async with listening(_handlers(plugin), path, mode=socket_mode, grace_s=grace_s):
+        async with listening(_methods(plugin), path, mode=socket_mode, grace_s=grace_s, limits=LIMITS):
             _log.info(0, "Serving", driver=getattr(plugin, "name", ""), socket=str(path))
             yield path
 
@@ -59,7 +59,7 @@ async def serving_at(plugin: object, endpoint: str, *, grace_s: float = 5.0) -> 
     check_identity(plugin)
     if not re.fullmatch(r".+:\d+", address):
         raise ConfigError(f"endpoint {endpoint!r} names no address: give one, as in tcp://127.0.0.1:7654")
-    async with listening_on_tcp(_handlers(plugin), address, grace_s=grace_s):
+    async with listening_on_tcp(_methods(plugin), address, grace_s=grace_s, limits=LIMITS):
         _log.info(0, "Serving", driver=getattr(plugin, "name", ""), address=address)
         yield
 
@@ -94,27 +94,19 @@ def socket_path(endpoint: str) -> Path:
     return check_length(path)
 
 
-def _handlers(plugin: object) -> list[grpc.GenericRpcHandler]:
-    """A handler for each service that the driver has a method of; gRPC itself answers Unimplemented for the others."""
-    services: dict[str, dict[str, grpc.RpcMethodHandler[bytes, Message]]] = {}
-    for rpc in RPCS.values():
-        if method := getattr(plugin, rpc.attribute, None):
-            services.setdefault(f"csi.v1.{rpc.service}", {})[rpc.name] = grpc.unary_unary_rpc_method_handler(
-                _handler(rpc, method), response_serializer=rpc.response_type.SerializeToString
-            )
-    return [grpc.method_handlers_generic_handler(service, methods) for service, methods in services.items()]
+def _methods(plugin: object) -> dict[str, wire_server.Method]:
+    """The calls that the driver has a method for, by their paths; the server answers Unimplemented to the others."""
+    found = {rpc: getattr(plugin, rpc.attribute, None) for rpc in RPCS.values()}
+    return {rpc.path: _method(rpc, method) for rpc, method in found.items() if method}
 
 
-def _handler(rpc: Rpc[Any, Any], method: Callable[[Message], Awaitable[Message]]) -> Callable[[bytes, Any], Awaitable[Message]]:
-    async def handle(body: bytes, context: grpc.aio.ServicerContext[bytes, Message]) -> Message:
+def _method(rpc: Rpc[Any, Any], method: Method) -> wire_server.Method:
+    async def answered(body: bytes) -> bytes:
         try:
             request = rpc.request_type.FromString(body)
         except DecodeError:
-            await context.abort(grpc.StatusCode.INTERNAL, f"the request is no {rpc.request_type.DESCRIPTOR.name}")
-        try:
-            with ending_in(context.time_remaining()):
-                return await method(request)
-        except DriverError as error:
-            await context.abort(_STATUS.get(error.code, grpc.StatusCode.UNKNOWN), error.message)
+            raise DriverError(Code.INTERNAL, f"the request is no {rpc.request_type.DESCRIPTOR.name}") from None
+        answer: bytes = (await carried_out(method, rpc, request)).SerializeToString()
+        return answer
 
-    return handle
+    return answered

@@ -61,7 +61,6 @@ DEFAULTS = {
 OURS = {
     "connection-timeout": 30.0,
     "exit-on-lost-connection": False,
-    "grpc-client": "mooring",
     "leader-election-early-takeover": True,
 }
 

@@ -66,7 +66,7 @@ SIDECAR = {
     "timeout": 60.0,
 }
 ELECTION = {"leader-election-early-takeover": True}
-OURS = {"connection-timeout": 30.0, "exit-on-lost-connection": False, "grpc-client": "mooring", **ELECTION}
+OURS = {"connection-timeout": 30.0, "exit-on-lost-connection": False, **ELECTION}
 
 
 def test_flags_and_defaults_are_upstreams():

@@ -12,8 +12,7 @@ import pytest
 
 from mooring.base import log as base_log
 from mooring.csi.client import Client
-from mooring.csi.socket_driver import SocketDriver
-from tests.unit.csi.servers import CLIENTS, Log, in_process, over_grpcio, over_wire
+from tests.unit.csi.servers import Log, in_process, over_wire
 
 
 @pytest.fixture
@@ -36,14 +35,7 @@ def log() -> Iterator[Callable[..., Log]]:
     base_log.configure()
 
 
-@pytest.fixture(params=CLIENTS.values(), ids=CLIENTS.keys())
-def client(request: pytest.FixtureRequest) -> type[SocketDriver]:
-    """The class of a client of a driver's socket; each test runs with every one."""
-    kind: type[SocketDriver] = request.param
-    return kind
-
-
-@pytest.fixture(params=[over_grpcio, over_wire, in_process])
+@pytest.fixture(params=[over_wire, in_process])
 def road(request: pytest.FixtureRequest, socket: Path) -> Callable[..., AbstractAsyncContextManager[Client]]:
     """Opens a client of a plugin, `async with road(plugin, **options) as driver`; each test runs over every road."""
     return functools.partial(request.param, socket)

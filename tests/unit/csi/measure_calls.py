@@ -3,7 +3,7 @@
     .venv/bin/python -m tests.unit.csi.measure_calls [calls]
 
 Prints calls per second and CPU (user and system, of the client's process) per call, at 32 calls in flight and at one: through
-`WireDriver` and `GrpcDriver` with metrics, and through grpcio alone. Not a test: numbers are worth something only on a quiet machine.
+`WireDriver` with metrics, and through grpcio alone. Not a test: numbers are worth something only on a quiet machine.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
+
 from mooring.base.clock import LoopClock
 from mooring.csi.driver import Call, Driver
-from mooring.csi.grpc import OPTIONS, GrpcDriver, grpc
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
@@ -61,15 +62,13 @@ async def measure(what: str, publish: Callable[[int], Awaitable[Any]], in_flight
 
 
 async def main(path: Path, count: int) -> None:
-    wire, driver = (kind(str(path), clock=LoopClock(), metrics=CallMetrics()) for kind in (WireDriver, GrpcDriver))
+    wire = WireDriver(str(path), clock=LoopClock(), metrics=CallMetrics())
     await wire.connect(10)
-    await driver.connect(10)
-    async with grpc.aio.insecure_channel(f"unix://{path}", options=OPTIONS) as channel:
+    async with grpc.aio.insecure_channel(f"unix://{path}") as channel:
         rpc = Driver.controller_publish_volume
         bare = channel.unary_unary(rpc.path, rpc.request_type.SerializeToString, rpc.response_type.FromString)
         roads: dict[str, Callable[[int], Awaitable[Any]]] = {
             "WireDriver": lambda number: wire.controller_publish_volume(a_request(number), CALL),
-            "GrpcDriver": lambda number: driver.controller_publish_volume(a_request(number), CALL),
             "grpcio": lambda number: bare(a_request(number), timeout=CALL.timeout_s),
         }
         for what, publish in roads.items():
@@ -78,7 +77,6 @@ async def main(path: Path, count: int) -> None:
             for what, publish in roads.items():
                 await measure(what, publish, in_flight, calls)
     await wire.close()
-    await driver.close()
 
 
 if __name__ == "__main__":

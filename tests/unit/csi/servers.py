@@ -10,25 +10,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
+import grpc.aio
+
 from mooring.base.clock import LoopClock
 from mooring.csi.client import Client
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import RPCS, Call
-from mooring.csi.grpc import GrpcDriver
-from mooring.csi.grpc_logging import quiet_core
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
-
-with quiet_core():
-    import grpc
-    import grpc.aio
 
 STATUS = {status.value[0]: status for status in grpc.StatusCode}
 CALL = Call(5.0)
-CLIENTS: dict[str, type[SocketDriver]] = {"grpcio": GrpcDriver, "wire": WireDriver}
-"""Every client of a driver's socket: what is said of one in a test that asks for `client` holds for each."""
 
 
 class Plugin:
@@ -136,9 +130,9 @@ async def serving(path: Path, plugin: object) -> AsyncIterator[list[float]]:
 
 
 @asynccontextmanager
-async def connected(path: Path, kind: type[SocketDriver] = WireDriver, **options: Any) -> AsyncIterator[SocketDriver]:
+async def connected(path: Path, **options: Any) -> AsyncIterator[WireDriver]:
     """A client of a server that is there."""
-    driver = kind(str(path), clock=LoopClock(), **options)
+    driver = WireDriver(str(path), clock=LoopClock(), **options)
     await driver.connect(5.0)
     try:
         yield driver
@@ -163,16 +157,9 @@ class Log:
 
 
 @asynccontextmanager
-async def over_grpcio(path: Path, plugin: object, **options: Any) -> AsyncIterator[Client]:
-    """A client of the plugin on grpcio, with a socket between."""
-    async with serving(path, plugin), connected(path, GrpcDriver, **options) as driver:
-        yield driver
-
-
-@asynccontextmanager
 async def over_wire(path: Path, plugin: object, **options: Any) -> AsyncIterator[Client]:
-    """A client of the plugin without a library, with a socket between."""
-    async with serving(path, plugin), connected(path, WireDriver, **options) as driver:
+    """A client of the plugin on grpcio's server, with a socket between."""
+    async with serving(path, plugin), connected(path, **options) as driver:
         yield driver
 
 

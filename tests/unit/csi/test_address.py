@@ -6,7 +6,7 @@ import socket as sockets
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.csi.address import socket_path, target, trouble
+from mooring.csi.address import socket_path, trouble
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,6 @@ def test_a_path_longer_than_a_sockets_is_refused():
         socket_path("/" + "a" * 107)
     with pytest.raises(ConfigError, match="the path has 109 bytes"):
         socket_path("/" + "ä" * 54)
-
-
-def test_the_target_is_a_uri():
-    assert target("/with space/ä%.sock") == "unix:///with%20space/%C3%A4%25.sock"
 
 
 def test_somebody_who_listens_is_no_trouble(socket):

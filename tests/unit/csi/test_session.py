@@ -15,6 +15,7 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import DriverChanged, DriverLost, Session, carry_on, exit_on_loss, stay_away
+from mooring.csi.wire_driver import WireDriver
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.csi.servers import CALL, Plugin, failing, serving
 
@@ -310,9 +311,9 @@ def test_whatever_the_order_of_losses_only_the_identified_driver_gets_calls(seed
 
 @pytest.mark.slow
 @pytest.mark.parametrize("same", [True, False], ids=["same-driver", "other-driver"])
-async def test_CO04_W19_a_driver_restart_is_seen_without_a_call(client, socket, same):
+async def test_CO04_W19_a_driver_restart_is_seen_without_a_call(socket, same):
     clock, back = LoopClock(), asyncio.Event()
-    driver = client(str(socket), clock=clock)
+    driver = WireDriver(str(socket), clock=clock)
     session = Session(driver, clock=clock)
     session.on_return(back.set)
     async with serving(socket, Plugin()):

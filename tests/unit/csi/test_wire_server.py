@@ -17,9 +17,9 @@ from mooring.base.errors import ConfigError
 from mooring.csi import wire_server
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.wire.frames import READ_BYTES
-from mooring.csi.wire.serving.calls import STREAMS_MAX
 from mooring.csi.wire.serving.connection import ServerConnection
 from mooring.csi.wire.serving.events import Event
+from mooring.csi.wire.serving.limits import FEW, Limits
 from mooring.csi.wire_server import listening
 from tests.unit.csi.unary_servers import CLIENTS, SAY, SERVERS, SERVICE, Echo, fate, over
 from tests.unit.csi.wire import talk
@@ -59,7 +59,7 @@ async def test_messages_of_every_size_come_back(server: Any, client: Any, socket
 @ANY_CLIENT
 async def test_more_calls_at_once_than_one_connection_takes(server: Any, client: Any, socket: Path) -> None:
     async with server(Echo().methods(), socket), client(socket) as ask:
-        messages = [b"%d" % number * 500 for number in range(3 * STREAMS_MAX)]
+        messages = [b"%d" % number * 500 for number in range(3 * FEW.streams)]
         assert messages == await asyncio.gather(*(ask("Say", message) for message in messages))
 
 
@@ -255,9 +255,8 @@ async def test_a_client_that_says_nothing_is_cut(socket: Path, monkeypatch: pyte
         assert b"x" == await ask("Say", b"x"), "who has spoken is left alone"
 
 
-async def test_one_connection_too_many_is_cut(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_server, "CONNECTIONS_MAX", 2)
-    async with listening(Echo().methods(), socket):
+async def test_one_connection_too_many_is_cut(socket: Path) -> None:
+    async with listening(Echo().methods(), socket, limits=Limits(connections=2)):
         first = await asyncio.open_unix_connection(socket)
         async with over(socket) as ask:
             third, writer = await asyncio.open_unix_connection(socket)
@@ -324,7 +323,7 @@ async def test_a_client_that_begins_and_drops_gets_no_more_work_done_than_any(so
             assert b"x" == await ask("Say", b"x")
         writer.close()
         await until(lambda: echo.running == 0)
-        assert echo.most <= STREAMS_MAX
+        assert echo.most <= FEW.streams
         while await reader.read(65_536):
             pass
 

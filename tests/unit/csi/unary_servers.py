@@ -8,18 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
+import grpc.aio
 import hpack
 
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.grpc_logging import quiet_core
 from mooring.csi.wire_dial import dial
 from mooring.csi.wire_server import Method, listening
 from tests.unit.csi.servers import STATUS
 from tests.unit.csi.wire import talk
-
-with quiet_core():
-    import grpc
-    import grpc.aio
 
 SERVICE = "mooring.test.Echo"
 

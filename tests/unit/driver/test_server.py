@@ -6,18 +6,29 @@ import asyncio
 import os
 import socket
 import stat
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
+from mooring.csi import wire_server
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.deadlines import time_left_s
+from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.wire_driver import WireDriver
+from mooring.csi.wire_server import listening_on_tcp
+from mooring.driver.blocking import blocking
 from mooring.driver.capabilities import methods_of
-from mooring.driver.grpc_server import STREAMS_MAX
 from mooring.driver.sdk import Plugin
-from mooring.driver.server import serving, socket_path
+from mooring.driver.server import LIMITS, serving, serving_at, socket_path
+from tests.unit.csi.unary_servers import Echo
 from tests.unit.csi.wire import talk
 from tests.unit.driver.calls import a_creation, a_driver, a_publication
 from tests.unit.driver.test_node_service import Publishing
@@ -204,7 +215,7 @@ class Hanging(OnlyIdentity):
     async def probe(self, request: csi.ProbeRequest) -> csi.ProbeResponse:
         self.running += 1
         self.most = max(self.most, self.running)
-        if self.running == STREAMS_MAX:
+        if self.running == LIMITS.streams:
             self.is_full.set()
         try:
             return await asyncio.get_running_loop().create_future()
@@ -214,18 +225,173 @@ class Hanging(OnlyIdentity):
 
 @pytest.mark.slow
 async def test_one_client_begins_no_more_calls_than_it_was_told(tmp_path: Path) -> None:
-    """gRPC's core has no bound of its own; others are answered meanwhile."""
+    """Others are answered meanwhile."""
     driver = Hanging()
     fields = [(":method", "POST"), (":scheme", "http"), (":path", "/csi.v1.Identity/Probe"), (":authority", "x")]
     fields += [("te", "trailers"), ("content-type", "application/grpc")]
-    calls = range(1, 2 * (STREAMS_MAX + 500), 2)
+    calls = range(1, 2 * (LIMITS.streams + 500), 2)
     async with serving(driver, str(tmp_path / "csi.sock")) as path:
         reader, writer = await asyncio.open_unix_connection(path)
         flood = b"".join(talk.headers(call, fields) + talk.data(call, talk.message(b""), end=True) for call in calls)
         writer.write(talk.PREFACE + talk.settings() + flood)
         await asyncio.wait_for(driver.is_full.wait(), 20)
         await asked(path, "Identity/GetPluginInfo", csi.GetPluginInfoRequest())
-        assert STREAMS_MAX == driver.most
+        assert LIMITS.streams == driver.most
         writer.close()
         while await reader.read(65_536):
             pass
+
+
+# -- a driver that is no `Plugin`, and makes its own rules
+
+
+class Own:
+    """Its methods are those that a test gives it."""
+
+    def __init__(self, **methods: Any) -> None:
+        vars(self).update(methods)
+
+
+def raising(error: Exception) -> Any:
+    async def method(request: Any) -> Any:
+        raise error
+
+    return method
+
+
+@asynccontextmanager
+async def asking(path: Path, plugin: object) -> AsyncIterator[WireDriver]:
+    """Our own client of the driver."""
+    async with serving(plugin, str(path)):
+        driver = WireDriver(str(path), clock=LoopClock())
+        await driver.connect(5)
+        try:
+            yield driver
+        finally:
+            await driver.close()
+
+
+@pytest.mark.parametrize("code", [0, 17, 77, -1])
+async def test_an_error_of_no_known_code_is_unknown(code: int, tmp_path: Path) -> None:
+    async with asking(tmp_path / "s", Own(probe=raising(DriverError(code, "odd")))) as driver:
+        with pytest.raises(DriverError, match="code = Unknown desc = odd"):
+            await driver.probe(csi.ProbeRequest(), Call(5))
+
+
+async def test_what_a_method_forgot_is_unknown_and_its_log_has_no_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = csi.CreateVolumeRequest(name="a", secrets={"password": "hunter22"})
+    async with asking(tmp_path / "s", Own(create_volume=raising(ValueError("no hunter22 here")))) as driver:
+        with pytest.raises(DriverError) as caught:
+            await driver.create_volume(request, Call(5))
+    assert Code.UNKNOWN == caught.value.code
+    logged = capsys.readouterr().err
+    assert "ValueError" in logged
+    assert "test_server.py" in logged
+    assert "hunter22" not in logged
+
+
+async def test_what_is_no_answer_is_internal(tmp_path: Path) -> None:
+    async def nothing(request: Any) -> None:
+        return None
+
+    async with asking(tmp_path / "s", Own(probe=nothing)) as driver:
+        with pytest.raises(DriverError, match="code = Internal desc = the driver's answer is no csi"):
+            await driver.probe(csi.ProbeRequest(), Call(5))
+
+
+async def test_a_method_knows_how_long_its_caller_waits(tmp_path: Path) -> None:
+    left: list[float | None] = []
+
+    async def probe(request: csi.ProbeRequest) -> csi.ProbeResponse:
+        left.append(time_left_s())
+        return csi.ProbeResponse()
+
+    async with serving(Own(probe=probe), str(tmp_path / "s")) as path, grpc.aio.insecure_channel(f"unix:{path}") as channel:
+        call = channel.unary_unary("/csi.v1.Identity/Probe")
+        await call(b"", timeout=500)
+        await call(b"")
+    assert left[0] is not None
+    assert 400 < left[0] <= 500
+    assert left[1] is None
+
+
+async def test_a_late_call_is_cancelled_once(tmp_path: Path) -> None:
+    """By our timer or by the caller's word, whichever comes first: work that blocks gives up at the second time."""
+    ends = asyncio.Event()
+    cancelled = []
+
+    async def probe(request: csi.ProbeRequest) -> csi.ProbeResponse:
+        while not ends.is_set():
+            try:
+                await ends.wait()
+            except asyncio.CancelledError:
+                cancelled.append(1)
+        return csi.ProbeResponse()
+
+    async def name(request: csi.GetPluginInfoRequest) -> csi.GetPluginInfoResponse:
+        return csi.GetPluginInfoResponse()
+
+    async with asking(tmp_path / "s", Own(probe=probe, get_plugin_info=name)) as driver:
+        calls = [driver.probe(csi.ProbeRequest(), Call(0.05)) for _ in range(50)]
+        assert {Code.DEADLINE_EXCEEDED} == {error.code for error in await asyncio.gather(*calls, return_exceptions=True)}  # type: ignore[union-attr]
+        async with asyncio.timeout(20):
+            while len(cancelled) < 50:
+                await driver.get_plugin_info(csi.GetPluginInfoRequest(), Call(5))
+        ends.set()
+    assert 50 == len(cancelled)
+
+
+async def test_work_that_hangs_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with the process, which cancels everything a second time."""
+    monkeypatch.setattr(wire_server, "ENDING_S_MAX", 0.01)
+    begun, mended = asyncio.Event(), threading.Event()
+
+    async def probe(request: csi.ProbeRequest) -> csi.ProbeResponse:
+        begun.set()
+        await blocking(mended.wait)
+        return csi.ProbeResponse()
+
+    driver = WireDriver(str(tmp_path / "s"), clock=LoopClock())
+    async with asyncio.timeout(20):
+        async with serving(Own(probe=probe), str(tmp_path / "s"), grace_s=0.0):
+            await driver.connect(5)
+            call = asyncio.ensure_future(driver.probe(csi.ProbeRequest(), Call(500)))
+            await begun.wait()
+        with pytest.raises(DriverError, match="code = Unavailable"):
+            await call
+    await driver.close()
+    (stuck,) = [task for task in asyncio.all_tasks() if task.get_name() == "served/csi.v1.Identity/Probe"]
+    mended.set()
+    await asyncio.wait([stuck])
+
+
+@pytest.mark.slow
+async def test_messages_of_64_mib_come_and_go_and_longer_ones_are_refused(tmp_path: Path) -> None:
+    most = 64 * 1024 * 1024
+    frame = 5  # of the one field: its tag, and a length of four bytes
+
+    async def echo(request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
+        return csi.ControllerModifyVolumeResponse.FromString(request.SerializeToString())
+
+    async with asking(tmp_path / "s", Own(controller_modify_volume=echo)) as driver:
+        request = csi.ControllerModifyVolumeRequest(volume_id="v" * (most - frame))
+        assert most == request.ByteSize()
+        answer = await driver.controller_modify_volume(request, Call(60))
+        assert request.SerializeToString() == answer.SerializeToString()
+        request.volume_id += "v"
+        with pytest.raises(DriverError, match="code = ResourceExhausted desc = grpc: received message larger than max"):
+            await driver.controller_modify_volume(request, Call(60))
+
+
+# -- on TCP
+
+
+async def test_on_tcp_it_serves_as_on_a_socket() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f"address '{address}' can't be bound: Address already in use"):
+            async with serving_at(OnlyIdentity(), f"tcp://{address}"):
+                raise AssertionError
+    for host in ("127.0.0.1", "[::1]") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
+        async with listening_on_tcp({"/a/b": Echo().say}, f"{host}:0") as port, grpc.aio.insecure_channel(f"{host}:{port}") as channel:
+            assert b"x" == await channel.unary_unary("/a/b")(b"x", timeout=20)

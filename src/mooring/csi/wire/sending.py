@@ -81,19 +81,24 @@ class Sending:
             self.is_opened = self._has_other_windows = True
         self.settings = settings
 
-    def go_on(self, streams: Mapping[int, Outgoing]) -> None:
+    def go_on(self, streams: Mapping[int, Outgoing]) -> list[int]:
         """Sends what the windows let through by now: once for all frames that came together, however many there are of a few bytes.
+
+        Returns the ids of the streams of which all is on its way since.
 
         streams: all that are open. Raises BrokenConnection where the peer's settings have made a window too large.
         """
         if self._has_other_windows and any(self._window_of(stream) > WINDOW_MAX for stream in streams.values()):
             raise BrokenConnection(ErrorCode.FLOW_CONTROL_ERROR, "a SETTINGS frame makes a stream's window larger than HTTP/2 allows")
         self.is_opened = self._has_other_windows = False
+        sent = []
         for stream in list(self._blocked.values()):
             if self._window <= 0:
                 break
             if self._send(stream):
                 del self._blocked[stream.id]
+                sent.append(stream.id)
+        return sent
 
     def _window_of(self, stream: Outgoing) -> int:
         return self.settings.window + stream.credit

@@ -91,7 +91,7 @@ class SocketWatcher:
         return path in self._made and before.changed_ns != status.st_ctime_ns
 
     def _walk(self, folder: Path, depth: int) -> Iterator[tuple[Path, os.stat_result]]:
-        """AgentSockets with their status. Names that begin with a dot are passed over."""
+        """The sockets with their status. Names that begin with a dot are passed over."""
         try:
             if self._has_inotify:
                 self._inotify.watch(folder)

@@ -12,17 +12,15 @@ from mooring.csi.wire.sending import Sending
 from mooring.csi.wire.serving.answers import HEADERS, TRAILERS_OK, error_headers
 from mooring.csi.wire.serving.call_headers import CallHeaders
 from mooring.csi.wire.serving.events import Asked, Dropped, Event
-from mooring.csi.wire.serving.request import MESSAGE_BYTES_MAX, Refusal, Request, Wrong
+from mooring.csi.wire.serving.limits import Limits
+from mooring.csi.wire.serving.request import Refusal, Request, Wrong
 from mooring.csi.wire.settings import WINDOW_DEFAULT, PeerSettings
 
-STREAMS_MAX: Final = 100
-"""Calls at once. One that the client has dropped counts until whoever carries it out has ended."""
-
-HELD_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
-"""Of requests of one connection, until each is answered."""
-
 WASTED_MAX: Final = 1_000
-"""Calls that a client has dropped, or begun beyond STREAMS_MAX, more than were answered: each costs us more than it costs the client."""
+"""Calls that a client has dropped at once, or begun beyond its limit, more than were answered: each costs us more than its client."""
+
+AT_ONCE_S: Final = 1.0
+"""Who waits longer before it drops a call wanted the answer: sidecars do so while a driver is stuck, and some end with a connection."""
 
 WINDOW_BYTES: Final = WINDOW_DEFAULT
 """What the client may send on one stream, and on the connection, before it hears that we have read some."""
@@ -34,8 +32,8 @@ class ServedCalls:
     events: shared with the connection, whose own come between. now: a clock for deadlines, in seconds.
     """
 
-    def __init__(self, sending: Sending, events: list[Event], now: Callable[[], float]) -> None:
-        self._sending, self._events, self._now = sending, events, now
+    def __init__(self, sending: Sending, events: list[Event], now: Callable[[], float], limits: Limits) -> None:
+        self._sending, self._events, self._now, self._limits = sending, events, now, limits
         self._streams: dict[int, Request] = {}
         self._dropped: set[int] = set()  # asked, and ended by the client
         self._received = 0
@@ -55,7 +53,8 @@ class ServedCalls:
             stream.unsent = b"\x00%b%b" % (len(message).to_bytes(4), message)
             stream.trailers = header_frames(stream_id, TRAILERS_OK, self._frame_bytes_max, END_STREAM)
             self._sending.begin(stream, self._block(HEADERS))
-            self._close_sent()
+            if not stream.unsent:
+                self._close(stream)
 
     def refuse(self, stream_id: int, code: int, text: str) -> None:
         """Ends a call with an error. text: of any length; some clients take 8 KiB."""
@@ -88,12 +87,12 @@ class ServedCalls:
         if stream_id % 2 == 0 or stream_id <= self.last_id:
             raise BrokenConnection(ErrorCode.PROTOCOL_ERROR, f"a HEADERS frame for stream {stream_id}, which no client begins now")
         self.last_id = stream_id
-        if len(self._streams) + len(self._dropped) >= STREAMS_MAX or self.is_leaving:
+        if len(self._streams) + len(self._dropped) >= self._limits.streams or self.is_leaving:
             self._sending.put(rst_stream(stream_id, ErrorCode.REFUSED_STREAM))
             self._waste()
             return
-        stream = self._streams[stream_id] = Request(stream_id)
-        self._go_on(stream, stream.headers_came(headers, ended, self._now()))
+        stream = self._streams[stream_id] = Request(stream_id, self._now(), self._limits.message_bytes)
+        self._go_on(stream, stream.headers_came(headers, ended))
 
     def data_came(self, stream_id: int, data: bytes, size: int, ended: bool) -> None:
         """A piece of a request. size: what it takes of the windows, with its padding."""
@@ -104,8 +103,8 @@ class ServedCalls:
         self._held -= len(stream.body)
         wrong = stream.data_came(data, ended)
         self._held += len(stream.body)
-        if wrong is None and self._held > HELD_BYTES_MAX:
-            wrong = Refusal(Code.RESOURCE_EXHAUSTED, f"more than {HELD_BYTES_MAX} bytes of requests at once")
+        if wrong is None and self._held > self._limits.held_bytes:
+            wrong = Refusal(Code.RESOURCE_EXHAUSTED, f"more than {self._limits.held_bytes} bytes of requests at once")
         if wrong is None and not ended:
             self._count_on(stream, size)
         self._go_on(stream, wrong)
@@ -114,7 +113,8 @@ class ServedCalls:
         """The client does not wait any more."""
         if (stream := self._stream(stream_id, "RST_STREAM")) is not None:
             self._drop(stream)
-            self._waste()
+            if self._now() - stream.began < AT_ONCE_S:
+                self._waste()
 
     def window_came(self, stream_id: int, increment: int) -> None:
         """The client takes more, of one stream or (0) of all."""
@@ -126,8 +126,8 @@ class ServedCalls:
     def taken_in(self) -> None:
         """All that came together has been read."""
         if self._sending.is_opened:
-            self._sending.go_on(self._streams)
-            self._close_sent()
+            for stream_id in self._sending.go_on(self._streams):
+                self._close(self._streams[stream_id])
 
     # -- streams
 
@@ -188,11 +188,6 @@ class ServedCalls:
         self._held -= len(stream.body)
         if stream.unsent:
             self._sending.forget(stream.id)
-
-    def _close_sent(self) -> None:
-        """Ends the streams whose answers are all on their way."""
-        for stream in [one for one in self._streams.values() if one.trailers and not one.unsent]:
-            self._close(stream)
 
     def _block(self, block: bytes) -> bytes:
         begin_with, self._begin_with = self._begin_with, b""

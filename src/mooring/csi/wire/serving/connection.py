@@ -12,8 +12,9 @@ from mooring.csi.wire.frames import PREFACE, BrokenConnection, ErrorCode
 from mooring.csi.wire.header_decoder import HeaderDecoder
 from mooring.csi.wire.sending import Sending
 from mooring.csi.wire.serving.call_headers import read_call_headers
-from mooring.csi.wire.serving.calls import STREAMS_MAX, WINDOW_BYTES, ServedCalls
+from mooring.csi.wire.serving.calls import WINDOW_BYTES, ServedCalls
 from mooring.csi.wire.serving.events import Event
+from mooring.csi.wire.serving.limits import FEW, Limits
 from mooring.csi.wire.settings import changed, our_settings
 
 HEADER_BYTES_MAX: Final = 64 * 1024
@@ -25,13 +26,14 @@ class ServerConnection:
 
     After each call of a method look at `to_send`, and write what it returns. Don't read on while what it returned is not written: what
     waits here is bounded by that. Every method may be called after Gone, and does nothing then.
-    now: a monotonic clock in seconds, for deadlines.
+    now: a monotonic clock in seconds, for deadlines. limits: those of connections are for whoever accepts them.
     """
 
-    def __init__(self, *, now: Callable[[], float]) -> None:
+    def __init__(self, *, now: Callable[[], float], limits: Limits = FEW) -> None:
         self._events: list[Event] = []
         self._sending = Sending()
-        self._calls = ServedCalls(self._sending, self._events, now)
+        self._streams_max = limits.streams
+        self._calls = ServedCalls(self._sending, self._events, now, limits)
         self._reader = FrameReader(
             header_bytes_max=HEADER_BYTES_MAX,
             decoder=HeaderDecoder(HEADER_BYTES_MAX, read_call_headers),
@@ -50,7 +52,7 @@ class ServerConnection:
 
     def start(self) -> bytes:
         """What is sent first: our settings. Called once, before anything else."""
-        return our_settings(window=WINDOW_BYTES, header_bytes_max=HEADER_BYTES_MAX, streams_max=STREAMS_MAX)
+        return our_settings(window=WINDOW_BYTES, header_bytes_max=HEADER_BYTES_MAX, streams_max=self._streams_max)
 
     @property
     def has_to_send(self) -> bool:

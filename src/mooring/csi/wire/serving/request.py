@@ -10,9 +10,6 @@ from mooring.csi.wire.outgoing import Outgoing
 from mooring.csi.wire.serving.call_headers import CallHeaders, timeout_s
 from mooring.csi.wire.status import decoded
 
-MESSAGE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of one request: gRPC's default."""
-
 IDLE_FRAMES_MAX: Final = 1_000
 """DATA frames of one request that say nothing."""
 
@@ -35,13 +32,14 @@ class Request(Outgoing):
     """A stream that a client has begun.
 
     ended: the client has said all. length: what it will have said by then, as it claims. asked: the call has begun. deadline: by the
-    connection's clock; None: for ever. received: bytes of flow control that the client has not got back yet.
+    connection's clock, as began; None: for ever. received: bytes of flow control that the client has not got back yet.
     """
 
-    __slots__ = ("asked", "body", "deadline", "ended", "idle_frames", "length", "path", "received")
+    __slots__ = ("_bytes_max", "asked", "began", "body", "deadline", "ended", "idle_frames", "length", "path", "received")
 
-    def __init__(self, stream_id: int) -> None:
+    def __init__(self, stream_id: int, began: float, bytes_max: int) -> None:
         super().__init__(stream_id, b"")
+        self.began, self._bytes_max = began, bytes_max
         self.path = ""
         self.body = bytearray()
         self.deadline: float | None = None
@@ -54,7 +52,7 @@ class Request(Outgoing):
         """True from the call's begin until its answer."""
         return self.asked and not self.trailers
 
-    def headers_came(self, headers: CallHeaders, ended: bool, now: float) -> Wrong | None:
+    def headers_came(self, headers: CallHeaders, ended: bool) -> Wrong | None:
         """Takes in what a request begins with."""
         self.ended = ended
         if headers.wrong or not headers.method or not headers.path:
@@ -68,7 +66,7 @@ class Request(Outgoing):
             seconds = timeout_s(headers.timeout)
             if seconds is None:
                 return Refusal(Code.INTERNAL, f"malformed grpc-timeout: {decoded(headers.timeout[:100])!r}", 400)
-            self.deadline = now + seconds
+            self.deadline = self.began + seconds
         if headers.encoding not in (b"", b"identity"):
             return Refusal(Code.UNIMPLEMENTED, f"grpc: Decompressor is not installed for grpc-encoding {decoded(headers.encoding[:100])!r}")
         self.path, self.length = headers.path.decode("latin-1"), headers.length
@@ -96,8 +94,8 @@ class Request(Outgoing):
         if len(self.body) < _PREFIX_BYTES:
             return None
         length = int.from_bytes(self.body[1:_PREFIX_BYTES])
-        if length > MESSAGE_BYTES_MAX:
-            return Refusal(Code.RESOURCE_EXHAUSTED, f"grpc: received message larger than max ({length} vs. {MESSAGE_BYTES_MAX})")
+        if length > self._bytes_max:
+            return Refusal(Code.RESOURCE_EXHAUSTED, f"grpc: received message larger than max ({length} vs. {self._bytes_max})")
         if len(self.body) > _PREFIX_BYTES + length:
             return Refusal(Code.INTERNAL, "cardinality violation: received more than one request for a unary method")
         return None

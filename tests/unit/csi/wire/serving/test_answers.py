@@ -10,9 +10,9 @@ import pytest
 
 from mooring.csi.codes import Code
 from mooring.csi.wire.serving.answers import percent_encoded
-from mooring.csi.wire.serving.calls import STREAMS_MAX
 from mooring.csi.wire.serving.connection import ServerConnection
 from mooring.csi.wire.serving.events import Asked, Dropped
+from mooring.csi.wire.serving.limits import FEW
 from mooring.csi.wire.status import decoded
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.serving.ask import FIELDS, a_server, answer_in, asked, request, resets_in
@@ -157,7 +157,7 @@ def streams(count: int, first: int = 1) -> range:
 
 def test_one_call_too_many_is_refused_and_may_be_sent_again() -> None:
     server = a_server()
-    for stream in streams(STREAMS_MAX):
+    for stream in streams(FEW.streams):
         asked(server, stream)
     assert [] == server.receive(request(201))
     assert [(201, talk.REFUSED_STREAM)] == resets_in(server.to_send())
@@ -169,7 +169,7 @@ def test_one_call_too_many_is_refused_and_may_be_sent_again() -> None:
 def test_calls_that_a_client_drops_count_until_they_have_ended() -> None:
     """Or a client that begins and drops has any number of them carried out at once."""
     server = a_server()
-    for stream in streams(STREAMS_MAX):
+    for stream in streams(FEW.streams):
         assert [Asked, Dropped] == [type(one) for one in server.receive(request(stream) + talk.reset(stream, talk.CANCEL))]
     assert [] == server.receive(request(201))
     assert [(201, talk.REFUSED_STREAM)] == resets_in(server.to_send())
@@ -179,7 +179,7 @@ def test_calls_that_a_client_drops_count_until_they_have_ended() -> None:
 
 def test_an_answer_counts_until_it_is_all_on_its_way() -> None:
     server = a_server({talk.INITIAL_WINDOW_SIZE: 0})
-    for stream in streams(STREAMS_MAX):
+    for stream in streams(FEW.streams):
         asked(server, stream)
         server.answer(stream, b"")
     assert [] == server.receive(request(201))

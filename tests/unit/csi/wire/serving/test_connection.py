@@ -9,9 +9,10 @@ import pytest
 from mooring.csi.codes import Code
 from mooring.csi.wire.connection import Connection
 from mooring.csi.wire.events import Answered, Gone, Settled
-from mooring.csi.wire.serving.calls import STREAMS_MAX, WASTED_MAX
+from mooring.csi.wire.serving.calls import AT_ONCE_S, WASTED_MAX
 from mooring.csi.wire.serving.connection import HEADER_BYTES_MAX, ServerConnection
 from mooring.csi.wire.serving.events import Asked, Dropped, Event
+from mooring.csi.wire.serving.limits import FEW
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.serving.ask import FIELDS, a_server, answer_in, asked, request, resets_in
 
@@ -99,11 +100,24 @@ def test_a_client_that_only_begins_and_drops_is_left() -> None:
     assert talk.ENHANCE_YOUR_CALM == talk.goodbye_in(server.to_send())
 
 
+def test_calls_that_were_waited_for_are_not_held_against_a_client() -> None:
+    """Of a driver that is stuck every answer is late: a sidecar may end with the connection."""
+    now = 0.0
+    server = ServerConnection(now=lambda: now)
+    server.start()
+    server.receive(talk.PREFACE + talk.settings())
+    for call in range(2 * WASTED_MAX):
+        asked(server, 2 * call + 1)
+        now += AT_ONCE_S
+        assert [Dropped(2 * call + 1)] == server.receive(talk.reset(2 * call + 1, talk.CANCEL))
+        server.refuse(2 * call + 1, Code.CANCELED, "")
+
+
 def test_calls_beyond_the_bound_count_as_dropped() -> None:
     server = a_server()
-    for call in range(STREAMS_MAX + WASTED_MAX):
+    for call in range(FEW.streams + WASTED_MAX):
         assert not any(isinstance(event, Gone) for event in server.receive(request(2 * call + 1)))
-    *_, gone = server.receive(request(2 * (STREAMS_MAX + WASTED_MAX) + 1))
+    *_, gone = server.receive(request(2 * (FEW.streams + WASTED_MAX) + 1))
     assert isinstance(gone, Gone)
 
 

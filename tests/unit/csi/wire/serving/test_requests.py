@@ -11,7 +11,8 @@ from mooring.csi.wire.events import Gone
 from mooring.csi.wire.serving.call_headers import timeout_s
 from mooring.csi.wire.serving.connection import ServerConnection
 from mooring.csi.wire.serving.events import Asked, Dropped
-from mooring.csi.wire.serving.request import IDLE_FRAMES_MAX, MESSAGE_BYTES_MAX
+from mooring.csi.wire.serving.limits import FEW
+from mooring.csi.wire.serving.request import IDLE_FRAMES_MAX
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.serving import ask
 from tests.unit.csi.wire.serving.ask import FIELDS, PATH, a_server, answer_in, asked, request, resets_in, without
@@ -163,7 +164,7 @@ GZIP = without("", ("grpc-encoding", "gzip"))
         (without("", ("grpc-encoding", "identity")), talk.message(b"abc", 1), Code.INTERNAL, "compressed flag set"),
         (GZIP, talk.message(b"abc", 1), Code.UNIMPLEMENTED, "grpc-encoding 'gzip'"),
         (FIELDS, talk.message(b"abc", 2), Code.INTERNAL, "payload format 2"),
-        (FIELDS, b"\x00" + (MESSAGE_BYTES_MAX + 1).to_bytes(4), Code.RESOURCE_EXHAUSTED, "4194305 vs. 4194304"),
+        (FIELDS, b"\x00" + (FEW.message_bytes + 1).to_bytes(4), Code.RESOURCE_EXHAUSTED, "4194305 vs. 4194304"),
     ],
 )
 def test_a_body_that_is_not_one_message_is_refused(fields: list[tuple[str, str]], body: bytes, code: Code, text: str) -> None:
