@@ -1,4 +1,4 @@
-"""Floods by Go's client: what our gRPC server and the SDK's stand of them.
+"""Floods by Go's client: what our gRPC server stands of them as a registrar has it and as a driver of the SDK, and grpcio's beside it.
 
     python -m bench.interop.floods GO_FLOODER
 
@@ -22,8 +22,9 @@ from typing import Final, NamedTuple
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_server import listening
 from mooring.driver.sdk import Plugin
-from mooring.driver.server import serving
+from mooring.driver.server import LIMITS, serving
 from tests.support.stalls import StallMeter
+from tests.unit.csi import servers
 
 TURN_S_MAX: Final = 0.12
 """The rule is 0.1 s; the meter is up to a beat of 0.02 s too large."""
@@ -39,10 +40,7 @@ MUST: Final[Mapping[str, str]] = {
 }
 """What has to be among the counts."""
 OTHERWISE: Final = {
-    (
-        "sdk",
-        "1000-at-once",
-    ): "at its bound, gRPC's core refuses a call that begins while the last one is cleared away",
+    ("grpcio", "1000-at-once"): "at its bound, gRPC's core refuses a call that begins while the last one is cleared away",
 }
 """What a server may leave unanswered, and why."""
 
@@ -74,7 +72,14 @@ async def sdk(path: Path) -> AsyncIterator[None]:
         yield
 
 
-SERVERS: Final[Mapping[str, Callable[[Path], AbstractAsyncContextManager[None]]]] = {"own": own, "sdk": sdk}
+@asynccontextmanager
+async def grpcio(path: Path) -> AsyncIterator[None]:
+    """The same driver, as somebody would serve it who chooses grpcio."""
+    async with servers.serving(path, Quiet(), (("grpc.max_concurrent_streams", LIMITS.streams),)):
+        yield
+
+
+SERVERS: Final[Mapping[str, Callable[[Path], AbstractAsyncContextManager[None]]]] = {"own": own, "sdk": sdk, "grpcio": grpcio}
 
 
 class Flood(NamedTuple):

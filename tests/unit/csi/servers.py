@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,9 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._rpcs = {rpc.path: rpc for rpc in RPCS.values()}
 
     def service(self, handler_call_details: Any) -> Any:
-        rpc = self._rpcs[handler_call_details.method]
+        rpc = self._rpcs.get(handler_call_details.method)
+        if rpc is None:
+            return None
 
         async def handle(request: Any, context: Any) -> Any:
             method = getattr(self._plugin, rpc.attribute, None)
@@ -113,12 +115,12 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 @asynccontextmanager
-async def serving(path: Path, plugin: object) -> AsyncIterator[list[float]]:
-    """The plugin answers on the socket as long as the block runs; then its connections break at once.
+async def serving(path: Path, plugin: object, options: Sequence[tuple[str, int]] = ()) -> AsyncIterator[list[float]]:
+    """The plugin answers on grpcio's server on the socket as long as the block runs; then its connections break at once.
 
     Gives the list of what the callers say that they will wait, in seconds.
     """
-    server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
+    server = grpc.aio.server(options=[("grpc.max_send_message_length", -1), *options])
     handlers = _Handlers(plugin)
     server.add_generic_rpc_handlers((handlers,))
     server.add_insecure_port(f"unix://{path}")

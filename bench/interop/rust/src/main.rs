@@ -1,50 +1,16 @@
 // The server of bench/interop on tonic. Usage: interop SOCKET. What each method does stands in bench/interop/check.py.
 
-use bytes::{Buf, BufMut, Bytes};
+mod raw;
+
+use bytes::Bytes;
+use raw::{push_varint, Raw, LIMIT};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Request, Response, Status};
-
-const LIMIT: usize = 128 << 20;
-
-#[derive(Clone, Default)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Raw;
-    type Decoder = Raw;
-    fn encoder(&mut self) -> Raw {
-        Raw
-    }
-    fn decoder(&mut self) -> Raw {
-        Raw
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-    fn encode(&mut self, item: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-    fn decode(&mut self, data: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        let size = data.remaining();
-        Ok(Some(data.copy_to_bytes(size)))
-    }
-}
 
 struct GivenUp(Arc<AtomicU64>);
 
@@ -55,13 +21,9 @@ impl Drop for GivenUp {
 }
 
 // A message whose first field is this number.
-fn number(mut value: u64) -> Bytes {
+fn number(value: u64) -> Bytes {
     let mut out = vec![8u8];
-    while value > 0x7f {
-        out.push((value as u8 & 0x7f) | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+    push_varint(&mut out, value);
     out.into()
 }
 

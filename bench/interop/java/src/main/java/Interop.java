@@ -26,7 +26,9 @@ public final class Interop {
   private static final int LIMIT = 128 << 20;
   private static final AtomicLong GIVEN_UP = new AtomicLong();
 
-  private static final MethodDescriptor.Marshaller<byte[]> RAW =
+  static final String TEXT = "no \u00e4 \ud83d\ude00 100%25 full\nline\t";
+
+  static final MethodDescriptor.Marshaller<byte[]> RAW =
       new MethodDescriptor.Marshaller<>() {
         @Override
         public InputStream stream(byte[] value) {
@@ -47,8 +49,7 @@ public final class Interop {
     switch (method) {
       case "Probe" -> done(out, new byte[0]);
       case "ControllerModifyVolume" -> done(out, request);
-      case "DeleteVolume" ->
-          fail(out, Status.NOT_FOUND, "no \u00e4 \ud83d\ude00 100%25 full\nline\t");
+      case "DeleteVolume" -> fail(out, Status.NOT_FOUND, TEXT);
       case "DeleteSnapshot" -> fail(out, Status.INTERNAL, "x".repeat(100_000));
       case "ControllerUnpublishVolume" ->
           ((ServerCallStreamObserver<byte[]>) out).setOnCancelHandler(GIVEN_UP::incrementAndGet);
@@ -86,12 +87,17 @@ public final class Interop {
   private static byte[] number(long value) {
     var out = new ByteArrayOutputStream();
     out.write(8);
+    writeVarint(out, value);
+    return out.toByteArray();
+  }
+
+  // A number as protobuf writes it.
+  static void writeVarint(ByteArrayOutputStream out, long value) {
     while (value > 0x7f) {
       out.write((int) (value & 0x7f) | 0x80);
       value >>>= 7;
     }
     out.write((int) value);
-    return out.toByteArray();
   }
 
   private static final class Registry extends HandlerRegistry {
