@@ -1,8 +1,8 @@
 """The server's half of unary gRPC over HTTP/2, without I/O: bytes in, calls and bytes out.
 
-For services with a few small calls that another program's client makes: the kubelet's registration. Frames, header blocks, settings and
-what is sent are those of the client's half. `connection.py` is what a transport uses, `calls.py` has the streams, `request.py` says what
-one request is, `call_headers.py` reads its fields, and `answers.py` writes what goes back.
+For registrars, whose client is the kubelet, and for drivers of the SDK, whose clients are kubelets and sidecars. Frames, header blocks,
+settings and what is sent are those of the client's half. `connection.py` is what a transport uses, `calls.py` has the streams, `limits.py`
+how many, `request.py` says what one request is, `call_headers.py` reads its fields, and `answers.py` writes what goes back.
 
 Where grpc-go's server and grpcio's differ, this one does as grpc-go's: the kubelet's library.
 """

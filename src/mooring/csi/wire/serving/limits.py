@@ -1,4 +1,4 @@
-"""What a server takes of its clients: of calls that nobody begins by mistake there is always less."""
+"""How much a server takes of its clients."""
 
 from __future__ import annotations
 
