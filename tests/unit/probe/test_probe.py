@@ -17,9 +17,9 @@ from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.socket_driver import LOST_TEXT
+from mooring.csi.wire_driver import WireDriver
 from mooring.driver.server import serving
 from mooring.probe.probe import NOT_READY, Prober
-from tests.unit.csi.servers import CLIENTS
 from tests.unit.node.plugin_world import real_time
 
 
@@ -44,15 +44,15 @@ class ProbedDriver:
 Opens = Callable[..., AbstractAsyncContextManager[tuple[Path, Prober]]]
 
 
-@pytest.fixture(params=CLIENTS.values(), ids=CLIENTS.keys())
-def a_prober(request: pytest.FixtureRequest) -> Opens:
-    """Opens a prober and a place for its driver's socket, with either client: a_prober(timeout_s=2.0)."""
+@pytest.fixture
+def a_prober() -> Opens:
+    """Opens a prober and a place for its driver's socket: a_prober(timeout_s=2.0)."""
 
     @asynccontextmanager
     async def opened(timeout_s: float = 2.0) -> AsyncIterator[tuple[Path, Prober]]:
         with tempfile.TemporaryDirectory(prefix="liv-") as folder:
             path, clock = Path(folder) / "csi.sock", LoopClock()
-            prober = Prober(str(path), lambda: request.param(str(path), clock=clock), clock=clock, timeout_s=timeout_s)
+            prober = Prober(str(path), lambda: WireDriver(str(path), clock=clock), clock=clock, timeout_s=timeout_s)
             try:
                 yield path, prober
             finally:
