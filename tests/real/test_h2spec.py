@@ -41,10 +41,10 @@ def takes_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a server of plain HTTP/2 would."""
     headers_came, data_came = Request.headers_came, Request.data_came
 
-    def any_headers(self: Request, headers: CallHeaders, ended: bool, now: float) -> Wrong | None:
+    def any_headers(self: Request, headers: CallHeaders, ended: bool) -> Wrong | None:
         if headers.method:
             headers = dataclasses.replace(headers, method=b"POST", content_type=b"application/grpc", timeout=None)
-        return headers_came(self, headers, ended, now)
+        return headers_came(self, headers, ended)
 
     def any_data(self: Request, data: bytes, ended: bool) -> Wrong | None:
         wrong = data_came(self, data, ended)
