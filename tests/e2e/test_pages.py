@@ -148,12 +148,11 @@ DEV: Final = ".venv/bin/mooring dev --state dev"
 
 
 def with_files(desk: Desk) -> None:
-    """What the pages let people save, and drivers of their own: ./my-driver, my_driver:MyDriver, and one in the place of Go's."""
+    """What the pages let people save, and drivers of their own: one in the place of Go's, and my_driver:MyDriver."""
     serve = f'exec {BIN}/mooring driver hostpath --state "{desk.folder}/tmp/$$" --node-id "$NODE_ID" --endpoint "$CSI_ENDPOINT"\n'
-    for name in ("my-driver", "bin/go"):
-        program = desk.folder / name
-        program.write_text(f"#!/bin/sh\n{serve}")
-        program.chmod(0o755)
+    program = desk.folder / "bin" / "go"
+    program.write_text(f"#!/bin/sh\n{serve}")
+    program.chmod(0o755)
     shelf = blocks("driver.md")[0]
     for name, text in (("shelf.py", shelf), ("shelf.yaml", blocks("driver.md", "yaml")[0]), ("where.py", blocks("library.md")[0])):
         (desk.folder / name).write_text(text)
@@ -164,9 +163,9 @@ def with_files(desk: Desk) -> None:
 
 
 PRELUDES: Final[dict[str, tuple[str, ...]]] = {
-    "README.md": (SERVER, DRIVER),
     "docs/apiserver.md": (),
     "docs/attachdetach.md": (SERVER,),
+    "docs/attacher.md": (SERVER, DRIVER),
     "docs/binder.md": (SERVER,),
     "docs/controller.md": (SERVER, DRIVER),
     "docs/dev.md": (DRIVER,),

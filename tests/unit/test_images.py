@@ -34,7 +34,7 @@ def targets() -> dict[str, list[str]]:
 
 
 def image(target: str) -> str:
-    """The name that README and manifests give to a target's image."""
+    """The name that docs/images.md and manifests give to a target's image."""
     return "mooring" if target == "mooring" else f"mooring-{target}"
 
 
@@ -139,5 +139,5 @@ def test_the_capacity_flags_find_their_surroundings(part: str) -> None:
 @pytest.mark.parametrize("target", sorted(SCRIPTS))
 def test_it_is_said_how_each_image_is_built(target: str) -> None:
     line = f"podman build --target {target} -t {image(target)}:{VERSION} ."
-    assert line in (ROOT / "README.md").read_text()
+    assert line in (ROOT / "docs" / "images.md").read_text()
     assert line in (ROOT / "Containerfile").read_text()
