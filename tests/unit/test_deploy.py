@@ -142,13 +142,13 @@ MEASURED = {
     "csi-node-driver-registrar": "### Registrar",
     "livenessprobe": "### Liveness probe",
 }
-"""Where bench/RESULTS.md has a container's memory."""
+"""Where docs/results.md has a container's memory."""
 
 
 def memory_mib_max(heading: str) -> int:
     """The most that the tables below this heading show in Mooring's column."""
     level = heading.partition(" ")[0]
-    text = (ROOT / "bench" / "RESULTS.md").read_text().partition(f"\n{heading}")[2].partition(f"\n{level} ")[0]
+    text = (ROOT / "docs" / "results.md").read_text().partition(f"\n{heading}")[2].partition(f"\n{level} ")[0]
     return max(int(found) for found in re.findall(r"^\|.*\(MiB\) \|[^|]*\| (\d+)", text, re.MULTILINE))
 
 

@@ -124,14 +124,21 @@ FOREIGN_FLAGS = {
 }
 """Flags in our pages that are others', and whose."""
 
-SOURCES = "".join(path.read_text() for folder in ("src", "tests/sim") for path in (ROOT / folder).rglob("*.py"))
+SOURCES = "".join(path.read_text() for folder in ("src", "tests/sim", "bench") for path in (ROOT / folder).rglob("*.py"))
 CONTROLLERS = "attacher|provisioner|resizer|snapshotter|snapshot-controller|attachdetach|binder|nodehealth|workloads"
 
 
 def unknown_flags(text: str) -> list[str]:
-    """The flags that a text names and no program of ours has. `mooring controller` puts a controller's name before what several have."""
+    """The flags that a text names and no program of ours has.
+
+    `mooring controller` puts a controller's name before a flag that several have, and a bench's switch has a form with `no-`.
+    """
     names = {match[1] for match in re.finditer(r"(?<![\w-])--([a-z][a-zA-Z0-9-]+[a-zA-Z0-9])", text)}
-    return sorted(name for name in names - FOREIGN_FLAGS.keys() if not any(map(_is_a_flag, {name, re.sub(f"^({CONTROLLERS})-", "", name)})))
+    return sorted(name for name in names - FOREIGN_FLAGS.keys() if not any(map(_is_a_flag, _spellings(name))))
+
+
+def _spellings(name: str) -> set[str]:
+    return {name, re.sub(f"^({CONTROLLERS}|no)-", "", name)}
 
 
 def _is_a_flag(name: str) -> bool:
