@@ -28,15 +28,14 @@ TESTED: Final = frozenset({"there", "otherwise"})
 HEAD: Final = """\
 # The design documents, item by item
 
-Mooring began from five documents of Kubernetes: what they say was taken apart into items, sentence by sentence. This page says of each
-item how it stands, and which tests hold it. It is made by `python -m tests.support.coverage` from `tests/coverage/items.yaml`; a test
-keeps both together, finds every test that is named here, and refuses an item without a state, and a state other than "there" without its
-reason.
+Mooring began with five documents of Kubernetes, which we split into items, sentence by sentence. This page gives the state of each item, and
+the tests for it. `python -m tests.support.coverage` makes the page from `tests/coverage/items.yaml`. A test compares the two, finds every test that
+is named here, and refuses an item without a state, and a state other than "there" without its reason.
 
 - *there*: Mooring does what the document says.
-- *otherwise*: it does something else on purpose, mostly what the Go program of today does.
-- *not applicable*: Kubernetes has left it behind, or it is about the Go program's inside.
-- *in part*, *missing*: something lacks; the reason says what.
+- *otherwise*: Mooring does something else on purpose, mostly what today's Go program does.
+- *not applicable*: Kubernetes has abandoned it, or it is about the inside of the Go program.
+- *in part*, *missing*: the reason says what is missing.
 
 An id such as AT01 is a line of the [behaviours](behaviours/README.md), whose tests carry it. The rest are tests by file and name.
 """
