@@ -22,4 +22,4 @@ class Lease(ApiStruct, frozen=True):
 
 LEASES: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases", True, Lease)
 NODE_LEASE_NAMESPACE: Final = "kube-node-lease"
-"""Of the Leases by which nodes show that they are alive: each has the name of its node."""
+"""These are the Leases by which nodes show that they are alive: each has the name of its node."""

@@ -1,6 +1,6 @@
 """In-tree volumes that a pod itself defines, as the CSI drivers that took over see them: what csi-translation-lib does.
 
-Such a volume has no PersistentVolume. What is made here stands for one, in memory alone: its spec goes into the VolumeAttachment, its
+Such a volume has no PersistentVolume. The objects made here stand for one, in memory alone: its spec goes into the VolumeAttachment, its
 name into paths on nodes and into messages.
 """
 

@@ -9,7 +9,7 @@ from mooring.api.core import Node, NodeCondition
 READY: Final = "Ready"
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
-"""Whoever sets it says that the machine is off: its pods and volumes may be taken."""
+"""This taint states that the machine is off: others may take its pods and volumes."""
 
 
 def condition_of(node: Node, type: str) -> NodeCondition | None:

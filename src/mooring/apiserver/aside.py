@@ -1,7 +1,7 @@
 """Threads beside the loop, for work that takes long: they may read what never changes, and ask the loop for everything else.
 
-Objects and their tables belong to the loop. Who works in a thread does what touches them by `in_loop`; what he has read may have been
-overtaken by then, and he begins anew, as kube-apiserver does when etcd has another version than it had read.
+Objects and their tables belong to the loop. A thread changes them through `in_loop`; if its data was overtaken by then, it begins anew, as
+kube-apiserver does when etcd has another version than it had read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Overtaken(Exception):
 def in_loop(call: Callable[[], T]) -> T:
     """The call's result, or error. At once, where the caller is in the loop; a thread waits for it.
 
-    What follows from a write is no longer the request's work, in the loop neither.
+    The consequences of a write are no longer the request's work, also in the loop.
     """
     loop = _loop.get()
     if loop is None:

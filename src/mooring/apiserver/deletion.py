@@ -90,7 +90,7 @@ def says_who_follows(finalizers: Iterable[str] | None) -> bool:
 
 
 def set_follower(meta: Json, finalizer: str) -> None:
-    """Of `orphan` and `foregroundDeletion` only this one is left, "" for none; what is right keeps its place."""
+    """It keeps only this one of `orphan` and `foregroundDeletion`, "" for none; other finalizers keep their place."""
     finalizers = meta.get("finalizers") or []
     kept = [name for name in finalizers if name not in _FOLLOWERS or name == finalizer]
     if finalizer and finalizer not in kept:

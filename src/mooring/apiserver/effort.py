@@ -50,7 +50,7 @@ def current() -> Effort:
 
 
 class of_request:
-    """What is done within is work of this request; with None, of none."""
+    """Work done within it is work of this request; with None, of none."""
 
     __slots__ = ("_effort", "_token")
 

@@ -13,7 +13,7 @@ Path = tuple[str, str, str]
 """group, version, plural"""
 
 _Rank = tuple[tuple[int, int, int, str], int, Path]
-"""Of a kind among all: by its version, then by when it came."""
+"""Sorts kinds: by version, then by when they came."""
 
 _VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 _STABILITY: Final = {"alpha": 1, "beta": 2, None: 3}

@@ -123,7 +123,7 @@ class LocalCluster(Cluster):
         return Page(tuple(_typed(request.kind, stored) for stored in found.items), str(found.version), found.continue_token)
 
     async def _posted(self, request: Request, resource: Resource, key: Key) -> Any:
-        """What the sub-resource answers, for a CREATE as an object of the kind."""
+        """The answer of the sub-resource, for a CREATE as an object of the kind."""
         action = resource.action(request.subresource)
         if action is None or action.asks is None or action.asks.answer is None:
             raise api_errors.no_such_resource()

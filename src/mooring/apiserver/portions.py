@@ -1,4 +1,4 @@
-"""What follows from a write is done in portions, one a turn of the loop: requests wait for one of them at the most."""
+"""The consequences of a write are done in portions, one a turn of the loop: requests wait for one of them at the most."""
 
 from __future__ import annotations
 

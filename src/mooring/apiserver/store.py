@@ -8,7 +8,7 @@ One counter of versions for everything. Every write goes through the same steps 
     delete   read old -> preconditions -> held by finalizers? -> mark or remove
 
 A write that changes nothing is none: same version, no event. Refusals are the `ApiError`s that clients of the real server see.
-Who wants to know of changes registers a listener; it is called synchronously, in order, after the state has changed. Who wants
+Listeners that register are called synchronously, in order, after the state has changed. Who wants
 to write in answer to one registers a follower; it is called when all listeners know.
 """
 

@@ -52,7 +52,7 @@ def check_space(resource: Resource, meta: Json, space: Stored | None) -> None:
 
 
 def has_version(meta: Json) -> bool:
-    """True when a resource version is named. What is no number counts as none, as in the real server's creation."""
+    """True when a resource version is named. A value that is not a number counts as none, as in the real server's creation."""
     text = meta.get("resourceVersion", "")
     return bool(text.isascii() and text.isdigit() and text.strip("0"))
 

@@ -34,7 +34,7 @@ _ACCEPTED_AT_ONCE: Final = 16
 """New connections in one turn of asyncio's loop, which has one number for this and the backlog."""
 _UNREAD_BYTES_MAX: Final = 64 * 1024
 _NETWORK_BYTES: Final = 8
-"""Of an IPv6 address: whoever has one has the whole network."""
+"""This part of an IPv6 address is counted as one host: a client that has one address has the whole network."""
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 """The network of IPv4 addresses on a socket that takes both."""
 

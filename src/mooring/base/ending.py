@@ -66,7 +66,7 @@ class Ending:
 
     @contextlib.contextmanager
     def at_last(self, act: Callable[[], None]) -> Iterator[None]:
-        """What must be done in any case: by the last word, should it come while the block runs. In a thread; the latest first."""
+        """Work that must be done in any case: by the last word, should it come while the block runs. In a thread; the latest first."""
         self._last.append(act)
         try:
             yield

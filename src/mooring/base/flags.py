@@ -115,7 +115,7 @@ class Parsed(Generic[F]):
 
 
 Spellings = Mapping[str, Mapping[str, str]]
-"""Of a flag its former values, each with the word that says the same today: {"enable-capacity": {"central": "--enable-capacity"}}."""
+"""For a flag its former values, each with the word that says the same today: {"enable-capacity": {"central": "--enable-capacity"}}."""
 
 
 def parse(table: type[F], words: Sequence[str], removed: Mapping[str, bool] | None = None, spellings: Spellings | None = None) -> Parsed[F]:
@@ -149,7 +149,8 @@ def parse(table: type[F], words: Sequence[str], removed: Mapping[str, bool] | No
 
 
 def _respelled(name: str, text: str | None, left: list[str], former: Mapping[str, str]) -> tuple[str, str] | None:
-    """What was given, and what says it today; None for what is no former spelling. Takes the value where that is the next word."""
+    """The given value, and today's word for it; None for a value that is no former spelling. Takes the value where that is the next
+    word."""
     value = text if text is not None else next(reversed(left), "")
     if value not in former:
         return None

@@ -1,8 +1,8 @@
-"""Who is served by one loop shares its turns: what is over one turn's share waits for the next, and who has used least goes first.
+"""Jobs on one loop share its turns: work beyond one turn's share waits for the next turn, and the job that has used least goes first.
 
 Without, a hundred clients who speak at the same time, or one who asks a hundred times at once, are all served before anybody else is
-heard: a probe of /livez for one. Each client has a line. Of those that wait, the job goes first whose line has been served least since it
-last had nothing to do (start-time fair queueing), and at equal rights the one that came first. So who asks little waits for nobody's many.
+heard: a probe of /livez for one. Each client has a line. The waiting job goes first whose line has been served least since it last had
+nothing to do (start-time fair queueing), and among equals the one that came first. So who asks little waits for nobody's many.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ SPELLINGS: Final[Spellings] = {
     "capacity-controller-deployment-mode": {"central": "--enable-capacity"},
     "enable-capacity": {"central": "--enable-capacity", "immediate-binding": "--capacity-for-immediate-binding"},
 }
-"""Of external-provisioner before 3.0, whose README still has them. Differs from external-provisioner 6.3, which refuses them."""
+"""Flags of external-provisioner before 3.0, whose README still has them. Differs from external-provisioner 6.3, which refuses them."""
 
 _LIMITS: Final = frozenset({"kube-api-capacity-qps", "kube-api-capacity-burst"})
 _UUID_LENGTH_MAX: Final = 32

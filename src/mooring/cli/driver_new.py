@@ -97,7 +97,8 @@ def _texts(name: str, driver_name: str) -> dict[str, str]:
 
 
 def requirement(extras: str = "") -> str:
-    """What a project says that needs this Mooring: where it was installed from, since no index may have it. Source: PEP 610, PEP 508."""
+    """The requirement by which a project finds this Mooring: the place from which it was installed, since no index may have it. Source: PEP
+    610, PEP 508."""
     from importlib import metadata  # (20 ms that nobody else needs)
 
     with contextlib.suppress(metadata.PackageNotFoundError, ValueError, KeyError):

@@ -148,7 +148,7 @@ async def _serve(flags: RunFlags, words: str = "") -> int:
 
 
 def _node() -> str:
-    """What the driver gets for the node that it runs on, unless it says so itself: as manifests tell it, else the machine's name."""
+    """The driver's id for the node that it runs on, unless an option gives one: as manifests set it, else the machine's name."""
     return os.environ.get("NODE_ID") or os.environ.get("KUBE_NODE_NAME") or platform.node().lower()
 
 

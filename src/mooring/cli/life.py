@@ -5,7 +5,7 @@ stands for the Lease; then the work runs, one object of it for each term (`contr
 each with its Lease.
 
 Told to end by SIGTERM or SIGINT: nothing new is begun, what is in hand ends and is stored (20 s at the most), the Lease is released.
-Whoever stands by ends at once. A second signal: exit code 1 at once.
+A standby ends at once. A second signal: exit code 1 at once.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _VMODULE: Final[FlagKind[str]] = FlagKind("pattern=N,...", _read_vmodule)
 _UNSET_SIZE: Final[FlagKind[str]] = FlagKind("quantity", str)
 RATE: Final = dataclasses.replace(FLOAT, show=lambda _: "")
 BURST: Final = dataclasses.replace(INT, show=lambda _: "")
-"""Of limits that do not hold unless one of their flags is given: upstream's default would be no truth in the usage."""
+"""For limits that do not hold unless one of their flags is given: upstream's default would be no truth in the usage."""
 
 
 EARLY_TAKEOVER: Final = "Take the Lease of a replica at once where its kubelet says that its container has ended."

@@ -1,7 +1,7 @@
 """This process' identities in its container's termination log, for those who stand by (`control/lease/obituary.py`).
 
 The file is that of one run of the container, so only its main process may speak for it: that with the number 1. Where there is no such
-file there is no pod. What fails takes the note back: then its log can be the kubelet's message, where the pod asks for that.
+file there is no pod. A failing program removes the note: then its log can be the kubelet's message, if the pod asks for that.
 """
 
 from __future__ import annotations

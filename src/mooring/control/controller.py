@@ -35,7 +35,7 @@ STALE_TOLD: Final = 2
 """Back-offs in a row of a stale key, from which on it is told."""
 
 AGAIN_S_MIN: Final = 0.001
-"""The shortest rest of a key. Whoever finds that it comes a rounding error too early would else be back at once, again and again."""
+"""The shortest rest of a key. A key that comes a rounding error too early would otherwise be back at once, again and again."""
 
 BACK_OFF: Final = retry_backoff(0.1, 60.0)
 
@@ -116,7 +116,7 @@ class Controller(Generic[K]):
             self._queue.add(key)
 
     def apply_result(self, key: K, came_to: Result | Retry) -> None:
-        """Does with a key that another controller worked on as if it had been reconciled here, with this result."""
+        """Applies a result to a key that another controller reconciled."""
         if isinstance(came_to, Retry):
             self._failed(key, came_to)
         elif came_to.again:

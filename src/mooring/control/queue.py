@@ -164,7 +164,7 @@ class WorkQueue(Generic[K]):
         return key
 
     async def work(self, handle: Callable[[K], Awaitable[None]]) -> None:
-        """One worker: hands keys to handle until the queue is closed. What that raises is a bug: it is logged, and the key comes again.
+        """One worker: hands keys to handle until the queue is closed. An exception of that is a bug: it is logged, and the key comes again.
 
         Where many keys wait, others get their turn now and then: a key that needs nothing is handled without waiting for anybody, and
         thousands of them in a row, after a resync for one, would be a stand-still of the whole process.

@@ -26,7 +26,7 @@ class SecretError(MooringError):
 class SecretCache:
     """One GET serves a burst of calls that use one Secret. A failed call invalidates it, so that a corrected Secret is used at once.
 
-    Who asks while it is being read gets what comes of that, also an error: a slow Secret costs each of them its time once.
+    A request during the read gets the result of that read, also an error: a slow Secret costs each of them its time once.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:

@@ -64,7 +64,7 @@ def trouble(path: str, absent: str = ABSENT) -> str:
 
 
 def _denied(path: str) -> str:
-    """Who this is, and whose the socket is."""
+    """This process' user, and the socket's owner."""
     user = os.geteuid()
     try:
         owned = os.stat(path)

@@ -1,8 +1,8 @@
 """CSI messages as text without secrets: for logs, and for the texts that come back from drivers.
 
-What is secret says the option `csi_secret` of a field, whatever its name and depth, plus one key that carries tokens in maps which
-are not marked. How a field is shown depends on its descriptor alone and is worked out once for each.
-The form is that of csi-lib-utils' protosanitizer (Go's JSON of the message's fields).
+The option `csi_secret` of a field marks secrets, whatever the field's name and depth; one key is added, which carries tokens in maps that
+are not marked. How a field is shown depends on its descriptor alone and is worked out once for each. The form is that of csi-lib-utils'
+protosanitizer (Go's JSON of the message's fields).
 """
 
 from __future__ import annotations

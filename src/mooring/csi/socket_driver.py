@@ -19,7 +19,7 @@ from mooring.csi.driver import A, Q, Rpc
 _log = logger(__name__)
 
 LOST_TEXT: Final = "error reading from server: EOF"
-"""Of a call whose connection broke, as Go's client says it."""
+"""For a call whose connection broke, as Go's client says it."""
 
 CLOSING_TEXT: Final = "grpc: the client connection is closing"
 
@@ -27,7 +27,7 @@ FIRST_BACKOFF_S: Final = 0.1
 BACKOFF_S_MAX: Final = 1.0
 """From the start of one attempt to connect to the start of the next, at the most."""
 ATTEMPT_S_MAX: Final = 1.0
-"""Of one attempt to connect, until the peer has said that it speaks HTTP/2."""
+"""For one attempt to connect, until the peer has said that it speaks HTTP/2."""
 
 _FIRST_NOTICE_S: Final = 1.5  # a driver that starts with its sidecar is there by then; who mistyped a path reads it at once
 
@@ -46,7 +46,7 @@ class SocketDriver(Client):
         self.path = socket_path(address)
         self._notice_s = notice_s
         self.absent = ABSENT
-        """What is said as long as there is no socket; whoever has started the driver knows more."""
+        """The text while there is no socket; the person who has started the driver knows more."""
 
     async def connect(self, timeout_s: float = 30.0, advice: str = "start the driver, or name its socket with --csi-address") -> None:
         """Returns when there is a connection; the driver may appear only meanwhile.

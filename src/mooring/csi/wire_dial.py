@@ -52,7 +52,7 @@ class _Waiting:
         """Who calls asks `Link.is_open`."""
 
     def link_drained(self, link: Link) -> None:
-        """Who calls has one call at a time."""
+        """Each caller has one call at a time."""
 
     def link_gone(self, link: Link, text: str) -> None:
         if not self.settled.done():

@@ -1,6 +1,6 @@
 """The Driver port over gRPC on a unix socket, spoken by ourselves: one connection at a time, kept as long as it lasts.
 
-A client begins idle. Whoever needs the driver makes it connect: `connect`, `reconnected` and every call. Calls wait for the first attempt
+A client begins idle. All users of the driver make it connect: `connect`, `reconnected` and every call. Calls wait for the first attempt
 after a loss, and share its failure; from then on they fail at once, while attempts go on with a growing pause until one succeeds. A broken
 connection leaves the client idle again, so that nobody talks to a driver's successor who has not asked for it. No call is ever sent twice.
 """

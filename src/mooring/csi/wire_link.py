@@ -21,15 +21,15 @@ from mooring.csi.wire.frames import READ_BYTES
 _log = logger(__name__)
 
 CROWDED_BYTES: Final = 8 * 1024 * 1024
-"""Of requests that lie here since the peer has taken in all before them: from then on no call begins until it has taken them, too."""
+"""For requests that lie here since the peer has taken in all before them: from then on no call begins until it has taken them, too."""
 _CALL_BYTES: Final = 256
 """About what a call takes beside its message."""
 _LAST_READS_MAX: Final = 64
-"""Of what a peer had sent before it stopped to listen: far more than a unix socket holds."""
+"""For bytes that a peer had sent before it stopped to listen: far more than a unix socket holds."""
 
 
 class LinkOwner(Protocol):
-    """Who hears what becomes of a link."""
+    """The owner of a link, who is told what becomes of it."""
 
     def link_settled(self, link: Link) -> None:
         """The peer speaks HTTP/2: calls may begin. Once."""

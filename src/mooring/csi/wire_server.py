@@ -102,7 +102,7 @@ class _Clients:
     def __init__(self, methods: Mapping[str, Method], limits: Limits) -> None:
         self.methods, self.limits = methods, limits
         self.buffer = bytearray(READ_BYTES)
-        """Of all connections: what was read into it is taken in before anybody reads again."""
+        """One buffer for all connections: what was read into it is taken in before anybody reads again."""
         self._open: set[_Client] = set()
         self._all_gone = asyncio.Event()
         self._all_gone.set()

@@ -1,6 +1,6 @@
 """All controllers of a plane, on one store and one connection. Each has a cluster that tells its writes.
 
-Who watches over the nodes does so where each has an agent, which gives its signs of life. The nodes of a driver without a node service
+The controllers of nodes run where each node has an agent, which gives its signs of life. The nodes of a driver without a node service
 have none: they stay ready as they were made, and only their taints, and pods that are left over, are looked after.
 """
 

@@ -1,4 +1,4 @@
-"""What `--driver` says: which driver `mooring dev` runs, and in which way."""
+"""Reads `--driver`: which driver `mooring dev` runs, and in which form."""
 
 from __future__ import annotations
 

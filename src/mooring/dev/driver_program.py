@@ -138,7 +138,7 @@ def _file(path: Path) -> tuple[int, int] | None:
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncGenerator[str, None]:
-    """Of any length; what is no UTF-8, and control characters that could upset a terminal, are made visible."""
+    """The text may have any length; bytes that are no UTF-8, and control characters that could upset a terminal, are made visible."""
     rest = b""
     while data := await stream.read(_CHUNK_BYTES):
         *whole, rest = (rest + data).split(b"\n")

@@ -29,7 +29,7 @@ _DEVICES: Final = "devtmpfs"
 def run_folder(state: str, space: MountSpace, story: Story, ending: Ending) -> Iterator[Path]:
     """That folder, or for "" one that is removed after the block, whatever ends that.
 
-    What is still mounted in it then is unmounted first, where it is surely ours: in a mount namespace of our own. Else the folder stays,
+    Remaining mounts in it are unmounted first, if they are surely ours: in a mount namespace of our own. Else the folder stays,
     and the story says so: what is mounted may be somebody's data. What a killed run has left goes at the start. Raises ConfigError.
     """
     if state:

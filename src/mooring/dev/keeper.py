@@ -2,9 +2,9 @@
 
     python keeper.py PROGRAM ARGUMENT...
 
-Whoever starts this holds the other end of its standard input: the end of that input kills the program's whole process group, which is
-what happens by itself when a process dies. SIGTERM goes on to the group; the exit code is the program's. It imports the standard library
-alone: it runs without the project's packages, and starts at once.
+The starter of this holds the other end of its standard input: the end of that input kills the program's whole process group, which happens
+by itself when a process dies. SIGTERM goes on to the group; the exit code is the program's. It imports the standard library alone: it runs
+without the project's packages, and starts at once.
 """
 
 from __future__ import annotations

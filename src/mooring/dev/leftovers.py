@@ -1,4 +1,4 @@
-"""What a run that was killed has left behind: loop devices, which are the machine's and outlive every process, and temporary folders.
+"""The leftovers of a killed run: loop devices, which are the machine's and outlive every process, and temporary folders.
 
 A run holds a lock in its folder for as long as it lives, whatever ends it: a folder whose lock is free is of a run that is over.
 """

@@ -95,7 +95,7 @@ async def _at_once(works: Mapping[str, Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def node_ids(sockets: Sockets, clock: Clock) -> Mapping[str, str]:
-    """What the driver calls each node, {} for a driver without a node service. Raises ConfigError."""
+    """The driver's id of each node, {} for a driver without a node service. Raises ConfigError."""
     found: dict[str, str] = {}
     answers = await _at_once({f"dev/node-id/{node}": _node_id(node, path, sockets, clock) for node, path in sockets.nodes.items()})
     for node, node_id in zip(sockets.nodes, answers, strict=True):

@@ -111,7 +111,7 @@ class Outlet:
 
 
 def settle(stream: Stream) -> None:
-    """What was written is passed on, unless its reader takes nothing. In any thread."""
+    """Written lines are passed on, unless their reader takes nothing. In any thread."""
     if isinstance(stream, Outlet):
         stream.settle(_SETTLED_S)
 

@@ -56,7 +56,7 @@ from mooring.kube.cluster import Cluster
 from mooring.node.options import LEASE_S
 
 LEASE_SHARE: Final = 0.8
-"""Of the grace period that a node's Lease lasts, as by default."""
+"""The share of the grace period that a node's Lease lasts, as by default."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

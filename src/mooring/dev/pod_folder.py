@@ -31,7 +31,7 @@ class MountsAtFirst:
 
 
 class PodFolder:
-    """A node's. root: of its agent. What is found is told in the story; what is not as it should be raises DemoFailed."""
+    """A node's. root: of its agent. The story gets the findings; a wrong one raises DemoFailed."""
 
     def __init__(self, root: Path, space: MountSpace, polling: Polling, story: Story) -> None:
         self._layout = Layout(root)

@@ -97,7 +97,7 @@ async def run_dev(
 
 
 async def _prepare(plane: Plane, cluster: Cluster, driver: Driver, options: DevOptions) -> None:
-    """What a newcomer finds: classes, nodes on which the driver is registered, volumes. Raises ConfigError."""
+    """The surroundings of a newcomer: classes, nodes on which the driver is registered, volumes. Raises ConfigError."""
     try:
         await register(
             cluster,
@@ -118,7 +118,7 @@ async def _prepare(plane: Plane, cluster: Cluster, driver: Driver, options: DevO
 
 
 class _Asked:
-    """What an end that is asked for cuts short: everything, until it is ready."""
+    """The parts that an early end cuts short: everything, until it is ready."""
 
     def __init__(self, limit: asyncio.Timeout) -> None:
         self._limit, self._event = limit, asyncio.Event()

@@ -18,7 +18,7 @@ KNOWN_MAX: Final = 1000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Again:
-    """name: what it is called from the second time on. words: which time this is, and when it was told in full."""
+    """name: its short name in repeats. words: the repeat's number, and the time of the full text."""
 
     name: str
     words: str

@@ -55,7 +55,7 @@ def tell_ignored(parameters: Mapping[str, str], known: str, name: str) -> None:
 
 
 IGNORE_FAILED_READ: Final = "ignoreFailedRead"
-"""Of snapshots, as csi-driver-host-path has it: true or false. No read fails here that could be ignored."""
+"""For snapshots, as csi-driver-host-path has it: true or false. No read fails here that could be ignored."""
 
 
 def check_snapshot_parameters(parameters: Mapping[str, str]) -> None:

@@ -86,7 +86,7 @@ class Journal:
             raise cancelled
 
     def _undo(self, batch: _Batch, failure: OSError) -> None:
-        """Back to what the disk has. What was put while the write ran was built on what is undone, so it goes too."""
+        """Back to what the disk has. Records put while the write ran build on the undone change, so they go too."""
         _log.error("Saving the state failed", error=failure)
         batch.error = self._batch.error = failure
         self._batch.waiting = False

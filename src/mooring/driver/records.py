@@ -1,4 +1,4 @@
-"""What a driver knows of its volumes: one JSON object for each id, in a folder.
+"""A driver's records of its volumes: one JSON object for each id, in a folder.
 
 A record is written to a temporary file, synced, and renamed: after a crash it is the old one or the new one, never a part. Everything here
 blocks for as long as the disk takes.

@@ -1,4 +1,4 @@
-"""What one host-path driver does, and how strictly: the choices of whoever starts it."""
+"""The rules of one host-path driver, and how strict they are: the choices of the person who starts it."""
 
 from __future__ import annotations
 

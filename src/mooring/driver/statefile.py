@@ -244,7 +244,7 @@ class StateFolder:
         return state
 
     def _without_data(self, state: State) -> State:
-        """What was to be deleted is gone; what can't be removed now stays on its way out: the next call for it tries again."""
+        """Deleted data is gone; data that can't be removed now stays on its way out: the next call for it tries again."""
         for record_id in state.deleting:
             try:
                 self.remove(record_id)

@@ -1,4 +1,5 @@
-"""What a driver's methods do to the event loop: one that keeps it for long is named, since nothing else is answered meanwhile."""
+"""The time that a driver's methods take from the event loop: a method that keeps it for long is named, since nothing else is answered
+meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from mooring.base.log import logger
 _log = logger(__name__)
 
 LONG_S: Final = 1.0
-"""Of a step from one `await` to the next."""
+"""For a step from one `await` to the next."""
 TICK_S: Final = 2.0
 """One that goes on after two of them is told while it lasts."""
 
@@ -99,7 +100,7 @@ def _watch(over: threading.Event) -> None:
 def where(thread: int) -> str:
     """The place in a driver's own code that this thread's event loop is at, as in " at driver.py:61"; "" for none.
 
-    What is beneath the loop has started it, and does not hold it.
+    The caller beneath the loop has started it, and does not hold it.
     """
     frame = sys._current_frames().get(thread)
     while frame is not None and frame.f_code is not _LOOP:

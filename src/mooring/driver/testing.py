@@ -28,7 +28,7 @@ _END_S: Final = 30.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SanityRun:
-    """What came of it: the names of the tests by how they ended, and what csi-sanity and the driver have said."""
+    """The result: the names of the tests by how they ended, and the output of csi-sanity and the driver."""
 
     passed: tuple[str, ...]
     failed: tuple[str, ...]

@@ -8,7 +8,7 @@ from typing import Final
 from mooring.http1.syntax import Malformed, header_fields
 
 BODY_BYTES_MAX: Final = 3 * 1024 * 1024
-"""Of a request."""
+"""For a request."""
 DRAINED_BYTES_MAX: Final = 4 * BODY_BYTES_MAX
 """Read on and thrown away, so that the client gets to read its refusal; what is larger is cut."""
 

@@ -3,7 +3,7 @@
     IDLE --begin--> BUSY --the answer is read to its end, and both sides stay--> IDLE
                     BUSY --a fault, or given up--> gone
 
-Whoever waits is woken by the bytes themselves: no task per connection, no queue. What has come and was not asked for yet stays in the
+The arriving bytes wake waiting callers: no task per connection, no queue. What has come and was not asked for yet stays in the
 reader; beyond a bound the socket is not read from, so a slow reader holds the server back.
 """
 
@@ -17,7 +17,7 @@ from mooring.http1.responses import ResponseHead, ResponseReader
 from mooring.http1.syntax import BrokenOff, Malformed
 
 UNREAD_BYTES_MAX: Final = 256 * 1024
-"""Of a stream: with more of them unread the socket rests."""
+"""For a stream: with more of them unread the socket rests."""
 
 
 class Closed(Exception):

@@ -1,8 +1,8 @@
 """A client's connections to one server: idle ones are used again, the last used first; new ones are made a few at a time.
 
-Who finds no idle connection stands in line and gets whichever comes first, one that another has done with or a new one: a burst of
-requests makes as many connections as it can use, and no more. Each in line has one begun, up to a bound: handshakes cost the server
-more than requests do. One that hangs holds up only as many as have nothing else to wait for.
+A request without an idle connection waits and takes the first: one returned by another request, or a new one. A burst of requests makes as
+many connections as it can use, and no more. Each in line has one begun, up to a bound: handshakes cost the server more than requests do.
+One that hangs holds up only as many as have nothing else to wait for.
 """
 
 from __future__ import annotations
@@ -98,14 +98,14 @@ class Pool(Owner):
             connection.abort()
 
     def renew(self) -> None:
-        """What connections are made with has changed: from now on only new ones are used."""
+        """The connections' settings have changed: from now on only new ones are used."""
         self._generation += 1
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.abort()
 
     def close(self) -> None:
-        """Breaks all connections, those that are being made too. Who waits for one gets Closed."""
+        """Breaks all connections, those that are being made too. Waiting requests get Closed."""
         self._is_closed = True
         for task in self._dials:
             task.cancel()

@@ -1,7 +1,7 @@
 """Answers as bytes: the client's half, which reads them. Pure, and as strict as the server is with requests.
 
-What is fed goes first into a head (again and again while it is 1xx), then into the body: none, so many bytes, chunks, or all that comes
-until the connection ends.
+Fed bytes go first into a head (again and again while it is 1xx), then into the body: none, so many bytes, chunks, or everything until the
+connection ends.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 
 SECOND_TRY_S: Final = 0.25
 _ADDRESSES_MAX: Final = 16
-"""Of one name, that are tried; a name with more has a balancer's."""
+"""The number of one name's addresses that are tried; a name with more has a balancer's."""
 
 PROBE_AFTER_S: Final = 30
-"""Of silence. Then three probes 10 s apart: a dead peer is noticed in a minute, also while nothing is written."""
+"""The silence before the first of three probes, 10 s apart: a dead peer is noticed in a minute, also while nothing is written."""
 _PROBE_EVERY_S: Final = 10
 _PROBE_COUNT: Final = 3
 _PROBES: Final = (("TCP_KEEPIDLE", PROBE_AFTER_S), ("TCP_KEEPINTVL", _PROBE_EVERY_S), ("TCP_KEEPCNT", _PROBE_COUNT))

@@ -1,6 +1,6 @@
 """The syntax that requests and answers share: the errors, the bounds, and the lines of headers.
 
-What could be read in two ways is refused: a folded line, a space before a colon, a bare line feed. A proxy between the two ends could
+Ambiguous input is refused: a folded line, a space before a colon, a bare line feed. A proxy between the two ends could
 read it otherwise, and one message could be taken for two.
 """
 
@@ -15,7 +15,7 @@ HEAD_BYTES_MAX: Final = 64 * 1024
 TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 """A letter of a method or of a header's name."""
 NAME: Final = re.compile(f"{TOKEN}+")
-"""Of a header."""
+"""For a header."""
 _VISIBLE: Final = bytes(byte for byte in range(256) if byte == 0x09 or 0x20 <= byte != 0x7F)
 """What may stand in a line: all but control characters."""
 

@@ -188,7 +188,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._let_others_go_first()
 
     def _take_turn(self) -> None:
-        """What has come is looked at now, or when this client has its turn."""
+        """Arrived bytes are read now, or when this client has its turn."""
         if self._line is None:
             self._advance()
         elif not self._is_due:

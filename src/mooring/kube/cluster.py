@@ -64,7 +64,7 @@ class Unread(NamedTuple):
 class Page(Generic[T]):
     """A list, or one page of it. resource_version: a valid start for a watch. continue_token: "" on the last page.
 
-    unread: items that are not among these. Who concludes something from what is missing has to look there.
+    unread: items that are not among these. Code that concludes something from a missing object has to look there.
     """
 
     items: tuple[T, ...]

@@ -1,8 +1,8 @@
-"""What is on a device, and whether it may be formatted: only where all that is looked at is zero. Everything here blocks.
+"""Tells the content of a device, and whether it may be formatted: only if everything that is read is zero. Everything here blocks.
 
 blkid(8) is not enough. It ends with 2 where it finds nothing and where it can't read; a file system whose first superblock is damaged is
-nothing to it, and so is all that has no signature. Who is killed while a device is formatted comes back to one that is not empty: so a mark
-on the device says that it is being formatted, from before the first byte until after the last.
+nothing to it, and so is all that has no signature. After a kill while a device is formatted, the device is not empty: so a mark on it says
+that it is being formatted, from before the first byte until after the last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mooring.mounts.targets import Occupied
 
 _MIB: Final = 1 << 20
 _GROUP: Final = 128 * _MIB
-"""Of ext4 with its usual blocks: copies of the superblock are at the beginning of some groups."""
+"""For ext4 with its usual blocks: copies of the superblock are at the beginning of some groups."""
 _LOOKED_AT: Final = ((0, 64 * _MIB), *((number * _GROUP, 64 << 10) for number in (1, 3, 5, 7, 9)))
 _END: Final = _MIB
 _CHUNK: Final = bytes(4 * _MIB)
@@ -29,7 +29,7 @@ _MARK_FROM_END: Final = 256 << 10
 
 
 def signature_on(device: Path) -> tuple[str, bool]:
-    """What blkid knows it for ("ext4", "LVM2_member", "gpt"), "" for nothing; and whether that is a file system.
+    """The name that blkid has for it ("ext4", "LVM2_member", "gpt"), "" for none; and whether that is a file system.
 
     Raises OSError, ToolFailed.
     """

@@ -1,6 +1,6 @@
 """Folders and devices on the paths of volumes: bound there, and taken away. Everything here blocks, and may be repeated.
 
-What is mounted is asked of the mount table, never of the paths themselves: a mount that is dead would hang or fail.
+It asks the mount table about mounts, never the paths themselves: a mount that is dead would hang or fail.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def withdraw(target: Path) -> None:
 
 
 def complete(target: Path, flags: Sequence[str] = (), *, readonly: bool = False) -> None:
-    """What is mounted on the target gets the flags that it lacks: a bind mount has none until its second step, which a kill may prevent.
+    """The mount on the target gets the flags that it lacks: a bind mount has none until its second step, which a kill may prevent.
 
     Raises ToolFailed.
     """

@@ -1,6 +1,7 @@
 """Folders removed with all that is in them, and with nothing else: no link is followed, no mount is crossed. Everything here blocks.
 
-Who had the folder may have left anything in it: folders that nobody may write to or enter, nested deeper than any stack, mounts of others.
+The folder's former user may have left anything in it: folders that nobody may write to or enter, nested deeper than any stack, mounts of
+others.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 from mooring.mounts.targets import mount_table, plain
 
 DEPTH_MAX: Final = 64
-"""Of folders that are open at once: what is nested deeper is moved up first."""
+"""The number of folders that are open at once: deeper ones are moved up first."""
 
 _OWN: Final = 0o700
 

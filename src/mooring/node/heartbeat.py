@@ -64,7 +64,7 @@ class NoNode:
 
 
 def decide_conditions(node: Node, *, is_due: bool, now: str) -> tuple[Mapping[str, Any], ...]:
-    """What is to be posted: everything where something is not as it should be, or is_due; else nothing."""
+    """The conditions to post: everything if something is not as it should be, or is_due; else nothing."""
     found = {one.type: one for one in node.status.conditions or ()}
     right = [one for one in CONDITIONS if (there := found.get(one.type)) and one == (there.type, there.status, there.reason, there.message)]
     if len(right) == len(CONDITIONS) and not is_due:

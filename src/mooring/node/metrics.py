@@ -90,7 +90,7 @@ class NodeMetrics(Collector):
         self._totals.labels(PLUGIN, "overall_volume_mount").observe(seconds)
 
     def reconstructed(self, found: int, unread: int) -> None:
-        """What a start has found on the disk: records, and those of them that could not be read."""
+        """A start's findings on the disk: records, and those of them that could not be read."""
         self._found.inc(found)
         self._unread.inc(unread)
 

@@ -1,4 +1,4 @@
-"""What a node has, and what of it is for pods: a scheduler places no pod on a Node that does not say so.
+"""A node's resources, and those of them that pods may use: a scheduler places no pod on a Node without them.
 
 Source: kubelet 1.36, pkg/kubelet/nodestatus. Differs: nothing is set aside for the system unless a flag says so, and resources that others
 have written (of devices, say) stay.
@@ -53,7 +53,7 @@ def machine_resources(root: Path) -> dict[str, str]:
 
 
 def decide_resources(node: Node, resources: Resources) -> dict[str, Any]:
-    """What of them the Node does not say, as parts of its status: {} for nothing."""
+    """The resources that the Node does not have yet, as parts of its status: {} for none."""
     said = {"capacity": node.status.capacity or {}, "allocatable": node.status.allocatable or {}}
     wanted = {"capacity": resources.capacity, "allocatable": resources.allocatable}
     lacking = {

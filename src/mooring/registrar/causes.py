@@ -58,6 +58,6 @@ _CAUSES: Final[Sequence[tuple[re.Pattern[str], str]]] = tuple(
 
 
 def likely_cause(error: str, endpoint: str) -> str:
-    """What lies behind the kubelet's text, and what to do; "" when nothing is known. endpoint: the driver's socket on the host."""
+    """The cause behind the kubelet's text, and the remedy; "" when nothing is known. endpoint: the driver's socket on the host."""
     found = next((text for pattern, text in _CAUSES if pattern.search(error)), "")
     return found.format(endpoint=endpoint)

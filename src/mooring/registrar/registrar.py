@@ -24,7 +24,7 @@ from mooring.registrar.causes import likely_cause
 _log = logger(__name__)
 
 VERSIONS: Final = ("1.0.0",)
-"""Of CSI, as the kubelet compares them; node-driver-registrar says the same for every driver."""
+"""For CSI, as the kubelet compares them; node-driver-registrar says the same for every driver."""
 
 SILENCE_S: Final = 30.0
 """How long the kubelet may take to ask before that is worth a line: it looks at its folder once a second."""

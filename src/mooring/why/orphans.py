@@ -36,7 +36,7 @@ class FindingKind(enum.Enum):
 _WRONG: Final = frozenset({FindingKind.LEAKED, FindingKind.GHOST, FindingKind.ABANDONED, FindingKind.UNSETTLED})
 _DELETABLE: Final = frozenset({FindingKind.LEAKED, FindingKind.ABANDONED})
 _NAMED_MAX: Final = 3
-"""Of what a volume could be, so many are named."""
+"""The number of possible volumes that are named."""
 _BY_NAME: Final = "it goes only when it is named by --volume"
 
 

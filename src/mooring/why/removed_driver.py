@@ -130,7 +130,7 @@ class Release:
         return "" if now is None else now.kept or await self._take_off(now, finalizer_of(report.driver))
 
     async def _take_off(self, one: Held, finalizer: str) -> str:
-        """Of the very version that was judged: whoever has written to the object since may have begun to attach it."""
+        """It takes the very version that was judged: a writer since then may have begun to attach the volume."""
         meta, kind = one.obj.metadata, VOLUME_ATTACHMENTS if isinstance(one.obj, VolumeAttachment) else PERSISTENT_VOLUMES
         left = [held for held in finalizers_of(one.obj) if held != finalizer]
         body = {"metadata": {"finalizers": left, "resourceVersion": meta.resource_version}}

@@ -13,7 +13,7 @@ from mooring.why.render import aligned, counted
 _HEADS: Final = ("KIND", "NAME", "VOLUME", "NODE", "WHY")
 
 Outcomes = Mapping[tuple[str, str], str]
-"""Of what was to be released: what kept it from that, "" for nothing."""
+"""For what was to be released: what kept it from that, "" for nothing."""
 
 
 def as_json(report: LeftBehind, outcomes: Outcomes) -> str:

@@ -70,7 +70,7 @@ def duplicate_fields(body: bytes) -> list[str]:
 
 
 TOLD_MAX: Final = 100
-"""Of unknown fields, and fields that are there twice."""
+"""For unknown fields, and fields that are there twice."""
 _TOLD_LETTERS_MAX: Final = 64 * 1024
 
 

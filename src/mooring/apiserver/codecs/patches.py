@@ -25,7 +25,7 @@ from mooring.kube.errors import ApiError, BadRequest, Invalid, ServerError
 
 OPERATIONS_MAX: Final = 10_000
 COPIED_BYTES_MAX: Final = 3 * 1024 * 1024
-"""Of all `copy` operations of one patch together."""
+"""For all `copy` operations of one patch together."""
 
 _INDEX: Final = re.compile(r"[-+]?[0-9]{1,9}")
 _NOTHING: Final = object()
@@ -64,7 +64,7 @@ def applied_change(
     """An apply as such a function. applied: what it makes of the live object, which is {} where there is none. twice: said in the config.
 
     The function raises ServerError (500), as kube-apiserver answers, for what can't be decoded, but Invalid for numbers that are too large;
-    for custom kinds what patches raise. What is said twice is told once the change has been carried out: it raises BadRequest for it, too.
+    for custom kinds what patches raise. It reports duplicates once the change has been carried out: it raises BadRequest for them, too.
     """
 
     def change(stored: Json) -> Json:

@@ -33,7 +33,7 @@ _EVENTS: Final = ("", "v1", "events")
 _NAMESPACES: Final = ("", "v1", "namespaces")
 _COMPONENT: Final = "garbage-collector-controller"
 _LOOKED_FOR_MAX: Final = 10
-"""Of an object's owners that are missing in its namespace, in all others."""
+"""For an object's owners that are missing in its namespace, in all others."""
 _LOOKS_OF_A_STEP: Final = 200
 
 

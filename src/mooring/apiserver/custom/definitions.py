@@ -1,7 +1,7 @@
 """Serves and withdraws the kinds of CustomResourceDefinitions, in the turn of the write: its answer comes when the kind is served.
 
-What is long to make of a version is made where its writer is, beside the loop for a large one, and kept while the definition says the same.
-The objects of a definition that is deleted go in portions: the first in the turn of the write, the others with the housekeeping.
+Parts of a version that take long to make are made where its writer is, beside the loop for a large one, and kept while the definition stays
+the same. The objects of a definition that is deleted go in portions: the first in the turn of the write, the others with the housekeeping.
 """
 
 from __future__ import annotations

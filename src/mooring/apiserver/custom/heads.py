@@ -1,4 +1,5 @@
-"""What of a definition must be at hand with each change of another one: all but its schemas, which may be large, and stay bytes."""
+"""This is the part of a definition that must be at hand with each change of another one: all but its schemas, which may be large, and stay
+bytes."""
 
 from __future__ import annotations
 

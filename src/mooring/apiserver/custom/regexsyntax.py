@@ -338,7 +338,7 @@ def _among(ranges: list[tuple[str, str]]) -> Fits:
 
 
 def _folded(fits: Fits, flags: _Flags) -> Fits:
-    """Of large and small letters it is enough that one fits."""
+    """If large and small letters differ, it is enough that one fits."""
     if not flags.i:
         return fits
     return lambda letter: fits(letter) or any(len(other) == 1 and fits(other) for other in (letter.lower(), letter.upper()))

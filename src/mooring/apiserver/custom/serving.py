@@ -92,7 +92,7 @@ def storage_of(definition: Json) -> tuple[str, str, str]:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class VersionParts:
-    """What is long to make of a definition's version, and depends on nothing around it. version: as the definition has it."""
+    """The parts of a definition's version that take long to make, and depend on nothing around it. version: as the definition has it."""
 
     version: Json
     schema: Json

@@ -24,7 +24,7 @@ _VERSIONS_MAX: Final = 100
 """Differs from kube-apiserver, which has no bound: each version is a kind of its own, in discovery and OpenAPI, too."""
 _RULES_BYTES_MAX: Final = 128 * 1024
 _RULE_STEPS: Final = 8
-"""Of work to read and compile a byte of rules."""
+"""For work to read and compile a byte of rules."""
 _RULE_BYTES: Final = 128
 """Bytes that a rule counts for at least. Differs from kube-apiserver, which estimates the cost of rules."""
 

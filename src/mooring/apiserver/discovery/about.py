@@ -54,7 +54,7 @@ class About:
         return packed(made.reply, request.headers.get("accept-encoding", ""))
 
     def _forget(self) -> None:
-        """What a thread is still making of the former kinds goes into the former dict."""
+        """A thread that is still making something of the former kinds puts it into the former dict."""
         self._kept = {}
 
     def _made(self, path: tuple[str, ...]) -> _Made | None:

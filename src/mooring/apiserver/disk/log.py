@@ -69,7 +69,7 @@ class Log:
         self._listeners.append(listener)
 
     async def close(self) -> None:
-        """Returns when everything is committed and the file closed. Whoever writes later is refused: close the servers first."""
+        """Returns when everything is committed and the file closed. Later writes are refused: close the servers first."""
         self._hand_over()
         self._changes.put(None)
         await asyncio.shield(self._loop.run_in_executor(None, self._thread.join))

@@ -72,7 +72,7 @@ def validate_status(new: Json, old: Json) -> Iterator[Cause]:
 
 
 def _validate_health(states: list[Json] | None, containers: list[Json] | None, field: str) -> Iterator[Cause]:
-    """How the resources are that containers have asked for. Of containers that the spec doesn't have, anything may be said."""
+    """How the resources are that containers have asked for. A status may say anything about containers that the spec doesn't have."""
     asked = {container["name"]: container.get("resources") or {} for container in containers or []}
     for number, state in enumerate(states or []):
         for place, told in enumerate(state.get(_RESOURCES) or [] if state["name"] in asked else []):

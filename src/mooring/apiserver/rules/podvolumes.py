@@ -17,7 +17,7 @@ from mooring.apiserver.rules.podshape import MESSAGES
 SOURCES: Final = tuple(MESSAGES["VolumeSource"].fields)
 _FIRST: Final = ("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi", "glusterfs")
 _ORDER: Final = (*_FIRST, *(source for source in SOURCES if source not in _FIRST))
-"""Of two sources the later one is the wrong one."""
+"""If there are two sources, the later one is the wrong one."""
 
 _RENAMED: Final = {"gcePersistentDisk": "persistentDisk"}
 _PARTS_255: Final = ("gcePersistentDisk", "awsElasticBlockStore")

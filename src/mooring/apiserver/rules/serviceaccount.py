@@ -73,7 +73,7 @@ def _bound(call: Call, reference: Json) -> Json:
 
 
 def _names_alone(new: Json) -> None:
-    """Of the secrets an account keeps the names."""
+    """It keeps the names of an account's secrets."""
     if "secrets" in new:
         new["secrets"] = [{"name": secret["name"]} if secret.get("name") else {} for secret in new["secrets"]]
 

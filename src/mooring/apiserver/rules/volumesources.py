@@ -81,7 +81,7 @@ def chosen(spec: Json) -> Json:
 
 
 def validate(spec: Json, field: str) -> Iterator[Cause]:
-    """Exactly one source, and a valid one. Of sources that drivers have replaced only the required names are looked at."""
+    """Exactly one source, and a valid one. It checks only the required names of sources that drivers have replaced."""
     given = sorted(chosen(spec), key=lambda source: source != "hostPath")  # (the order of the real one's rules)
     if not given:
         yield field_errors.required(field, "must specify a volume type")

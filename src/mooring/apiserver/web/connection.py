@@ -4,8 +4,8 @@
                                                ANSWERING --a watch--> STREAMING --its end--> HEAD
     HEAD, BODY --malformed--> LEAVING: the refusal is sent, and what still comes is read and dropped for a while
 
-What comes while a request is answered waits its turn, and its socket waits with it: a client that sends many requests at once gets
-the answers in order, and no memory. All that is done for a client is done in its line, within the shares of the loop. Deadlines are
+Requests that arrive while another is answered wait their turn, and the socket waits with them: a client that sends many requests at once
+gets the answers in order, and no memory. All that is done for a client is done in its line, within the shares of the loop. Deadlines are
 looked at by the server's sweep, not by a timer for each.
 """
 

@@ -37,7 +37,7 @@ _TURNED_AWAY_MAX: Final = 64
 
 _LARGE_BYTES: Final = 1024 * 1024
 _UNSENT_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Of all answers that their clients do not read. One more large one is refused meanwhile."""
+"""For all answers that their clients do not read. One more large one is refused meanwhile."""
 
 _Exit = Callable[[Reply | None], None]
 """Sends an answer: the one that was found, or another that has taken its place."""

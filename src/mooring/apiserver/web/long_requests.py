@@ -24,7 +24,7 @@ _OBJECTS: Final = 200
 _BYTES: Final = 1024 * 1024
 _PLAIN_OBJECTS: Final = 5000
 _PLAIN_BYTES: Final = 16 * 1024 * 1024
-"""Of those that are only joined, as they are stored."""
+"""For those that are only joined, as they are stored."""
 _KINDS: Final = 500
 _OF_ALL_KINDS: Final = frozenset(("", "api", "apis", "metrics"))
 """Pages that speak of all kinds."""
@@ -87,7 +87,7 @@ class LongRequests:
         loop.run_in_executor(self._pool, _tried, answer).add_done_callback(done)
 
     def close(self) -> None:
-        """What waits is given up; what is being answered ends by itself."""
+        """Waiting requests are given up; the one in work ends by itself."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 

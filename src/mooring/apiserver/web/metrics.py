@@ -26,7 +26,7 @@ _ALONE: Final = ("healthz", "livez", "readyz", "metrics", "version", "api", "api
 _Kind = tuple[str, str, str]
 """Group, version and plural."""
 _NONE: Final[_Kind] = ("", "", "")
-"""Of a request about no kind."""
+"""For a request about no kind."""
 
 
 class Asked(NamedTuple):

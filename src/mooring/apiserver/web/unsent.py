@@ -1,11 +1,11 @@
-"""What a client has not made room for yet, of an answer or of a watch's lines."""
+"""Bytes of an answer, or of a watch's lines, for which a client has not made room yet."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _PIECE_BYTES: Final = 256 * 1024
-"""Of a large answer, what is encrypted at once: the next piece when the client has read most of it."""
+"""For a large answer, what is encrypted at once: the next piece when the client has read most of it."""
 _NOTHING: Final = memoryview(b"")
 
 

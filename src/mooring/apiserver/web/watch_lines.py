@@ -18,7 +18,7 @@ _KEPT: Final = 512
 _LINES_BYTES: Final = 4 * 1024 * 1024
 _BATCHES_BYTES: Final = 16 * 1024 * 1024
 _STEPS: Final = 200_000
-"""Of work on the cells of tables for one batch."""
+"""For work on the cells of tables for one batch."""
 
 
 class Lines(Protocol):
@@ -29,7 +29,7 @@ class Lines(Protocol):
 
 
 class Encodings:
-    """What is kept of a server's watches: the latest lines, each for all batches, and the latest batches, each for all its watches."""
+    """The server keeps for its watches: the latest lines, each for all batches, and the latest batches, each for all its watches."""
 
     def __init__(self) -> None:
         self._lines: OrderedDict[tuple[Stored, EventType, bool], bytes] = OrderedDict()

@@ -3,7 +3,7 @@
     elector = LeaderElector(cluster, candidate, clock=clock, randomness=randomness, events=recorder, metrics=LeaseMetrics(registry))
     await elector.run(controller.run)
 
-Who leads renews each retry period. Not renewed within the renew deadline, the work is cancelled at once; it has until the Lease would
+The leader renews each retry period. Not renewed within the renew deadline, the work is cancelled at once; it has until the Lease would
 have run out, counted from the last renewal, for then another may lead. From the deadline on it can neither write nor call a driver
 (`base/fence.py`), also when the process was stopped meanwhile. If it is still there, WorkOutlivesLease ends the process. Else
 we stand again. When `run` is cancelled, or the work ends by itself, the Lease is renewed until the work is over and then given back.
@@ -307,7 +307,8 @@ class LeaderElector:
         return self._role is role
 
     def _announce(self) -> None:
-        """Who was stopped between its claim and the answer may have lost the Lease already, and then never says that it leads."""
+        """A process that was stopped between its claim and the answer may have lost the Lease already, and then never says that it
+        leads."""
         self._reporter.leads(self.is_leader, self._lock.reference())
 
     def _happens(self, what: Happening) -> None:

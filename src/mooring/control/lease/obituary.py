@@ -40,7 +40,7 @@ def has_ended(pod: Mapping[str, Any], identity: str) -> bool:
 
 
 def _ended_runs_in(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Of each container the last one that is over, and the one before it."""
+    """It reads the last ended run of each container, and the one before it."""
     status = pod.get("status") or {}
     for one in (one for field in _STATUSES for one in status.get(field) or ()):
         for state in ("state", "lastState"):

@@ -1,7 +1,7 @@
 """Leader election as two tables: from a role and a look at the Lease to a step, and from a role and an event to the next role.
 
 A candidate stands by, looks at the Lease, and claims it when it is free. A claim whose answer was lost may have worked: until the Lease
-is seen again we are claiming, and who leaves while claiming gives the Lease back. Who leads renews. When the Lease is lost, nothing
+is seen again we are claiming, and who leaves while claiming gives the Lease back. The leader renews. When the Lease is lost, nothing
 is written any more and the work has to end before the Lease would have expired: only then do we stand again. When the work is called
 off, the Lease is renewed until the work has ended, and then given back.
 """

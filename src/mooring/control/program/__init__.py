@@ -1,1 +1,1 @@
-"""What every program of controllers has: terms of its work under a Lease, probes and metrics."""
+"""The parts of every program of controllers: terms of its work under a Lease, probes and metrics."""

@@ -59,7 +59,7 @@ def _is_stale(volume: Volume, place: Place, rules: Rules, now: Instant) -> bool:
 
 
 def _first_to_attach(places: Sequence[Place]) -> str:
-    """Of the nodes that want a volume that none has, the node whose pod is the oldest; "" while any has it."""
+    """Picks, among the nodes that want a volume that none has, the one whose pod is the oldest; "" while any has it."""
     if any(place.is_held for place in places):
         return ""
     waiting = [(min(wish.created for wish in place.wishes), place.node.name) for place in places if place.wishes]
@@ -89,7 +89,8 @@ def _look_up(place: Place, now: Instant) -> Step:
 
 
 def _delete_again(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
-    """Whoever wants the volume by now: a DELETE may be carried out long after its answer was lost. Only another answer tells its end.
+    """A wish for the volume does not change this: a DELETE may be carried out long after its answer was lost. Only another answer tells its
+    end.
 
     One that was forced is sent again only where force is right still: the node may be back, with the volume mounted all the time. Others
     need no look at the node: what is not reported is not mounted.

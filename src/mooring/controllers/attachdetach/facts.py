@@ -1,4 +1,4 @@
-"""What a decision is made of: one volume with every node that wants it, has it, or may have it."""
+"""The facts of a decision: one volume with every node that wants it, has it, or may have it."""
 
 from __future__ import annotations
 

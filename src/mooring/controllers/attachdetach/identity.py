@@ -1,4 +1,5 @@
-"""What single objects say: which volume a PersistentVolume is, whether a pod counts, what a node's marks mean. And what is kept of them."""
+"""Questions about single objects: which volume a PersistentVolume is, whether a pod counts, what a node's marks mean. And what is kept of
+them."""
 
 from __future__ import annotations
 

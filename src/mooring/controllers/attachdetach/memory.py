@@ -1,4 +1,4 @@
-"""What the controller remembers beside its caches: one record for each volume on each node, and of nodes the writes of their report."""
+"""The controller's memory beside its caches: one record for each volume on each node, and for nodes the writes of their report."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class Memory:
 
     deletions: by the uid of the attachment, which may lose its volume meanwhile, or get one, until it is gone.
 
-    began: when this process began to act. What another one asked for before that may be carried out for LATE_S.
+    began: when this process began to act. An earlier request of another controller may be carried out for LATE_S.
     """
 
     def __init__(self, began: Instant = -math.inf) -> None:

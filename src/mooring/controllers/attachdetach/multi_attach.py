@@ -91,7 +91,7 @@ def used_by(volume: Volume, wish: Wish, holder: Place) -> str:
 
 
 def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Instant) -> Holder:
-    """Who holds the volume, as far as the owner of this pod may know."""
+    """The holder of the volume, as far as the owner of this pod may know."""
     if holder.wishes:
         return _pod(wish, holder)
     if holder.doubts:

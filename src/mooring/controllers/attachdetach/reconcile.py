@@ -35,7 +35,7 @@ from mooring.kube.errors import LATE_S, AlreadyExists, ApiError, Conflict, NotFo
 log = logger(__name__)
 
 BACK_OFF: Final = BackOff(0.5, 122.0, 0.02)
-"""Of one volume on one node, as upstream's operations."""
+"""For one volume on one node, as upstream's operations."""
 
 _DONE: Final[Mapping[type, str]] = {d.Create: "asked for an attachment", d.Delete: "asked for a detach"}
 

@@ -99,7 +99,7 @@ class View:
         return record.named[1]
 
     def _named_by_pods(self, name: str) -> Mapping[str, str]:
-        """What its pods define themselves, and what their claims are reserved for."""
+        """The volumes that its pods define themselves, and those that their claims are reserved for."""
         found = (identity_of(pv) for pod in self.pods.by(BY_NODE, name) for pv in self.objects_of_pod(pod))
         return _by_name(name, (None if one is None else (one.driver, one.handle) for one in found))
 

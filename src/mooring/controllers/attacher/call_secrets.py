@@ -5,7 +5,7 @@
     reading, or sharing       the API server is asked, once for all        with its Secret (succeeded), or failed, all of them alike
     with its Secret           it may have to wait for a slot               without, after its call (forget)
 
-Who shares is parked and holds no worker. Values are kept until the call that they were read for.
+Attachments that share a read are parked and hold no worker. Values are kept until the call that they were read for.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CallSecrets:
         self._sharing[ref].add(name)
 
     def failure(self, name: str, ref: SecretReference) -> str | None:
-        """What came of the reading that this attachment shared, where that was an error. Told once."""
+        """The error of the read that this attachment shared, if there was one. Told once."""
         shared, error = self._failures.pop(name, (None, None))
         return error if shared == ref else None
 
@@ -54,7 +54,7 @@ class CallSecrets:
         self._sharing[ref] = set()
 
     def succeeded(self, name: str, ref: SecretReference, values: Mapping[str, str]) -> None:
-        """For the attachment that has read it. Who shares finds it fresh in the cache of Secrets."""
+        """For the attachment that has read it. Attachments that share it find it fresh in the cache of Secrets."""
         self._values[name] = (ref, values)
 
     def failed(self, ref: SecretReference, error: str) -> None:

@@ -50,7 +50,7 @@ LASTS: Final = 2
 """Failures in a row after which one more is told that is mostly passing."""
 
 ERROR_BYTES_MAX: Final = 1024
-"""Of a VolumeError's message; the API server refuses more, and then nobody would see the error."""
+"""For a VolumeError's message; the API server refuses more, and then nobody would see the error."""
 
 
 ATTACH_FAILED: Final = "FailedAttachVolume"

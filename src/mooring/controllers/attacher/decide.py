@@ -125,7 +125,7 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
 
 
 def _leave_former(view: View, attachment: VolumeAttachment, order: PublishOrder) -> tuple[Unpublish, ...]:
-    """What was published on a machine that had the node's name before: its id is lost to everybody once the claim names the new one.
+    """Unpublishes on a machine that had the node's name before: its id is lost to everybody once the claim names the new one.
 
     Differs from external-attacher, which forgets it. While the status tells of it, pods may use it there; unless the backend contradicts.
     """

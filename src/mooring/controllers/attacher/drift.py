@@ -28,7 +28,7 @@ from mooring.kube.cache.store import Store
 log = logger(__name__)
 
 PAGES_MAX: Final = 10_000
-"""Of one round; a driver with more pages is taken not to come to an end."""
+"""For one round; a driver with more pages is taken not to come to an end."""
 
 SLICE: Final = 200
 """Attachments, or a report's volumes, that are looked at before others get their turn."""

@@ -238,7 +238,7 @@ def keeps_of_volume(pv: PersistentVolume) -> Part:
 
 
 def node_mask(driver_name: str) -> Mask:
-    """Of a CSINode only this driver's entry is kept, so that other drivers' registrations wake nobody."""
+    """It keeps only this driver's entry of a CSINode, so that other drivers' registrations wake nobody."""
     return slim(metadata=slim(), spec=slim(drivers=items(Named(driver_name))))
 
 

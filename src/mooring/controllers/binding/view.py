@@ -68,7 +68,7 @@ class View:
         return self.classes.get(Key("", name)) if name else None
 
     def default_class(self) -> StorageClass | None:
-        """Of several the newest, then the first by name."""
+        """The newest counts, then the first by name."""
         marked = [one for one in self.classes.values() if is_default(one)]
         newest = max((one.metadata.creation_timestamp or "" for one in marked), default="")
         return min((one for one in marked if (one.metadata.creation_timestamp or "") == newest), key=_name, default=None)

@@ -1,6 +1,6 @@
 """The parts that carrying out a growth and a modification have in common.
 
-What is written after a call is written on the object as it was read: a write that is carried out late takes nothing back.
+A write after a call is based on the object as it was read: a write that is carried out late undoes nothing.
 """
 
 from __future__ import annotations

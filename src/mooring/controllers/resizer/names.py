@@ -9,11 +9,11 @@ STORAGE: Final = "storage"
 # -- annotations
 
 NOT_REQUIRED: Final = "volume.kubernetes.io/node-expansion-not-required"
-"""Of a claim: its driver has grown the volume without the nodes."""
+"""For a claim: its driver has grown the volume without the nodes."""
 RESIZER: Final = "volume.kubernetes.io/storage-resizer"
-"""Of a claim with an in-tree volume: the driver that grows it."""
+"""For a claim with an in-tree volume: the driver that grows it."""
 PRE_RESIZE: Final = "volume.alpha.kubernetes.io/pre-resize-capacity"
-"""Of a PersistentVolume whose nodes have to do their part still: the size of its file system."""
+"""For a PersistentVolume whose nodes have to do their part still: the size of its file system."""
 MODIFY_SECRET_NAME: Final = "volume.kubernetes.io/controller-modify-secret-name"
 MODIFY_SECRET_NAMESPACE: Final = "volume.kubernetes.io/controller-modify-secret-namespace"
 

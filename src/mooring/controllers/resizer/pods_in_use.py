@@ -21,7 +21,7 @@ from mooring.controllers.resizer.view import BY_CLAIM, POD, POD_INDEXES
 from mooring.kube.cache.informer import Change, Informer
 
 NAMES_MAX: Final = 10
-"""Of the users of one claim."""
+"""For the users of one claim."""
 
 
 class PodsInUse:

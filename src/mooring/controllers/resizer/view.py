@@ -248,7 +248,7 @@ ATTRIBUTES_CLASS: Final = slim("driver_name", "parameters", metadata=slim())
 
 @functools.cache
 def keeps_of_volume(driver_name: str) -> Callable[[PersistentVolume], Part]:
-    """Of a volume that is another driver's only that is kept."""
+    """It keeps only that of another driver's volume."""
 
     def keeps(pv: PersistentVolume) -> Part:
         owner = pv.spec.csi.driver if pv.spec.csi is not None else csi_driver_of(pv.spec)

@@ -33,7 +33,7 @@ from mooring.controllers.scheduler.view import ATTACHMENT_INDEXES, CAPACITY_INDE
 log = logger(__name__)
 
 BACK_OFF: Final = retry_backoff(1.0, 10.0)
-"""Of pods whose volumes did not come, or that could not be written; kube-scheduler's."""
+"""For pods whose volumes did not come, or that could not be written; kube-scheduler's."""
 
 
 class Scheduler:

@@ -1,6 +1,6 @@
 """Whether a pod names a disk itself that another pod of the node names, too: kube-scheduler's VolumeRestrictions filter. Pure.
 
-Of four kinds alone: of a GCE disk, an iSCSI or a Ceph volume there may be several readers and no writer, of an EBS volume one user.
+It concerns four kinds: a GCE disk, an iSCSI or a Ceph volume may have several readers and no writer, an EBS volume one user.
 """
 
 from __future__ import annotations

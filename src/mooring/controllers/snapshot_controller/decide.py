@@ -171,7 +171,7 @@ def _revival(content: VolumeSnapshotContent) -> tuple[Action, ...]:
 
 
 def _foreign_class(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotContent) -> Decision | None:
-    """Its driver would never look at a content whose class is another's. What is bound already is protected, and goes with the snapshot."""
+    """Its driver would never look at a content whose class is another's. A bound content is protected, and goes with the snapshot."""
     name, driver = content.metadata.name, content.spec.driver
     class_name = content.spec.volume_snapshot_class_name or snapshot.spec.volume_snapshot_class_name or ""
     named = view.class_named(class_name)

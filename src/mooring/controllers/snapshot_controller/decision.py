@@ -1,4 +1,4 @@
-"""What is to be done about a snapshot, a content or a claim: actions as values, and a decision."""
+"""The decision about a snapshot, a content or a claim: actions as values."""
 
 from __future__ import annotations
 

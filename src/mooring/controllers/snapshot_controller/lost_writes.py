@@ -1,9 +1,9 @@
 """Writes that give a content to a snapshot, or to a group, and that nobody has answered: each may still be carried out.
 
 A content that comes, or is bound, after its snapshot has gone stays behind for ever, and a driver makes its snapshot. So a snapshot that is
-to go waits until the API server has surely given such a write up. What a former process has lost nobody knows: what is there when this one
-begins, and has no content yet, may have lost one. Only what is to go already then is not held up: it goes at once, as with upstream's
-controller, and a write that the former process lost in its last minute may leave a content behind.
+to go waits until the API server has surely given such a write up. Nobody knows the lost writes of a former process: an object that exists
+when this one begins, and has no content yet, may have lost one. Only what is to go already then is not held up: it goes at once, as with
+upstream's controller, and a write that the former process lost in its last minute may leave a content behind.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from mooring.kube.errors import ApiError, NotFound
 log = logger(__name__)
 
 ERROR_BYTES_MAX: Final = 1024
-"""Of a status' message: the API server takes more, and an Event shows no more."""
+"""For a status' message: the API server takes more, and an Event shows no more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ _NOTHING: Final = VolumeSnapshotContentStatus()
 
 
 def copied(snapshot: VolumeSnapshot, content: VolumeSnapshotContent, group_name: str = "") -> VolumeSnapshotStatus:
-    """The status that the snapshot is to have. What it says once stays: the bound name, the creation time, the group, a size above zero.
+    """The status that the snapshot is to have. Its first value stays: the bound name, the creation time, the group, a size above zero.
 
     Differs from snapshot-controller: errors are compared by what they say, and one without a message is borne.
     """

@@ -1,4 +1,4 @@
-"""What is remembered of contents beside the caches: one record for each, which a restart may lose."""
+"""The memory about contents beside the caches: one record for each, which a restart may lose."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from mooring.controllers.snapshotter.options import SnapshotterOptions
 
 POLL_S_MAX: Final = 15.0
 SHARE: Final = 0.25
-"""Of the time that a snapshot has taken so far: this much later it may be seen."""
+"""The share of the time that a snapshot has taken so far: it may be seen ready this much later."""
 
 
 def poll_s(options: SnapshotterOptions, waited_s: float) -> float:

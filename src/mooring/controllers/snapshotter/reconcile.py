@@ -48,7 +48,7 @@ log = logger(__name__)
 
 ERROR_BYTES_MAX: Final = 1024
 PAGES_MAX: Final = 1000
-"""Of the list of one volume's snapshots."""
+"""For the list of one volume's snapshots."""
 _RPC = csi.ControllerServiceCapability.RPC
 
 
@@ -250,7 +250,7 @@ class Reconciler:
         return int(self._clock.wall_s() * 1e9)
 
     async def _keep(self, content: VolumeSnapshotContent, after: After, secrets: Mapping[str, str]) -> After:
-        """Saves what was made. What can't be saved, and would be deleted by what is saved, is deleted at once. Raises Failed."""
+        """Saves what was made. A snapshot that can't be saved, and would be deleted by the save, is deleted at once. Raises Failed."""
         try:
             return await self._save(content, after)
         except d.Unsaved:

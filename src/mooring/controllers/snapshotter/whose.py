@@ -1,4 +1,4 @@
-"""Whose snapshot an answer is about: of the volume that was asked for, or of another one. Pure.
+"""Decides whose snapshot an answer is about: of the requested volume, or of another one. Pure.
 
 A driver names the source of a snapshot, and many spell it otherwise than the volume's handle: in other letters, by a longer or shorter
 path, or not at all. csi-snapshotter never looks. So another spelling is taken, and told; but a snapshot of another volume is never taken,
@@ -43,7 +43,7 @@ def _fits(short: list[str], long: list[str]) -> bool:
 
 
 def stranger(view: View, content: VolumeSnapshotContent, snapshot: csi.Snapshot) -> str:
-    """What shows that the snapshot is of another volume than its content's, "" for nothing, and for an import, which is of no volume."""
+    """The proof that the snapshot is of another volume than its content's, "" for none, and for an import, which is of no volume."""
     handle, told = content.spec.source.volume_handle, snapshot.source_volume_id
     if handle is None:
         return ""

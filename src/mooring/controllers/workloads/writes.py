@@ -113,8 +113,8 @@ class Writes:
             raise Stale(f"{kind.name} {key} has changed or gone meanwhile") from error
 
     async def _look_again(self, kind: Kind[T], informer: Informer[T], key: Key) -> None:
-        """What the object is now enters the cache, however late its watch is: the next step would else be refused as this one was, and what
-        it makes for an owner that is gone would be collected as soon as it is made. Raises ApiError.
+        """The object's present state enters the cache, however late its watch is: otherwise the next step would be refused as this one was,
+        and its objects for an owner that is gone would be collected as soon as they are made. Raises ApiError.
         """
         with contextlib.suppress(NotFound):
             await informer.write(key, self.cluster.get(kind, key.name, key.namespace))

@@ -16,10 +16,10 @@ from mooring.csi.wire.status import code_of_reset, text_of_reset
 from mooring.csi.wire.stream import MESSAGE_BYTES_MAX, Stream, Verdict
 
 HELD_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
-"""Of answers of one connection that are not complete yet."""
+"""For answers of one connection that are not complete yet."""
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
-"""What the server may send on one stream, and on the connection, before it hears that we have read some."""
+"""The number of bytes that the server may send on one stream, and on the connection, before we confirm that we have read some."""
 
 Refusal: TypeAlias = Callable[[], str]
 """The reason that a call may not be sent any more, "" while it may."""

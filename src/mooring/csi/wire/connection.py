@@ -82,7 +82,7 @@ class Connection:
     def begin(self, path: str, message: bytes, timeout_s: float, refusal: Refusal | None = None) -> int:
         """Sends a call, now or when the server has room for it, and returns its stream id. Only while `is_open`.
 
-        path: `/csi.v1.Controller/CreateVolume`. timeout_s: > 0; the driver hears of it, never of a later one. Whoever calls keeps the time,
+        path: `/csi.v1.Controller/CreateVolume`. timeout_s: > 0; the driver hears of it, never of a later one. The caller keeps the time,
         and cancels. refusal: the last word on a call that had to wait for room; its text ends the call as Canceled.
         """
         assert self.is_open, "begin() on a connection that takes no calls"

@@ -1,4 +1,4 @@
-"""What a transport hears from `Connection`: the end of a call, and what became of the connection."""
+"""Events from `Connection` to a transport: the end of a call, and of the connection."""
 
 from __future__ import annotations
 

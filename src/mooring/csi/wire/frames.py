@@ -11,7 +11,7 @@ from mooring.base.errors import MooringError
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 HEAD: Final = struct.Struct(">HBBBI")
-"""Of a frame: the length's upper 16 bits and lower 8, kind, flags, stream id with a reserved bit."""
+"""The header of a frame: the length's upper 16 bits and lower 8, kind, flags, stream id with a reserved bit."""
 
 HEAD_BYTES: Final = 9
 STREAM_ID_MAX: Final = 2**31 - 1

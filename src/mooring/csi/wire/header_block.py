@@ -7,7 +7,7 @@ from typing import Final
 from mooring.csi.wire.frames import BrokenConnection, ErrorCode
 
 FRAMES_MAX: Final = 1_000
-"""Of one block. A server that fills its frames needs 512 for 8 MiB."""
+"""For one block. A server that fills its frames needs 512 for 8 MiB."""
 
 
 class HeaderBlock:

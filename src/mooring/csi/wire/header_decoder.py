@@ -19,7 +19,7 @@ _KEPT_BYTES_MAX: Final = 256
 _SPLIT_FROM_BYTES: Final = 4096
 _INTEGER_BYTES_MAX: Final = 5
 _FIELDS_MAX: Final = 8_000
-"""Of one block: each takes some five microseconds."""
+"""For one block: each takes some five microseconds."""
 _TABLE_BYTES: Final = 4096
 _NAME: Final = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+\Z")
 _VALUE: Final = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*\Z")

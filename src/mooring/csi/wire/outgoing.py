@@ -1,4 +1,4 @@
-"""What one stream sends: a message, as far as the windows go, and after it maybe trailers."""
+"""The sending side of one stream: a message, as far as the windows go, and after it maybe trailers."""
 
 from __future__ import annotations
 

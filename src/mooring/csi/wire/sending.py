@@ -1,4 +1,4 @@
-"""What is to be written on a connection: messages as far as the peer's windows go, and the answers to its frames."""
+"""The sending side of a connection: messages as far as the peer's windows go, and the answers to its frames."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mooring.csi.wire.outgoing import Outgoing
 from mooring.csi.wire.settings import WINDOW_DEFAULT, WINDOW_MAX, PeerSettings
 
 REPLIES_MAX: Final = 10_000
-"""Of PING and SETTINGS that were not written yet: a peer that floods us with them, or does not read."""
+"""For PING and SETTINGS that were not written yet: a peer that floods us with them, or does not read."""
 
 
 class Sending:

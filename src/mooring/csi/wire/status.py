@@ -1,4 +1,4 @@
-"""What the end of a stream means as a gRPC status, by the tables of grpc-go: the other sidecars' client."""
+"""The end of a stream as a gRPC status, by the tables of grpc-go: the other sidecars' client."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from mooring.csi.wire.outgoing import Outgoing
 from mooring.csi.wire.status import code_of_http, decoded, text_of_http
 
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of one answer. gRPC's default of 4 MiB is reached by ListVolumes without paging at some 20,000 volumes."""
+"""For one answer. gRPC's default of 4 MiB is reached by ListVolumes without paging at some 20,000 volumes."""
 
 IDLE_FRAMES_MAX: Final = 1_000
 """Frames of one answer that say nothing: empty DATA, and headers of an answer that is still to come."""

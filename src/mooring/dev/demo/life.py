@@ -24,7 +24,7 @@ from mooring.kube.cluster import Selection
 
 CLAIM: Final = "demo-claim"
 NAME: Final = "demo"
-"""Of the Deployment, and in the label of its pods."""
+"""For the Deployment, and in the label of its pods."""
 GREETING: Final = "written by the first pod"
 
 _PODS: Final = Selection(namespace=NAMESPACE, label_selector=f"app={NAME}")

@@ -1,4 +1,4 @@
-"""What the view remembers beside the API objects: the latest reasons, the mounts that calls have made, and since when a row is as it is."""
+"""The view's memory beside the API objects: the latest reasons, the mounts that calls have made, and since when a row is as it is."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from mooring.dev.screen import LiveScreen, Part, PlainScreen, Stream, wrapped
 
 _PAUSE_S: Final = 0.1
 _SHARE_MAX: Final = 0.1
-"""Of one processor that drawing takes: a large plane is drawn less often."""
+"""The share of one processor that drawing takes: a large plane is drawn less often."""
 _TICK_S: Final = 1.0
 _SETTLED_S: Final = 0.5
 _USUAL: Final = (80, 24)

@@ -93,7 +93,7 @@ def _frozen(file: Path, table: MountTable) -> tuple[int, ...]:
 def _froze(mount: Mount) -> list[int]:
     """The mount's folder, which can't be unmounted while it is open; none where it was unmounted just now.
 
-    What is frozen is what is open: by its path it could be the file system below by then.
+    Only an open file is frozen: by its path it could be the file system below by then.
     """
     folder = os.open(mount.point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -65,7 +65,7 @@ class Targets(InlineVolumes):
             raise
 
     async def _undo_target(self, volume: Volume, path: Path) -> None:
-        """Nothing came of it. What is at the path may be somebody else's: it goes only where it is the volume."""
+        """Nothing came of it. Something at the path may be somebody else's: it goes only if it is the volume."""
         node = self._node
         source, use = node.source(volume), node.use_of(node.known(volume.id))
         if await node.run(lambda: node.mounts.holds(source, path)):

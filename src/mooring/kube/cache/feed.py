@@ -1,4 +1,4 @@
-"""What the reflector and own writes tell a cache: pruned, interned, stored, and told to its readers.
+"""The way of changes from reflector and own writes into a cache: pruned, interned, stored, and passed to its readers.
 
 A write is the own write of the reader that made it; to the others it is a change like any. The watch may show it before its answer is
 here: while one is under way the changes of its object are held back from its reader, so that those which are its own can be told as such.

@@ -156,15 +156,15 @@ class Store(Generic[T]):
         return self._ahead if order(self._ahead, self.version) > 0 else self.version
 
     def sight(self, key: Key) -> Sight:
-        """What is known of the object of this key now, while a request about it is about to be sent."""
+        """The known state of the object of this key now, while a request about it is about to be sent."""
         obj = self._objects.get(key)
         return Sight(self.version, "" if obj is None else obj.metadata.resource_version, self._lists_alone)
 
     def is_of_before(self, obj: T, sight: Sight) -> bool:
         """True when the answer to a request with this object shows that the server was set back: it denies what was known as it was sent.
 
-        The object has never been as old, or it changed at a time of which the watch had shown all, and not that. What a server answers to
-        writes, and to reads of one object, is its newest state.
+        The object has never been as old, or it changed at a time of which the watch had shown all, and not that. A server's answer to a
+        write, or to a read of one object, is the object's newest state.
         """
         answered = obj.metadata.resource_version
         if not sight.object or sight.lists_alone != self._lists_alone:

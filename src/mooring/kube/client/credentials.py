@@ -205,6 +205,7 @@ class Plugin:
         return self._credential
 
     def _expiry(self, answer: PluginAnswer) -> float | None:
-        """Since the epoch, None for never. What has expired when it comes may be good by the server's clock: it is used for a pause."""
+        """Since the epoch, None for never. A token that is expired when it arrives may be good by the server's clock: it is used for a
+        pause."""
         now = self._clock.wall_s()
         return now + PLUGIN_PAUSE_S if answer.expires_s is not None and answer.expires_s <= now else answer.expires_s

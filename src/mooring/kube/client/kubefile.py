@@ -133,7 +133,7 @@ def merged(files: list[KubeFile]) -> KubeFile:
 
 
 def _named(top: Entry, field: str, inner: str) -> dict[str, Entry]:
-    """`[{name: a, user: {...}}]` as a mapping by name. Of two with one name the first counts, as between files."""
+    """`[{name: a, user: {...}}]` as a mapping by name. If two have one name the first counts, as between files."""
     found: dict[str, Entry] = {}
     for item in top.children(field):
         name = item.text("name")
@@ -157,7 +157,8 @@ def _parsed(content: bytes, where: str) -> dict[str, Any]:
 
 
 def _in_words(error: Exception) -> str:
-    """Where and why, in the parser's words. What it quotes of the file is left out, and so is all of str(): secrets, maybe."""
+    """Where and why, in the parser's words. The text that it quotes from the file is left out, and so is all of str(), since both may be
+    secrets."""
     place, words = "", str(error)
     if isinstance(error, RecursionError):
         words = "nested too deeply"

@@ -58,7 +58,7 @@ class LineSplitter:
 T = TypeVar("T")
 
 WATCH_LINE_BYTES_MAX: Final = 16 * 2**20
-"""Of one object. etcd takes 1.5 MiB; a line full of short names takes us 40 ms for each MiB."""
+"""For one object. etcd takes 1.5 MiB; a line full of short names takes us 40 ms for each MiB."""
 WATCH_S_MAX: Final = 3600.0
 """How long a server keeps a watch that asked for no end, at the most: twice its min-request-timeout of 1800 s."""
 WATCH_MARGIN_S: Final = 30.0

@@ -29,7 +29,7 @@ from mooring.kube.client.tls import TlsContexts, client_context, tls_reason
 from mooring.kube.errors import Unreachable
 
 BODY_BYTES_MAX: Final = 256 * 2**20
-"""Of an answer, also once it is unpacked."""
+"""For an answer, also once it is unpacked."""
 _UNPACKED_MAX: Final = 256 * 1024
 """Bytes of a watch at once: what is packed may become a thousand times as much."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}

@@ -1,1 +1,1 @@
-"""What a node says about its drivers: the CSINode object, and the Node's annotation and labels."""
+"""The node's statements about its drivers: the CSINode object, and the Node's annotation and labels."""

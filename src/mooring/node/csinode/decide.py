@@ -1,4 +1,4 @@
-"""What has to be written to Node and CSINode for a driver that comes or goes. Pure: objects in, patches out.
+"""Decides what to write to Node and CSINode for a driver that comes or goes. Pure: objects in, patches out.
 
 The annotation is for readers of old; CSINode is the truth. Labels are only ever added: never changed, never removed, also not when the
 driver goes. An entry's node id and topology keys can't be changed in place: a driver that comes back with others is taken off first.

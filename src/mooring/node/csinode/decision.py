@@ -1,4 +1,4 @@
-"""What a driver says about itself on a node, and why that may not be written."""
+"""A driver's data about itself on a node, and why that may not be written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COUNT_MAX: Final = 2**31 - 1
 
 
 class Refused(MooringError):
-    """What the driver says can't be written to the Node or the CSINode."""
+    """The driver's data can't be written to the Node or the CSINode."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

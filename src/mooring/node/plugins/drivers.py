@@ -16,7 +16,7 @@ from mooring.node.csinode.decision import DriverOnNode
 from mooring.node.plugins.versions import Version
 
 CALL_S: Final = 120.0
-"""Of one call to a driver's node service, as in the kubelet."""
+"""For one call to a driver's node service, as in the kubelet."""
 
 
 class NotRegistered(MooringError):

@@ -1,7 +1,7 @@
 """The sockets in the registry folder: which are there, and which were made anew under their old name.
 
-What inotify tells leads to a look at the whole tree, which is small; so an event that was lost is made good by the next one, or by the
-look that comes once a minute. Where there is no inotify the look comes every second.
+After an event of inotify it looks at the whole tree, which is small; so the next event, or the look each minute, makes up for a lost one.
+Where there is no inotify the look comes every second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the pods and the volumes of one node know of each other: caches, wishes, what has been done, and what users were told."""
+"""The common knowledge of the pods and the volumes of one node: caches, wishes, finished steps, and what users were told."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ActualState:
     # -- one volume
 
     def state(self, unique: str, settle: Callable[[VolumeState, dict[str, str]], None]) -> VolumeState | None:
-        """What has been done with the volume; begun for one that a pod wants, None for one that is neither wanted nor here.
+        """The state of the volume; begun for one that a pod wants, None for one that is neither wanted nor here.
 
         settle: told, of one that is wanted as it is here, the name of the PersistentVolume by which each pod wants it.
         """
@@ -93,12 +93,12 @@ class ActualState:
 
     @property
     def in_use(self) -> set[str]:
-        """What the Node is to report: all that pods want, and all that is here, whatever an earlier Node of this name said of it."""
+        """The Node's report: all that pods want, and all that is here, whatever an earlier Node of this name said of it."""
         return {volume.unique for volume in self.desired.volumes if self.is_attachable(volume)} | self.here
 
     @property
     def here(self) -> set[str]:
-        """What must not be detached from the node now, whether a pod wants it or not."""
+        """The volumes that must not be detached from the node now, whether a pod wants them or not."""
         here = ((unique, state) for unique, state in self.states.items() if not state.is_empty)
         attached = {unique for unique, state in self.states.items() if state.attachment is not Stand.ABSENT}
         return attached | {unique for unique, state in here if state.attachable or self.is_attachable(state.volume)}

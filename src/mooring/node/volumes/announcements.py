@@ -1,4 +1,4 @@
-"""What the users of pods are told of a volume's steps: events of the kubelet's reasons and texts, each once."""
+"""The events about a volume's steps for the users of pods: with the kubelet's reasons and texts, each once."""
 
 from __future__ import annotations
 

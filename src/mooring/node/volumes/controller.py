@@ -56,7 +56,7 @@ WORKERS: Final = 16
 
 PODS_KNOWN: Final = "pods-known"
 COMPONENT: Final = "kubelet"
-"""Of events, as the kubelet's."""
+"""For events, as the kubelet's."""
 
 
 class NodeVolumes:
@@ -164,7 +164,7 @@ class NodeVolumes:
         await self.in_use.run()
 
     def stop_walks(self) -> None:
-        """What is left of the groups that are being set is left to the next agent: the end does not wait for it."""
+        """The next agent finishes the groups that are being set: the end does not wait for them."""
         self._file_system.stop_walks()
 
     def close(self) -> None:

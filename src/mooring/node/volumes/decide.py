@@ -217,7 +217,7 @@ def _mounting(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decis
 
 
 def _growing(state: VolumeState, facts: Facts) -> Decision | None:
-    """What the volume's size still asks of the node, through a pod that has the volume; None for nothing.
+    """The growth of the volume that the node still has to do, through a pod that has the volume; None for none.
 
     That comes before further pods get it: who waits for its size is not to wait for a pod that can't have it.
     """

@@ -1,4 +1,4 @@
-"""What the pods of this node want: which volume each of them uses, and which pods are not looked at yet."""
+"""The wishes of this node's pods: which volume each of them uses, and which pods are not looked at yet."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Folders and records around a driver's mounts. Everything here blocks, and runs on a thread of the driver's own.
 
-What is mounted is read from the mount table, never by stat: a mount whose server is gone would hold the thread for ever. Folders are
+It reads mounts from the mount table, never by stat: a mount whose server is gone would hold the thread for ever. Folders are
 removed one by one when they are empty and nothing is mounted on them; nothing is ever removed with what is in it.
 """
 
@@ -33,7 +33,7 @@ class LeftOver(MooringError):
 
 
 def read_mount_table(root: Path = Path("/")) -> MountTable:
-    """What is mounted now, in this process' mount namespace; nothing on systems without that table, where no driver mounts for us.
+    """The mounts now, in this process' mount namespace; nothing on systems without that table, where no driver mounts for us.
 
     root: where a link leads to it, what is mounted below has its points by way of the link, as drivers are told them (a driver in a
     container may see no other way); the kernel gives them without any link.

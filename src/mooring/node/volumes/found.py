@@ -1,4 +1,4 @@
-"""What is on the disk at a start: every record is a volume that may be mounted, and so are the folders of pods that are no more.
+"""The findings on the disk at a start: every record is a volume that may be mounted, and so are the folders of pods that are gone.
 
 Reads records and the mount table; what is mounted itself is never touched. Source: kubelet 1.36, reconstruct.go. Differs: staged volumes
 whose pods' records are gone are found, too, by the records beside their staging paths.

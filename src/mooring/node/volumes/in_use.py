@@ -68,7 +68,7 @@ class InUseReport:
         return self._reports is not None and name in self._reports
 
     def _node_changed(self, change: Change[Node]) -> None:
-        """Whoever wrote the Node, the report is what it says: one that was changed, or lost with the Node, is made again."""
+        """The report does not depend on the writer of the Node: a report that was changed, or lost with the Node, is made again."""
         present = frozenset(change.new.status.volumes_in_use or ()) if change.new is not None else frozenset[str]()
         if self._reports is not None and self._is_unsure:
             present &= self._reports  # the Node as it was before our write

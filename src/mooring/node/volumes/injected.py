@@ -1,4 +1,4 @@
-"""What is added to a publish for one pod, where the CSIDriver asks for it: information about the pod, tokens of its service account."""
+"""The additions to a publish for one pod, if the CSIDriver asks for them: information about the pod, tokens of its service account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mooring.node.volumes.requests import EPHEMERAL, TOKENS, PodUse
 from mooring.node.volumes.volume import Volume
 
 RENEW_SHARE: Final = 0.8
-"""Of a token's life, after which a new one is asked for."""
+"""The share of a token's life after which a new one is requested."""
 AGE_S_MAX: Final = 24 * 3600.0
 
 

@@ -9,7 +9,7 @@ from mooring.node.volumes.unread import Unread
 
 
 class NamesInUse:
-    """before: what the Node reported before the start, as far as it is not known that nothing of it is here.
+    """before: volumes that the Node reported before the start and that may still be here.
 
     has_folder: whether a folder of this volume is left without a record: a call that a killed agent has sent may mount there.
     """
@@ -19,7 +19,8 @@ class NamesInUse:
         self.before = frozenset[str]()
 
     def all(self) -> set[str]:
-        """What was reported before the start stays until every pod was looked at, and as long as it may be where no record is."""
+        """A volume reported before the start stays until every pod was looked at, and while a record can't be read or its folder is
+        left."""
         if not self._actual.desired.has_unseen:
             self.before = frozenset(name for name in self.before if self.may_be_unread(name) or self._has_folder(name))
         return self._actual.in_use | self.before

@@ -18,7 +18,7 @@ from mooring.node.volumes.files import LeftOver, read_mount_table, remove_folder
 from mooring.node.volumes.found import entries_in, folders_in
 
 _OF_KUBELET: Final = ("containers", "etc-hosts")
-"""What a kubelet writes itself for a pod's containers: ends of their logs, and their /etc/hosts. Nothing there is a volume's."""
+"""The kubelet's own files for a pod's containers: ends of their logs, and their /etc/hosts. Nothing there is a volume's."""
 
 _READY: Final = "plugins"
 """Empty files by which a kubelet marks volumes as set up."""

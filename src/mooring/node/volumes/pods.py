@@ -188,7 +188,7 @@ class NodePods:
         return not self._is_looked_at_again(pod.metadata.uid) or self._clock.now() - at < AGAIN_S
 
     async def _look_at(self, pod: Pod) -> None:
-        """Finds out what the pod wants. What was known before stays wanted as long as something can't be found out. Raises Retry."""
+        """Finds out what the pod wants. Earlier knowledge stays as long as something can't be found out. Raises Retry."""
         uid = pod.metadata.uid
         wanted, problems = await self._resolver.resolve(pod)
         if self._actual.pod(uid) is None:
@@ -225,7 +225,7 @@ class NodePods:
         )
 
     async def _set_running(self, pod: Pod) -> None:
-        """Of a pod that has changed since, nothing is said: it may have ended."""
+        """It says nothing about a pod that has changed since: it may have ended."""
         now = self._clock.wall_s()
         status = {"phase": "Running", "conditions": running_conditions(pod, now), **running_containers(pod, now)}
         patch = strategic_patch({"metadata": {"resourceVersion": pod.metadata.resource_version}, "status": status}, of=pod)

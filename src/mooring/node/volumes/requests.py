@@ -65,7 +65,7 @@ class PodUse:
 
     @property
     def info(self) -> dict[str, str]:
-        """What drivers that ask for it are told about the pod; `ephemeral` aside."""
+        """The information about the pod for drivers that ask for it; `ephemeral` aside."""
         return {POD_NAME: self.name, POD_NAMESPACE: self.namespace, POD_UID: self.uid, SERVICE_ACCOUNT: self.service_account}
 
 

@@ -1,4 +1,4 @@
-"""What a pod says of itself: one that has all its volumes, and one that was deleted. Pure."""
+"""A pod's status: for one that has all its volumes, and one that was deleted. Pure."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Labels:
 
 
 def mount_options(label: str) -> tuple[str, ...]:
-    """What a driver is given beside the volume's own mount options."""
+    """The mount options for a driver beside the volume's own."""
     return (f'context="{label}"',) if label else ()
 
 

@@ -1,4 +1,4 @@
-"""What has been done with one volume on this node, as far as anybody knows. In memory; after a restart it is read from the disk again."""
+"""The finished steps of one volume on this node, as far as anybody knows. In memory; after a restart it is read from the disk again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Stand(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """What went wrong last, how often in a row, and when it may be tried again (monotonic seconds).
+    """The last failure, how often in a row it came, and when the step may be tried again (monotonic seconds).
 
     is_pending: the driver was at work on another call for the volume.
     """

@@ -1,4 +1,4 @@
-"""What the steps of all volumes have in common: the driver and its abilities, secrets, what is injected, threads, and failures."""
+"""The common parts of the steps of all volumes: the driver and its abilities, secrets, injected data, threads, and failures."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class StepTools:
         self._around, self._layout = around, around.layout
 
     def failure(self, before: Failure | None, error: StepFailed) -> Failure:
-        """What is remembered of a step that failed: the next try is twice as far away as the last."""
+        """The record of a step that failed: the next try is twice as far away as the last."""
         count = before.count + 1 if before is not None else 1
         not_before = self._around.clock.now() + BACK_OFF.jittered_s(count, self._around.randomness)
         return Failure(str(error), count, not_before, error.is_pending)

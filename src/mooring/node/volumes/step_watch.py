@@ -25,7 +25,7 @@ NAMES: Final = {
     Step.UNSTAGE: "UnmountDevice",
     Step.EXPAND: "NodeExpandVolume",
 }
-"""Of steps in the kubelet's events."""
+"""For steps in the kubelet's events."""
 BLOCK_NAMES: Final = {
     **NAMES,
     Step.STAGE: "SetUpDevice",

@@ -81,7 +81,7 @@ class Resolver:
         self._cluster, self._labels = cluster, labels
 
     async def resolve(self, pod: Pod) -> tuple[Mapping[str, tuple[Volume, PodUse]], list[str]]:
-        """What the pod wants, by unique name, and what is wrong with the rest."""
+        """The volumes that the pod wants, by unique name, and what is wrong with the rest."""
         wanted: dict[str, tuple[Volume, PodUse]] = {}
         problems: list[str] = []
         for pod_volume, is_mounted, is_device in used_volumes(pod):

@@ -1,4 +1,4 @@
-"""What a volume is to a node: made from a PersistentVolume, from a pod's inline source, or, after a restart, from a record on disk."""
+"""A volume as a node sees it: made from a PersistentVolume, from a pod's inline source, or, after a restart, from a record on disk."""
 
 from __future__ import annotations
 

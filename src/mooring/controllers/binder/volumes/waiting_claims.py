@@ -88,7 +88,7 @@ class WaitingClaims:
             self._enter(key)
 
     def first(self, pv: PersistentVolume, fits: Callable[[Key], bool]) -> Key | None:
-        """Of the claims that the volume could serve the one that came first. fits: the last word on one of them."""
+        """Gives the oldest of the claims that the volume could serve. fits: the last word on one of them."""
         found: tuple[int, Key] | None = None
         have, size = set(pv.spec.access_modes or ()), capacity_of(pv)
         for modes, groups in self._groups.get(shape_of_volume(pv), {}).items():

@@ -43,7 +43,7 @@ class Decision:
 
 
 def decide_item(view: View, item: Item) -> Decision:
-    """The next step for one class at one place. Of several objects that say the same the first stays."""
+    """The next step for one class at one place. If several objects say the same, the first stays."""
     storage_class = view.wanted(item)
     published = view.published(item)
     if storage_class is None:

@@ -154,7 +154,7 @@ class PvStore:
         return Save.REFUSED, refused
 
     def keeper_of(self, intent: Intent, volume_id: str) -> str:
-        """What keeps the volume from being deleted for this intent, as far as is known here and now; "" for nothing."""
+        """The obstacle to deleting the volume for this intent, as far as is known here and now; "" for none."""
         name, own = intent.volume_name, self._view.volume(intent.volume_name)
         names = self._view.others_naming(volume_id, name)
         if own is not None and not is_deleting(own) and self._view.means(own, volume_id):
@@ -162,7 +162,7 @@ class PvStore:
         return _names_it(names[0], volume_id) if names else self._other_claims(intent, volume_id)
 
     def _other_claims(self, intent: Intent, volume_id: str) -> str:
-        """What is done with the volume for another claim, "" for nothing: the driver has answered with one volume for two names.
+        """The step for a volume of another claim, "" for none: the driver has answered with one volume for two names.
 
         That the other one is deleting it as well does not matter to an intent that has begun to do so, too.
         """

@@ -29,10 +29,10 @@ PAGES: Final = "mooring.dev/pages"
 """On page 0: how many pages count."""
 
 PAGE_BYTES_MAX: Final = 96 * 1024
-"""Of packed entries in one page: each begin and each end writes a whole page."""
+"""For packed entries in one page: each begin and each end writes a whole page."""
 
 ENTRY_BYTES_MAX: Final = 180 * 1024
-"""Of one packed entry, which has a page of its own. As base64 it stays below the 256 KiB that annotations may have."""
+"""For one packed entry, which has a page of its own. As base64 it stays below the 256 KiB that annotations may have."""
 
 PAGES_MAX: Final = 256
 PAGES_MANY: Final = 192

@@ -1,4 +1,4 @@
-"""What is written about a growth: strategic merge patches, which carry what differs from the object in hand, {} for nothing. Pure.
+"""The patches of a growth: strategic merge patches with the differences from the object in hand, {} for none. Pure.
 
 Conditions are joined by type, so that nobody else's is touched. A condition that says what it said keeps its time.
 """

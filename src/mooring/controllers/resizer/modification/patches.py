@@ -1,4 +1,4 @@
-"""What is written about a modification: strategic merge patches, {} for nothing. Pure."""
+"""The patches of a modification: strategic merge patches, {} for none. Pure."""
 
 from __future__ import annotations
 

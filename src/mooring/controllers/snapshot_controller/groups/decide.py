@@ -240,7 +240,7 @@ def _lacks_finalizer(content: VolumeGroupSnapshotContent) -> bool:
 
 
 def _members(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent) -> tuple[Action, ...]:
-    """What is missing of the snapshots of its volumes, as far as it can be written by now."""
+    """The missing snapshots of its volumes, as far as they can be written by now."""
     status = content.status
     if status is None or not status.volume_group_snapshot_handle:
         return ()

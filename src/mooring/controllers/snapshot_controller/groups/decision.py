@@ -1,4 +1,4 @@
-"""What is to be done about a group snapshot: writes as values, and a decision."""
+"""The decision about a group snapshot: writes as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from the driver's answer about a group: as for single snapshots. Pure."""
+"""The consequences of the driver's answer about a group: as for single snapshots. Pure."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class Reconciler:
     # -- writes
 
     async def _keep(self, content: VolumeGroupSnapshotContent, after: After, secrets: Mapping[str, str]) -> After:
-        """Saves what was made. What can't be saved, and would be deleted by what is saved, is deleted at once. Raises Failed."""
+        """Saves what was made. A snapshot that can't be saved, and would be deleted by the save, is deleted at once. Raises Failed."""
         try:
             return await self._save(content, after)
         except Unsaved:

@@ -65,7 +65,7 @@ def _fenceposts(deployment: Deployment) -> tuple[int, int]:
 
 
 def size_annotations(deployment: Deployment) -> dict[str, str]:
-    """What a ReplicaSet was sized for: a scaling in the midst of a rollout keeps the proportions."""
+    """The size for which a ReplicaSet was scaled: a scaling during a rollout keeps the proportions."""
     replicas = deployment.spec.replicas
     return {DESIRED: str(replicas), MAX: str(replicas + max_surge(deployment))}
 

@@ -23,7 +23,7 @@ AT_ONCE_S: Final = 1.0
 """Who waits longer before it drops a call wanted the answer: sidecars do so while a driver is stuck, and some end with a connection."""
 
 WINDOW_BYTES: Final = WINDOW_DEFAULT
-"""What the client may send on one stream, and on the connection, before it hears that we have read some."""
+"""The number of bytes that the client may send on one stream, and on the connection, before we confirm that we have read some."""
 
 
 class ServedCalls:
@@ -152,7 +152,7 @@ class ServedCalls:
         return stream
 
     def _go_on(self, stream: Request, wrong: Wrong | None) -> None:
-        """What follows from a frame: nothing yet, a call, or the end of what is none."""
+        """The result of a frame: nothing yet, a call, or the end of something that is no call."""
         if wrong is None and stream.ended:
             message = stream.message()
             if isinstance(message, bytes):

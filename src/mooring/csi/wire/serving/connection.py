@@ -18,7 +18,7 @@ from mooring.csi.wire.serving.limits import FEW, Limits
 from mooring.csi.wire.settings import changed, our_settings
 
 HEADER_BYTES_MAX: Final = 64 * 1024
-"""Of one request's headers. A client of ours sends 200 bytes."""
+"""For one request's headers. A client of ours sends 200 bytes."""
 
 
 class ServerConnection:

@@ -1,4 +1,4 @@
-"""What a transport hears from `ServerConnection`: calls, and the end of the connection."""
+"""Events from `ServerConnection` to a transport: calls, and the end of the connection."""
 
 from __future__ import annotations
 
