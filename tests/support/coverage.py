@@ -28,9 +28,9 @@ TESTED: Final = frozenset({"there", "otherwise"})
 HEAD: Final = """\
 # The design documents, item by item
 
-Mooring began with five documents of Kubernetes, which we split into items, sentence by sentence. This page gives the state of each item, and
-the tests for it. `python -m tests.support.coverage` makes the page from `tests/coverage/items.yaml`. A test compares the two, finds every test that
-is named here, and refuses an item without a state, and a state other than "there" without its reason.
+Mooring began with five documents of Kubernetes, which we split into items, sentence by sentence. This page gives the state of each item,
+and the tests for it. `python -m tests.support.coverage` makes the page from `tests/coverage/items.yaml`. A test compares the two, finds
+every test that is named here, and refuses an item without a state, and a state other than "there" without its reason.
 
 - *there*: Mooring does what the document says.
 - *otherwise*: Mooring does something else on purpose, mostly what today's Go program does.
