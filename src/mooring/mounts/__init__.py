@@ -1,1 +1,1 @@
-"""What is mounted on this machine, and how to change it."""
+"""The mounts of this machine, and the tools to change them."""
