@@ -14,8 +14,7 @@ from unittest import mock
 from mooring.control.queue import WorkQueue
 from mooring.kube.cache.reflector import Reflector
 from mooring.kube.cache.store import Store
-from mooring.kube.cluster import EventType
-from mooring.kube.versions import order
+from mooring.kube.cluster import EventType, order
 
 SEARCH_S: Final = 100.0
 """Of processor time, for one bug: it ends before the limit of a test, and a loaded machine searches no fewer lives."""

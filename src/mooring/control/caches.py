@@ -21,8 +21,8 @@ from typing import Any, Final, TypeVar
 from mooring.api.meta import Kind, Object
 from mooring.control.runtime import Runtime
 from mooring.control.slim import WHOLE, Keeps, Part, always, joined
-from mooring.kube.cache.index import IndexFunction
 from mooring.kube.cache.informer import Informer, obstacles
+from mooring.kube.cache.store import IndexFunction
 from mooring.kube.cluster import EVERYTHING, Selection
 
 T = TypeVar("T", bound=Object)

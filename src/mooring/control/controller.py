@@ -148,9 +148,13 @@ class Controller(Generic[K]):
 
     def explain(self, key: K, because: Because) -> None:
         """Tells what was decided, before it is carried out; logs it at level 4."""
-        self._explained(self.name, key, because)
+        self._show(key, because)
         if self._log.enabled(4):
             self._log.info(4, "decided", because=str(because), **self._about(key))
+
+    def _show(self, key: K, because: Because) -> None:
+        if self._explained is not None:
+            self._explained(self.name, key, because)
 
     # -- life
 
@@ -211,11 +215,11 @@ class Controller(Generic[K]):
         self._stale_count.inc()
         if self._queue.failures(key) >= STALE_TOLD:
             text = f"what is stored is another than the cache shows, again and again: {why}"
-            self._explained(self.name, key, TriesAgain(text, delay_s))
+            self._show(key, TriesAgain(text, delay_s))
             self._log.bind(**self._about(key)).error(text, retry_in_s=round(delay_s, 3))
 
     def _succeeded(self, key: K, result: Result) -> None:
-        self._explained(self.name, key, result.because)
+        self._show(key, result.because)
         if not result.keeps_backoff:
             self._queue.reset_failures(key)
         if not self._topics.park(key, result.waits_for):
@@ -225,7 +229,7 @@ class Controller(Generic[K]):
 
     def _failed(self, key: K, failure: Retry) -> None:
         delay_s = self._queue.retry(key)
-        self._explained(self.name, key, TriesAgain(str(failure), delay_s))
+        self._show(key, TriesAgain(str(failure), delay_s))
         log = self._log.bind(**self._about(key))
         if failure.because is not None:
             log = log.bind(because=str(failure.because))

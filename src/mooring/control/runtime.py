@@ -15,16 +15,12 @@ Explained = Callable[[str, Hashable, Because], None]
 """Called with a controller's name, a key, and the reason of what was decided about it."""
 
 
-def _nobody_listens(_controller: str, _key: Hashable, _because: Because) -> None:
-    pass
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Runtime:
-    """The API server, time, randomness and the registry of metrics. explained: hears every reason, for people who watch."""
+    """The API server, time, randomness and the registry of metrics. explained: hears every reason, where people watch."""
 
     cluster: Cluster
     clock: Clock
     randomness: Random
     metrics: Metrics
-    explained: Explained = _nobody_listens
+    explained: Explained | None = None

@@ -17,8 +17,7 @@ from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.csi.client import DEADLINE_TEXT, Client, check_fence
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.deadlines import ending_in
-from mooring.csi.driver import A, Call, Q, Rpc
+from mooring.csi.driver import A, Call, Q, Rpc, ending_in
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import scrubbed
 

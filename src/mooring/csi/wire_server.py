@@ -18,7 +18,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.client import DEADLINE_TEXT
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.deadlines import ending_in
+from mooring.csi.driver import ending_in
 from mooring.csi.socket_file import cannot_bind, permissions, removed_at_the_end
 from mooring.csi.wire.events import Gone
 from mooring.csi.wire.frames import READ_BYTES

@@ -16,8 +16,7 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.deadlines import ending_in, time_left_s
-from mooring.csi.driver import Rpc
+from mooring.csi.driver import Rpc, ending_in, time_left_s
 from mooring.csi.redact import redacted, scrubbed
 from mooring.driver.checks import Advertised, precondition_fault, request_fault
 from mooring.driver.response_checks import response_fault

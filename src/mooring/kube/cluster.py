@@ -222,3 +222,15 @@ class Cluster(abc.ABC):
 
 def _name_in(body: Mapping[str, Any]) -> str:
     return str((body.get("metadata") or {}).get("name") or "")
+
+
+def order(arriving: str, known: str) -> int:
+    """-1, 0 or 1: the arriving version is older, the same, newer. "" is the oldest; a version that is no number counts as newer."""
+    if arriving == known:
+        return 0
+    if not arriving:
+        return -1
+    if arriving.isdecimal() and known.isdecimal():
+        left, right = int(arriving), int(known)
+        return (left > right) - (left < right)
+    return 1

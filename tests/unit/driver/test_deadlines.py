@@ -7,8 +7,7 @@ from pathlib import Path
 
 from mooring.base.clock import LoopClock
 from mooring.csi.codes import Code
-from mooring.csi.deadlines import time_left_s
-from mooring.csi.driver import Call
+from mooring.csi.driver import Call, time_left_s
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver

@@ -28,8 +28,7 @@ from typing import Final
 from mooring.base import fence
 from mooring.base.clock import Clock, Instant
 from mooring.base.errors import InvariantError, MooringError
-from mooring.base.log import logger
-from mooring.base.log_once import LogOnce
+from mooring.base.log import LogOnce, logger
 from mooring.base.randomness import Random
 from mooring.control.lease.holder_pod import HolderPod
 from mooring.control.lease.lock import LeaseLock, WholeLease

@@ -14,9 +14,8 @@ from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
 from mooring.control.lease.record import Candidate, Record, Sighting, record_of, sighted
 from mooring.control.lease.roles import Observed, observed
-from mooring.kube.cluster import Cluster, Selection
+from mooring.kube.cluster import Cluster, Selection, order
 from mooring.kube.errors import NotFound
-from mooring.kube.versions import order
 
 WholeLease = dict[str, Any]
 

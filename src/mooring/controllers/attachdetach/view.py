@@ -20,8 +20,8 @@ from mooring.controllers.attachdetach.identity import Identity, identity_of, inl
 from mooring.controllers.attachdetach.memory import Memory
 from mooring.controllers.attachdetach.orphans import Orphans
 from mooring.controllers.binding.names import claim_key, claims_of
-from mooring.kube.cache.index import IndexFunction
 from mooring.kube.cache.reader import Reader
+from mooring.kube.cache.store import IndexFunction
 
 BY_CLAIM: Final = "attachdetach/claim"  # pods by the claims they name; volumes by the claim that they are reserved for
 BY_NODE: Final = "attachdetach/node"  # pods and attachments

@@ -15,10 +15,9 @@ from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.control.result import Stale
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Cluster
+from mooring.kube.cluster import Cluster, order
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from mooring.kube.patch import strategic_patch
-from mooring.kube.versions import order
 
 _log = logger(__name__)
 

@@ -18,8 +18,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.kube.cache.interner import Interner
 from mooring.kube.cache.store import Cause, Change, Relist, Store
-from mooring.kube.cluster import EventType, Unread, WatchEvent
-from mooring.kube.versions import order
+from mooring.kube.cluster import EventType, Unread, WatchEvent, order
 
 T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]

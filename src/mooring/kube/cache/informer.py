@@ -24,9 +24,8 @@ from mooring.api.meta import Key, Kind, Object, key_of
 from mooring.base.clock import Clock, Instant
 from mooring.base.randomness import Random
 from mooring.kube.cache.feed import Feed, Handler, Reader
-from mooring.kube.cache.index import IndexFunction
 from mooring.kube.cache.reflector import Reflector
-from mooring.kube.cache.store import Cause, Change, Store
+from mooring.kube.cache.store import Cause, Change, IndexFunction, Store
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
 from mooring.kube.errors import Forbidden, NotFound, SetBack
 

@@ -25,12 +25,10 @@ from typing import Final, Generic, Protocol, TypeVar
 from mooring.api.meta import Kind
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
-from mooring.base.log import logger
-from mooring.base.log_once import LogOnce
+from mooring.base.log import LogOnce, logger
 from mooring.base.randomness import Random
-from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, Unread, WatchEvent
+from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, Unread, WatchEvent, order
 from mooring.kube.errors import ApiError, Gone, NotServed, SetBack, Unreachable
-from mooring.kube.versions import order
 
 T = TypeVar("T")
 

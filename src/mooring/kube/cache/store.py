@@ -21,15 +21,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Object, key_of
-from mooring.kube.cache.index import Index, IndexFunction
-from mooring.kube.cluster import Unread
-from mooring.kube.versions import order
+from mooring.kube.cluster import Unread, order
 
 T = TypeVar("T", bound=Object)
+IndexFunction = Callable[[T], Iterable[str]]
 
 TOMBSTONES_MAX: Final = 20_000
 
@@ -290,3 +289,52 @@ class Relist(Generic[T]):
         store._tombstones = {uid: lists for uid, lists in store._tombstones.items() if lists >= self._number}
         store.version = version
         return changes
+
+
+class Index(Generic[T]):
+    """Finds objects by what they say, in place of a scan: values to keys.
+
+    Most values name one object: such a value holds the bare key, a dict costs four times as much.
+    """
+
+    __slots__ = ("_buckets", "function")
+
+    def __init__(self, function: IndexFunction[T]) -> None:
+        self.function = function
+        self._buckets: dict[str, Key | dict[Key, None]] = {}
+
+    def keys(self, value: str) -> Iterable[Key]:
+        bucket = self._buckets.get(value)
+        if bucket is None:
+            return ()
+        return bucket if isinstance(bucket, dict) else (bucket,)
+
+    def move(self, key: Key, old: T | None, new: T | None) -> None:
+        """An object under this key has taken the place of another."""
+        before = () if old is None else tuple(dict.fromkeys(self.function(old)))
+        after = () if new is None else tuple(dict.fromkeys(self.function(new)))
+        for value in before:
+            if value not in after:
+                self._leave(value, key)
+        for value in after:
+            if value not in before:
+                self._enter(value, key)
+
+    def _enter(self, value: str, key: Key) -> None:
+        bucket = self._buckets.get(value)
+        if bucket is None:
+            self._buckets[value] = key
+        elif isinstance(bucket, dict):
+            bucket[key] = None
+        else:
+            self._buckets[value] = {bucket: None, key: None}
+
+    def _leave(self, value: str, key: Key) -> None:
+        bucket = self._buckets[value]
+        if isinstance(bucket, dict):
+            del bucket[key]
+            if bucket:
+                return
+        else:
+            assert bucket == key
+        del self._buckets[value]

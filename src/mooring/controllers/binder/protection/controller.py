@@ -23,7 +23,7 @@ from mooring.controllers.binding.reasons import EventText, Gone
 from mooring.controllers.binding.view import BY_ATTRIBUTES, BY_CLAIM, attributes_of
 from mooring.controllers.binding.writes import Whole
 from mooring.kube.cache.informer import Change
-from mooring.kube.versions import order
+from mooring.kube.cluster import order
 
 log = logger(__name__)
 

@@ -18,9 +18,8 @@ from mooring.controllers.binder.protection.decide import Decision, Guard
 from mooring.controllers.binding import edits
 from mooring.controllers.binding.names import claims_of
 from mooring.controllers.binding.writes import Whole
-from mooring.kube.cluster import Cluster, Selection
+from mooring.kube.cluster import Cluster, Selection, order
 from mooring.kube.list_all import all_of
-from mooring.kube.versions import order
 
 T = TypeVar("T", bound=Object)
 
