@@ -13,8 +13,7 @@ from unittest import mock
 
 from mooring.controllers.attacher import controller, decide, drift, writes
 from mooring.controllers.attacher import reasons as why
-from mooring.controllers.attacher.call_slots import CallSlots
-from mooring.controllers.attacher.decide_after import Learnt
+from mooring.controllers.attacher.calls import CallSlots
 from mooring.controllers.attacher.decision import (
     Action,
     AddFinalizer,
@@ -26,7 +25,7 @@ from mooring.controllers.attacher.decision import (
     Unpublish,
 )
 from mooring.controllers.attacher.event_handlers import EventHandlers
-from mooring.controllers.attacher.memory import Memory
+from mooring.controllers.attacher.memory import Learnt, Memory
 from mooring.controllers.attacher.reconcile import Reconciler
 from mooring.controllers.attacher.view import View
 from mooring.controllers.attacher.writes import Failed

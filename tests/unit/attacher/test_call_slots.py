@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mooring.controllers.attacher.call_slots import CallSlot, CallSlots
+from mooring.controllers.attacher.calls import CallSlot, CallSlots
 
 
 class Hall:

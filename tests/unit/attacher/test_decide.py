@@ -8,6 +8,7 @@ import pytest
 
 from mooring.api.core import SecretReference
 from mooring.controllers.attacher import reasons as why
+from mooring.controllers.attacher.calls import idle
 from mooring.controllers.attacher.decide import decide_attachment, decide_volume
 from mooring.controllers.attacher.decision import (
     AddFinalizer,
@@ -21,12 +22,10 @@ from mooring.controllers.attacher.decision import (
     RemoveFinalizer,
     RemoveVolumeFinalizer,
     Unpublish,
-    idle,
 )
 from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
 from mooring.controllers.attacher.requests import UnpublishOrder
-from mooring.controllers.attacher.view import STATUS_OF_ANNOTATION
-from mooring.controllers.attacher.volume import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED
+from mooring.controllers.attacher.view import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED, STATUS_OF_ANNOTATION
 from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va, typed
 from tests.unit.attacher.views import a_view, facts
 

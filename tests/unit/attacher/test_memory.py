@@ -9,9 +9,8 @@ import pytest
 from mooring.api.core import SecretReference
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.decide import decide_attachment
-from mooring.controllers.attacher.decide_after import After, Learnt
 from mooring.controllers.attacher.decision import EndUndo, LoadSecret, Unpublish
-from mooring.controllers.attacher.memory import UNDOS_MAX, UNSURE_MAX, Drift, Memory, UnconfirmedPublish
+from mooring.controllers.attacher.memory import UNDOS_MAX, UNSURE_MAX, After, Drift, Learnt, Memory, UnconfirmedPublish
 from mooring.controllers.attacher.requests import UnpublishOrder
 from mooring.controllers.attacher.view import STATUS_OF_ANNOTATION
 from mooring.controllers.attacher.writes import finalizer_changes

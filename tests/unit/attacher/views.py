@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mooring.api.core import SecretReference
-from mooring.controllers.attacher.decide_after import Learnt
-from mooring.controllers.attacher.memory import Drift, Memory, UnconfirmedPublish
+from mooring.controllers.attacher.memory import Drift, Learnt, Memory, UnconfirmedPublish
 from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, VOLUME_INDEXES, View
 from mooring.csi.driver_capabilities import DriverCapabilities
 from tests.support.builders import DRIVER, typed

@@ -22,10 +22,9 @@ from mooring.control.manager import Loop, Manager
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
-from mooring.controllers.attacher.call_secrets import secret_read
-from mooring.controllers.attacher.call_slots import CallSlots
+from mooring.controllers.attacher.calls import CallSlots, idle, secret_read
 from mooring.controllers.attacher.decide import decide_attachment, decide_volume
-from mooring.controllers.attacher.decision import Decision, idle
+from mooring.controllers.attacher.decision import Decision
 from mooring.controllers.attacher.drift import Rounds
 from mooring.controllers.attacher.event_handlers import EventHandlers, room_on
 from mooring.controllers.attacher.memory import Memory
@@ -175,7 +174,7 @@ class Attacher(Manager):
                 with self._slots.begin(handle, target.name) as slot:
                     await self._reconciler.carry_out(target, decision.actions, slot.call_over)
         finally:
-            self._rounds.worked_on(target.name)
+            self._memory.worked_on(target.name)
             if handle is not None or not decision.again:
                 self._memory.secrets.forget(target.name)
             if handle is not None:

@@ -14,6 +14,7 @@ from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.storage import VolumeAttachment
 from mooring.control.result import Problem
 from mooring.controllers.attacher import reasons as why
+from mooring.controllers.attacher.calls import idle
 from mooring.controllers.attacher.decision import (
     Action,
     AddFinalizer,
@@ -32,12 +33,19 @@ from mooring.controllers.attacher.decision import (
     RemoveVolumeFinalizer,
     SettlePublish,
     Unpublish,
-    idle,
 )
 from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
 from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder, capability, is_single_node
-from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, handle_of
-from mooring.controllers.attacher.volume import Volume, named_volume, resolve_volume
+from mooring.controllers.attacher.view import (
+    BY_VOLUME,
+    NODE_ID_ANNOTATION,
+    STATUS_OF_ANNOTATION,
+    View,
+    Volume,
+    handle_of,
+    named_volume,
+    resolve_volume,
+)
 from mooring.csi.volume_capability import AccessModeError
 
 # -- VolumeAttachments
@@ -121,7 +129,13 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     confirm: tuple[Action, ...] = (ConfirmStatus(),) if view.tells_of_another(attachment, order.node_id) else ()
     actions = (*_leave_former(view, attachment, order), *finalizer, Publish(order), *confirm)
     because = why.Attaching(node_name, order.node_id, again)
-    return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=order.node_id)
+    return Decision(
+        because,
+        actions,
+        volume_handle=volume.handle,
+        done=f"attached to {node_name}{' again, where the backend had lost it,' if again else ''}",
+        node_id=order.node_id,
+    )
 
 
 def _leave_former(view: View, attachment: VolumeAttachment, order: PublishOrder) -> tuple[Unpublish, ...]:
@@ -250,7 +264,7 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     release: tuple[Action, ...] = (RemoveFinalizer(),) if ours else ()
     because = why.Detaching(node_name, ", ".join(left))
     actions: tuple[Action, ...] = (*unpublish, *release)
-    return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=because.node_id)
+    return Decision(because, actions, volume_handle=volume.handle, done=f"detached from {node_name}", node_id=because.node_id)
 
 
 def _is_marked_attached(attachment: VolumeAttachment) -> bool:

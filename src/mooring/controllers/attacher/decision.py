@@ -125,11 +125,6 @@ Action = (
 )
 
 
-def idle(volume_handle: str) -> Topic:
-    """Told when the driver's call about a volume is over."""
-    return f"idle/{volume_handle}"
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
     """actions: in order. problem: it keeps the work from being done after them, and goes to the object's status; it is tried again.

@@ -18,8 +18,7 @@ from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.controllers.attacher.memory import Drift
 from mooring.controllers.attacher.options import AttacherOptions
-from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, View
-from mooring.controllers.attacher.volume import Volume, resolve_volume
+from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, View, Volume, resolve_volume
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
@@ -104,23 +103,15 @@ class Rounds:
         self._driver = driver
         self._view, self._memory = view, view.memory
         self._attachments, self._controller, self._options, self._clock = attachments, controller, options, clock
-        self._asking = False
-        self._moved: set[str] = set()  # while the backend was asked
-
-    def worked_on(self, name: str) -> None:
-        """Work on this attachment has ended: a report that was asked for before says nothing about it."""
-        if self._asking:
-            self._moved.add(name)
 
     async def run(self) -> None:
         """A round at once, then one each period, counted from the end of the one before."""
         while True:
-            self._asking = True
+            self._memory.round_begins()
             report = await self._report()
             if report is not None:
                 await self._compare(report)
-            self._asking = False
-            self._moved.clear()
+            self._memory.round_ends()
             await self._clock.sleep(self._options.reconcile_sync_s)
 
     async def _report(self) -> Report | None:
@@ -166,7 +157,7 @@ class Rounds:
 
     def _rested(self, name: str) -> bool:
         """True when nobody has worked on the attachment since the backend was asked."""
-        return name not in self._moved and not self._controller.in_hand(name)
+        return not self._memory.worked_on_in_round(name) and not self._controller.in_hand(name)
 
     def _only_needs_confirming(self, name: str, drift: Drift) -> bool:
         """True for what is published already and is to be: no back-off for that."""

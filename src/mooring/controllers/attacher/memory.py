@@ -1,6 +1,20 @@
 """The attacher's memory beside the caches: one record for each attachment that there is something to remember of, gone with it.
 
-Only a publish that is to be undone outlives its attachment.
+Only a publish that is to be undone outlives its attachment. From the moment of the call until its attachment shows it, a publish is
+unconfirmed: it may have happened, and nothing in the API server says so. If the attachment vanishes meanwhile, nobody else would ever
+unpublish the volume; then the publish is orphaned: it is to be undone, until that has worked.
+
+    learnt          unconfirmed                                 orphaned
+    MARKED          over                                        to be undone
+    UNSENT          the API server is asked                     to be undone
+    UNKNOWN         stays unconfirmed                           to be undone
+    VANISHED        orphaned: to be undone                      to be undone
+    UNPUBLISHED     over, others may go on                      to be undone: the detach may have come before the publish
+    RELEASED        over                                        to be undone
+    SHOWN           over                                        over
+    UNDONE          over, others may go on                      over, others may go on
+
+external-attacher has no undo. Ours is known to this process only.
 """
 
 from __future__ import annotations
@@ -11,8 +25,7 @@ from typing import Any, Final
 
 from mooring.api.storage import VolumeAttachment
 from mooring.base.log import logger
-from mooring.controllers.attacher.call_secrets import CallSecrets
-from mooring.controllers.attacher.decide_after import After, Learnt, decide_after
+from mooring.controllers.attacher.calls import CallSecrets
 from mooring.controllers.attacher.requests import UnpublishOrder
 
 log = logger(__name__)
@@ -22,6 +35,32 @@ UNDOS_MAX: Final = 1000
 
 UNSURE_MAX: Final = 1000
 """Volumes remembered as unsure; from here on every volume counts as unsure."""
+
+
+class Learnt(enum.Enum):
+    """Evidence about a publish that may have happened."""
+
+    MARKED = "its attachment tells of it"
+    UNSENT = "the cache shows the attachment marked so already: nothing was sent, and so nothing learnt of the API server"
+    UNKNOWN = "the API server does not say whether its attachment is there"
+    VANISHED = "its attachment is no more"
+    UNPUBLISHED = "a detach by its attachment has worked"
+    RELEASED = "its finalizer is removed knowingly: detached, or another attachment's business"
+    SHOWN = "the cache shows it: an attachment that says so, of this name, volume and machine"
+    UNDONE = "it was taken back, or left to another attachment"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class After:
+    """over: the publish is settled. ask: find out whether its attachment is there. undo: it has to be undone.
+
+    freed: nothing is published there any more, which others may wait for.
+    """
+
+    over: bool = False
+    ask: bool = False
+    undo: bool = False
+    freed: bool = False
 
 
 class Drift(enum.Enum):
@@ -61,6 +100,22 @@ class Record:
 _NOTHING: Final = Record()
 
 
+def decide_after(learnt: Learnt, *, orphaned: bool) -> After:
+    """The next step for an unconfirmed publish. orphaned: its attachment is known to have vanished."""
+    if learnt in (Learnt.UNDONE, Learnt.SHOWN):
+        return After(over=True, freed=learnt is Learnt.UNDONE)
+    if orphaned or learnt is Learnt.VANISHED:
+        return After(undo=True)
+    match learnt:
+        case Learnt.MARKED | Learnt.RELEASED:
+            return After(over=True)
+        case Learnt.UNPUBLISHED:
+            return After(over=True, freed=True)
+        case Learnt.UNSENT:
+            return After(ask=True)
+    return After()
+
+
 class Memory:
     """Records by the attachment's name; and volumes that may carry the finalizer although the cache does not show it.
 
@@ -72,6 +127,7 @@ class Memory:
         self._records: dict[str, Record] = {}
         self._unconfirmed: dict[str, dict[str, UnconfirmedPublish]] = {}  # by volume handle, then by the attachment's name
         self._unsure_volumes: set[str] = set()
+        self._worked_on: set[str] | None = None  # while the backend is asked for a report
 
     def __len__(self) -> int:
         """Attachments with a record."""
@@ -95,6 +151,21 @@ class Memory:
         """None: the mark is used up."""
         if self.drift(name) is not drift:
             self._change(name, drift=drift)
+
+    def round_begins(self) -> None:
+        """The backend is asked for a report."""
+        self._worked_on = set()
+
+    def round_ends(self) -> None:
+        self._worked_on = None
+
+    def worked_on(self, name: str) -> None:
+        """Work on this attachment has ended: a report that was asked for before says nothing about it."""
+        if self._worked_on is not None:
+            self._worked_on.add(name)
+
+    def worked_on_in_round(self, name: str) -> bool:
+        return self._worked_on is not None and name in self._worked_on
 
     # -- finalizers whose patch had no answer
 

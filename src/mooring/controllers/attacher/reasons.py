@@ -44,11 +44,6 @@ class Attaching:
     def lost(self) -> str:
         return ", because the backend reports that it is not attached there any more" if self.again else ""
 
-    @property
-    def done(self) -> str:
-        """The log line once the driver has done it."""
-        return f"attached to {self.node_name}{' again, where the backend had lost it,' if self.again else ''}"
-
 
 @reason("marked attached: this driver attaches without ControllerPublishVolume")
 class AttachedWithoutCall:
@@ -64,10 +59,6 @@ class Detached:
 class Detaching:
     node_name: str
     node_id: str
-
-    @property
-    def done(self) -> str:
-        return f"detached from {self.node_name}"
 
 
 @reason("its finalizer is dropped: this driver detaches without ControllerUnpublishVolume")

@@ -15,9 +15,8 @@ from mooring.control.secrets import SecretCache, SecretError
 from mooring.control.slim import changed
 from mooring.control.topics import Topic
 from mooring.controllers.attacher import decision as d
-from mooring.controllers.attacher.call_secrets import secret_read
-from mooring.controllers.attacher.decide_after import Learnt
-from mooring.controllers.attacher.memory import UnconfirmedPublish
+from mooring.controllers.attacher.calls import secret_read
+from mooring.controllers.attacher.memory import Learnt, UnconfirmedPublish
 from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder
 from mooring.controllers.attacher.view import View
 from mooring.controllers.attacher.writes import Failed, Target, Writes

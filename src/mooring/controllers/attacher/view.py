@@ -1,4 +1,4 @@
-"""The objects, fields and indexes that the attacher reads.
+"""The objects, fields and indexes that the attacher reads, and the volume of an attachment as CSI sees it.
 
 A `View` is the input of a decision: three caches, the memory beside them, and the calls that are running. It holds nothing of its own and
 shows the caches as they are: a decision reads it between two awaits, when nothing changes, and a later write reads it again.
@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
-from mooring.api.core import PersistentVolume
+from mooring.api.core import PersistentVolume, PersistentVolumeSpec, SecretReference
 from mooring.api.driver_versions import DRIVER_VERSIONS, versions_on
 from mooring.api.meta import Key, Object, annotation, finalizers_of, is_deleting
 from mooring.api.migration import (
@@ -27,7 +27,9 @@ from mooring.api.migration import (
 )
 from mooring.api.names import attacher_finalizer
 from mooring.api.storage import CSINode, VolumeAttachment
+from mooring.control.result import Problem
 from mooring.control.slim import WHOLE, Mask, Named, Part, items, only, slim
+from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.memory import Drift, Memory, UnconfirmedPublish
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
@@ -39,6 +41,12 @@ STATUS_OF_ANNOTATION: Final = "mooring.dev/status-of"
 BY_VOLUME: Final = "attacher/volume"
 BY_NODE: Final = "attacher/node"
 BY_HANDLE: Final = "attacher/handle"
+
+
+NEITHER_SOURCE: Final = "neither InlineCSIVolumeSource nor PersistentVolumeName specified in VA source"
+BOTH_SOURCES: Final = "both InlineCSIVolumeSource and PersistentVolumeName specified in VA source"
+INLINE_WITHOUT_CSI: Final = "inline volume spec contains nil CSI source"
+NOT_MIGRATED: Final = "pv spec contained non-csi source that was not migrated"
 
 
 class Calls(Protocol):
@@ -171,6 +179,57 @@ class View:
 
 
 # -- indexes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume whose spec has a csi source. migrated: translated from an in-tree source. inline: from the attachment itself."""
+
+    spec: PersistentVolumeSpec
+    migrated: bool
+    inline: bool = False
+
+    @property
+    def may_be_incomplete(self) -> bool:
+        """True for handles made by translation, which may lack what only the backend knows."""
+        return self.migrated or self.inline
+
+    @property
+    def handle(self) -> str:
+        assert self.spec.csi is not None
+        return self.spec.csi.volume_handle
+
+    @property
+    def secret(self) -> SecretReference | None:
+        assert self.spec.csi is not None
+        return self.spec.csi.controller_publish_secret_ref
+
+
+def resolve_volume(view: View, attachment: VolumeAttachment) -> Volume | Problem:
+    """The volume that the attachment names, as CSI sees it, or what is wrong with it."""
+    source = attachment.spec.source
+    inline = source.inline_volume_spec
+    if inline is not None and source.persistent_volume_name is not None:
+        return why.BadSpec(BOTH_SOURCES)
+    if inline is not None:
+        return Volume(inline, migrated=False, inline=True) if inline.csi else why.BadSpec(INLINE_WITHOUT_CSI)
+    if source.persistent_volume_name is None:
+        return why.BadSpec(NEITHER_SOURCE)
+    pv = view.volume(source.persistent_volume_name)
+    if pv is None:
+        return why.VolumeMissing(source.persistent_volume_name)
+    if is_migratable(pv.spec):
+        try:
+            return Volume(translated(pv), migrated=True)
+        except TranslationError as error:
+            return why.BadSpec(f"failed to translate in tree pv to CSI: {error}")
+    return Volume(pv.spec, migrated=False) if pv.spec.csi else why.BadSpec(NOT_MIGRATED)
+
+
+def named_volume(attachment: VolumeAttachment) -> str:
+    """The PersistentVolume that the attachment's volume is from, "" for an inline volume, and for a bad source."""
+    source = attachment.spec.source
+    return source.persistent_volume_name or "" if source.inline_volume_spec is None else ""
 
 
 def volume_of(attachment: VolumeAttachment) -> str:

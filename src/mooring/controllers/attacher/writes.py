@@ -22,7 +22,7 @@ from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.control.locks import KeyLocks
 from mooring.control.result import Stale
-from mooring.controllers.attacher.decide_after import Learnt
+from mooring.controllers.attacher.memory import Learnt
 from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
