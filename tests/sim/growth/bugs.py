@@ -11,12 +11,11 @@ import msgspec
 
 from mooring.api.meta import Key
 from mooring.controllers.resizer import view
-from mooring.controllers.resizer.claim_controller import ClaimController
-from mooring.controllers.resizer.claim_reconciler import never
+from mooring.controllers.resizer.claim_controller import ClaimController, never
 from mooring.controllers.resizer.event_handlers import EventHandlers
 from mooring.controllers.resizer.expansion import patches as growth_patches
 from mooring.controllers.resizer.expansion import reconcile
-from mooring.controllers.resizer.expansion.decide_after import After, Expanded, decide_after
+from mooring.controllers.resizer.expansion.decide import After, Expanded, decide_after
 from mooring.controllers.resizer.expansion.reconcile import Reconciler as Expansion
 from mooring.controllers.resizer.modification import patches
 from mooring.controllers.resizer.modification import reconcile as modification_reconcile

@@ -9,8 +9,8 @@ from mooring.api.pods import Pod
 from mooring.api.storage import VolumeAttributesClass
 from mooring.control.slim import check
 from mooring.controllers.resizer import view
-from mooring.controllers.resizer.expansion import decide_after as expansion
-from mooring.controllers.resizer.modification import decide_after as modification
+from mooring.controllers.resizer.expansion import decide as expansion
+from mooring.controllers.resizer.modification import decide as modification
 from mooring.csi.codes import NON_FINAL, Code, DriverError
 from tests.support.volume_driver import GiB
 

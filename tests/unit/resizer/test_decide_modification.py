@@ -8,7 +8,8 @@ import pytest
 
 from mooring.api.core import SecretReference
 from mooring.controllers.resizer import names
-from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret, call_over, class_changed, volume_changed
+from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret, class_changed, volume_changed
+from mooring.controllers.resizer.memory import call_over
 from mooring.controllers.resizer.modification import reasons as why
 from mooring.controllers.resizer.modification.decide import Cancel, Mark, MarkPending, Modify, decide_modification
 from tests.support.builders import an_attributes_class

@@ -8,9 +8,9 @@ import pytest
 
 from mooring.controllers.resizer import names
 from mooring.controllers.resizer.expansion import patches as growth
-from mooring.controllers.resizer.expansion.decide_after import After
+from mooring.controllers.resizer.expansion.decide import After
 from mooring.controllers.resizer.modification import patches as classes
-from mooring.controllers.resizer.modification.decide_after import decide_after
+from mooring.controllers.resizer.modification.decide import decide_after
 from mooring.csi.codes import Code, DriverError
 from tests.support.builders import typed
 from tests.support.resizing import INFEASIBLE, NODE_PENDING, PROGRESS, condition

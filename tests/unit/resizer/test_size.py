@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mooring.controllers.resizer import names
-from mooring.controllers.resizer.expansion.size import size_to_ask
+from mooring.controllers.resizer.requests import size_to_ask
 from mooring.controllers.resizer.view import Sizes, quantity
 
 PENDING, AT_WORK, ON_NODE = names.NODE_PENDING, names.NODE_IN_PROGRESS, names.NODE_INFEASIBLE

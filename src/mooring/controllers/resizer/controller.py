@@ -7,6 +7,7 @@ volume.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
@@ -17,12 +18,11 @@ from mooring.control.runtime import Runtime
 from mooring.control.slim import always
 from mooring.control.topics import Topic
 from mooring.controllers.resizer import names
-from mooring.controllers.resizer.calls import Calls
 from mooring.controllers.resizer.claim_controller import ClaimController
 from mooring.controllers.resizer.event_handlers import EventHandlers, class_facts, growth_facts, node_has_acted
 from mooring.controllers.resizer.expansion.decide import decide_expansion
 from mooring.controllers.resizer.expansion.reconcile import Reconciler as Expansion
-from mooring.controllers.resizer.memory import Memory
+from mooring.controllers.resizer.memory import Calls, Memory
 from mooring.controllers.resizer.modification.decide import decide_modification
 from mooring.controllers.resizer.modification.reconcile import Reconciler as Modification
 from mooring.controllers.resizer.options import ResizerOptions
@@ -61,7 +61,8 @@ class Resizer(Manager):
         volumes = caches.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume(capabilities.name), resync_s=options.resync_s)
         classes = caches.of(VOLUME_ATTRIBUTES_CLASSES, keeps=always(ATTRIBUTES_CLASS), awaited=False) if modifies else None
         class_store: Store[VolumeAttributesClass] = Store() if classes is None else classes.store
-        self._pods, calls = PodsInUse(runtime, self._tell), Calls(self._tell)
+        tells: list[Callable[[Topic], None]] = []
+        self._pods, calls = PodsInUse(runtime, tells), Calls(tells)
         view = View(capabilities, options, claims.store, volumes.store, class_store, self._pods, calls, Memory())
         writes = Writes(runtime.cluster, claims, volumes)
         self._parts: list[tuple[ClaimController, EventHandlers]] = []
@@ -98,6 +99,7 @@ class Resizer(Manager):
             modification.controller.watch(classes, handlers.class_changed)
 
         for one, handlers in self._parts:
+            tells.append(one.controller.tell)
             one.controller.watch(claims, handlers.claim_changed)
             one.controller.watch(volumes, handlers.volume_changed)
         workers: list[Worker] = [one for one, _ in self._parts]
@@ -109,7 +111,3 @@ class Resizer(Manager):
         """The driver was away and is back: any failure may have been due to that."""
         for _, handlers in self._parts:
             handlers.retry_now()
-
-    def _tell(self, topic: Topic) -> None:
-        for one, _ in self._parts:
-            one.controller.tell(topic)

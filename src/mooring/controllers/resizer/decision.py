@@ -23,11 +23,6 @@ def class_changed(class_name: str) -> Topic:
     return f"class/{class_name}"
 
 
-def call_over(handle: str) -> Topic:
-    """The driver's call about a volume is over."""
-    return f"call/{handle}"
-
-
 def unused(claim: Key) -> Topic:
     """A pod uses the claim no more."""
     return f"unused/{claim}"

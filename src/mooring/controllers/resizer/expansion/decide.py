@@ -1,6 +1,19 @@
 """Decides about the growth of one claim's volume. Pure.
 
 The size that the driver is asked for is on the claim before the call, so that whoever comes after a crash finishes that first.
+
+What follows from the driver's answer (`decide_after`):
+
+    answer                                              state of the claim           the size may be changed      tried again
+    OK, at least as large                               the node's turn, or done
+    OK, smaller than asked                              in progress                  yes                          after its back-off
+    InvalidArgument, OutOfRange, NotFound               infeasible                   yes                          after --retry-interval-max
+    Canceled, DeadlineExceeded, Unavailable,            in progress                  no: the driver may           after its back-off
+      ResourceExhausted, Aborted                                                     be at work
+    any other                                           in progress                  yes                          after its back-off
+    none: it was not called (a missing Secret)          in progress                  no, or as it was             after its back-off
+
+Source: external-resizer 2.2, pkg/util/errors.go. Differs from it: an answer that is smaller than asked is a failure.
 """
 
 from __future__ import annotations
@@ -16,12 +29,12 @@ from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
 from mooring.control.result import Problem
 from mooring.controllers.resizer import names, slow
-from mooring.controllers.resizer.decision import PODS_KNOWN, Decision, LoadSecret, LookAtSecret, call_over, unused, volume_changed
+from mooring.controllers.resizer.decision import PODS_KNOWN, Decision, LoadSecret, LookAtSecret, unused, volume_changed
 from mooring.controllers.resizer.expansion import reasons as why
-from mooring.controllers.resizer.expansion.decide_after import INFEASIBLE_REASONS
-from mooring.controllers.resizer.expansion.size import size_to_ask
-from mooring.controllers.resizer.requests import BYTES_MAX, ExpandOrder, RequestError, expand_order
-from mooring.controllers.resizer.view import Sizes, View, is_claim_of, is_true, sizes_of
+from mooring.controllers.resizer.memory import call_over
+from mooring.controllers.resizer.requests import BYTES_MAX, ExpandOrder, RequestError, expand_order, size_to_ask
+from mooring.controllers.resizer.view import Sizes, View, bytes_text, is_claim_of, is_true, sizes_of
+from mooring.csi.codes import Code, DriverError, go_name
 from mooring.csi.volume_capability import AccessModeError
 
 PODS_S_MAX: Final = 10.0
@@ -125,7 +138,7 @@ def _decide_size(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume,
         return Decision(in_use.because, mark, wants_pods=in_use.wants_pods)
     if not view.driver.expands:
         because = why.GrowingOnNode(str(size))
-        return Decision(because, (*mark, ExpandOnNode(str(size))), done=because.done)
+        return Decision(because, (*mark, ExpandOnNode(str(size))), done=f"handed over to the node for {size}")
     try:
         order = expand_order(view.csi_spec(pv), size, view.driver.single_node_multi_writer, migrated=pv.spec.csi is None)
     except (RequestError, AccessModeError, TranslationError) as error:
@@ -137,7 +150,7 @@ def _decide_size(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume,
     secret = () if order.secret is None else (LoadSecret(order.secret),)
     growing = why.Growing(str(size))
     actions = (*mark, *secret, Expand(order, str(size)))
-    return Decision(growing, actions, handle=order.handle, target=str(size), done=growing.done)
+    return Decision(growing, actions, handle=order.handle, target=str(size), done=f"grown to {size}")
 
 
 def _text_of(pv: PersistentVolume, error: MooringError) -> str:
@@ -207,3 +220,44 @@ def _mark(view: View, claim: PersistentVolumeClaim, sizes: Sizes, size: Quantity
     anew = not is_same or sizes.step == names.CONTROLLER_INFEASIBLE or view.was_infeasible(claim, INFEASIBLE_REASONS)
     is_marked = is_true(claim, names.RESIZING) and names.NOT_REQUIRED not in (claim.metadata.annotations or {})
     return (Mark(str(size), anew),) if anew or not is_marked else ()
+
+
+INFEASIBLE: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND})
+INFEASIBLE_REASONS: Final = frozenset(map(go_name, INFEASIBLE))
+TOO_SMALL: Final = "CapacityTooSmall"
+"""In place of a code: the driver said OK, with a size that is none."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Expanded:
+    """The driver's answer."""
+
+    size_bytes: int
+    node_required: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class After:
+    """size: what the volume has now, "" after a failure. on_node: the node has its part to do still.
+
+    error: the failure's text; reason: its code's Go name. is_final: the driver is not at work.
+    is_infeasible: the same request will fail again.
+    """
+
+    size: str = ""
+    on_node: bool = False
+    error: str = ""
+    reason: str = ""
+    is_final: bool = True
+    is_infeasible: bool = False
+
+
+def decide_after(asked_bytes: int, answer: Expanded | DriverError) -> After:
+    """What follows from the answer to a request for so many bytes."""
+    if isinstance(answer, Expanded):
+        if answer.size_bytes >= asked_bytes:
+            return After(bytes_text(answer.size_bytes), answer.node_required)
+        text = f"the driver answered a capacity of {answer.size_bytes} bytes to a request for {asked_bytes}"
+        return After(error=text, reason=TOO_SMALL)
+    is_infeasible = answer.code in INFEASIBLE
+    return After(error=str(answer), reason=go_name(answer.code), is_final=answer.final, is_infeasible=is_infeasible)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import annotation
 from mooring.controllers.resizer import names
-from mooring.controllers.resizer.conditions import Body, condition_patch, conditions_patch, no_conditions, patch_body
-from mooring.controllers.resizer.expansion.decide_after import After
+from mooring.controllers.resizer.expansion.decide import After
 from mooring.controllers.resizer.view import condition_of, quantity
+from mooring.controllers.resizer.writes import Body, condition_patch, conditions_patch, no_conditions, patch_body
 from mooring.csi.driver_capabilities import DriverCapabilities
 
 STARTED = "ResizeStarted"

@@ -70,19 +70,10 @@ class Infeasible:
 class Growing:
     size: str
 
-    @property
-    def done(self) -> str:
-        """The log line once the driver has done it."""
-        return f"grown to {self.size}"
-
 
 @reason("the volume grows to {size} on its node: the driver has no part of it on the controller")
 class GrowingOnNode:
     size: str
-
-    @property
-    def done(self) -> str:
-        return f"handed over to the node for {self.size}"
 
 
 # -- problems

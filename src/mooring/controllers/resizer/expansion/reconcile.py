@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from mooring.api.core import PersistentVolumeClaim, SecretReference
 from mooring.api.meta import key_of
 from mooring.controllers.resizer import names
-from mooring.controllers.resizer.claim_reconciler import ClaimReconciler, never
+from mooring.controllers.resizer.claim_controller import ClaimReconciler, never
 from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret
 from mooring.controllers.resizer.expansion import decide as d
 from mooring.controllers.resizer.expansion import patches
-from mooring.controllers.resizer.expansion.decide_after import After, Expanded, decide_after
-from mooring.controllers.resizer.expansion.size import is_nodes_turn
+from mooring.controllers.resizer.expansion.decide import After, Expanded, decide_after
+from mooring.controllers.resizer.requests import is_nodes_turn
 from mooring.controllers.resizer.view import quantity, sizes_of
 from mooring.controllers.resizer.writes import Failed
 from mooring.csi.codes import DriverError

@@ -2,11 +2,22 @@
 
 The class that the driver is asked for is on the claim before the call. While the driver may be at work on it, the claim's wish for another
 one waits; an answer after which the driver is not at work, and a class that is taken back meanwhile, end that.
+
+What follows from the driver's refusal (`decide_after`):
+
+    answer                                              state of the claim     another class        tried again
+    InvalidArgument                                     Infeasible             at once              after --retry-interval-max
+    Canceled, DeadlineExceeded, Unavailable,            InProgress             has to wait          after its back-off
+      ResourceExhausted, Aborted
+    any other                                           InProgress             at once              after its back-off
+
+Source: external-resizer 2.2, pkg/modifycontroller/modify_volume.go.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key
@@ -14,11 +25,12 @@ from mooring.base.clock import Instant
 from mooring.control.result import Problem
 from mooring.control.topics import Topic
 from mooring.controllers.resizer import names, slow
-from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret, call_over, class_changed, volume_changed
+from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret, class_changed, volume_changed
+from mooring.controllers.resizer.memory import call_over
 from mooring.controllers.resizer.modification import reasons as why
-from mooring.controllers.resizer.modification.decide_after import INFEASIBLE_REASONS
 from mooring.controllers.resizer.requests import ModifyOrder, RequestError, modify_order
 from mooring.controllers.resizer.view import View, is_true
+from mooring.csi.codes import Code, DriverError, go_name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,7 +120,7 @@ def _decide_target(
     modifying = why.Modifying(target, is_pinned=target != (claim.spec.volume_attributes_class_name or ""))
     mark = () if is_begun else _mark(view, claim, target)
     actions = (*mark, *secret, Modify(order, target))
-    return Decision(modifying, actions, handle=order.handle, target=target, done=modifying.done)
+    return Decision(modifying, actions, handle=order.handle, target=target, done=f"modified to {target}")
 
 
 def _wait_for_class(claim: PersistentVolumeClaim, problem: Problem, topic: Topic, *, is_begun: bool) -> Decision:
@@ -135,3 +147,31 @@ def _mark(view: View, claim: PersistentVolumeClaim, target: str) -> tuple[Mark, 
     under_way = claim.status.modify_volume_status
     is_marked = under_way is not None and under_way.status == names.MODIFY_IN_PROGRESS
     return () if is_marked and _target_of(claim) == target and is_true(claim, names.MODIFYING) else (Mark(target),)
+
+
+INFEASIBLE: Final = frozenset({Code.INVALID_ARGUMENT})
+INFEASIBLE_REASONS: Final = frozenset(map(go_name, INFEASIBLE))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refused:
+    """reason: the code's Go name. message: the driver's. told: the event's text. condition: the message of ModifyingVolume.
+
+    is_infeasible: the same request will fail again.
+    """
+
+    reason: str
+    message: str
+    told: str
+    condition: str
+    is_infeasible: bool = False
+
+
+def decide_after(class_name: str, error: DriverError) -> Refused:
+    """What follows from the refusal of this class."""
+    reason, told = go_name(error.code), str(error)
+    if not error.final:
+        still = f'Modifying volume to "{class_name}" is still in progress.'
+        return Refused(reason, error.message, f"{told}. Still modifying to VAC {class_name}", still)
+    waiting = f'Modifying volume to "{class_name}" failed. Waiting for retry.'
+    return Refused(reason, error.message, told, waiting, is_infeasible=error.code in INFEASIBLE)

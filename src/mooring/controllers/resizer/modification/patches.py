@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.controllers.resizer import names
-from mooring.controllers.resizer.conditions import Body, condition_patch, conditions_patch, no_conditions, patch_body
-from mooring.controllers.resizer.modification.decide_after import Refused
+from mooring.controllers.resizer.modification.decide import Refused
+from mooring.controllers.resizer.writes import Body, condition_patch, conditions_patch, no_conditions, patch_body
 
 _BOTH = (names.MODIFYING, names.MODIFY_ERROR)
 

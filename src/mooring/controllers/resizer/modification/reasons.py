@@ -76,11 +76,6 @@ class Modifying:
     def pinned(self) -> str:
         return ", which the driver may be at work on" if self.is_pinned else ""
 
-    @property
-    def done(self) -> str:
-        """The log line once the driver has done it."""
-        return f"modified to {self.class_name}"
-
 
 # -- problems
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import key_of
 from mooring.controllers.resizer import names
-from mooring.controllers.resizer.claim_reconciler import ClaimReconciler, never
+from mooring.controllers.resizer.claim_controller import ClaimReconciler, never
 from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret
 from mooring.controllers.resizer.modification import decide as d
 from mooring.controllers.resizer.modification import patches
-from mooring.controllers.resizer.modification.decide_after import decide_after
+from mooring.controllers.resizer.modification.decide import decide_after
 from mooring.controllers.resizer.writes import Failed
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
