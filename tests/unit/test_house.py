@@ -80,7 +80,7 @@ def tracked_texts() -> list[tuple[str, str]]:
 LONE_TASKS = {
     "control/lease/elector.py": "a group would wait for work that refuses to end when the Lease is lost",
     "cli/cluster_registrar.py": "the signal, not the work, decides how it ends; both tasks are waited for",
-    "node/volumes/step_watch.py": "a group would wrap the step's own error; the task ends with the step",
+    "node/volumes/announcements.py": "a group would wrap the step's own error; the task ends with the step",
     "kube/client/credentials.py": "a run serves whoever needs its credentials, so it may outlive the request that it was begun for",
     "http1/pool.py": "a new connection serves whoever is first in line then, so it may outlive the request that it was begun for",
     "csi/wire_server.py": "a group would wrap the error of the block; at its end every call is waited for",

@@ -12,7 +12,7 @@ from mooring.base.backoff import BackOff
 from mooring.node.layout import inline_volume_id
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import controller, step_tools
-from mooring.node.volumes import volume as volume_module
+from mooring.node.volumes import state as volume_module
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.block_files import BlockFiles
@@ -20,9 +20,8 @@ from mooring.node.volumes.decide import Decision, Facts, Step, decide_volume
 from mooring.node.volumes.files import VolumeFiles
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Stand, VolumeState
+from mooring.node.volumes.state import Stand, Volume, VolumeState
 from mooring.node.volumes.step_tools import StepFailed
-from mooring.node.volumes.volume import Volume
 from tests.sim.node.disk_bugs import DISK_BUGS
 from tests.sim.node.grouped import GROUPED
 from tests.sim.node.mended import LEFT, MENDED

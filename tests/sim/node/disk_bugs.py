@@ -18,7 +18,7 @@ from mooring.node.volumes.pods import NodePods
 from mooring.node.volumes.reasons import PodGone
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.state import Stand, VolumeState
-from mooring.node.volumes.threads import Threads
+from mooring.node.volumes.step_tasks import Threads
 from tests.sim.node.mended import LEFT
 from tests.sim.planting import Bug
 

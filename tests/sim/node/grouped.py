@@ -10,13 +10,12 @@ from typing import Any, Final, cast
 from unittest import mock
 
 from mooring.node.volumes import reconcile, requests
+from mooring.node.volumes.announcements import StepWatch
 from mooring.node.volumes.decide import Decision
 from mooring.node.volumes.fs_group import sets_group
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Stand, VolumeState
-from mooring.node.volumes.step_watch import StepWatch
-from mooring.node.volumes.volume import Volume
+from mooring.node.volumes.state import Stand, Volume, VolumeState
 from tests.sim.planting import Bug
 
 Planted = contextlib.AbstractContextManager[Any]

@@ -24,17 +24,14 @@ from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.decide import Decision
 from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.files import VolumeFiles, remove_folder
-from mooring.node.volumes.in_use import InUseReport
-from mooring.node.volumes.injected import Injector
-from mooring.node.volumes.names_in_use import NamesInUse
+from mooring.node.volumes.in_use import InUseReport, NamesInUse
 from mooring.node.volumes.pods import NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Stand, VolumeState
+from mooring.node.volumes.state import Stand, Volume, VolumeState
 from mooring.node.volumes.step_tasks import StepTasks
-from mooring.node.volumes.step_tools import StepFailed, StepTools
-from mooring.node.volumes.volume import Volume
+from mooring.node.volumes.step_tools import Injector, StepFailed, StepTools
 from tests.sim.planting import Bug, both
 
 Planted = contextlib.AbstractContextManager[Any]

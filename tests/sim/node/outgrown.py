@@ -12,14 +12,12 @@ from mooring.kube.cluster import Patch
 from mooring.kube.patch import strategic_patch
 from mooring.node.plugins.drivers import NodeDriver
 from mooring.node.volumes import pods
-from mooring.node.volumes.announcements import Announcements
+from mooring.node.volumes.announcements import Announcements, StepWatch
 from mooring.node.volumes.decide import Decision
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import VolumeState
-from mooring.node.volumes.step_watch import StepWatch
-from mooring.node.volumes.volume import Volume
+from mooring.node.volumes.state import Volume, VolumeState
 from tests.sim.planting import Bug, both
 
 Planted = contextlib.AbstractContextManager[Any]

@@ -28,7 +28,7 @@ from mooring.controllers.snapshotter.groups import decide as group_decide
 from mooring.kube.errors import ApiError, NotFound
 from mooring.node.volumes import fs_group
 from mooring.node.volumes.fs_group import ON_ROOT_MISMATCH, Walk
-from mooring.node.volumes.unread import Unread
+from mooring.node.volumes.in_use import Unread
 from tests.sim.planting import Bug
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from mooring.api.pods import PODS
-from mooring.node.volumes.step_tasks import StepTasks
-from mooring.node.volumes.threads import WAIT_S, Threads
+from mooring.node.volumes.step_tasks import WAIT_S, StepTasks, Threads
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, STATS, UNPUBLISH, UNSTAGE, NodeDriver
 from tests.support.scripted_driver import Wait

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.node.volumes.kept import beside_what_is_kept
+from mooring.node.volumes.desired import beside_what_is_kept
 from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Publication, Stand, VolumeState
-from mooring.node.volumes.volume import Volume
+from mooring.node.volumes.state import Publication, Stand, Volume, VolumeState
 
 Wish = tuple[Volume, PodUse]
 

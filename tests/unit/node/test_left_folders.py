@@ -158,7 +158,7 @@ def test_work_that_hangs_does_not_keep_the_process_from_its_end() -> None:
     """In a process of its own: it is the interpreter that would wait."""
     code = """
 import asyncio, time
-from mooring.node.volumes.threads import Threads
+from mooring.node.volumes.step_tasks import Threads
 
 async def main():
     threads = Threads()

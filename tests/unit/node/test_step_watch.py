@@ -11,7 +11,7 @@ import pytest
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.csi.codes import Code
-from mooring.node.volumes.threads import Threads
+from mooring.node.volumes.step_tasks import Threads
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH
 from tests.support.scripted_driver import Fail, Wait
 from tests.support.virtual_loop import in_virtual_time

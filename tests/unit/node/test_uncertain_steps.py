@@ -10,7 +10,7 @@ import pytest
 
 from mooring.api.pods import PODS
 from mooring.csi.codes import Code
-from mooring.node.volumes.threads import Threads
+from mooring.node.volumes.step_tasks import Threads
 from tests.support.builders import Json
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.scripted_driver import Fail, Lose

@@ -10,8 +10,7 @@ import pytest
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
 from mooring.node.volumes.expansion import Growth
-from mooring.node.volumes.state import Failure, Publication, Stand, VolumeState
-from mooring.node.volumes.volume import READ_WRITE_ONCE_POD, Volume
+from mooring.node.volumes.state import READ_WRITE_ONCE_POD, Failure, Publication, Stand, Volume, VolumeState
 
 ABSENT, UNCERTAIN, DONE = Stand.ABSENT, Stand.UNCERTAIN, Stand.DONE
 VOLUME = Volume("kubernetes.io/csi/d^h", "d", "h", "pv")

@@ -15,8 +15,8 @@ from mooring.node.volumes import expansion, requests
 from mooring.node.volumes.expansion import INFEASIBLE, Growth, decide_growth
 from mooring.node.volumes.fs_group import Walk, sets_group
 from mooring.node.volumes.requests import MOUNT_GROUP, MULTI_WRITER, PodUse
+from mooring.node.volumes.state import Volume
 from mooring.node.volumes.stats import NoStats, Usage, usage_of
-from mooring.node.volumes.volume import Volume
 from tests.support.builders import typed
 
 Mode = csi.VolumeCapability.AccessMode

@@ -17,8 +17,7 @@ from mooring.kube.cluster import Selection
 from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Stand, VolumeState
-from mooring.node.volumes.volume import Volume, shares
+from mooring.node.volumes.state import Stand, Volume, VolumeState, shares
 
 _NO_SPEC = CSIDriverSpec()
 

@@ -1,10 +1,18 @@
-"""The events about a volume's steps for the users of pods: with the kubelet's reasons and texts, each once."""
+"""The events about a volume's steps for the users of pods: with the kubelet's reasons and texts, each once; and which steps take long.
+
+The kubelet is silent about a call that hangs: its users see a pod that neither starts nor ends. Here the pod gets an event.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
+from mooring.base.clock import Clock, Instant
 from mooring.control.events import REPEAT_S, SLACK_S
+from mooring.node.metrics import NodeMetrics
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.decide import Decision, Step
 from mooring.node.volumes.state import VolumeState
@@ -61,3 +69,97 @@ class Announcements:
 def _kind(state: VolumeState) -> str:
     """What mounting is called in the events of such a volume."""
     return "MapVolume" if state.volume.is_block else "MountVolume"
+
+
+SLOW_S: Final = 30.0
+
+NAMES: Final = {
+    Step.STAGE: "MountDevice",
+    Step.PUBLISH: "SetUp",
+    Step.UNPUBLISH: "TearDown",
+    Step.UNSTAGE: "UnmountDevice",
+    Step.EXPAND: "NodeExpandVolume",
+}
+"""For steps in the kubelet's events."""
+BLOCK_NAMES: Final = {
+    **NAMES,
+    Step.STAGE: "SetUpDevice",
+    Step.PUBLISH: "MapPodDevice",
+    Step.UNPUBLISH: "UnmapVolume",
+    Step.UNSTAGE: "UnmapDevice",
+}
+
+_OPERATIONS: Final = {
+    Step.STAGE: "volume_mount",
+    Step.PUBLISH: "volume_mount",
+    Step.UNPUBLISH: "volume_unmount",
+    Step.UNSTAGE: "unmount_device",
+    Step.EXPAND: "volume_fs_resize",
+}
+_BLOCK_OPERATIONS: Final = {
+    **_OPERATIONS,
+    Step.STAGE: "map_volume",
+    Step.PUBLISH: "map_volume",
+    Step.UNPUBLISH: "unmap_volume",
+    Step.UNSTAGE: "unmap_device",
+}
+
+
+class StepWatch:
+    """tell: takes a volume, the step's name and a text for the users of the step's pods."""
+
+    def __init__(self, metrics: NodeMetrics, clock: Clock, tell: Callable[[VolumeState, Decision, str, str], None]) -> None:
+        self._metrics, self._clock, self._tell = metrics, clock, tell
+        self._wanted_since: dict[str, dict[str, Instant]] = {}  # by volume, then by pod; without the pods that have it
+        self._staged_in_s: dict[str, float] = {}
+
+    def wanted(self, unique: str, pods: Iterable[str]) -> None:
+        """These pods want the volume now, and do not have it."""
+        known, now = self._wanted_since.get(unique, {}), self._clock.now()
+        self._wanted_since[unique] = {uid: known.get(uid, now) for uid in pods}
+        if not self._wanted_since[unique]:
+            del self._wanted_since[unique]
+
+    @contextlib.asynccontextmanager
+    async def around(self, state: VolumeState, decision: Decision) -> AsyncIterator[None]:
+        """One step: how long it takes, and whether it succeeds."""
+        began = self._clock.now()
+        telling = asyncio.create_task(self._tell_when_slow(state, decision), name=f"node/slow/{state.volume.unique}")
+        try:
+            yield
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._count(state, decision, began, succeeded=False)
+            raise
+        else:
+            self._count(state, decision, began, succeeded=True)
+        finally:
+            telling.cancel()
+
+    def _count(self, state: VolumeState, decision: Decision, began: Instant, *, succeeded: bool) -> None:
+        volume, step = state.volume, decision.step
+        operation = (_BLOCK_OPERATIONS if volume.is_block else _OPERATIONS).get(step)
+        if operation is None:
+            return
+        now = self._clock.now()
+        seconds = now - began
+        if step is Step.STAGE and succeeded:  # the rest of the mounting is still to come
+            self._staged_in_s[volume.unique] = seconds
+            return
+        if step is Step.PUBLISH:
+            seconds += self._staged_in_s.pop(volume.unique, 0.0)
+            since = self._wanted_since.get(volume.unique, {})
+            if succeeded and decision.pod in since:
+                self._metrics.mounted(now - since[decision.pod])
+        self._metrics.operation(volume.driver, operation, seconds, succeeded=succeeded)
+
+    async def _tell_when_slow(self, state: VolumeState, decision: Decision) -> None:
+        if decision.step not in NAMES:
+            return
+        step = (BLOCK_NAMES if state.volume.is_block else NAMES)[decision.step]
+        text = f"driver {state.volume.driver} has not answered for {SLOW_S:g} s, and is still waited for; its log may say why"
+        await self._clock.sleep(SLOW_S)
+        while not state.is_walked:  # then the driver has answered, and a long walk is told of on its own
+            self._tell(state, decision, step, text)
+            await self._clock.sleep(REPEAT_S + SLACK_S)

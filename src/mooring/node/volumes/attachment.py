@@ -15,9 +15,8 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 from mooring.kube.patch import strategic_patch
 from mooring.node.volumes.actual import ActualState
-from mooring.node.volumes.state import VolumeState
+from mooring.node.volumes.state import Volume, VolumeState
 from mooring.node.volumes.step_tools import StepFailed
-from mooring.node.volumes.volume import Volume
 
 _log = logger(__name__)
 

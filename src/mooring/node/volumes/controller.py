@@ -25,16 +25,13 @@ from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState, attached_to
-from mooring.node.volumes.announcements import Announcements
+from mooring.node.volumes.announcements import Announcements, StepWatch
 from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.decide import MOUNTS, Decision, Facts, Step, Waits, decide_volume
 from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.found import Found, find_volumes, remove_unrecorded
-from mooring.node.volumes.in_use import REPORTED, InUseReport
-from mooring.node.volumes.injected import Injector
+from mooring.node.volumes.in_use import REPORTED, InUseReport, NamesInUse, Unread
 from mooring.node.volumes.left_folders import LeftFolders
-from mooring.node.volumes.mount_slots import MountSlots
-from mooring.node.volumes.names_in_use import NamesInUse
 from mooring.node.volumes.pods import FOLDER_BACK_OFF, NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
@@ -43,10 +40,8 @@ from mooring.node.volumes.self_attach import SelfAttachment
 from mooring.node.volumes.selinux import Labels, default_context
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.stats import Asked, asked_of
-from mooring.node.volumes.step_tasks import StepTasks
-from mooring.node.volumes.step_tools import StepFailed, Surroundings
-from mooring.node.volumes.step_watch import StepWatch
-from mooring.node.volumes.unread import Unread
+from mooring.node.volumes.step_tasks import MountSlots, StepTasks
+from mooring.node.volumes.step_tools import Injector, StepFailed, Surroundings
 from mooring.node.volumes.unread_devices import UnreadDevices
 
 _log = logger(__name__)

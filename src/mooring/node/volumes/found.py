@@ -18,9 +18,8 @@ from mooring.mounts.mountinfo import MountTable
 from mooring.node import records
 from mooring.node.layout import Layout, escaped, inline_unique_name, is_folder_name
 from mooring.node.volumes.files import LeftOver, read_mount_table, remove_folder
-from mooring.node.volumes.state import Publication, Stand, VolumeState
-from mooring.node.volumes.unread import Places
-from mooring.node.volumes.volume import Volume
+from mooring.node.volumes.in_use import Places
+from mooring.node.volumes.state import Publication, Stand, Volume, VolumeState
 
 _log = logger(__name__)
 

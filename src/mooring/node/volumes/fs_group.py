@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from mooring.node.volumes.requests import MOUNT_GROUP, PodUse
-from mooring.node.volumes.volume import Volume
+from mooring.node.volumes.state import Volume
 
 POLICY_DEFAULT: Final = "ReadWriteOnceWithFSType"
 ON_ROOT_MISMATCH: Final = "OnRootMismatch"

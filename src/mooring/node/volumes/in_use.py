@@ -1,6 +1,9 @@
 """Reports which volumes the node uses: node.status.volumesInUse, the lock that keeps the controller from detaching them.
 
-One write for all that changed within a moment. A name is there before its volume's first step, and until after its last.
+One write for all that changed within a moment. A name is there before its volume's first step, and until after its last. The names are of
+volumes that pods want, that are here, and that may be here still: in a place on the disk of which no record can be read any volume may be
+that is not known to be another. As long as a place is in doubt, no volume that may be there is unstaged, or leaves the list. A place is no
+doubt any more once its record can be read, it is empty, or a pod that wants a volume there has told which one.
 
 A write holds for one version of the Node only, so that one whose answer was lost, and which is carried out late, takes away nothing that
 was named since. As long as there may be such a write, the next one notes that version in an annotation: one that names what the Node says
@@ -10,7 +13,8 @@ already would change nothing, not even the version, and so would not shut it out
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from mooring.api.core import NODES, Node
@@ -21,6 +25,9 @@ from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict
 from mooring.kube.patch import strategic_patch
+from mooring.node.layout import escaped
+from mooring.node.volumes.actual import ActualState
+from mooring.node.volumes.state import Publication, Stand, VolumeState
 
 _log = logger(__name__)
 
@@ -124,3 +131,104 @@ class InUseReport:
             body["metadata"] = {"resourceVersion": version, **noted}
         patch = strategic_patch(body, of=node)
         await self._nodes.write(key, self._cluster.patch(NODES, self._node_name, patch, subresource="status"))
+
+
+@dataclasses.dataclass(slots=True)
+class Places:
+    """in_pods: by a pod's uid, names of volumes' folders. devices: by the name of a raw device's folder, the pods it may be mapped for."""
+
+    in_pods: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    devices: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+
+class Unread:
+    """changed: called when a place is no doubt any more."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._places, self._changed = Places(), changed
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of raw devices' folders."""
+        return tuple(self._places.devices)
+
+    def begin(self, places: Places) -> None:
+        self._places = places
+
+    def pod_was_read(self, uid: str, found: Mapping[str, frozenset[str]]) -> None:
+        """The pod's folder was looked at again. found: what is in doubt there now."""
+        if (folders := found.get(uid, frozenset())) != self._places.in_pods.pop(uid, frozenset()):
+            self._changed()
+        if folders:
+            self._places.in_pods[uid] = folders
+
+    def device_was_read(self, folder: str) -> None:
+        """The raw device's record can be read by now, or nothing of it is left."""
+        if self._places.devices.pop(folder, None) is not None:
+            self._changed()
+
+    def may_hold(self, spec_names: Collection[str], *, is_block: bool | None = None) -> bool:
+        """True while some place may be a volume's of these names. spec_names: empty for one of which no name is known; it may be any.
+
+        is_block: None for a volume of which that is not known.
+        """
+        folders = {escaped(name) for name in spec_names}
+        return any(not folders or folder in folders for folder in self._folders(is_block))
+
+    def settle(self, state: VolumeState, spec_names: Mapping[str, str]) -> None:
+        """Pods tell whose volume is in the places of its name: it counts as found there. spec_names: by the pod's uid."""
+        if state.volume.is_block:
+            self._settle_device(state)
+            return
+        for uid, spec_name in spec_names.items():
+            folders, folder = self._places.in_pods.get(uid, frozenset()), escaped(spec_name)
+            if folder in folders:
+                state.publications.setdefault(uid, Publication(spec_name, Stand.UNCERTAIN, was_found=True))
+                self.pod_was_read(uid, {uid: folders - {folder}})
+
+    def _settle_device(self, state: VolumeState) -> None:
+        spec_name = state.volume.spec_name
+        if (pods := self._places.devices.get(escaped(spec_name))) is None:
+            return
+        state.may_be_staged = True
+        state.device = Stand.UNCERTAIN if state.device is Stand.ABSENT else state.device
+        for uid in pods:
+            state.publications.setdefault(uid, Publication(spec_name, Stand.UNCERTAIN, was_found=True))
+        self.device_was_read(escaped(spec_name))
+
+    def _folders(self, is_block: bool | None) -> Iterator[str]:
+        if is_block is not True:
+            for folders in self._places.in_pods.values():
+                yield from folders
+        if is_block is not False:
+            yield from self._places.devices
+
+
+class NamesInUse:
+    """before: volumes that the Node reported before the start and that may still be here.
+
+    has_folder: whether a folder of this volume is left without a record: a call that a killed agent has sent may mount there.
+    """
+
+    def __init__(self, actual: ActualState, unread: Unread, has_folder: Callable[[str], bool]) -> None:
+        self._actual, self._unread, self._has_folder = actual, unread, has_folder
+        self.before = frozenset[str]()
+
+    def all(self) -> set[str]:
+        """A volume reported before the start stays until every pod was looked at, and while a record can't be read or its folder is
+        left."""
+        if not self._actual.desired.has_unseen:
+            self.before = frozenset(name for name in self.before if self.may_be_unread(name) or self._has_folder(name))
+        return self._actual.in_use | self.before
+
+    def forget(self, unique: str) -> None:
+        """Nothing was done with the volume, or all was undone."""
+        if not self._has_folder(unique):
+            self.before -= {unique}
+
+    def may_be_unread(self, unique: str) -> bool:
+        """True while the volume may be in a place of which no record can be read."""
+        state = self._actual.states.get(unique)
+        if state is None:
+            return self._unread.may_hold(())
+        return self._unread.may_hold(state.spec_names, is_block=state.volume.is_block)

@@ -27,11 +27,11 @@ from mooring.node.plugins.drivers import Drivers
 from mooring.node.records import BadRecord
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState
+from mooring.node.volumes.desired import beside_what_is_kept
 from mooring.node.volumes.expansion import is_the_nodes_turn
 from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.found import Found, find_in_pod
-from mooring.node.volumes.in_use import REPORTED
-from mooring.node.volumes.kept import beside_what_is_kept
+from mooring.node.volumes.in_use import REPORTED, Unread
 from mooring.node.volumes.pod_folders import pod_folders, remove_pod_folder
 from mooring.node.volumes.requests import EXPANDS
 from mooring.node.volumes.running import (
@@ -43,7 +43,6 @@ from mooring.node.volumes.running import (
     running_containers,
 )
 from mooring.node.volumes.selinux import Labels
-from mooring.node.volumes.unread import Unread
 from mooring.node.volumes.view import Resolver, claims_of, is_leaving
 
 _log = logger(__name__)

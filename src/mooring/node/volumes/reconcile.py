@@ -20,9 +20,8 @@ from mooring.node.volumes import requests
 from mooring.node.volumes.files import VolumeFiles
 from mooring.node.volumes.fs_group import POLICY_DEFAULT, Walk, sets_group
 from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Publication, Stand, VolumeState
+from mooring.node.volumes.state import Publication, Stand, Volume, VolumeState
 from mooring.node.volumes.step_tools import StepTools, Surroundings
-from mooring.node.volumes.volume import Volume
 
 SLOW_S: Final = 30.0
 

@@ -9,9 +9,8 @@ from mooring.node.plugins.drivers import CALL_S
 from mooring.node.volumes import requests
 from mooring.node.volumes.block_files import BlockFiles
 from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Publication, Stand, VolumeState
+from mooring.node.volumes.state import Publication, Stand, Volume, VolumeState
 from mooring.node.volumes.step_tools import StepTools, Surroundings
-from mooring.node.volumes.volume import Volume
 
 
 class BlockSteps(StepTools):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.node.volumes.volume import Volume
+from mooring.node.volumes.state import Volume
 
 _Mode = csi.VolumeCapability.AccessMode
 _Rpc = csi.NodeServiceCapability.RPC

@@ -17,9 +17,8 @@ from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
-from mooring.node.volumes.state import Failure, Stand, VolumeState
+from mooring.node.volumes.state import Failure, Stand, Volume, VolumeState
 from mooring.node.volumes.step_tools import StepFailed
-from mooring.node.volumes.volume import Volume
 
 STEP: Final = "Attach"
 REASON: Final = "FailedAttachVolume"

@@ -13,8 +13,8 @@ from mooring.control.runtime import Runtime
 from mooring.node.layout import Layout
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.found import Found, find_device
+from mooring.node.volumes.in_use import Unread
 from mooring.node.volumes.pods import FOLDER_BACK_OFF
-from mooring.node.volumes.unread import Unread
 
 _log = logger(__name__)
 

@@ -20,7 +20,7 @@ from mooring.node.volumes import reasons as why
 from mooring.node.volumes.expansion import decide_growth, size_bytes_of
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.selinux import LabelConflict, Labels
-from mooring.node.volumes.volume import Volume, of_inline_source, of_persistent_volume
+from mooring.node.volumes.state import Volume, of_inline_source, of_persistent_volume
 
 BOUND: Final = "Bound"
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
