@@ -10,10 +10,9 @@ import asyncio
 import signal
 import sys
 
-from mooring.csi.deadlines import time_left_s
-
 from bench.interop.check import TEXT
 from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import time_left_s
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
 

@@ -14,13 +14,12 @@ from typing import Any
 
 import grpc
 import pytest
-from mooring.csi.deadlines import time_left_s
 
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi import wire_server
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import Call
+from mooring.csi.driver import Call, time_left_s
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 from mooring.csi.wire_server import listening_on_tcp
