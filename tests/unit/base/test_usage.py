@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from mooring.base.flagkinds import BOOL, DURATION, GATES, STRING, Gate, Stage, gates_help
-from mooring.base.flags import Section, flag, flags_of
+from mooring.base.flagkinds import BOOL, DURATION, GATES, STRING, Stage
+from mooring.base.flags import Section, flag, flags_of, gate
 from mooring.cli.process import WIDTH, usage
 
 
@@ -18,7 +18,8 @@ class Table:
     long: str = flag("a-name-that-leaves-no-room", STRING, "", "below it")
     old: bool = flag("add-dir-header", BOOL, False, "nothing", Section.COMPATIBLE)
     older: bool = flag("a-buffer", BOOL, False, "nothing", Section.COMPATIBLE)
-    gates: Mapping[str, bool] = flag("gates", GATES, {}, gates_help({"A": Gate(Stage.GA, True)}))
+    gates: Mapping[str, bool] = flag("gates", GATES, {}, "")
+    a: bool = gate("A", Stage.GA, True)
 
 
 def test_the_whole_of_it() -> None:
