@@ -13,7 +13,7 @@ from mooring.controllers.nodehealth.options import NodeHealthOptions
 
 if TYPE_CHECKING:
     from mooring.dev.driver_form import Form
-    from mooring.driver.layout import Segments
+    from mooring.hostpath.layout import Segments
 
 GRACE_S: Final = NodeHealthOptions().node_monitor_grace_period_s
 

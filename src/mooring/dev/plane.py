@@ -51,7 +51,7 @@ from mooring.dev.snapshot_kinds import install
 from mooring.dev.story import Story
 from mooring.dev.traced_cluster import TracedCluster
 from mooring.dev.traced_driver import TracedDriver
-from mooring.driver.layout import Segments
+from mooring.hostpath.layout import Segments
 from mooring.kube.cluster import Cluster
 from mooring.node.options import LEASE_S
 

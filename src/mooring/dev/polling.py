@@ -15,8 +15,8 @@ from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.dev.plane import Plane
 from mooring.dev.story import Story
-from mooring.driver.state import State, Volume
-from mooring.driver.statefile import read_state
+from mooring.hostpath.state import State, Volume
+from mooring.hostpath.statefile import read_state
 from mooring.kube.cluster import Cluster, EventType, Selection
 from mooring.kube.errors import Gone
 

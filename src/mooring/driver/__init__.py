@@ -1,1 +1,1 @@
-"""An SDK for writing CSI drivers, and the reference host-path driver on it."""
+"""An SDK for writing CSI drivers."""

@@ -14,15 +14,16 @@ import msgspec
 
 from mooring.base.folders import sync_folder
 from mooring.csi.codes import Code, DriverError
-from mooring.driver import creating, guard, kept_file, statefile, volumes
-from mooring.driver.core import Core
-from mooring.driver.filling import Filling
-from mooring.driver.kept_file import KeptFile
-from mooring.driver.node import images, mounting
-from mooring.driver.node import targets as node_targets
-from mooring.driver.node.figures import Figures
-from mooring.driver.node.part import NodePart
-from mooring.driver.node.way import Way
+from mooring.driver import guard
+from mooring.hostpath import creating, kept_file, statefile, volumes
+from mooring.hostpath.core import Core
+from mooring.hostpath.filling import Filling
+from mooring.hostpath.kept_file import KeptFile
+from mooring.hostpath.node import images, mounting
+from mooring.hostpath.node import targets as node_targets
+from mooring.hostpath.node.figures import Figures
+from mooring.hostpath.node.part import NodePart
+from mooring.hostpath.node.way import Way
 from mooring.mounts import devices, filesystems, loops, targets
 from mooring.mounts.mountinfo import MountTable
 from tests.sim.planting import Bug, both

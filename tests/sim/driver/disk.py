@@ -15,9 +15,10 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.base.randomness import Random
-from mooring.driver import blocking, kept_file
-from mooring.driver.filling import Filling
-from mooring.driver.node import way
+from mooring.driver import blocking
+from mooring.hostpath import kept_file
+from mooring.hostpath.filling import Filling
+from mooring.hostpath.node import way
 from mooring.mounts import loops, system, targets
 from mooring.mounts.mountinfo import Mount
 from tests.sim.driver import threads

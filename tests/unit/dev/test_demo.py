@@ -23,8 +23,8 @@ from mooring.dev.polling import DemoFailed
 from mooring.dev.run import run_demo
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
-from mooring.driver.hostpath import HostPath
-from mooring.driver.node.mounting import Links, Source
+from mooring.hostpath.driver import HostPath
+from mooring.hostpath.node.mounting import Links, Source
 from mooring.mounts.namespace import MountSpace
 from mooring.node.volumes.files import VolumeFiles
 

@@ -11,10 +11,10 @@ import pytest
 
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver import statefile
 from mooring.driver.capabilities import Capability, Service
-from mooring.driver.hostpath import HostPath
-from mooring.driver.statefile import read_state
+from mooring.hostpath import statefile
+from mooring.hostpath.driver import HostPath
+from mooring.hostpath.statefile import read_state
 from tests.unit.driver.calls import a_deletion, a_driver, a_snapshot_of, created, refused, snapshotted
 
 

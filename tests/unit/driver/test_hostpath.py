@@ -11,12 +11,12 @@ import pytest
 
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver import statefile
-from mooring.driver.attachments import PUBLICATION_KEY
 from mooring.driver.capabilities import Capability, Expansion, Service
-from mooring.driver.hostpath import HostPath
-from mooring.driver.layout import Limits
-from mooring.driver.statefile import read_state
+from mooring.hostpath import statefile
+from mooring.hostpath.attachments import PUBLICATION_KEY
+from mooring.hostpath.driver import HostPath
+from mooring.hostpath.layout import Limits
+from mooring.hostpath.statefile import read_state
 from tests.unit.driver.calls import (
     GIB,
     Mode,

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mooring.driver.kept_file import KeptFile
+from mooring.hostpath.kept_file import KeptFile
 
 STEP = 16 << 10
 

@@ -14,13 +14,13 @@ import pytest
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver import statefile
 from mooring.driver.capabilities import Capability, NodeCapability
-from mooring.driver.layout import Limits
-from mooring.driver.node.mounting import Links
-from mooring.driver.node.way import LINK, Way
-from mooring.driver.rules import Rules
-from mooring.driver.statefile import read_state
+from mooring.hostpath import statefile
+from mooring.hostpath.layout import Limits
+from mooring.hostpath.node.mounting import Links
+from mooring.hostpath.node.way import LINK, Way
+from mooring.hostpath.rules import Rules
+from mooring.hostpath.statefile import read_state
 from tests.unit.driver.calls import (
     GIB,
     a_capability,

@@ -13,9 +13,9 @@ from mooring.cli.hostpath_kinds import CAPABILITIES
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, Service
-from mooring.driver.hostpath import HostPath
-from mooring.driver.layout import Limits
-from mooring.driver.statefile import read_state
+from mooring.hostpath.driver import HostPath
+from mooring.hostpath.layout import Limits
+from mooring.hostpath.statefile import read_state
 from tests.unit.driver.calls import (
     GIB,
     Mode,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from mooring.driver.node import images
+from mooring.hostpath.node import images
 from mooring.mounts import filesystems, loops
 from mooring.mounts.namespace import MountSpace
 from mooring.mounts.system import ToolFailed, missing_tools

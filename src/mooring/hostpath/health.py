@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver.node.mounting import Mounts, Source
-from mooring.driver.state import Volume
+from mooring.hostpath.node.mounting import Mounts, Source
+from mooring.hostpath.state import Volume
 
 
 def controller_condition(volume: Volume, data: Path) -> csi.VolumeCondition:

@@ -15,9 +15,9 @@ from typing import Final
 
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
-from mooring.driver.journal import Journal
-from mooring.driver.state import Snapshot, State, Volume
-from mooring.driver.statefile import StateFolder
+from mooring.hostpath.journal import Journal
+from mooring.hostpath.state import Snapshot, State, Volume
+from mooring.hostpath.statefile import StateFolder
 from mooring.mounts.system import ToolFailed
 
 _log = logger(__name__)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver.node import checks
-from mooring.driver.node.groups import give_to_group
-from mooring.driver.node.inline import InlineVolumes
-from mooring.driver.node.staging import check_mountable, release_unused
-from mooring.driver.publishing import check_reach
-from mooring.driver.state import Target, Use, Volume
+from mooring.hostpath.node import checks
+from mooring.hostpath.node.groups import give_to_group
+from mooring.hostpath.node.inline import InlineVolumes
+from mooring.hostpath.node.staging import check_mountable, release_unused
+from mooring.hostpath.publishing import check_reach
+from mooring.hostpath.state import Target, Use, Volume
 from mooring.mounts import targets
 
 

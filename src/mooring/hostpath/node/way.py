@@ -10,9 +10,9 @@ from typing import Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.driver.node import images
-from mooring.driver.node.mounting import Links, Mounts, RealMounts
-from mooring.driver.rules import Rules
+from mooring.hostpath.node import images
+from mooring.hostpath.node.mounting import Links, Mounts, RealMounts
+from mooring.hostpath.rules import Rules
 from mooring.mounts import filesystems, system
 from mooring.mounts.targets import TRIAL, mount_table, mounting_refusal
 

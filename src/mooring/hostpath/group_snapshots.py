@@ -9,11 +9,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver.core import Core, check_whole
-from mooring.driver.creating import IGNORE_FAILED_READ, check_snapshot_parameters, tell_ignored
 from mooring.driver.sdk import Plugin
-from mooring.driver.state import Group
-from mooring.driver.volumes import remove_data
+from mooring.hostpath.core import Core, check_whole
+from mooring.hostpath.creating import IGNORE_FAILED_READ, check_snapshot_parameters, tell_ignored
+from mooring.hostpath.state import Group
+from mooring.hostpath.volumes import remove_data
 
 
 class GroupSnapshots(Plugin):

@@ -11,12 +11,12 @@ from mooring.base.clock import Clock
 from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver.filling import Filling
-from mooring.driver.journal import Journal
-from mooring.driver.layout import Layout, Limits
-from mooring.driver.rules import Rules
-from mooring.driver.state import Snapshot, State, Volume
-from mooring.driver.statefile import StateFolder
+from mooring.hostpath.filling import Filling
+from mooring.hostpath.journal import Journal
+from mooring.hostpath.layout import Layout, Limits
+from mooring.hostpath.rules import Rules
+from mooring.hostpath.state import Snapshot, State, Volume
+from mooring.hostpath.statefile import StateFolder
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The reference driver: volumes are folders, files or file systems on this machine, and attaching is book-keeping with a real disk's rules.
 
 It is what `mooring dev` runs, and what drivers can be measured by: every call is idempotent, every answer is on the disk before it
-is given (`driver/journal.py`), and a kill at any moment loses nothing that was answered (`driver/statefile.py`). It serves volumes
+is given (`hostpath/journal.py`), and a kill at any moment loses nothing that was answered (`hostpath/statefile.py`). It serves volumes
 that it has created, and pods' own volumes; who wants a PersistentVolume made by hand creates the volume with CreateVolume first and takes
 the id as the volume's handle.
 
@@ -21,24 +21,24 @@ import mooring
 from mooring.base.clock import Clock, LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
-from mooring.driver.attachments import Attachments
 from mooring.driver.capabilities import NODE, Capability, Expansion, NodeCapability, Service, left_out
-from mooring.driver.core import Core
-from mooring.driver.filling import Filling
-from mooring.driver.group_snapshots import GroupSnapshots
-from mooring.driver.journal import Journal
-from mooring.driver.layout import Layout, Limits, Segments
-from mooring.driver.node.figures import Figures
-from mooring.driver.node.part import NodePart
-from mooring.driver.node.staging import Staging
-from mooring.driver.node.targets import Targets
-from mooring.driver.node.volume_locks import VolumeLocks
-from mooring.driver.node.way import Way
-from mooring.driver.questions import Questions
-from mooring.driver.rules import Rules
-from mooring.driver.snapshots import Snapshots
-from mooring.driver.statefile import StateFolder, encoded
-from mooring.driver.volumes import Volumes
+from mooring.hostpath.attachments import Attachments
+from mooring.hostpath.core import Core
+from mooring.hostpath.filling import Filling
+from mooring.hostpath.group_snapshots import GroupSnapshots
+from mooring.hostpath.journal import Journal
+from mooring.hostpath.layout import Layout, Limits, Segments
+from mooring.hostpath.node.figures import Figures
+from mooring.hostpath.node.part import NodePart
+from mooring.hostpath.node.staging import Staging
+from mooring.hostpath.node.targets import Targets
+from mooring.hostpath.node.volume_locks import VolumeLocks
+from mooring.hostpath.node.way import Way
+from mooring.hostpath.questions import Questions
+from mooring.hostpath.rules import Rules
+from mooring.hostpath.snapshots import Snapshots
+from mooring.hostpath.statefile import StateFolder, encoded
+from mooring.hostpath.volumes import Volumes
 
 DRIVER_NAME: Final = "hostpath.csi.mooring"
 _GROUP_CALLS: Final = frozenset({"create_volume_group_snapshot", "delete_volume_group_snapshot", "get_volume_group_snapshot"})
