@@ -93,6 +93,21 @@ CHANGES: dict[str, tuple[Json, Json, list[Cause]]] = {
         {"dataSourceRef": {"namespace": "other"}},
         [(INVALID, "spec", "may not be specified when dataSourceRef.namespace is specified"), SPEC],
     ),
+    "source_with_an_invalid_group": (
+        {"dataSource": SNAPSHOT},
+        {"dataSourceRef": {"apiGroup": "a b"}},
+        [(INVALID, "spec", "must match"), SPEC],
+    ),
+    "source_with_an_invalid_group_for_none": (
+        {},
+        {"dataSourceRef": {**OTHER, "apiGroup": "a b"}},
+        [(INVALID, "spec.dataSource.apiGroup", "RFC 1123"), (INVALID, "spec.dataSourceRef.apiGroup", "RFC 1123"), SPEC],
+    ),
+    "source_with_an_invalid_group_for_a_claim": (
+        {"dataSource": {"kind": "PersistentVolumeClaim", "name": "x"}},
+        {"dataSourceRef": {**OTHER, "apiGroup": "a b"}},
+        [(INVALID, "spec.dataSourceRef.apiGroup", "RFC 1123"), (INVALID, "spec", "must match"), SPEC],
+    ),
     "request_away": (
         {"bound": True},
         {"resources": {"requests": None}},

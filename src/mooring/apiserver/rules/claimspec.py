@@ -47,14 +47,16 @@ def warnings(spec: Json, field: str) -> list[str]:
     return checks.fraction_warnings(spec["resources"], f"{field}.resources")
 
 
-def validate(spec: Json, field: str) -> Iterator[Cause]:
+def validate(spec: Json, field: str, old: Json | None = None) -> Iterator[Cause]:
+    """All problems. old: the spec before an update; if one of its sources names an API group, new groups are not validated."""
     yield from selectors.validate_labels(spec.get("selector") or {}, f"{field}.selector")
     yield from checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes", "at least 1 access mode is required")
     yield from _validate_request(spec["resources"].get("requests") or {}, f"{field}.resources")
     if spec.get("storageClassName"):
         yield from checks.named(spec["storageClassName"], f"{field}.storageClassName", names.dns_subdomain)
     yield from checks.one_of(spec["volumeMode"], f"{field}.volumeMode", ("Block", "Filesystem"))
-    yield from _validate_sources(spec, field)
+    ratchets = any((old or {}).get(part, {}).get("apiGroup") is not None for part in ("dataSource", "dataSourceRef"))
+    yield from _validate_sources(spec, field, ratchets)
     if spec.get("volumeAttributesClassName"):
         yield from checks.named(spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName", names.dns_subdomain)
 
@@ -67,12 +69,12 @@ def _validate_request(requests: Json, field: str) -> list[Cause]:
     return []
 
 
-def _validate_sources(spec: Json, field: str) -> Iterator[Cause]:
+def _validate_sources(spec: Json, field: str, ratchets: bool) -> Iterator[Cause]:
     source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None:
-        yield from _validate_source(source, f"{field}.dataSource")
+        yield from _validate_source(source, f"{field}.dataSource", ratchets)
     if ref is not None:
-        yield from _validate_source(ref, f"{field}.dataSourceRef")
+        yield from _validate_source(ref, f"{field}.dataSourceRef", ratchets)
         if ref.get("namespace"):
             yield from checks.named(ref["namespace"], f"{field}.dataSourceRef.namespace", names.dns_label)
     if source is not None and ref is not None and ref.get("namespace"):
@@ -85,10 +87,10 @@ def _without_namespace(ref: Json) -> Json:
     return {part: value for part, value in ref.items() if part != "namespace"}
 
 
-def _validate_source(source: Json, field: str) -> Iterator[Cause]:
+def _validate_source(source: Json, field: str, ratchets: bool) -> Iterator[Cause]:
     yield from (field_errors.required(f"{field}.{part}") for part in ("name", "kind") if not source[part])
     if not source["apiGroup"] and source["kind"] != "PersistentVolumeClaim":
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         yield field_errors.invalid(field, source["kind"], text)
-    if source["apiGroup"]:
+    if source["apiGroup"] and not ratchets:
         yield from checks.named(source["apiGroup"], f"{field}.apiGroup", names.dns_subdomain)

@@ -66,6 +66,7 @@ _FREE_WHEN_BOUND: Final = "volumeAttributesClassName"
 
 def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
     """Everything that an update changes and may not."""
+    yield from claimspec.validate(new["spec"], "spec", old["spec"])
     becomes_named = _class_from_annotation(new, old)
     if _frozen_part(new["spec"], new, old, becomes_named) != _frozen_part(old["spec"], new, old, becomes_named):
         yield field_errors.forbidden("spec", _FROZEN)
@@ -215,7 +216,7 @@ PERSISTENT_VOLUME_CLAIMS: Final = Resource(
     admit_update=_admit_update,
     prepare_create=_prepare_create,
     prepare_update=_prepare_update,
-    validate=lambda new: claimspec.validate(new["spec"], "spec"),
+    validate_create=lambda new: claimspec.validate(new["spec"], "spec"),
     validate_update=_validate_update,
     validate_status=_validate_status,
     warnings=_warnings,
