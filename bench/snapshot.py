@@ -24,7 +24,7 @@ from bench.resize import BUSY, NO_PROTECTION, REST
 from bench.snapshots import SnapshotLoad, driver_name
 from bench.tables import Table, heading, print_parts
 from bench.turns import Turns
-from mooring.dev.snapshot_kinds import install
+from mooring.dev.extras import install
 from tests.support.control_plane import ControlPlane
 from tests.support.real import binary
 

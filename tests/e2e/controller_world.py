@@ -20,7 +20,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.controllers.attachdetach.identity import MANAGED
 from mooring.controllers.snapshotting.names import BEING_DELETED, CONTENT_FINALIZER
-from mooring.dev.snapshot_kinds import install
+from mooring.dev.extras import install
 from mooring.driver.server import serving
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load

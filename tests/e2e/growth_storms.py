@@ -16,7 +16,7 @@ from mooring.api.core import EVENTS
 from mooring.api.quantity import parse_quantity
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.controllers.snapshotting.names import BEING_CREATED
-from mooring.dev.snapshot_kinds import install
+from mooring.dev.extras import install
 from mooring.kube.cluster import Cluster
 from tests.e2e.storms import Replica, Replicas, side_by_side
 from tests.support.binding import PV, PVC, Tenant

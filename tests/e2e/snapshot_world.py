@@ -14,7 +14,7 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.dev.snapshot_kinds import install
+from mooring.dev.extras import install
 from mooring.driver.server import serving
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load

@@ -174,7 +174,7 @@ def run(argv: Sequence[str], prog: str) -> int:
 
 def _examples(flags: DevFlags) -> int:
     check_server_parts()
-    from mooring.dev.examples import examples
+    from mooring.dev.getting_started import examples
     from mooring.dev.seed_objects import class_name
 
     kubeconfig = str(Path(flags.state).absolute() / "kubeconfig") if flags.state else ""
@@ -250,7 +250,7 @@ def _by_force() -> str:
 async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) -> int:
     from mooring.base.clock import LoopClock, SharedClock
     from mooring.base.randomness import Random
-    from mooring.dev.invitation import Commands
+    from mooring.dev.getting_started import Commands
     from mooring.dev.live.view import view_for
     from mooring.dev.outlet import passed_on, settle
     from mooring.dev.run import run_dev

@@ -84,7 +84,7 @@ def _with_extras() -> str:
 
 def story_log(story: Story, flags: ProcessFlags) -> AbstractContextManager[None]:
     """The log in the story's form and time while the block runs; JSON logging, where it is set, stays."""
-    from mooring.dev.loglines import log_told_in
+    from mooring.dev.story import log_told_in
 
     return nullcontext() if flags.logging_format == "json" else log_told_in(story, verbosity=flags.v, vmodule=flags.vmodule)
 

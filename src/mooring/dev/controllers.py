@@ -39,7 +39,7 @@ from mooring.csi.session import Session
 from mooring.dev.extras import Extras
 from mooring.dev.options import Patience
 from mooring.dev.story import Story
-from mooring.dev.traced_cluster import TracedCluster, Watches
+from mooring.dev.traced import TracedCluster, Watches
 from mooring.kube.cluster import Cluster
 
 NAMESPACE: Final = "default"

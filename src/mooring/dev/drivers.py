@@ -24,7 +24,7 @@ from mooring.dev.driver_form import CommandLine, Form, PythonClass, Reference, S
 from mooring.dev.driver_program import DriverProgram
 from mooring.dev.node_drivers import LATE_S, Elsewhere, NodeDriver, NodeProgram, Served
 from mooring.dev.story import Story
-from mooring.dev.traced_driver import tell
+from mooring.dev.traced import tell
 from mooring.driver.loading import load, told
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving

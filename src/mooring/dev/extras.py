@@ -1,14 +1,24 @@
-"""The parts of a plane that a driver needs for more than volumes that come and go: growth, classes of attributes, snapshots."""
+"""The parts of a plane that a driver needs for more than creating and deleting volumes: growth, classes of attributes, snapshots.
+
+The kinds of snapshots are the definitions in `crds/`, created at the first start and brought up to date later. An annotation marks each
+definition that Mooring made. One that is there without it is somebody else's, and stays as it is.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator
-from typing import Final
+from importlib import resources
+from typing import Any, Final
 
+from mooring.api.definitions import CUSTOM_RESOURCE_DEFINITIONS
+from mooring.apiserver.codecs.yamlbody import parse_yaml
 from mooring.controllers.resizer.node_growth import grows_on_nodes
 from mooring.csi.driver_capabilities import DriverCapabilities, capabilities_of
 from mooring.csi.session import Session
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import NotFound
 
 _CALL_S_MAX: Final = 5.0
 
@@ -73,3 +83,39 @@ def no_provisioner(driver: DriverCapabilities) -> str:
     if not driver.has_controller:
         return "GetPluginCapabilities does not say CONTROLLER_SERVICE"
     return "" if driver.creates else "ControllerGetCapabilities does not say CREATE_DELETE_VOLUME"
+
+
+DIGEST: Final = "mooring.dev/definition"
+"""The annotation with the digest of the definition as it was made."""
+_FILES: Final = ("volumesnapshotclasses.yaml", "volumesnapshotcontents.yaml", "volumesnapshots.yaml")
+_GROUP_FILES: Final = ("volumegroupsnapshotclasses.yaml", "volumegroupsnapshotcontents.yaml", "volumegroupsnapshots.yaml")
+
+
+def definitions(*, groups: bool = True) -> Iterator[dict[str, Any]]:
+    """With their digests. groups: the kinds of group snapshots, too."""
+    folder = resources.files("mooring.dev") / "crds"
+    for name in _FILES + (_GROUP_FILES if groups else ()):
+        content = (folder / name).read_bytes()
+        definition = parse_yaml(content)
+        definition["metadata"]["annotations"][DIGEST] = hashlib.sha256(content).hexdigest()[:16]
+        yield definition
+
+
+async def install(cluster: Cluster, *, groups: bool = True) -> None:
+    """The server serves the kinds once this has returned."""
+    for definition in definitions(groups=groups):
+        name = definition["metadata"]["name"]
+        try:
+            there = await cluster.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+        except NotFound:
+            await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
+            continue
+        digest, ours = (one["metadata"].get("annotations", {}).get(DIGEST) for one in (there, definition))
+        if digest is not None and digest != ours:
+            await cluster.replace(CUSTOM_RESOURCE_DEFINITIONS, _updated(there, definition))
+
+
+def _updated(there: dict[str, Any], definition: dict[str, Any]) -> dict[str, Any]:
+    """With what others have written on it."""
+    annotations = {**there["metadata"].get("annotations", {}), **definition["metadata"]["annotations"]}
+    return {**there, "metadata": {**there["metadata"], "annotations": annotations}, "spec": definition["spec"]}

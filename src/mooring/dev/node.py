@@ -22,8 +22,7 @@ from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.folder import unmount_all
-from mooring.dev.traced_cluster import TracedCluster
-from mooring.dev.traced_driver import TracedDriver
+from mooring.dev.traced import TracedCluster, TracedDriver
 from mooring.kube.cluster import Cluster
 from mooring.node.agent import AgentSockets, NodeAgent
 from mooring.node.options import AgentOptions

@@ -42,15 +42,13 @@ from mooring.csi.wire_driver import WireDriver
 from mooring.dev.controllers import Controllers
 from mooring.dev.driver_form import Form, Reference
 from mooring.dev.drivers import Sockets, Starter
-from mooring.dev.extras import Extras, extras_of
+from mooring.dev.extras import Extras, extras_of, install
 from mooring.dev.introduction import LastFailure, introduced
 from mooring.dev.node import REGISTRATION, Shared
 from mooring.dev.nodes import Nodes, node_ids
 from mooring.dev.options import Patience
-from mooring.dev.snapshot_kinds import install
 from mooring.dev.story import Story
-from mooring.dev.traced_cluster import TracedCluster
-from mooring.dev.traced_driver import TracedDriver
+from mooring.dev.traced import TracedCluster, TracedDriver
 from mooring.hostpath.layout import Segments
 from mooring.kube.cluster import Cluster
 from mooring.node.options import LEASE_S

@@ -19,20 +19,18 @@ from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.demo.demo import Demo
-from mooring.dev.demo.file_systems import growing_type
-from mooring.dev.demo.stage import NODE_NAMES, PATIENCE, Stage
+from mooring.dev.demo.stage import NODE_NAMES, PATIENCE, Stage, growing_type
 from mooring.dev.driver_form import Reference
 from mooring.dev.farewell import end_pods
 from mooring.dev.folder import run_folder
-from mooring.dev.invitation import Commands, invitation
+from mooring.dev.getting_started import Commands, ready_text
 from mooring.dev.options import DevOptions
 from mooring.dev.plane import Plane, running
 from mooring.dev.polling import DemoFailed
-from mooring.dev.power import answering
+from mooring.dev.power import Switches, answering
 from mooring.dev.seed_objects import make_volume, register
 from mooring.dev.story import Story
-from mooring.dev.switches import Switches
-from mooring.dev.traced_cluster import TracedCluster
+from mooring.dev.traced import TracedCluster
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import Cluster
@@ -83,7 +81,7 @@ async def run_dev(
                 await _prepare(plane, traced, driver, options)
 
                 def invite() -> None:
-                    for line in invitation(plane, space, options.form, commands, kept=bool(options.state), can_enter=can_enter):
+                    for line in ready_text(plane, space, options.form, commands, kept=bool(options.state), can_enter=can_enter):
                         story.title(line)
 
                 async with answering(plane.folder, Switches(plane.nodes, cluster, options.patience).by_turn):

@@ -18,8 +18,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.dev import controllers, drivers, polling, run
 from mooring.dev.driver_form import Reference
 from mooring.dev.nodes import Nodes
-from mooring.dev.pod_folder import PodFolder
-from mooring.dev.polling import DemoFailed
+from mooring.dev.polling import DemoFailed, PodFolder
 from mooring.dev.run import run_demo
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mooring.dev.demo import file_systems
-from mooring.dev.demo.file_systems import growing_type
+from mooring.dev.demo import stage as file_systems
+from mooring.dev.demo.stage import growing_type
 from mooring.mounts.namespace import MountSpace
 
 CAPABLE = MountSpace(is_private=True)

@@ -13,10 +13,9 @@ from mooring.base.clock import LoopClock
 from mooring.base.log import logger
 from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
-from mooring.dev.loglines import log_told_in
 from mooring.dev.screen import PlainScreen
-from mooring.dev.story import KNOWN_MAX, Repeats, Story
-from mooring.dev.traced_cluster import TracedCluster
+from mooring.dev.story import KNOWN_MAX, Repeats, Story, log_told_in
+from mooring.dev.traced import TracedCluster
 from mooring.driver.guard import CallRecord
 from mooring.kube.cluster import Patch, PatchType
 from tests.unit.dev.stepped_clock import StillClock

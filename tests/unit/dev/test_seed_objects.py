@@ -16,9 +16,8 @@ from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.csi.driver_capabilities import DriverCapabilities
-from mooring.dev.extras import Extras
+from mooring.dev.extras import Extras, install
 from mooring.dev.seed_objects import register
-from mooring.dev.snapshot_kinds import install
 from mooring.kube.cluster import Cluster, Patch, PatchType
 
 NAME = "csi.test"

@@ -15,9 +15,9 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.dev import snapshot_kinds
+from mooring.dev import extras as snapshot_kinds
+from mooring.dev.extras import DIGEST, definitions, install
 from mooring.dev.seed_objects import group_snapshot, group_snapshot_class, snapshot, snapshot_class
-from mooring.dev.snapshot_kinds import DIGEST, definitions, install
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import Invalid
 from tests.support.layers import SPECIFICATION, not_tested

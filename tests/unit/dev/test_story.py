@@ -13,9 +13,8 @@ from mooring.base.logform import Lines
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import redacted
-from mooring.dev.loglines import log_told_in
 from mooring.dev.screen import LiveScreen, PlainScreen, screen_for
-from mooring.dev.story import Happening, Story
+from mooring.dev.story import Happening, Story, log_told_in
 from mooring.dev.summary import LINE_MAX, VALUE_MAX, message_summary, patch_summary
 from mooring.driver.guard import CallRecord
 from tests.unit.dev.stepped_clock import StillClock

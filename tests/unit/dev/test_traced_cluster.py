@@ -11,7 +11,7 @@ from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
-from mooring.dev.traced_cluster import TracedCluster
+from mooring.dev.traced import TracedCluster
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.patch import merge_patch
 from mooring.node.heartbeat import CONDITIONS

@@ -13,9 +13,8 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, Vol
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name
 from mooring.base.clock import Clock
-from mooring.dev.demo.diary import Diary
 from mooring.dev.demo.life import CLAIM, GREETING, Life, is_bound
-from mooring.dev.demo.stage import CLASS, NAMESPACE, Stage
+from mooring.dev.demo.stage import CLASS, NAMESPACE, Diary, Stage
 from mooring.dev.seed_objects import claim, pod, restored, snapshot
 from mooring.kube.cluster import Patch, PatchType
 

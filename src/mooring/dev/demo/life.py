@@ -18,7 +18,7 @@ from mooring.api.workloads import DEPLOYMENTS
 from mooring.base.units import format_duration
 from mooring.dev.demo.stage import CLAIM_PROTECTION, CLASS, NAMESPACE, NODE_NAMES, PATIENCE, PROVISIONING, VOLUME_PROTECTION, Stage
 from mooring.dev.options import Patience
-from mooring.dev.pod_folder import PodFolder
+from mooring.dev.polling import PodFolder
 from mooring.dev.seed_objects import claim, deployment
 from mooring.kube.cluster import Selection
 

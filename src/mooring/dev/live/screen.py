@@ -1,4 +1,9 @@
-"""A story on a terminal, with the view of the plane below it while that runs."""
+"""A story on a terminal, with the view of the plane below it while that runs.
+
+The view is a panel: a few lines that stay at the bottom while others scroll past above them. The cursor waits on the panel's first line: to
+erase the panel is to erase the lines below the cursor, whatever the terminal did to them when it was resized. One frame is one write.
+Scrolled lines stay in the terminal's own history.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,8 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable
+import termios
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, TextIO, cast
 
 from rich.console import Console
@@ -16,11 +22,9 @@ from mooring.base.clock import Clock
 from mooring.base.errors import first_of
 from mooring.base.log import logger
 from mooring.dev.live.board import Board
-from mooring.dev.live.panel import Panel
-from mooring.dev.live.render import plain, render
-from mooring.dev.live.table import Line
+from mooring.dev.live.render import Line, plain, render
 from mooring.dev.outlet import Outlet
-from mooring.dev.screen import LiveScreen, Part, PlainScreen, Stream, wrapped
+from mooring.dev.screen import LiveScreen, Part, PlainScreen, Stream, is_in_front, wrapped
 
 _PAUSE_S: Final = 0.1
 _SHARE_MAX: Final = 0.1
@@ -140,3 +144,46 @@ class ViewScreen(PlainScreen):
         with self._console.capture() as captured:
             self._console.print(Text.assemble(*line), end="", soft_wrap=True)
         return captured.get()
+
+
+_ERASE: Final = "\r\x1b[J"
+_HIDE_CURSOR: Final = "\x1b[?25l"
+_SHOW_CURSOR: Final = "\x1b[?25h"
+_BEGIN_FRAME: Final = "\x1b[?2026h"
+_END_FRAME: Final = "\x1b[?2026l"
+"""Terminals that know them show the whole frame at once; others pass over them."""
+
+
+class Panel:
+    """write: to the terminal. keyboard: where keys are pressed, None for nowhere; its echo is off meanwhile, since it moves the cursor."""
+
+    def __init__(self, write: Callable[[str], None], keyboard: TextIO | None) -> None:
+        self._write, self._keyboard = write, keyboard
+        self._echo = False
+
+    def open(self) -> None:
+        self._echo = self._set_echo(on=False)
+        self._write(_HIDE_CURSOR)
+
+    def draw(self, lines: str, panel: Sequence[str]) -> None:
+        """lines: to scroll past, each with its end."""
+        up = f"\x1b[{len(panel) - 1}A" if len(panel) > 1 else ""
+        self._write(f"{_BEGIN_FRAME}{_ERASE}{lines}" + "\n".join(panel) + f"{up}\r{_END_FRAME}")
+
+    def close(self, lines: str = "") -> None:
+        """Leaves the terminal as it was, without the panel. lines: as for `draw`."""
+        if self._echo:
+            self._set_echo(on=True)
+        self._write(f"{_ERASE}{lines}{_SHOW_CURSOR}")
+
+    def _set_echo(self, *, on: bool) -> bool:
+        """True when that was another state. A process in the background must not touch its terminal (SIGTTOU)."""
+        if self._keyboard is None or not self._keyboard.isatty() or not is_in_front(self._keyboard.fileno()):
+            return False
+        with contextlib.suppress(termios.error):
+            mode = termios.tcgetattr(self._keyboard)
+            if bool(mode[3] & termios.ECHO) != on:
+                mode[3] ^= termios.ECHO
+                termios.tcsetattr(self._keyboard, termios.TCSADRAIN, mode)
+                return True
+        return False

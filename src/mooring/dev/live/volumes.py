@@ -1,4 +1,7 @@
-"""The rows of volumes: the stage of life of each, and the reason that it waits there, in the words of the controller whose turn it is."""
+"""The rows of volumes: the stage of life of each, also of one that grows or changes its class, and the reason that it waits there.
+
+The reason is in the words of the controller whose turn it is.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,8 @@ from mooring.api.storage import VolumeAttachment
 from mooring.api.volume_names import unique_name
 from mooring.base.clock import Instant
 from mooring.controllers.binding.names import BOUND, DELETE, FAILED, LOST, PROVISIONER, RELEASED, claims_of, is_finished
-from mooring.dev.live.board import READY, Objects, VolumeRow
-from mooring.dev.live.changing import change_of
-from mooring.dev.live.memory import Mounted, Mounts, Reasons
-from mooring.dev.live.nodes import state_of
+from mooring.controllers.resizer.names import CONTROLLER_ERROR, FS_PENDING, MODIFY_ERROR, NODE_ERROR, STORAGE
+from mooring.dev.live.board import READY, Mounted, Mounts, Objects, Reasons, VolumeRow, state_of
 
 ATTACHER, ATTACH_DETACH, BINDER, PROVISIONS = "attacher", "attach-detach", "binder", "provisioner"
 """The parts of the plane whose reasons are shown, by their names in the story."""
@@ -252,3 +253,23 @@ def _names(pods: Sequence[Pod]) -> str:
     names = sorted(pod.metadata.name for pod in pods)
     more = f" and {len(names) - PODS_SHOWN} more" if len(names) > PODS_SHOWN else ""
     return f"pod{'s' if len(names) > 1 else ''} {', '.join(names[:PODS_SHOWN])}{more}"
+
+
+_GROWING: Final = (CONTROLLER_ERROR, NODE_ERROR, FS_PENDING)
+_MODIFYING: Final = (MODIFY_ERROR,)
+"""The conditions that say what is waited for."""
+
+
+def change_of(claim: PersistentVolumeClaim) -> tuple[str, str]:
+    """The stage and the claim's own words about it; "" for a claim that stays as it is."""
+    if (claim.status.allocated_resource_statuses or {}).get(STORAGE):
+        return "Growing", _words(claim, _GROWING) or f"to {(claim.status.allocated_resources or {}).get(STORAGE, 'another size')}"
+    change = claim.status.modify_volume_status
+    if change is not None:
+        return "Modifying", _words(claim, _MODIFYING) or f"to the class {change.target_volume_attributes_class_name}: {change.status}"
+    return "", ""
+
+
+def _words(claim: PersistentVolumeClaim, kinds: Sequence[str]) -> str:
+    found = {one.type: one.message for one in claim.status.conditions or () if one.status == "True"}
+    return next((found[kind] for kind in kinds if found.get(kind)), "")

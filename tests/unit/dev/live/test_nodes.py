@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mooring.dev.live.board import NodeRow, Objects
-from mooring.dev.live.model import Model
-from mooring.dev.live.nodes import ZONE, node_rows
+from mooring.dev.live.model import ZONE, Model, node_rows
 from tests.support.builders import Json, a_csi_node, a_pod, a_ready_node, an_attached_va, typed
 
 UNREACHABLE = "node.kubernetes.io/unreachable"

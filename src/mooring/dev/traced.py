@@ -1,18 +1,24 @@
-"""A cluster whose user is watched: each write it makes is told, and each watch it begins."""
+"""A cluster and a driver that are watched: the story gets each write, each watch, and each call of a driver that can't report its own."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import EVENTS, NODES
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
+from mooring.csi.client import CallObserver
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import A, Call, Q, Rpc
+from mooring.csi.redact import redacted
+from mooring.csi.wire_driver import WireDriver
 from mooring.dev.story import Story
 from mooring.dev.summary import patch_summary
+from mooring.driver.guard import CallRecord
 from mooring.kube.cluster import EVERYTHING, Cluster, PatchType, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, Invalid
 
@@ -141,3 +147,37 @@ def _phase(body: Mapping[str, Any], subresource: str) -> str:
     """The change in a status that is replaced whole."""
     phase = (body.get("status") or {}).get("phase") if subresource == "status" else ""
     return f": phase={phase}" if phase else ""
+
+
+ROUTINE: Final = "NodeGetVolumeStats"
+"""Asked once a minute for each volume of each pod: told when it fails."""
+
+
+class TracedDriver(WireDriver):
+    """who: the called part, in the story."""
+
+    def __init__(self, address: str, who: str, story: Story, *, clock: Clock, metrics: CallObserver | None = None) -> None:
+        super().__init__(address, clock=clock, metrics=metrics)
+        self._who, self._story = who, story
+
+    async def invoke(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
+        began = self._clock.now()
+        try:
+            response = await super().invoke(rpc, request, call)
+        except DriverError as error:
+            self._tell(rpc.name, request, "", error, began)
+            raise
+        except asyncio.CancelledError:
+            self._tell(rpc.name, request, "", DriverError(Code.CANCELED, "the caller gave up"), began)
+            raise
+        self._tell(rpc.name, request, redacted(response), None, began)
+        return response
+
+    def _tell(self, name: str, request: Q, response: str, error: DriverError | None, began: float) -> None:
+        tell(self._story, CallRecord(name, redacted(request), response, error, self._clock.now() - began), self._who)
+
+
+def tell(story: Story, record: CallRecord, who: str) -> None:
+    """Tells of a call, unless it is one that comes all the time and went well."""
+    if record.rpc != ROUTINE or record.error is not None:
+        story.called(record, who)
