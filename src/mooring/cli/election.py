@@ -1,13 +1,22 @@
-"""Where a sidecar stands for leadership, and in which times: the election's flags and the pod's surroundings."""
+"""The sidecar's part in an election: where it stands for leadership and in which times (flags and the pod's environment).
+
+For those who stand by it writes its identities into its container's termination log (`control/lease/obituary.py`). That is the file of one
+run of the container, so only its main process, number 1, may write it. Where there is no such file there is no pod. A failing program
+removes the note: then its log can be the kubelet's message, if the pod asks for that.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from mooring.api.names import sanitised
+from mooring.base.log import logger
 from mooring.base.randomness import Random
 from mooring.cli.process import Machine
 from mooring.cli.tables import ElectionFlags
+from mooring.control.lease.obituary import note_of
 from mooring.control.lease.record import Candidate, LeaseTimes, identity_of
 
 
@@ -37,3 +46,36 @@ def _own_namespace(file: Path) -> str:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""
+
+
+_log = logger(__name__)
+
+
+class TerminationNote:
+    def __init__(self, machine: Machine, *, is_on: bool) -> None:
+        self._file = machine.termination_log
+        self._is_on = is_on and machine.is_main() and self._file.is_file()
+        self._identities: list[str] = []
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """The note stays after the block, unless that fails."""
+        has_failed = True
+        try:
+            yield
+            has_failed = False
+        finally:
+            if has_failed and self._identities:
+                self._write("")
+
+    def add(self, identity: str) -> None:
+        """Before it stands for election."""
+        if self._is_on:
+            self._identities.append(identity)
+            self._write(note_of(self._identities))
+
+    def _write(self, text: str) -> None:
+        try:
+            self._file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            _log.info(2, "Could not write the termination log: the end of this process is known by that of its Lease", why=str(error))

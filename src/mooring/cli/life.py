@@ -29,13 +29,12 @@ from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.base.watchdog import watched
 from mooring.cli import election
+from mooring.cli.election import TerminationNote
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
-from mooring.cli.termination_note import TerminationNote
-from mooring.control.program.election import stand_for_election
 from mooring.control.program.health import Health
 from mooring.control.program.pulse import Pulse
-from mooring.control.program.terms import Posts, Terms
+from mooring.control.program.terms import Posts, Terms, stand_for_election
 from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Cluster
 

@@ -25,10 +25,9 @@ from mooring.base.watchdog import watched
 from mooring.control.lease.elector import Candidate, LeaseTimes
 from mooring.control.lease.record import identity_of
 from mooring.control.manager import Work
-from mooring.control.program.election import stand_for_election
 from mooring.control.program.health import Health
 from mooring.control.program.pulse import Pulse
-from mooring.control.program.terms import Post, Terms
+from mooring.control.program.terms import Post, Terms, stand_for_election
 from mooring.control.runtime import Runtime
 from mooring.kube.client.config import ClusterConfig
 from mooring.kube.client.http import HttpCluster

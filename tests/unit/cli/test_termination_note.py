@@ -8,10 +8,9 @@ import pytest
 
 from mooring.api.pods import PODS
 from mooring.base.randomness import Random
-from mooring.cli.election import candidate
+from mooring.cli.election import TerminationNote, candidate
 from mooring.cli.process import Machine
 from mooring.cli.tables import ElectionFlags
-from mooring.cli.termination_note import TerminationNote
 from mooring.control.lease.obituary import note_of
 from mooring.kube.cluster import Patch, PatchType
 from tests.support.builders import a_pod
