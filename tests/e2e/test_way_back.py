@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS
+from mooring.controllers.snapshotting.names import AS_SOURCE_FINALIZER, GROUP_FINALIZER, IN_GROUP_FINALIZER
 from mooring.csi.codes import Code
 from tests.e2e import provisioner_world, resizer_world, snapshot_world
 from tests.e2e.processes import on_server
@@ -202,6 +203,7 @@ async def _nothing_is_left(world: snapshot_world.Snapshots) -> bool:
 
 
 GROUPS = "--feature-gates=CSIVolumeGroupSnapshot=true"
+MEMBER_FINALIZERS = (AS_SOURCE_FINALIZER, IN_GROUP_FINALIZER)
 
 
 @pytest.mark.parametrize("go_between", [GO_BETWEEN, OURS_BETWEEN])
@@ -222,9 +224,9 @@ async def test_group_snapshots_change_hands_under_the_rules_that_are_there_for_t
             await gate.is_asked()
         gate.let_go()
         async with _both(parts, GROUPS, is_go=go_between):
-            await world.shown(GROUP_SNAPSHOTS, "group", _is_ready, "is ready")
+            await _held(world, "group")
             await world.create(a_group_snapshot("second"))
-            await world.shown(GROUP_SNAPSHOTS, "second", _is_ready, "is ready")
+            await _held(world, "second")
             await world.remove(GROUP_SNAPSHOTS, "second")
             gate = Gate(world, driver, DELETE_GROUP)
             await world.delete(GROUP_SNAPSHOTS, "group")
@@ -246,5 +248,25 @@ async def _two_of_a_group(world: snapshot_world.Snapshots) -> None:
         await world.patch(PVC, name, {"metadata": {"labels": APP}})
 
 
+async def _held(world: snapshot_world.Snapshots, name: str) -> None:
+    """The group snapshot is ready, and protected with both its members. Go's controller writes finalizers after it has said "ready"."""
+    group = await world.shown(GROUP_SNAPSHOTS, name, lambda body: _is_ready(body) and _has(body, GROUP_FINALIZER), "is ready and protected")
+    uid = group["metadata"]["uid"]
+
+    async def members_are_held() -> bool:
+        owned = [one for one in await world.list(snapshot_world.VS) if uid in _owners(one)]
+        return 2 == len(owned) and all(_is_ready(one) and _has(one, *MEMBER_FINALIZERS) for one in owned)
+
+    await world.until(members_are_held, what=f"both members of {name} are protected, and belong to it")
+
+
 def _is_ready(body: Json) -> bool:
     return (body.get("status") or {}).get("readyToUse") is True
+
+
+def _has(body: Json, *finalizers: str) -> bool:
+    return set(finalizers) <= set(body["metadata"].get("finalizers") or ())
+
+
+def _owners(body: Json) -> set[str]:
+    return {owner["uid"] for owner in body["metadata"].get("ownerReferences") or ()}
