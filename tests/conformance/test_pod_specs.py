@@ -145,6 +145,20 @@ JUDGED: dict[str, Row] = {
     ),
     "share": (pod(shareProcessNamespace=True, hostPID=True), [(INVALID, "spec.securityContext.shareProcessNamespace")]),
     "hostusers": (pod(hostUsers=False, hostNetwork=True), [(FORBIDDEN, "spec.hostNetwork")]),
+    "hostusers_ids": (pod(hostUsers=False, hostPID=True, hostIPC=True), [(FORBIDDEN, "spec.HostPID"), (FORBIDDEN, "spec.HostIPC")]),
+    "csproc_unmasked": (
+        container(securityContext={"procMount": "Unmasked"}),
+        [(INVALID, "spec.containers[0].securityContext.procMount")],
+    ),
+    "hostusers_unmasked": (pod(hostUsers=False, containers=[{**CONTAINER, "securityContext": {"procMount": "Unmasked"}}]), []),
+    "hostusers_devices": (
+        pod(
+            hostUsers=False,
+            containers=[{**CONTAINER, "volumeDevices": [{"name": "v", "devicePath": "/v"}]}],
+            volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+        ),
+        [(FORBIDDEN, "spec.containers[0].volumeDevices")],
+    ),
     "fqdn": (pod(setHostnameAsFQDN=True, hostname="a" * 64), [(INVALID, "spec.hostname")]),
     "rc": (pod(resourceClaims=[{"name": "a"}]), [(INVALID, "spec.resourceClaims[0]")]),
     "rc2": (

@@ -146,7 +146,7 @@ def validate_one(container: Json, field: str, spec: Json) -> Iterator[Cause]:
     yield from _validate_probes(container, field, spec.get("terminationGracePeriodSeconds", 0))
     yield from podresources.validate(container["resources"], f"{field}.resources", spec)
     yield from _validate_restarts(container, field)
-    yield from podsecurity.validate_container(container.get("securityContext") or {}, f"{field}.securityContext")
+    yield from podsecurity.validate_container(container.get("securityContext") or {}, f"{field}.securityContext", spec)
 
 
 def validate_images(spec: Json) -> Iterator[Cause]:

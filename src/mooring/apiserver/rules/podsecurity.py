@@ -36,10 +36,12 @@ def validate_pod(context: Json, field: str, spec: Json) -> Iterator[Cause]:
         yield field_errors.invalid(f"{field}.shareProcessNamespace", True, text)
 
 
-def validate_container(context: Json, field: str) -> Iterator[Cause]:
+def validate_container(context: Json, field: str, spec: Json) -> Iterator[Cause]:
     yield from _validate_common(context, field)
     if "procMount" in context:
         yield from checks.one_of(context["procMount"], f"{field}.procMount", ("Default", "Unmasked"))
+        if context["procMount"] == "Unmasked" and spec.get("hostUsers") is not False:
+            yield field_errors.invalid(f"{field}.procMount", context["procMount"], "`hostUsers` must be false to use `Unmasked`")
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
             yield field_errors.invalid(field, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")

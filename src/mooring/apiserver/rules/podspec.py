@@ -51,13 +51,20 @@ def validate(pod: Json) -> Iterator[Cause]:
     if seconds is not None and not 1 <= seconds <= _SECONDS_MAX:
         yield field_errors.invalid("spec.activeDeadlineSeconds", seconds, f"must be between 1 and {_SECONDS_MAX}, inclusive")
     if spec.get("hostUsers") is False:
-        yield from (
-            field_errors.forbidden(f"spec.{part}", "when `hostUsers` is false")
-            for part in ("hostNetwork", "hostPID", "hostIPC")
-            if spec.get(part)
-        )
+        yield from (field_errors.forbidden(field, "when `hostUsers` is false") for field in _parts_of_the_host(spec))
     if "os" in spec:
         yield from checks.one_of(spec["os"]["name"], "spec.os", ("linux", "windows"))
+
+
+def _parts_of_the_host(spec: Json) -> Iterator[str]:
+    """The fields that give a pod a part of its host, which does not go with users of its own."""
+    for field, part in (("hostNetwork", "hostNetwork"), ("HostPID", "hostPID"), ("HostIPC", "hostIPC")):  # (so the real one names them)
+        if spec.get(part):
+            yield f"spec.{field}"
+    for part in ("initContainers", "containers", "ephemeralContainers"):
+        for field, container in checks.each(spec.get(part), f"spec.{part}"):
+            if container.get("volumeDevices"):
+                yield f"{field}.volumeDevices"
 
 
 def address(text: str, field: str) -> list[Cause]:
