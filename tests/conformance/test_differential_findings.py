@@ -839,3 +839,14 @@ def test_a_rule_of_restarts_names_exit_codes_and_there_are_twenty_at_the_most(ap
     api.post(PODS, body).invalid(("FieldValueTooMany", field, "Too many: 21: must have at most 20 items"))
     body["spec"]["containers"][0]["restartPolicyRules"] = [rule] * 20
     api.post(PODS, body).ok(201)
+
+
+def test_the_scheduling_group_of_pods_is_dropped(api: Rest, name: str) -> None:
+    """Its feature is off: with it the template changes nothing."""
+    body, group = copy.deepcopy(a_pod(name)), {"podGroupName": "25%"}
+    body["spec"]["schedulingGroup"] = group
+    assert "schedulingGroup" not in api.post(PODS, body).ok(201)["spec"]
+    path = "/apis/apps/v1/namespaces/default/replicasets"
+    workload = api.post(path, a_workload("ReplicaSet", name)).ok(201)
+    workload["spec"]["template"]["spec"]["schedulingGroup"] = group
+    assert 1 == api.put(f"{path}/{name}", workload).ok()["metadata"]["generation"]

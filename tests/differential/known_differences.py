@@ -64,7 +64,6 @@ _GATED: Final = (
     "preferredHolder",
     "warnings",
     "resourceVersion",
-    "schedulingGroup",
     "nodeAllocatableResourceClaimStatuses",
 )
 _OWNS_LOST: Final = (
@@ -224,10 +223,7 @@ KNOWN: Final = (
     Known(
         "fields behind gates",
         "ours keeps fields whose feature is off by default in the real server",
-        lambda seen: (
-            all(any(word in text for word in _GATED) for text in seen.differences)
-            or (seen.codes[0] == 422 and seen.codes[1] in (200, 201) and "schedulingGroup" in str(seen.step))
-        ),
+        lambda seen: all(any(word in text for word in _GATED) for text in seen.differences),
         ends=True,
     ),
     Known(

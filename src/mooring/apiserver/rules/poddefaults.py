@@ -43,7 +43,8 @@ def default(pod: Json) -> None:
 
 
 def default_spec(spec: Json) -> None:
-    """The defaults that a pod's spec and a template's share."""
+    """The defaults that a pod's spec and a template's share, without the field whose feature is off in kube-apiserver."""
+    spec.pop("schedulingGroup", None)
     _fill(spec, _POD)
     spec.setdefault("securityContext", {})
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
