@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS as DEFINITIONS
 from mooring.apiserver.objectmeta import MESSAGES as META
 from mooring.apiserver.resource import Resource, Status
 from mooring.apiserver.rules import RESOURCES
-from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS as DEFINITIONS
 from mooring.apiserver.rules.lease import LEASES as LEASE
 from tests.conformance.conftest import Server
 from tests.support.builders import a_lease, a_secret, a_va

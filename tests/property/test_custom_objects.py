@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api.meta import Key
-from mooring.apiserver.codecs.codec import FieldValidation, decode_object
-from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
+from mooring.apiserver.bodies.objects import FieldValidation, decode_object
+from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.kube.errors import AlreadyExists, BadRequest, Invalid
 from tests.conformance import test_custom_kinds, test_kind_rules
 from tests.support.customkinds import GROUP, a_definition, a_version, an_object, spec_of

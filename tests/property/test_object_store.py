@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mooring.api.meta import Key
+from mooring.apiserver.bodies.objects import FieldValidation, decode_object
+from mooring.apiserver.bodies.patches import change_of
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.codecs.codec import FieldValidation, decode_object
-from mooring.apiserver.codecs.patches import change_of
 from mooring.apiserver.listing import ListOptions, Scope, scope_of
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.table import HistoryLimits

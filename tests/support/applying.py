@@ -7,8 +7,7 @@ import dataclasses
 from typing import Any
 
 from mooring.apiserver import objectmeta
-from mooring.apiserver.custom.structure import Custom
-from mooring.apiserver.resource import Resource
+from mooring.apiserver.resource import Custom, Resource
 from tests.support.paths import CSI_DRIVERS, CSI_NODES, LEASES, NAMESPACES, NODES, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import Answer, Rest
 

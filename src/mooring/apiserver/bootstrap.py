@@ -1,4 +1,4 @@
-"""A store as a server begins with it: every kind, the namespaces that are always there, and what a file has kept."""
+"""A store as a server begins with it: every kind, and the namespaces that are always there."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import dataclasses
 from typing import Final
 
 from mooring.api.meta import Key
-from mooring.apiserver.codecs.codec import FieldValidation, decode_object
+from mooring.apiserver.bodies.objects import FieldValidation, decode_object
 from mooring.apiserver.custom.definitions import Definitions
-from mooring.apiserver.disk.loading import load
-from mooring.apiserver.disk.rows import Saved
 from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.rules.event import TTL_S as EVENT_TTL_S
 from mooring.apiserver.rules.namespace import NAMESPACES
@@ -33,15 +31,6 @@ def new_store(randomness: Random, now: float, limits: HistoryLimits = DEFAULT_LI
     """now: seconds since the epoch, the namespaces' creation time."""
     store, _ = bare_store(randomness, limits, event_ttl_s=event_ttl_s)
     add_system_objects(store, now)
-    return store
-
-
-def loaded_store(
-    randomness: Random, saved: Saved, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S
-) -> ObjectStore:
-    """A store that goes on where another ended. Raises Damaged for objects that can't be read."""
-    store, definitions = bare_store(randomness, limits, event_ttl_s=event_ttl_s)
-    load(store, saved, serve_custom_kinds=definitions.load)
     return store
 
 

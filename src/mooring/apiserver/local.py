@@ -9,14 +9,14 @@ import msgspec
 
 from mooring.api.meta import Key, Kind
 from mooring.apiserver import api_errors
-from mooring.apiserver.codecs import patches
-from mooring.apiserver.codecs.codec import FieldValidation, decode_object
+from mooring.apiserver.bodies import patches
+from mooring.apiserver.bodies.objects import FieldValidation, decode_object
 from mooring.apiserver.durability import Durability, InMemory
-from mooring.apiserver.identity.users import OWNER
 from mooring.apiserver.listing import ListOptions, WatchOptions, scope_of
 from mooring.apiserver.resource import Call, Json, Resource, Status
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored, Written
+from mooring.apiserver.users import OWNER
 from mooring.apiserver.watch import WatchHub
 from mooring.apiserver.watch_buffer import WatchItem
 from mooring.apiserver.web.queries import delete_options

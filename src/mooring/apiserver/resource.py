@@ -15,10 +15,9 @@ from mooring.api import names
 from mooring.api.meta import Key
 from mooring.apiserver import deletion
 from mooring.apiserver.codecs.schema import Message, Messages
-from mooring.apiserver.custom.structure import Custom
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.identity.users import Tokens, User
+from mooring.apiserver.users import Tokens, User
 
 Json = dict[str, Any]
 
@@ -133,6 +132,43 @@ class StorageVersion:
     storage: tuple[str, str, str]
     decode: Callable[[Json], Json]
     encode: Callable[[Json, Json | None], Json]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CustomColumn:
+    """A column of a table. cell: its value for an object, None without one."""
+
+    name: str
+    type: str
+    format: str
+    description: str
+    priority: int
+    cell: Callable[[Json], Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where the scale sub-resource finds its numbers, as steps into the object. selector: () where there is none."""
+
+    spec_replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Custom:
+    """A custom kind. schema: the openAPIV3Schema of its definition. columns: after the name; () for the usual ones.
+
+    deprecation: the warning of a deprecated version, "" for others.
+    """
+
+    definition: str
+    singular: str
+    list_kind: str
+    schema: Json
+    columns: tuple[CustomColumn, ...] = ()
+    scale: ScalePaths | None = None
+    deprecation: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any, Final
 
 from mooring.api.definitions import CUSTOM_RESOURCE_DEFINITIONS
-from mooring.apiserver.codecs.yamlbody import parse_yaml
+from mooring.apiserver.bodies.yamlbody import parse_yaml
 from mooring.controllers.resizer.node_growth import grows_on_nodes
 from mooring.csi.driver_capabilities import DriverCapabilities, capabilities_of
 from mooring.csi.session import Session

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mooring.apiserver.codecs.yamlbody import dump_yaml
+from mooring.apiserver.bodies.yamlbody import dump_yaml
 from mooring.dev.driver_form import Form, Reference, Socket
 from mooring.dev.plane import Plane
 from mooring.dev.seed_objects import ATTRIBUTES, WAITS, claim, pod, restored, snapshot

@@ -17,8 +17,8 @@ import msgspec
 from mooring.api.coordination import LEASES
 from mooring.api.core import EVENTS
 from mooring.api.meta import Key, Kind
+from mooring.apiserver.bodies.objects import FieldValidation, decode_object
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.codecs.codec import FieldValidation, decode_object
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.api.meta import Key
+from mooring.apiserver.bodies.objects import FieldValidation, decode_object
+from mooring.apiserver.bodies.patches import change_of
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.codecs.codec import FieldValidation, decode_object
-from mooring.apiserver.codecs.patches import change_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits, Written

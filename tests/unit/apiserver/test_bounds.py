@@ -12,7 +12,7 @@ import pytest
 from mooring.api.meta import Key
 from mooring.api.selector import parse_labels
 from mooring.apiserver import field_errors, metadata
-from mooring.apiserver.codecs.codec import DEPTH_MAX, VALUES_MAX, check_bounds, is_within_bounds
+from mooring.apiserver.bodies.objects import DEPTH_MAX, VALUES_MAX, check_bounds, is_within_bounds
 from mooring.apiserver.codecs.jsonbody import duplicate_fields
 from mooring.apiserver.rules import SECRETS, STORAGE_CLASSES, jobpolicies
 from mooring.apiserver.rules.classes import default_class

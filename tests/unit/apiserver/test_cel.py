@@ -12,8 +12,8 @@ from mooring.apiserver.cel.checker import DYN, CompileError, checked
 from mooring.apiserver.cel.compiler import Scope, compiled, unescaped
 from mooring.apiserver.cel.lexer import CelSyntaxError, tokens_of
 from mooring.apiserver.cel.values import CelError
-from mooring.apiserver.custom.goregexp import go_regexp
 from mooring.apiserver.effort import Effort, Elsewhere, TooMuch, in_the_loop
+from mooring.apiserver.regexp.programs import go_regexp
 
 NAMES: dict[str, Any] = {
     "n": 7,

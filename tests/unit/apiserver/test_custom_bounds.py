@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mooring.apiserver.codecs.codec import VALUES_MAX
+from mooring.apiserver.bodies.objects import VALUES_MAX
 from mooring.apiserver.web.messages import Reply
 from tests.unit.apiserver.test_service import Client
 

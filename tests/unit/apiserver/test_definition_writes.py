@@ -9,13 +9,13 @@ import pytest
 
 from mooring.api.meta import Key
 from mooring.apiserver import effort
-from mooring.apiserver.codecs.codec import FieldValidation
-from mooring.apiserver.codecs.patches import applied_change
+from mooring.apiserver.bodies.objects import FieldValidation
+from mooring.apiserver.bodies.patches import applied_change
 from mooring.apiserver.custom import definitions
+from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.effort import Elsewhere, in_the_loop
 from mooring.apiserver.kinds import Kinds, version_order
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.server_side_apply.apply import apply
 from mooring.apiserver.server_side_apply.managed import Writer
 from mooring.apiserver.store import ObjectStore

@@ -10,9 +10,9 @@ import pytest
 
 from mooring.api.meta import Key
 from mooring.apiserver.controllers.housekeeping import Housekeeping
+from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.disk.state import lasting
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.store import ObjectStore
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random

@@ -11,15 +11,14 @@ import pytest
 
 from mooring.apiserver.codecs import protowire
 from mooring.apiserver.codecs.schema import Message
-from mooring.apiserver.custom.structure import Custom
-from mooring.apiserver.discovery import about as about_module
 from mooring.apiserver.discovery import groups
-from mooring.apiserver.discovery.about import About
 from mooring.apiserver.discovery.fieldwords import words_for
-from mooring.apiserver.resource import Resource
+from mooring.apiserver.discovery.groups import HEALTH
+from mooring.apiserver.resource import Custom, Resource
 from mooring.apiserver.rules import LEASES, RESOURCES
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.health import WHICH
+from mooring.apiserver.web import about as about_module
+from mooring.apiserver.web.about import About
 from mooring.apiserver.web.messages import Reply, Request
 from mooring.base.randomness import Random
 from tests.support.applying import SHAPE_KIND
@@ -231,7 +230,7 @@ def test_the_index_names_what_is_served(about: About) -> None:
     paths = told(about, "/")["paths"]
     assert {"/api/v1", "/apis/storage.k8s.io", "/apis/storage.k8s.io/v1", "/openapi/v3", "/readyz", "/version"} <= set(paths)
     for path in paths:
-        if path.strip("/") not in ("metrics", *WHICH):  # (those are answered elsewhere)
+        if path.strip("/") not in ("metrics", *HEALTH):  # (those are answered elsewhere)
             ask(about, path)
 
 

@@ -16,13 +16,13 @@ import pytest
 
 from mooring.api.meta import Key
 from mooring.api.storage import VOLUME_ATTACHMENTS as VAS
+from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.disk import file as durable
 from mooring.apiserver.disk.log import Log
 from mooring.apiserver.disk.rows import Damaged, Entry
 from mooring.apiserver.disk.state import NAME, lasting
 from mooring.apiserver.listing import scope_of
 from mooring.apiserver.local import LocalCluster
-from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.rules.event import EVENTS
 from mooring.apiserver.rules.namespace import NAMESPACES
 from mooring.apiserver.rules.volumeattachment import VOLUME_ATTACHMENTS

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.apiserver import effort
-from mooring.apiserver.custom import goregexp
-from mooring.apiserver.custom.goregexp import GoRegexp, go_regexp
-from mooring.apiserver.custom.regexsyntax import RegexpError
 from mooring.apiserver.effort import Effort, Elsewhere, TooMuch, in_the_loop
+from mooring.apiserver.regexp import programs
+from mooring.apiserver.regexp.programs import GoRegexp, go_regexp
+from mooring.apiserver.regexp.syntax import RegexpError
 
 FOUND: list[tuple[str, str, list[str]]] = [
     (r"a|ab", "ab", ["a"]),
@@ -185,16 +185,16 @@ def test_expressions_are_kept_as_far_as_they_are_small() -> None:
     with effort.of_request(Effort(10 * effort.STEPS_MAX)):
         for number in range(60):
             go_regexp(f"(a|b){{900}}(a|b){{900}}{number}")
-    assert goregexp._KEPT._size <= goregexp._KEPT_SIZE_MAX
-    assert goregexp._KEPT.get("kept") is None
+    assert programs._KEPT._size <= programs._KEPT_SIZE_MAX
+    assert programs._KEPT.get("kept") is None
 
 
 def test_an_expression_that_was_made_twice_at_once_counts_once() -> None:
     """The loop and a thread may both miss it, and make it."""
-    kept, text = goregexp._Kept(), "(a|b){900}"
+    kept, text = programs._Kept(), "(a|b){900}"
     for _ in range(2):
         kept.put(text, GoRegexp(text))
     other = GoRegexp("other")
     kept.put("other", other)
-    assert kept._size == sum(goregexp._size(pattern, found) for pattern, found in kept._found.items())
+    assert kept._size == sum(programs._size(pattern, found) for pattern, found in kept._found.items())
     assert kept.get("other") is other

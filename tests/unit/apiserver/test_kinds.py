@@ -9,10 +9,10 @@ import pytest
 
 from mooring.api.meta import Key
 from mooring.apiserver.api_errors import no_such_resource
+from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.kinds import version_order
 from mooring.apiserver.listing import Scope
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.rules.event import EVENTS, NEW_EVENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import BadRequest, Invalid, NotServed

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mooring.apiserver.codecs.codec import FieldValidation
-from mooring.apiserver.codecs.patches import OPERATIONS_MAX, PatchFailed, apply_json, apply_merge, change_of
+from mooring.apiserver.bodies.objects import FieldValidation
+from mooring.apiserver.bodies.patches import OPERATIONS_MAX, PatchFailed, apply_json, apply_merge, change_of
+from mooring.apiserver.bodies.strategic import merge_strategic
 from mooring.apiserver.codecs.schema import Messages
-from mooring.apiserver.codecs.strategic import merge_strategic
 from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
 from mooring.kube.cluster import PatchType
 from mooring.kube.errors import BadRequest, Invalid, TooLarge

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from mooring.apiserver import effort
-from mooring.apiserver.custom import structure
+from mooring.apiserver.custom.jsonpath import parse_path
 from mooring.apiserver.effort import Effort, Elsewhere, in_the_loop
 from mooring.apiserver.printers import column
 from mooring.apiserver.printers.column import DEFAULT, Column
-from mooring.apiserver.printers.jsonpath import parse_path
 from mooring.apiserver.printers.kinds import _custom_columns, columns_of
+from mooring.apiserver.resource import Custom, CustomColumn
 from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.table import Stored
 from mooring.apiserver.web.rendering import Table
@@ -151,7 +151,7 @@ def test_what_a_path_looks_at_is_work_of_the_request() -> None:
 
 def test_a_row_of_a_watch_is_blank_where_its_cells_are_too_much_work() -> None:
     find = parse_path("..zz")
-    columns = [structure.Column(f"c{number}", "integer", "", "told", 0, lambda obj: len(find(obj))) for number in range(100)]
+    columns = [CustomColumn(f"c{number}", "integer", "", "told", 0, lambda obj: len(find(obj))) for number in range(100)]
     resource = dataclasses.replace(SHAPE_KIND, custom=a_custom(*columns))
     wide = {"metadata": {"name": "a", "uid": "u"}, "wide": {f"k{number}": {} for number in range(2000)}}
     table = Table("meta.k8s.io/v1", "None")
@@ -160,8 +160,8 @@ def test_a_row_of_a_watch_is_blank_where_its_cells_are_too_much_work() -> None:
     assert {"cells": ["", *[0] * 100], "object": None} == row
 
 
-def a_custom(*columns: structure.Column) -> structure.Custom:
-    return structure.Custom(definition="d", singular="s", list_kind="L", schema={}, columns=columns)
+def a_custom(*columns: CustomColumn) -> Custom:
+    return Custom(definition="d", singular="s", list_kind="L", schema={}, columns=columns)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def a_custom(*columns: structure.Column) -> structure.Custom:
     ],
 )
 def test_custom_cells_have_the_declared_type(kind: str, value: Any, cell: Any) -> None:
-    name, shown = _custom_columns(a_custom(structure.Column("X", kind, "f", "told", 1, lambda _obj: value)))
+    name, shown = _custom_columns(a_custom(CustomColumn("X", kind, "f", "told", 1, lambda _obj: value)))
     assert ("Name", "name") == (name.name, name.format)
     assert cell == shown.cell({}, NOW)
     assert {"name": "X", "type": kind, "format": "f", "description": "told", "priority": 1} == shown.to_json()

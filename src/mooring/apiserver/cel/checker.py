@@ -10,7 +10,7 @@ from mooring.apiserver.cel import values
 from mooring.apiserver.cel.compiler import function_of, unescaped
 from mooring.apiserver.cel.lexer import CelSyntaxError
 from mooring.apiserver.cel.parser import Call, Comprehension, Index, ListOf, Literal, MapOf, Name, Node, Select, parse
-from mooring.apiserver.custom.goregexp import go_regexp
+from mooring.apiserver.regexp.programs import go_regexp
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Any, Final
 from mooring.apiserver.cel import conversions as to
 from mooring.apiserver.cel import values
 from mooring.apiserver.cel.values import NONE, CelError, Optional, Type, no_overload
-from mooring.apiserver.custom.goregexp import go_regexp
-from mooring.apiserver.custom.regexsyntax import RegexpError
+from mooring.apiserver.regexp.programs import go_regexp
+from mooring.apiserver.regexp.syntax import RegexpError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

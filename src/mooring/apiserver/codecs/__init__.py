@@ -1,1 +1,1 @@
-"""Bodies of requests into objects, and patches: shapes declared as text, JSON, YAML and protobuf held against them."""
+"""The shapes of kinds, declared as text; JSON and protobuf checked against them."""

@@ -13,11 +13,11 @@ from mooring.api.meta import Key
 from mooring.apiserver.aside import is_aside
 from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.accepted import AcceptedNames
+from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.custom.heads import Head, digest, head_of, put_status
 from mooring.apiserver.custom.serving import Kind, VersionParts, parts_of
 from mooring.apiserver.portions import Portion
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.shallow import value
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change, Stored

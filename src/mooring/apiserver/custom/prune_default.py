@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from mooring.apiserver.codecs.codec import VALUES_MAX, count_of
+from mooring.apiserver.bodies.objects import VALUES_MAX, count_of
 from mooring.apiserver.custom.structure import Structure
 
 _WRITTEN_OUT: Final = 1e21  # larger ones are written with an exponent

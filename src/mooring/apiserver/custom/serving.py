@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mooring.apiserver import api_errors, objectmeta
-from mooring.apiserver.codecs.codec import VALUES_MAX
+from mooring.apiserver.bodies.objects import VALUES_MAX
 from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.prune_default import drop_nulls, fill, prune, whole_numbers
-from mooring.apiserver.custom.structure import Column, Custom, ScalePaths, Structure, has_rules, structure_of
+from mooring.apiserver.custom.structure import Structure, has_rules, structure_of
 from mooring.apiserver.custom.validate import Validator, decode_embedded
 from mooring.apiserver.custom.views import columns_of, fields_of, scale_of
 from mooring.apiserver.kinds import version_order
-from mooring.apiserver.resource import Action, Json, Resource, Status, StorageVersion, View
+from mooring.apiserver.resource import Action, Custom, CustomColumn, Json, Resource, ScalePaths, Status, StorageVersion, View
 from mooring.kube.errors import Forbidden
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class VersionParts:
     schema: Json
     structure: Structure
     rules: Rules | None
-    columns: tuple[Column, ...]
+    columns: tuple[CustomColumn, ...]
     fields: Mapping[str, Callable[[Json], str]]
 
 

@@ -9,12 +9,12 @@ from typing import Final
 from mooring.apiserver import field_errors
 from mooring.apiserver.custom.checking import check
 from mooring.apiserver.custom.formats import KNOWN
-from mooring.apiserver.custom.goregexp import go_regexp
 from mooring.apiserver.custom.lists import wrong_list, wrong_map
 from mooring.apiserver.custom.prune_default import prune
 from mooring.apiserver.custom.structure import NOTHING, has_rules, structure_of
 from mooring.apiserver.custom.validate import wrong_embedded
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.regexp.programs import go_regexp
 from mooring.apiserver.resource import Json
 
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")

@@ -1,51 +1,14 @@
-"""A custom kind as its definition describes it: names, columns, scale, and its structural schema, one node for each value."""
+"""The structural schema of a custom kind, one node for each value."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 Json = dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table. cell: its value for an object, None without one. (`printers/jsonpath.py` reads paths, `kinds.py` shows.)"""
-
-    name: str
-    type: str
-    format: str
-    description: str
-    priority: int
-    cell: Callable[[Json], Any]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ScalePaths:
-    """Where the scale sub-resource finds its numbers, as steps into the object. selector: () where there is none."""
-
-    spec_replicas: tuple[str, ...]
-    status_replicas: tuple[str, ...]
-    selector: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, slots=True)
-class Custom:
-    """A custom kind. schema: the openAPIV3Schema of its definition. columns: after the name; () for the usual ones.
-
-    deprecation: the warning of a deprecated version, "" for others.
-    """
-
-    definition: str
-    singular: str
-    list_kind: str
-    schema: Json
-    columns: tuple[Column, ...] = ()
-    scale: ScalePaths | None = None
-    deprecation: str = ""
 
 
 NOTHING: Final = object()

@@ -10,9 +10,9 @@ from mooring.apiserver import field_errors, metadata, objectmeta
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom.checking import check
 from mooring.apiserver.custom.lists import duplicates
-from mooring.apiserver.custom.structure import NOTHING, ScalePaths, Structure
+from mooring.apiserver.custom.structure import NOTHING, Structure
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Json
+from mooring.apiserver.resource import Json, ScalePaths
 
 if TYPE_CHECKING:
     from mooring.apiserver.custom.rules import Rules

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.custom.structure import Column, ScalePaths, Structure, structure_of
+from mooring.apiserver.custom.jsonpath import parse_path, printed
+from mooring.apiserver.custom.structure import Structure, structure_of
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.printers.jsonpath import parse_path, printed
-from mooring.apiserver.resource import Json
+from mooring.apiserver.resource import CustomColumn, Json, ScalePaths
 
 
-def columns_of(version: Json) -> tuple[Column, ...]:
+def columns_of(version: Json) -> tuple[CustomColumn, ...]:
     """The columns that a definition's version adds after the name; () where it names none."""
     return tuple(_column(column) for column in version.get("additionalPrinterColumns") or ())
 
@@ -45,14 +45,16 @@ def _field_reader(path: str) -> Callable[[Json], str]:
     return field
 
 
-def _column(column: Json) -> Column:
+def _column(column: Json) -> CustomColumn:
     find = parse_path(column["jsonPath"])
 
     def cell(obj: Json) -> Any:
         found = find(obj)
         return found[0] if found else None  # (of several the first, as the real server has it)
 
-    return Column(column["name"], column["type"], column.get("format", ""), column.get("description", ""), column.get("priority", 0), cell)
+    return CustomColumn(
+        column["name"], column["type"], column.get("format", ""), column.get("description", ""), column.get("priority", 0), cell
+    )
 
 
 _TYPES: Final = ("boolean", "date", "integer", "number", "string")

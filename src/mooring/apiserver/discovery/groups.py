@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from mooring.apiserver.resource import Action, Resource, Status
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.health import WHICH
 
 VERSION: Final = {
     "major": "1",
@@ -19,13 +18,14 @@ VERSION: Final = {
     "compiler": "",
     "platform": "",
 }
+HEALTH: Final = ("healthz", "livez", "readyz")
 STATUS_VERBS: Final = ["get", "patch", "update"]
 
 
 def paths(store: ObjectStore) -> dict[str, Any]:
     """`/`: what else there is to ask for."""
     versions = {f"/apis/{resource.api_version}" for resource in store.resources if resource.group}
-    found = {"/api", "/api/v1", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version", *(f"/{which}" for which in WHICH)}
+    found = {"/api", "/api/v1", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version", *(f"/{which}" for which in HEALTH)}
     return {"paths": sorted(found | versions | {version.rpartition("/")[0] for version in versions})}
 
 

@@ -12,9 +12,10 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from mooring.apiserver.bootstrap import add_system_objects, loaded_store
+from mooring.apiserver.bootstrap import add_system_objects, bare_store
 from mooring.apiserver.disk import file as durable
 from mooring.apiserver.disk.file import ObjectFile
+from mooring.apiserver.disk.loading import load
 from mooring.apiserver.disk.log import Log
 from mooring.apiserver.disk.rows import Damaged, Saved, StorageFailed
 from mooring.apiserver.rules.event import TTL_S as EVENT_TTL_S
@@ -45,7 +46,7 @@ async def lasting(
 ) -> AsyncGenerator[tuple[ObjectStore, Log], None]:
     """The folder's objects, saved while the block runs. careful: answers wait for the disk. Raises ConfigError, with nothing changed."""
     with held(folder):
-        store, file = _loaded(folder / NAME, careful, lambda saved: loaded_store(randomness, saved, limits, event_ttl_s=event_ttl_s))
+        store, file = _loaded(folder / NAME, careful, lambda saved: _store_of(randomness, saved, limits, event_ttl_s=event_ttl_s))
         log = Log(store, file)
         try:
             add_system_objects(store, clock.wall_s())
@@ -102,17 +103,24 @@ def restored_in(path: Path) -> Path:
     return path.with_name(f"{path.name}.restored")
 
 
-def _loaded(path: Path, careful: bool, load: Callable[[Saved], ObjectStore]) -> tuple[ObjectStore, ObjectFile]:
+def _loaded(path: Path, careful: bool, made: Callable[[Saved], ObjectStore]) -> tuple[ObjectStore, ObjectFile]:
     """The file is opened for writing once all of it has been understood."""
     with usable(path.parent):
         saved = saved_in(path)
         if saved is None:
             durable.create(path, version=1)
             saved = durable.read(path)
-        store = load(saved)
+        store = made(saved)
         file = ObjectFile(path, saved, careful=careful)
         if saved.totals.careless:
             _log.warning("The file was written without waiting for the disk, and not closed: versions jump ahead", path=str(path))
             file.jump()
-            store = load(durable.read(path))
+            store = made(durable.read(path))
         return store, file
+
+
+def _store_of(randomness: Random, saved: Saved, limits: HistoryLimits, *, event_ttl_s: float) -> ObjectStore:
+    """A store that goes on where another ended. Raises Damaged for objects that can't be read."""
+    store, definitions = bare_store(randomness, limits, event_ttl_s=event_ttl_s)
+    load(store, saved, serve_custom_kinds=definitions.load)
+    return store

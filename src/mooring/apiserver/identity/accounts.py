@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mooring.api.meta import Key
-from mooring.apiserver.identity.users import User
 from mooring.apiserver.resource import Json, Objects
+from mooring.apiserver.users import User
 from mooring.kube.errors import NotFound
 
 ISSUER: Final = "https://kubernetes.default.svc"

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from mooring.apiserver.identity.users import User
+from mooring.apiserver.users import User
 from mooring.base import ownership
 from mooring.base.errors import ConfigError
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.apiserver.custom.structure import Custom
+from mooring.apiserver.custom.jsonpath import printed
 from mooring.apiserver.printers import column, event, node, pod, storage, workloads
 from mooring.apiserver.printers.column import AGE, CREATED, DEFAULT, NAME, Cell, Column, at, plain
-from mooring.apiserver.printers.jsonpath import printed
-from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.resource import Custom, Json, Resource
 
 
 def _custom_columns(custom: Custom) -> tuple[Column, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.classes import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.apiserver.rules.csi import CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES
-from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.rules.deployment import DEPLOYMENTS, REPLICA_SETS
 from mooring.apiserver.rules.event import EVENTS, NEW_EVENTS
 from mooring.apiserver.rules.job import JOBS

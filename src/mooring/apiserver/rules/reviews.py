@@ -7,8 +7,8 @@ from typing import Final
 from mooring.apiserver import api_errors, field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.identity.accounts import ISSUER, bearer_of
-from mooring.apiserver.identity.users import User
 from mooring.apiserver.resource import Call, Json, answered_kind
+from mooring.apiserver.users import User
 from mooring.base.clock import rfc3339
 
 _MESSAGES: Final = objectmeta.MESSAGES.extended("""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
+from mooring.apiserver.discovery.groups import HEALTH
 from mooring.apiserver.web.messages import TEXT, Reply
-
-WHICH: Final = ("healthz", "livez", "readyz")
 
 
 def is_health(path: tuple[str, ...]) -> bool:
     """True for paths that need no credentials: all checks, or one of them, as /readyz/ping."""
-    return len(path) <= 2 and path[0] in WHICH
+    return len(path) <= 2 and path[0] in HEALTH
 
 
 def health(path: tuple[str, ...], query: Mapping[str, str], failure: str) -> Reply | None:
-    """path: begins with one of WHICH. failure: what is wrong with the storage; "" while nothing is. None for a check that isn't there."""
+    """path: begins with one of HEALTH. failure: what is wrong with the storage; "" while nothing is. None for a check that isn't there."""
     which, *rest = path
     checks = {"ping": "", "log": "", "storage": failure if which != "livez" else ""}
     if rest:

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.apiserver.identity.users import OWNER, User
 from mooring.apiserver.listing import ContinueExpired, Scope, WatchOptions
 from mooring.apiserver.resource import Resource
+from mooring.apiserver.users import OWNER, User
 from mooring.apiserver.web.rendering import WHOLE, Rendering
 from mooring.kube.errors import NOT_SERVED, ApiError, to_status
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.codec import TOO_DEEP, check_bounds, is_within_bounds
+from mooring.apiserver.bodies.objects import TOO_DEEP, check_bounds, is_within_bounds
+from mooring.apiserver.bodies.yamlbody import BYTES_MAX, NoYaml, dump_yaml, duplicate_keys, parse_yaml
 from mooring.apiserver.codecs.jsonbody import duplicate_fields, hugest, parse_json
 from mooring.apiserver.codecs.protobody import PROTOBUF, parse_protobuf
 from mooring.apiserver.codecs.schema import Message
-from mooring.apiserver.codecs.yamlbody import BYTES_MAX, NoYaml, dump_yaml, duplicate_keys, parse_yaml
 from mooring.apiserver.custom.prune_default import whole_numbers
 from mooring.apiserver.web.messages import JSON
 from mooring.apiserver.web.rendering import WHOLE, Metadata, Rendering, Table

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, objectmeta
-from mooring.apiserver.codecs.codec import FieldValidation
+from mooring.apiserver.bodies.objects import FieldValidation
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause

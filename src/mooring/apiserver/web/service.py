@@ -14,13 +14,12 @@ import msgspec
 from mooring.api import names
 from mooring.apiserver import api_errors, effort, write_pipeline
 from mooring.apiserver.aside import Overtaken, in_loop
-from mooring.apiserver.codecs.codec import UnknownFields, decode_object, unusable
-from mooring.apiserver.codecs.patches import applied_change, change_of
+from mooring.apiserver.bodies.objects import UnknownFields, decode_object, unusable
+from mooring.apiserver.bodies.patches import applied_change, change_of
 from mooring.apiserver.deletion import DeleteOptions
-from mooring.apiserver.discovery.about import About
+from mooring.apiserver.discovery.groups import HEALTH
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.effort import Effort, TooMuch
-from mooring.apiserver.identity.users import Tokens
 from mooring.apiserver.listing import Scope, check_match, checked_scope, parsed_scope, watch_start_of
 from mooring.apiserver.objectmeta import MESSAGES as META
 from mooring.apiserver.resource import Action, Call, Json, Resource
@@ -28,8 +27,10 @@ from mooring.apiserver.server_side_apply.apply import apply
 from mooring.apiserver.server_side_apply.managed import Writer
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Listing, Stored, Written
+from mooring.apiserver.users import Tokens
 from mooring.apiserver.web import negotiation, queries
-from mooring.apiserver.web.health import WHICH, health, is_health
+from mooring.apiserver.web.about import About
+from mooring.apiserver.web.health import health, is_health
 from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, packed, status_of
 from mooring.apiserver.web.queries import Route, WriteOptions, route_of
 from mooring.apiserver.web.rendering import Rendering
@@ -64,7 +65,7 @@ class Service:
             return error_reply(api_errors.bad_request("the body is nested too deeply"))
 
     def _health(self, request: Request) -> Reply | None:
-        return health(request.path, request.query, self._durability.failure) if request.path[0] in WHICH else None
+        return health(request.path, request.query, self._durability.failure) if request.path[0] in HEALTH else None
 
     def refusal(self, request: Request) -> Reply | None:
         """The refusal of an unknown user, whatever the body; None for a known one."""

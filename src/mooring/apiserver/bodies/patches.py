@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.codec import FieldValidation, UnknownFields, check_bounds, decode_object
+from mooring.apiserver.bodies.objects import FieldValidation, UnknownFields, check_bounds, decode_object
+from mooring.apiserver.bodies.strategic import merge_strategic
 from mooring.apiserver.codecs.jsonbody import Huge
 from mooring.apiserver.codecs.scalars import WrongType, equal_json
-from mooring.apiserver.codecs.strategic import merge_strategic
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply.apply import kind_of, place_of
 from mooring.kube.cluster import PatchType

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from mooring.apiserver.codecs.codec import DEPTH_MAX, TOO_DEEP, VALUES_MAX
+from mooring.apiserver.bodies.objects import DEPTH_MAX, TOO_DEEP, VALUES_MAX
 from mooring.apiserver.codecs.jsonbody import TOLD_MAX
 
 BYTES_MAX: Final = 1024 * 1024

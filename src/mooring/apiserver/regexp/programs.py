@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.apiserver import effort
-from mooring.apiserver.custom.regexsyntax import Choice, Fits, Letter, Node, Place, RegexpError, Repeat, Sequence, parse
 from mooring.apiserver.effort import Effort
+from mooring.apiserver.regexp.syntax import Choice, Fits, Letter, Node, Place, RegexpError, Repeat, Sequence, parse
 
 _SIZE_MAX: Final = 10_000
 _NODES_MAX: Final = 100_000
