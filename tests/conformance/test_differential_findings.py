@@ -657,7 +657,7 @@ def test_another_kind_is_told_with_the_rules_that_are_broken_and_nothing_else(ap
 
 @pytest.mark.parametrize(
     ("time", "wrong"),
-    [([{}], ""), ([], ""), (5, "type date-time"), (True, "type date-time"), ({}, "type date-time"), ("x", "type date-time")],
+    [([{}], ""), ([], ""), (5, '"int64"'), (True, '""'), ({}, '""'), ("x", '"x"'), (5.5, '"float64"')],
 )
 def test_a_list_passes_for_a_text_with_a_format(api: Rest, contents: str, name: str, time: Any, wrong: str) -> None:
     api.post(contents, a_raw_content(name)).ok(201)
@@ -665,17 +665,17 @@ def test_a_list_passes_for_a_text_with_a_format(api: Rest, contents: str, name: 
     answer = api.patch(f"{contents}/{name}/status", {"status": {"error": {"time": time}}}, MERGE_PATCH, **tried)
     if wrong:
         status = answer.refused(422, "Invalid")
-        assert wrong in status["details"]["causes"][0]["message"]
+        assert status["details"]["causes"][0]["message"].endswith(f"in body must be of type date-time: {wrong}")
     else:
         assert time == answer.ok()["status"]["error"]["time"]
 
 
-@pytest.mark.parametrize("size", ["x", True, {}, [], 1.5])
-def test_a_number_with_a_format_is_told_with_it(api: Rest, contents: str, name: str, size: Any) -> None:
+@pytest.mark.parametrize(("size", "found"), [("x", "string"), (True, ""), ({}, ""), ([], "array"), (1.5, "float64")])
+def test_a_number_with_a_format_is_told_with_it(api: Rest, contents: str, name: str, size: Any, found: str) -> None:
     api.post(contents, a_raw_content(name)).ok(201)
     status = api.patch(f"{contents}/{name}/status", {"status": {"restoreSize": size}}, MERGE_PATCH).refused(422, "Invalid")
     wanted = "integer" if isinstance(size, str | list) else "int64"
-    assert f"must be of type {wanted}: " in status["details"]["causes"][0]["message"], status
+    assert status["details"]["causes"][0]["message"].endswith(f'must be of type {wanted}: "{found}"'), status
 
 
 def test_the_status_of_a_claim_of_a_pod_is_of_one_that_it_has(api: Rest, name: str) -> None:
@@ -850,3 +850,108 @@ def test_the_scheduling_group_of_pods_is_dropped(api: Rest, name: str) -> None:
     workload = api.post(path, a_workload("ReplicaSet", name)).ok(201)
     workload["spec"]["template"]["spec"]["schedulingGroup"] = group
     assert 1 == api.put(f"{path}/{name}", workload).ok()["metadata"]["generation"]
+
+
+@pytest.mark.parametrize("how", ["POST", "apply"])
+@pytest.mark.parametrize("items", ["x", 5, True, []])
+def test_items_that_are_no_schema_are_none(api: Rest, name: str, items: Any, how: str) -> None:
+    by_name = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+    schema = {
+        "type": "object",
+        "properties": {"list": {"type": "array", "items": items}, "map": {"type": "array", "items": items, **by_name}},
+    }
+    names = {"plural": "lists", "singular": "list", "kind": "List", "listKind": "ListList"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "lists.mooring.test"}}
+    body["spec"] = {"group": "mooring.test", "scope": "Cluster", "names": names, "versions": [version]}
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    answer = api.post(path, body) if how == "POST" else api.patch(f"{path}/lists.mooring.test", body, APPLY_PATCH, fieldManager="one")
+    field = "spec.validation.openAPIV3Schema.properties"
+    answer.refused(422, "Invalid", ("FieldValueRequired", f"{field}[list].items"), (INVALID, f"{field}[map].items"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        ("ReplicaSet", ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"]),
+        ("Deployment", ["updatedReplicas", "readyReplicas", "availableReplicas"]),
+        ("StatefulSet", ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"]),
+    ],
+)
+def test_the_counts_of_a_kind_are_held_against_its_replicas(api: Rest, name: str, kind: str, parts: list[str]) -> None:
+    path = f"/apis/apps/v1/namespaces/default/{kind.lower()}s"
+    api.post(path, a_workload(kind, name)).ok(201)
+    causes = [(INVALID, f"status.{part}", "cannot be greater than status.replicas") for part in parts]
+    answer = api.patch(f"{path}/{name}/status", {"status": {"replicas": -1}}, MERGE_PATCH)
+    answer.invalid((INVALID, "status.replicas", "must be greater than or equal to 0"), *causes)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_a_count_of_collisions_only_grows(api: Rest, name: str, kind: str) -> None:
+    path = f"/apis/apps/v1/namespaces/default/{kind.lower()}s"
+    api.post(path, a_workload(kind, name)).ok(201)
+    api.patch(f"{path}/{name}/status", {"status": {"collisionCount": 2}}, MERGE_PATCH).ok()
+    for count in (1, None):
+        answer = api.patch(f"{path}/{name}/status", {"status": {"collisionCount": count}}, MERGE_PATCH)
+        answer.invalid((INVALID, "status.collisionCount", "cannot be decremented"))
+
+
+def test_a_pod_has_observed_no_generation_below_zero(api: Rest, name: str) -> None:
+    api.post(PODS, a_pod(name)).ok(201)
+    answer = api.patch(f"{PODS}/{name}/status", {"status": {"observedGeneration": -1}}, MERGE_PATCH)
+    answer.invalid((INVALID, "status.observedGeneration", "must be a non-negative integer"))
+
+
+def a_container_status(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "image": "i", "imageID": "", "ready": False, "restartCount": 0, **fields}
+
+
+@pytest.mark.parametrize("part", ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"])
+def test_users_of_containers_have_ids_of_users(api: Rest, name: str, part: str) -> None:
+    api.post(PODS, a_pod(name)).ok(201)
+    status = a_container_status("e", user={"linux": {"uid": -1, "gid": -2, "supplementalGroups": [1, -3]}})
+    field, text = f"status.{part}[0].user.linux", "must be between 0 and 2147483647, inclusive"
+    answer = api.patch(f"{PODS}/{name}/status", {"status": {part: [status]}}, MERGE_PATCH)
+    answer.invalid(*((INVALID, f"{field}.{each}", text) for each in ("uid", "gid", "supplementalGroups[1]")))
+
+
+RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [5]}}
+
+
+@pytest.mark.parametrize(
+    ("part", "policy", "fields", "code", "comes_back"),
+    [
+        ("containerStatuses", "Always", {}, 0, True),
+        ("containerStatuses", "Never", {}, 1, False),
+        ("containerStatuses", "OnFailure", {}, 0, False),
+        ("containerStatuses", "OnFailure", {}, 1, True),
+        ("containerStatuses", "Always", {"restartPolicy": "Never"}, 1, False),
+        ("containerStatuses", "Never", {"restartPolicy": "OnFailure"}, 1, True),
+        ("containerStatuses", "Never", {"restartPolicy": "Never", "restartPolicyRules": [RULE]}, 5, True),
+        ("containerStatuses", "Never", {"restartPolicy": "Never", "restartPolicyRules": [RULE]}, 6, False),
+        (
+            "containerStatuses",
+            "Never",
+            {"restartPolicy": "Never", "restartPolicyRules": [{**RULE, "action": "RestartAllContainers"}]},
+            6,
+            True,
+        ),
+        ("ephemeralContainerStatuses", "Always", {}, 1, False),
+        ("initContainerStatuses", "Always", {}, 1, False),
+    ],
+)
+def test_a_container_that_has_ended_for_good_stays_so(
+    api: Rest, name: str, part: str, policy: str, fields: dict[str, Any], code: int, comes_back: bool
+) -> None:
+    body = copy.deepcopy(a_pod(name, restartPolicy=policy))
+    body["spec"]["containers"][0] |= fields
+    made = api.post(PODS, body).ok(201)
+    container = made["spec"]["containers"][0]["name"]
+    ended = a_container_status(container, state={"terminated": {"exitCode": code}})
+    api.patch(f"{PODS}/{name}/status", {"status": {part: [ended]}}, MERGE_PATCH).ok()
+    again = a_container_status(container, state={"running": {}})
+    answer = api.patch(f"{PODS}/{name}/status", {"status": {part: [again]}}, MERGE_PATCH)
+    if comes_back:
+        answer.ok()
+    else:
+        answer.invalid((FORBIDDEN, f"status.{part}[0].state", "may not be transitioned to non-terminated state"))

@@ -185,6 +185,12 @@ KNOWN: Final = (
         ends=True,
     ),
     Known(
+        "empty overhead",
+        "an empty overhead of a new pod counts as none; the real server refuses it like any other",
+        lambda seen: seen.codes[1] == 403 and seen.says_any("Pod Overhead set without"),
+        ends=True,
+    ),
+    Known(
         "a second source beside flexVolume",
         "a volume has one source, whichever it is; the real server accepts another beside flexVolume",
         lambda seen: seen.codes[0] == 422 and "'spec.flexVolume', 'Forbidden: may not specify more than 1" in str(seen.ours["value"]),
@@ -231,11 +237,6 @@ KNOWN: Final = (
         "the class of service follows from the containers; the real server takes it from the status in a creation",
         lambda seen: all("qosClass" in text for text in seen.differences),
         ends=True,
-    ),
-    Known(
-        "invalid schemas",
-        "ours can't read an `items` that is not a schema; the real server takes it for an absent one",
-        lambda seen: seen.codes == (400, 422) and "customresourcedefinitions" in seen.step.path,
     ),
     Known(
         "a revision's data as text",

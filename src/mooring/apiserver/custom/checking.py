@@ -22,6 +22,7 @@ _LETTERS_A_STEP: Final = 3
 _CAUSE: Final = 30
 _WIDTHS: Final = {"int32": 31, "int64": 63}
 _NUMBERS: Final = ("integer", "number")
+_FORMATS: Final = {"integer": "int64", "number": "float64"}
 _SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "not")
 
 
@@ -47,7 +48,7 @@ def _check(value: Any, schema: Json, path: str, old: Any, work: Effort) -> list[
 
 
 def _type(value: Any, schema: Json, path: str) -> list[Cause]:
-    """As kube-apiserver: of a value with a format other than a number's, lists pass, and the others are told the format."""
+    """As kube-apiserver: of a value with a format other than a number's, lists pass; others are told the format, also that of the value."""
     found, wanted, form = type_of(value), schema.get("type", ""), _known_format(schema)
     if schema.get("x-kubernetes-int-or-string"):
         fine, wanted = found in ("integer", "string"), "integer,string"
@@ -56,7 +57,8 @@ def _type(value: Any, schema: Json, path: str) -> list[Cause]:
         fine = fine or (found == "array" and form != "" and wanted not in _NUMBERS)
     if fine or (value is None and schema.get("nullable")):
         return []
-    wrong = [_wrong_type(path, found, wanted if found in ("string", "array") else form or wanted)]
+    by_format = form and found not in ("string", "array", "null")
+    wrong = [_wrong_type(path, _FORMATS.get(found, ""), form) if by_format else _wrong_type(path, found, wanted)]
     if found == "number" and wanted == "integer" and "format" not in schema:
         text = f'Invalid value: "": Checked value must be of type integer (default format) in {path}'
         wrong.append(Cause("FieldValueInvalid", "<nil>", text))

@@ -34,12 +34,11 @@ ValidationRule: 1 rule s!, 2 message s, 3 messageExpression s, 4 reason s?, 5 fi
 """)  # noqa: E501
 
 _LOOSE: Final[dict[str, tuple[type, ...]]] = {
-    "items": (dict, list),
     "additionalItems": (dict, bool),
     "additionalProperties": (dict, bool),
     "enum": (list,),
 }
-"""Parts of a schema that may be of several types, or whose values may be null."""
+"""Parts of a schema that may be of several types, or whose values may be null. (`items` that are no schema count as an empty list.)"""
 
 _VALUES: Final = ("default", "enum", "example", "maximum", "minimum", "multipleOf")
 """Parts of a schema that are values, in which Go writes 1.0 as 1."""
@@ -64,6 +63,9 @@ def _decode_within(schema: Json, path: str, unknown: list[str], depth: int = 0) 
     if depth > _DEPTH_MAX:
         raise ValueError(f"a schema of more than {_DEPTH_MAX} levels at {path}")
     schema.update({part: whole_numbers(schema[part]) for part in _VALUES if part in schema})
+    if schema.get("items") is not None:
+        items = schema["items"] if isinstance(schema["items"], dict | list) else []
+        schema["items"] = _decode_schema(items, f"{path}.items", unknown, depth + 1) if isinstance(items, dict) else items
     for part, kinds in _LOOSE.items():
         if schema.get(part) is not None and not isinstance(schema[part], kinds):
             raise WrongType("JSONSchemaProps" if part != "enum" else "[]JSON", schema[part], f"{path}.{part}")

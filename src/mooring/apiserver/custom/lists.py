@@ -79,7 +79,7 @@ def wrong_list(schema: Json, path: str) -> Iterator[Cause]:
     items = schema.get("items")
     if isinstance(items, dict) and kind == "set":
         yield from _wrong_set(items, f"{path}.items")
-    elif isinstance(items, dict) and kind == "map":
+    elif kind == "map":
         yield from _wrong_map_list(items, keys, path)
 
 
@@ -103,12 +103,19 @@ def _wrong_set(items: Json, path: str) -> Iterator[Cause]:
         yield field_errors.invalid(f"{path}.{_LIST}", items.get(_LIST), "must be atomic as item of a list with x-kubernetes-list-type=set")
 
 
-def _wrong_map_list(items: Json, keys: list[str], path: str) -> Iterator[Cause]:
+def _wrong_map_list(items: Json | list[Any] | None, keys: list[str], path: str) -> Iterator[Cause]:
     if not keys:
         yield field_errors.required(f"{path}.{_KEYS}", "must not be empty if x-kubernetes-list-type is map")
+    if items is None:
+        yield field_errors.required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map")
+        return
+    if isinstance(items, list):
+        yield field_errors.invalid(f"{path}.items", items, "must only have a single schema if x-kubernetes-list-type is map")
+        return
     if items.get("type") != "object":
         text = "must be object if parent array's x-kubernetes-list-type is map"
         yield field_errors.invalid(f"{path}.items.type", items.get("type", ""), text)
+        return
     properties = items.get("properties") or {}
     for key in keys:
         yield from _wrong_key(properties.get(key), key, key in (items.get("required") or ()), path)

@@ -106,7 +106,7 @@ def _wrong_type(schema: Json, path: str, where: str) -> Iterator[Cause]:
         yield field_errors.required(
             f"{path}.type", f"must not be empty for specified {'object fields' if where == 'field' else 'array items'}"
         )
-    if kind == "array" and schema.get("items") is None:
+    if kind == "array" and not schema.get("items") and not isinstance(schema.get("items"), dict):
         yield field_errors.required(f"{path}.items", "must be specified")
 
 
@@ -160,7 +160,7 @@ def _wrong_below(schema: Json, path: str) -> Iterator[Cause]:
         if not (name in _WHOLE and isinstance(inner, dict) and not inner.get("type")):
             yield from _wrong(inner, f"{path}.properties[{name}]", "field")
     items, others = schema.get("items"), schema.get("additionalProperties")
-    if isinstance(items, list):
+    if isinstance(items, list) and items:
         yield field_errors.forbidden(f"{path}.items", "items must be a schema object and not an array")
     elif isinstance(items, dict):
         yield from _wrong(items, f"{path}.items", "item")

@@ -139,18 +139,12 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
     return checks.unchanged(new["spec"], old["spec"], "selector", "spec.selector")
 
 
-_COUNTED: Final = (
-    *("observedGeneration", "replicas", "updatedReplicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
-    *("unavailableReplicas", "terminatingReplicas", "collisionCount"),
-)
-_PARTS: Final = ("updatedReplicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+def _validate_deployment_status(new: Json, old: Json) -> Iterator[Cause]:
+    return podtemplate.validate_status(new, old, ("updatedReplicas", "readyReplicas", "availableReplicas"), "readyReplicas")
 
 
-def _validate_status(new: Json, old: Json) -> Iterator[Cause]:
-    yield from podtemplate.validate_status(new["status"], _COUNTED, _PARTS, "readyReplicas")
-    count, before = new["status"].get("collisionCount"), old["status"].get("collisionCount")
-    if before is not None and (count is None or count < before):
-        yield field_errors.invalid("status.collisionCount", count or 0, "cannot be decremented")
+def _validate_replica_set_status(new: Json, old: Json) -> Iterator[Cause]:
+    return podtemplate.validate_status(new, old, ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"), "readyReplicas")
 
 
 def _replica_fields(obj: Json) -> dict[str, str]:
@@ -174,7 +168,7 @@ DEPLOYMENTS: Final = podtemplate.with_scale(
         prepare_status=_prepare_status,
         validate=_validate_deployment,
         validate_update=_validate_update,
-        validate_status=_validate_status,
+        validate_status=_validate_deployment_status,
         warnings=podtemplate.warnings,
     )
 )
@@ -195,7 +189,7 @@ REPLICA_SETS: Final = podtemplate.with_scale(
         prepare_update=podtemplate.prepare_update,
         validate=_validate_replica_set,
         validate_update=_validate_update,
-        validate_status=_validate_status,
+        validate_status=_validate_replica_set_status,
         warnings=podtemplate.warnings,
         fields=_replica_fields,
         field_names=frozenset({"status.replicas"}),

@@ -9,7 +9,17 @@ from mooring.apiserver import api_errors, deletion
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
-from mooring.apiserver.rules import podactions, podcontainers, poddefaults, podmatchkeys, podresources, podspec, podupdate, podwarnings
+from mooring.apiserver.rules import (
+    podactions,
+    podcontainers,
+    poddefaults,
+    podmatchkeys,
+    podresources,
+    podspec,
+    podstatus,
+    podupdate,
+    podwarnings,
+)
 from mooring.apiserver.rules.podshape import MESSAGES
 from mooring.base.clock import parse_rfc3339, rfc3339
 
@@ -147,7 +157,7 @@ PODS: Final = Resource(
     validate=_validate,
     validate_create=podupdate.validate_created,
     validate_update=podupdate.validate,
-    validate_status=podupdate.validate_status,
+    validate_status=podstatus.validate,
     warnings=podwarnings.warnings,
     field_names=frozenset({"spec.hostNetwork", *(f"{part}.{name}" for part, name in _FIELDS)}),
     fields=_fields,

@@ -109,15 +109,25 @@ def validate_counts(values: Json, field: str, *parts: str) -> Iterator[Cause]:
         yield from checks.at_least(values.get(part), f"{field}.{part}", 0)
 
 
-def validate_status(status: Json, counted: tuple[str, ...], parts: tuple[str, ...], ready: str) -> Iterator[Cause]:
-    """counted: not below zero. parts: not more than there are replicas. ready: as the text names what is ready, or no less available."""
-    yield from validate_counts(status, "status", *counted)
+_COUNTED: Final = (
+    *("observedGeneration", "replicas", "updatedReplicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+    *("currentReplicas", "unavailableReplicas", "terminatingReplicas", "collisionCount"),
+)
+
+
+def validate_status(new: Json, old: Json, parts: tuple[str, ...], ready: str) -> Iterator[Cause]:
+    """No count is below zero. parts: not more than there are replicas. ready: as the text names what is ready, or no less available."""
+    status = new["status"]
+    yield from validate_counts(status, "status", *_COUNTED)
     for part in parts:
         if status.get(part, 0) > status.get("replicas", 0):
             yield field_errors.invalid(f"status.{part}", status.get(part, 0), "cannot be greater than status.replicas")
     available = status.get("availableReplicas", 0)
     if available > status.get("readyReplicas", 0):
         yield field_errors.invalid("status.availableReplicas", available, f"cannot be greater than {ready}")
+    count, before = status.get("collisionCount"), old["status"].get("collisionCount")
+    if before is not None and (count is None or count < before):
+        yield field_errors.invalid("status.collisionCount", count or 0, "cannot be decremented")
 
 
 def warnings(new: Json, old: Json | None) -> list[str]:

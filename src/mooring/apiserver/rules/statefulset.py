@@ -122,11 +122,10 @@ def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
 
 
 _PARTS: Final = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
-_COUNTED: Final = ("observedGeneration", "replicas", *_PARTS, "collisionCount")
 
 
-def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
-    return podtemplate.validate_status(new["status"], _COUNTED, _PARTS, "status.readyReplicas")
+def _validate_status(new: Json, old: Json) -> Iterator[Cause]:
+    return podtemplate.validate_status(new, old, _PARTS, "status.readyReplicas")
 
 
 STATEFUL_SETS: Final = podtemplate.with_scale(

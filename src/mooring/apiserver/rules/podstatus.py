@@ -1,0 +1,165 @@
+"""The status of a pod: what it says of the containers, addresses and claims of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from mooring.api import names
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import checks, podsecurity, podspec
+
+_RESOURCES: Final = "allocatedResourcesStatus"
+_HEALTH: Final = ("Healthy", "Unhealthy", "Unknown")
+_NO_CLAIM: Final = (
+    "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty"
+)
+_MAPPED: Final = ("containerName", "resourceName", "requestName")
+_CONTAINERS: Final = "spec.initContainers{0} or spec.containers{0}"
+_STATUSES: Final = {"containerStatuses": "containers", "initContainerStatuses": "initContainers", "ephemeralContainerStatuses": ""}
+"""By the part of the status the part of the spec; "" for containers that never restart."""
+
+
+def validate(new: Json, old: Json) -> Iterator[Cause]:
+    status, before = new["status"], old["status"]
+    if before.get("qosClass") and status.get("qosClass") != before["qosClass"]:
+        yield field_errors.immutable("status.qosClass", status.get("qosClass"))
+    if status.get("nominatedNodeName"):
+        yield from checks.named(status["nominatedNodeName"], "status.nominatedNodeName", names.dns_subdomain)
+        if new["spec"].get("nodeName") and status["nominatedNodeName"] != before.get("nominatedNodeName"):
+            yield field_errors.forbidden("status.nominatedNodeName", "may not be set on pods that are already bound to a node")
+    yield from _validate_addresses(status)
+    for number, condition in enumerate(status.get("conditions") or []):
+        yield from checks.named(condition["type"], f"status.conditions[{number}].Type", names.qualified_name)
+    if status.get("observedGeneration", 0) < 0:
+        yield field_errors.invalid("status.observedGeneration", status["observedGeneration"], "must be a non-negative integer")
+    for part in _STATUSES:
+        yield from _validate_states(status, before, part, old["spec"])
+        yield from _validate_users(status.get(part), f"status.{part}", new["spec"])
+    yield from _validate_claims(status.get("resourceClaimStatuses") or [], new["spec"], "status.resourceClaimStatuses")
+    if "extendedResourceClaimStatus" in status:
+        yield from _validate_extended(status["extendedResourceClaimStatus"], new["spec"], "status.extendedResourceClaimStatus")
+    yield from _validate_health(status.get("containerStatuses"), new["spec"].get("containers"), "status.containerStatuses")
+    yield from _validate_health(status.get("initContainerStatuses"), new["spec"].get("initContainers"), "status.initContainerStatuses")
+    for number, state in enumerate(status.get("ephemeralContainerStatuses") or []):
+        if state.get(_RESOURCES):
+            field = f"status.ephemeralContainerStatuses[{number}].{_RESOURCES}"
+            yield field_errors.forbidden(field, "must not be specified in container status")
+
+
+def _validate_health(states: list[Json] | None, containers: list[Json] | None, field: str) -> Iterator[Cause]:
+    """How the resources are that containers have asked for. A status may say anything about containers that the spec doesn't have."""
+    asked = {container["name"]: container.get("resources") or {} for container in containers or []}
+    for number, state in enumerate(states or []):
+        for place, told in enumerate(state.get(_RESOURCES) or [] if state["name"] in asked else []):
+            yield from _validate_allocated(told, asked[state["name"]], f"{field}[{number}].{_RESOURCES}[{place}]")
+
+
+def _validate_allocated(told: Json, asked: Json, field: str) -> Iterator[Cause]:
+    name, claims = told["name"], asked.get("claims") or []
+    own = {f"claim:{claim['name']}/{claim['request']}" if claim.get("request") else f"claim:{claim['name']}" for claim in claims}
+    if name.startswith("claim:"):
+        if name not in own:
+            yield field_errors.invalid(f"{field}.name", name, _NO_CLAIM)
+    elif name not in (asked.get("requests") or {}):
+        yield field_errors.invalid(f"{field}.name", name, "must match one of the container's resource requests")
+    parts = told.get("resources") or []
+    twice = checks.repeated([part["resourceID"] for part in parts])
+    for number, part in enumerate(parts):
+        if number in twice:
+            yield field_errors.duplicate(f"{field}.resources[{number}].resourceID", part["resourceID"])
+        yield from checks.one_of(part.get("health", ""), f"{field}.resources[{number}].health", _HEALTH)
+
+
+def _validate_addresses(status: Json) -> list[Cause]:
+    addresses, hosts, found = status.get("podIPs") or [], status.get("hostIPs") or [], []
+    for part, given in (("podIPs", addresses), ("hostIPs", hosts)):
+        for number, one in enumerate(given):
+            found += podspec.address(one["ip"], f"status.{part}[{number}]")
+    if not found and len({":" in one["ip"] for one in addresses}) < len(addresses):
+        found.append(field_errors.invalid("status.podIPs", addresses, "may specify no more than one IP for each IP family"))
+    if hosts and status.get("hostIP", "") != hosts[0]["ip"]:
+        found.append(field_errors.invalid("status.hostIPs[0].ip", hosts[0]["ip"], "must be equal to `hostIP`"))
+    return found
+
+
+def _validate_states(status: Json, before: Json, part: str, spec: Json) -> Iterator[Cause]:
+    """A container that has ended for good does not come back."""
+    containers = {container["name"]: container for container in spec.get(_STATUSES[part]) or []}
+    for field, was in checks.each(before.get(part), f"status.{part}"):
+        end, name = was["state"].get("terminated"), was["name"]
+        back = any(now["name"] == name and not now["state"].get("terminated") for now in status.get(part) or [])
+        if end and back and not (name in containers and _may_restart(containers[name], spec, end["exitCode"])):
+            yield field_errors.forbidden(f"{field}.state", "may not be transitioned to non-terminated state")
+
+
+def _may_restart(container: Json, spec: Json, exit_code: int) -> bool:
+    """By a rule of its own, or of another one that restarts them all; else by its own policy, else by the pod's."""
+    every = [
+        rule for part in ("initContainers", "containers") for one in spec.get(part) or [] for rule in one.get("restartPolicyRules") or []
+    ]
+    if any(rule.get("action") == "RestartAllContainers" for rule in every):
+        return True
+    for rule in container.get("restartPolicyRules") or [] if "restartPolicy" in container else []:
+        if (exit_code in (rule["exitCodes"].get("values") or [])) == (rule["exitCodes"]["operator"] == "In"):
+            return True
+    policy = container.get("restartPolicy", spec["restartPolicy"])
+    return bool(policy == "Always" or (policy == "OnFailure" and exit_code))
+
+
+def _validate_users(states: list[Json] | None, field: str, spec: Json) -> Iterator[Cause]:
+    """The ids of the users that containers run as. A pod for Windows has none."""
+    for at, state in checks.each(states, field):
+        user = (state.get("user") or {}).get("linux")
+        if user is None:
+            continue
+        if (spec.get("os") or {}).get("name") == "windows":
+            yield field_errors.forbidden(f"{at}.user.linux", "cannot be set for a windows pod")
+            continue
+        for part in ("uid", "gid"):
+            yield from podsecurity.user_id(user[part], f"{at}.user.linux.{part}")
+        for place, group in checks.each(user.get("supplementalGroups"), f"{at}.user.linux.supplementalGroups"):
+            yield from podsecurity.user_id(group, place)
+
+
+def _validate_claims(claims: list[Json], spec: Json, field: str) -> Iterator[Cause]:
+    """Each is of an entry of the spec, and another one's."""
+    known = {claim["name"] for claim in spec.get("resourceClaims") or []}
+    twice = checks.repeated([claim["name"] for claim in claims])
+    for number, claim in enumerate(claims):
+        at = f"{field}[{number}]"
+        if claim["name"] not in known:
+            yield field_errors.invalid(f"{at}.name", claim["name"], "must match the name of an entry in `spec.resourceClaims`")
+        elif number in twice:
+            yield field_errors.duplicate(f"{at}.name", claim["name"])
+        if "resourceClaimName" in claim:
+            yield from checks.named(claim["resourceClaimName"], f"{at}.resourceClaimName", names.dns_subdomain)
+
+
+def _validate_extended(told: Json, spec: Json, field: str) -> Iterator[Cause]:
+    """The claim that the scheduler made for the extended resources of the containers, and which request is for which of them."""
+    mappings, name = told.get("requestMappings") or [], told.get("resourceClaimName", "")
+    if not mappings:
+        yield field_errors.required(f"{field}.requestMappings", "at least one request mapping is required")
+    twice = checks.repeated([tuple(mapping[part] for part in _MAPPED) for mapping in mappings])
+    for number, mapping in enumerate(mappings):
+        at = f"{field}.requestMappings[{number}]"
+        yield from _validate_asked(mapping, spec, at)
+        yield from checks.named(mapping["requestName"], f"{field}.requestName", names.dns_label)
+        if number in twice:
+            yield from (field_errors.duplicate(f"{at}.{part}", mapping[part]) for part in _MAPPED)
+    if not name:
+        yield field_errors.required(f"{field}.resourceClaimName")
+    yield from checks.named(name, f"{field}.resourceClaimName", names.dns_subdomain) if name else ()
+
+
+def _validate_asked(mapping: Json, spec: Json, at: str) -> Iterator[Cause]:
+    containers = {one["name"]: one for part in ("initContainers", "containers") for one in spec.get(part) or ()}
+    name, resource = mapping["containerName"], mapping["resourceName"]
+    if name not in containers:
+        yield field_errors.invalid(f"{at}.containerName", name, f"must match the name of an entry in {_CONTAINERS.format('.name')}")
+    elif resource not in ((containers[name].get("resources") or {}).get("requests") or {}):
+        entry = f"an entry in {_CONTAINERS.format('.resources.requests')}"
+        yield field_errors.invalid(f"{at}.resourceName", resource, f"must match the extended resource name of {entry}")
