@@ -13,6 +13,7 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
+from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
 from mooring.control.lease.reporter import LeadershipReporter
 from mooring.controllers.attachdetach import memory as attachdetach_memory
@@ -24,7 +25,7 @@ from mooring.controllers.provisioner.claims.owner import Owner
 from mooring.controllers.provisioner.source_protection import controller as source_protection
 from mooring.controllers.resizer import writes as resizer_writes
 from mooring.controllers.snapshot_controller.writes import Writes as SnapshotWrites
-from mooring.controllers.snapshotter.groups import decide as group_decide
+from mooring.controllers.snapshotter import decide as snapshotter_decide
 from mooring.kube.errors import ApiError, NotFound
 from mooring.node.volumes import fs_group
 from mooring.node.volumes.fs_group import ON_ROOT_MISMATCH, Walk
@@ -117,7 +118,12 @@ def _claims_are_let_go_by_name() -> contextlib.AbstractContextManager[Any]:
 
 def _marks_of_groups_are_believed() -> contextlib.AbstractContextManager[Any]:
     """Memory: a group whose content has no mark was never asked for, and a marked one is not marked again."""
-    return mock.patch.object(group_decide, "is_marked", return_value=True)
+    is_marked = snapshotter_decide.is_marked
+
+    def believed(obj: Any, mark: str) -> bool:
+        return isinstance(obj, VolumeGroupSnapshotContent) or is_marked(obj, mark)
+
+    return mock.patch.object(snapshotter_decide, "is_marked", believed)
 
 
 def _claims_grow_by_name() -> contextlib.AbstractContextManager[Any]:

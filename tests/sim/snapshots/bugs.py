@@ -16,12 +16,11 @@ from mooring.controllers.snapshot_controller import reconcile as controller_reco
 from mooring.controllers.snapshot_controller import writes as controller_writes
 from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
 from mooring.controllers.snapshotter import decide, decide_after, reconcile, view
-from mooring.controllers.snapshotter import writes as snapshotter_writes
 from mooring.controllers.snapshotter.decide_after import after_refused
-from mooring.controllers.snapshotter.groups import reconcile as group_reconcile
-from mooring.controllers.snapshotter.groups.matching import Matching
-from mooring.controllers.snapshotter.view import is_given_up
-from mooring.controllers.snapshotter.writes import Writes
+from mooring.controllers.snapshotter.kinds import GROUPS, SINGLES
+from mooring.controllers.snapshotter.reconcile import Reconciler
+from mooring.controllers.snapshotter.view import is_given_up, row_of
+from mooring.controllers.snapshotter.whose import Matching
 from mooring.controllers.snapshotting import names
 from mooring.controllers.snapshotting import writes as snapshotting_writes
 from mooring.controllers.snapshotting.writes import as_judged
@@ -32,7 +31,13 @@ from tests.sim.snapshots.mended_bugs import MENDED
 
 def _creations_are_not_marked() -> contextlib.AbstractContextManager[Any]:
     """The driver is asked before the content says so."""
-    return mock.patch.object(Writes, "mark", mock.AsyncMock())
+    mark = Reconciler._mark
+
+    async def unless_single(self: Reconciler, content: Any) -> None:
+        if row_of(content) is not SINGLES:
+            await mark(self, content)
+
+    return mock.patch.object(Reconciler, "_mark", unless_single)
 
 
 def _timeouts_are_final() -> contextlib.AbstractContextManager[Any]:
@@ -40,6 +45,8 @@ def _timeouts_are_final() -> contextlib.AbstractContextManager[Any]:
 
     def refused(content: Any, order: Any, error: Any, *, is_first: bool) -> Any:
         found, going = after_refused(content, order, error, is_first=is_first), is_given_up(content)
+        if row_of(content) is GROUPS:
+            return found
         return dataclasses.replace(found, unmarks=True, again=going, failure=None if going else found.failure)
 
     return mock.patch.object(reconcile, "after_refused", refused)
@@ -49,18 +56,16 @@ def _refusals_are_proof() -> contextlib.AbstractContextManager[Any]:
     """A driver that refuses a repeated request is taken to have made nothing by the first."""
 
     def refused(content: Any, order: Any, error: Any, *, is_first: bool) -> Any:
-        return after_refused(content, order, error, is_first=True)
+        return after_refused(content, order, error, is_first=is_first or row_of(content) is SINGLES)
 
     return mock.patch.object(reconcile, "after_refused", refused)
 
 
 def _refusals_of_groups_are_proof() -> contextlib.AbstractContextManager[Any]:
-    refused = group_reconcile.after_refused
+    def proof(content: Any, order: Any, error: Any, *, is_first: bool) -> Any:
+        return after_refused(content, order, error, is_first=is_first or row_of(content) is GROUPS)
 
-    def proof(content: Any, name: str, error: Any, *, is_first: bool) -> Any:
-        return refused(content, name, error, is_first=True)
-
-    return mock.patch.object(group_reconcile, "after_refused", proof)
+    return mock.patch.object(reconcile, "after_refused", proof)
 
 
 def _spellings_are_strange() -> contextlib.AbstractContextManager[Any]:
@@ -83,17 +88,19 @@ def _groups_are_not_matched() -> contextlib.AbstractContextManager[Any]:
     def unmatched(wanted: Any, snapshots: Any, is_others: Any) -> Any:
         return Matching(tuple(one.source_volume_id for one in snapshots))
 
-    return mock.patch.object(group_reconcile, "matched", unmatched)
+    return mock.patch.object(reconcile, "matched", unmatched)
 
 
 def _policies_are_not_read() -> contextlib.AbstractContextManager[Any]:
     """A content that goes takes its snapshot along, whatever its policy says."""
-    decided = decide._decide_deletion
+    decided = decide.decide_deletion
 
     def deleting(view: Any, content: Any, now: float) -> Any:
+        if row_of(content) is GROUPS:
+            return decided(view, content, now)
         return decided(view, msgspec.structs.replace(content, spec=msgspec.structs.replace(content.spec, deletion_policy="Delete")), now)
 
-    return both(mock.patch.object(decide, "_decide_deletion", deleting), mock.patch.object(reconcile, "DELETE_POLICY", mock.ANY))
+    return both(mock.patch.object(decide, "decide_deletion", deleting), mock.patch.object(reconcile, "DELETE_POLICY", mock.ANY))
 
 
 def _answers_wake_nobody() -> contextlib.AbstractContextManager[Any]:
@@ -128,10 +135,14 @@ async def _bind_alone(self: ControllerWrites, content: Any, uid: str, class_name
 def _the_marked_keep_nothing() -> contextlib.AbstractContextManager[Any]:
     """A content that was kept does not stand for its snapshot."""
 
+    kept = view.keeps
+
     def keeps(content: Any) -> bool:
+        if row_of(content) is GROUPS:
+            return kept(content)
         return not names.is_marked(content, names.BEING_DELETED) and not view.is_going(content)
 
-    return mock.patch.multiple(view, keeps_snapshot=keeps)
+    return mock.patch.object(view, "keeps", keeps)
 
 
 def _only_snapshots_need_claims() -> contextlib.AbstractContextManager[Any]:
@@ -150,7 +161,7 @@ def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
     def untested(obj: Any, finalizers: tuple[str, ...]) -> list[Any]:
         return [step for step in removal(obj, finalizers) if step["op"] != "test"]
 
-    return both(*(mock.patch.object(room, "removal", untested) for room in (controller_writes, snapshotter_writes)))
+    return both(*(mock.patch.object(room, "removal", untested) for room in (controller_writes, reconcile)))
 
 
 BUGS: Final[Mapping[str, Bug]] = {

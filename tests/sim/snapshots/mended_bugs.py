@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 from unittest import mock
@@ -19,14 +20,13 @@ from mooring.controllers.snapshot_controller.groups import reconcile as controll
 from mooring.controllers.snapshot_controller.lost_writes import LostWrites
 from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
 from mooring.controllers.snapshotter import controller as snapshotter_controller
-from mooring.controllers.snapshotter import decide, writes
-from mooring.controllers.snapshotter.groups import controller as groups_controller
-from mooring.controllers.snapshotter.groups import decide as groups_decide
-from mooring.controllers.snapshotter.groups import reconcile as groups_reconcile
-from mooring.controllers.snapshotter.groups.matching import Matching
-from mooring.controllers.snapshotter.groups.reconcile import Reconciler as Groups
+from mooring.controllers.snapshotter import decide, reconcile
+from mooring.controllers.snapshotter.kinds import GROUPS
 from mooring.controllers.snapshotter.memory import Memory
-from mooring.controllers.snapshotter.reconcile import Reconciler as Singles
+from mooring.controllers.snapshotter.reconcile import Reconciler
+from mooring.controllers.snapshotter.telling import Telling
+from mooring.controllers.snapshotter.view import View, row_of
+from mooring.controllers.snapshotter.whose import Matching
 from mooring.controllers.snapshotting.writes import annotate
 from mooring.kube.patch import json_patch, replace, test
 from tests.sim.planting import Bug, both
@@ -59,12 +59,12 @@ def _classes_of_others_are_not_looked_at() -> contextlib.AbstractContextManager[
 
 def _retained_contents_keep_nothing() -> contextlib.AbstractContextManager[Any]:
     """What a group, or a single content, is deleted under is not asked for."""
-    return both(
-        mock.patch.object(groups_decide, "kept_by_content", return_value=""),
-        mock.patch.object(groups_decide, "kept_by_group", return_value=""),
-        mock.patch.object(groups_reconcile, "kept_by_content", return_value=""),
-        mock.patch.object(groups_reconcile, "kept_by_group", return_value=""),
-    )
+    other_of = View.other_of
+
+    def other(self: View, content: Any, handle: str) -> str:
+        return "" if row_of(content) is GROUPS else other_of(self, content, handle)
+
+    return mock.patch.multiple(View, other_of=other, single_of=lambda self, content: "")
 
 
 def _bindings_are_not_looked_up() -> contextlib.AbstractContextManager[Any]:
@@ -84,7 +84,7 @@ def _nothing_is_looked_up() -> contextlib.AbstractContextManager[Any]:
 
 def _groups_without_volumes_are_taken() -> contextlib.AbstractContextManager[Any]:
     """The snapshots of an imported group get objects by volumes that the driver does not tell."""
-    return mock.patch.object(groups_reconcile, "as_told", lambda some: Matching(tuple(one.source_volume_id for one in some)))
+    return mock.patch.object(reconcile, "as_told", lambda some: Matching(tuple(one.source_volume_id for one in some)))
 
 
 def _deletions_by_hand_wait_in_silence() -> contextlib.AbstractContextManager[Any]:
@@ -111,21 +111,10 @@ def _members_hold_claims() -> contextlib.AbstractContextManager[Any]:
 
 def _refused_statuses_are_silent() -> contextlib.AbstractContextManager[Any]:
     """A status that can't be written keeps the event about it away, too; and so it is with each refused write."""
-    return both(
-        mock.patch.object(Singles, "show", _shown_in(Singles.show, "_writes")),
-        mock.patch.object(Groups, "show", _shown_in(Groups.show, "")),
-        mock.patch.object(snapshotter_controller, "LASTING", ()),
-        mock.patch.object(groups_controller, "LASTING", ()),
-    )
+    show = Telling.show
 
-
-def _shown_in(show: Any, writes: str) -> Any:
-    """Showing a failure whose status is refused raises before the event is sent."""
-
-    async def shown(self: Any, name: str, uid: str, failure: Any) -> None:
-        owner = getattr(self, writes) if writes else self
-        method = "save_error" if writes else "_save_status"
-        save, refused = getattr(owner, method), list[Exception]()
+    async def shown(self: Telling, name: str, uid: str, failure: Any) -> None:
+        save, tell, refused = self._save_error, self.tell, list[Exception]()
 
         async def noted(*args: Any) -> None:
             try:
@@ -134,11 +123,10 @@ def _shown_in(show: Any, writes: str) -> Any:
                 refused.append(error)
                 raise
 
-        tell = self._tell
-        with mock.patch.object(owner, method, noted), mock.patch.object(self, "_tell", lambda *args: None if refused else tell(*args)):
+        with mock.patch.multiple(self, _save_error=noted, tell=lambda *args: None if refused else tell(*args)):
             await show(self, name, uid, failure)
 
-    return shown
+    return both(mock.patch.object(Telling, "show", shown), mock.patch.object(snapshotter_controller, "LASTING", ()))
 
 
 def _released_quietly() -> contextlib.AbstractContextManager[Any]:
@@ -164,24 +152,28 @@ def _marks_come_late() -> contextlib.AbstractContextManager[Any]:
     def late(obj: Any, name: str, finalizer: str) -> Any:
         return annotate(obj, name, "yes")
 
-    rooms = (writes, groups_reconcile)
-    return both(*(mock.patch.multiple(room, mark_as_judged=late, annotate_as_judged=annotate) for room in rooms))
+    return mock.patch.multiple(reconcile, mark_as_judged=late, annotate_as_judged=annotate)
 
 
 def _unsaved_groups_are_deleted() -> contextlib.AbstractContextManager[Any]:
     """A group whose handle can't be saved is deleted, whoever else keeps a snapshot of it."""
-    return mock.patch.object(Groups, "_is_kept", return_value=False)
+    kept = Reconciler._is_kept
+
+    def is_kept(self: Reconciler, content: Any, handle: str) -> bool:
+        return row_of(content) is not GROUPS and kept(self, content, handle)
+
+    return mock.patch.object(Reconciler, "_is_kept", is_kept)
 
 
 def _deletions_without_secret_are_silent() -> contextlib.AbstractContextManager[Any]:
-    decided = decide._decide_deletion
+    decided = decide.decide_deletion
 
     def quiet(view: Any, content: Any, now: float) -> Any:
         found = decided(view, content, now)
-        kept = tuple(action for action in found.actions if getattr(action, "reason", "") != decide.WITHOUT_SECRET)
-        return found if kept == found.actions else type(found)(found.because, kept, found.failure, found.uid, found.done, found.after_s)
+        loud = "SnapshotDeletedWithoutSecret"
+        return dataclasses.replace(found, actions=tuple(one for one in found.actions if getattr(one, "reason", "") != loud))
 
-    return mock.patch.object(decide, "_decide_deletion", quiet)
+    return mock.patch.object(decide, "decide_deletion", quiet)
 
 
 MENDED: Final[Mapping[str, Bug]] = {

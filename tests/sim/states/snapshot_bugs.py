@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 from unittest import mock
 
+from mooring.control.decision import Decision as KitDecision
 from mooring.controllers.snapshot_controller import decide as snapshot_decide
 from mooring.controllers.snapshot_controller import decide_content, decide_deletion
 from mooring.controllers.snapshot_controller import writes as snapshot_writes
@@ -18,12 +19,12 @@ from mooring.controllers.snapshot_controller.groups import decide_deletion as gr
 from mooring.controllers.snapshot_controller.groups import objects as group_objects
 from mooring.controllers.snapshot_controller.reasons import ContentDeleting
 from mooring.controllers.snapshotter import decide as snapshotter_decide
-from mooring.controllers.snapshotter.decision import Decision as SnapshotterDecision
-from mooring.controllers.snapshotter.groups import decide as snapshotter_groups
-from mooring.controllers.snapshotter.groups import reconcile as group_reconcile
-from mooring.controllers.snapshotter.groups.decision import Unmark
-from mooring.controllers.snapshotter.groups.requests import GroupHandles
+from mooring.controllers.snapshotter import reconcile as snapshotter_reconcile
+from mooring.controllers.snapshotter.decision import Unmark
+from mooring.controllers.snapshotter.kinds import GROUPS
 from mooring.controllers.snapshotter.reasons import Foreign
+from mooring.controllers.snapshotter.requests import Made
+from mooring.controllers.snapshotter.view import row_of
 from mooring.controllers.snapshotting.writes import annotate
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add, json_patch, test
@@ -51,15 +52,24 @@ def _deletions_wait_in_silence() -> Planted:
 def _foreign_classes_are_not_told() -> Planted:
     """A content whose class is another driver's is looked at by nobody, and nobody says so."""
 
-    def decide(view: Any, content: Any, found: Any, now: float) -> SnapshotterDecision:
-        return SnapshotterDecision(Foreign(found.metadata.name))
+    foreign = snapshotter_decide._decide_foreign
+
+    def decide(view: Any, content: Any, now: float) -> Any:
+        if row_of(content) is GROUPS:
+            return foreign(view, content, now)
+        return KitDecision(Foreign(view.class_of(content).metadata.name))
 
     return mock.patch.object(snapshotter_decide, "_decide_foreign", decide)
 
 
 def _marks_hold_nothing() -> Planted:
     """A content may vanish from under the call that makes its snapshots."""
-    return mock.patch.object(group_reconcile, "mark_as_judged", lambda obj, name, finalizer: annotate(obj, name, "yes"))
+    judged = snapshotter_reconcile.mark_as_judged
+
+    def marked(obj: Any, name: str, finalizer: str) -> Patch:
+        return annotate(obj, name, "yes") if row_of(obj) is GROUPS else judged(obj, name, finalizer)
+
+    return mock.patch.object(snapshotter_reconcile, "mark_as_judged", marked)
 
 
 def _classes_are_not_compared() -> Planted:
@@ -84,19 +94,21 @@ def _members_are_free() -> Planted:
 
 
 def _groups_go_without_secret() -> Planted:
-    real = GroupHandles.delete_request
-    return mock.patch.object(GroupHandles, "delete_request", lambda self, secrets: real(self, {}))
+    real = Made.delete_group_request
+    return mock.patch.object(Made, "delete_group_request", lambda self, secrets: real(self, {}))
 
 
 def _groups_are_made_again() -> Planted:
     """A content keeps the mark of its creation when its group is deleted."""
-    decide = snapshotter_groups._decide_deletion
+    decide = snapshotter_decide.decide_deletion
 
-    def marked(*args: Any) -> Any:
-        decision = decide(*args)
+    def marked(view: Any, content: Any, now: float) -> Any:
+        decision = decide(view, content, now)
+        if row_of(content) is not GROUPS:
+            return decision
         return dataclasses.replace(decision, actions=tuple(one for one in decision.actions if not isinstance(one, Unmark)))
 
-    return mock.patch.object(snapshotter_groups, "_decide_deletion", marked)
+    return mock.patch.object(snapshotter_decide, "decide_deletion", marked)
 
 
 BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str], str]]] = {

@@ -10,7 +10,7 @@ from unittest import mock
 
 from mooring.controllers.snapshot_controller import decide
 from mooring.controllers.snapshot_controller.groups import controller as groups
-from mooring.controllers.snapshotter.groups.controller import GroupContents
+from mooring.controllers.snapshotter.controller import ContentController
 
 Planted = contextlib.AbstractContextManager[Any]
 
@@ -23,8 +23,8 @@ def _members_go_unheard() -> Planted:
 
 def _singles_go_unheard() -> Planted:
     """A group that is kept by the content of a single snapshot does not hear that this content is gone."""
-    heard = GroupContents._single_changed
-    return mock.patch.object(GroupContents, "_single_changed", lambda self, change: () if change.new is None else heard(self, change))
+    heard = ContentController._single_changed
+    return mock.patch.object(ContentController, "_single_changed", lambda self, change: () if change.new is None else heard(self, change))
 
 
 def _lost_contents_protect_nothing() -> Planted:

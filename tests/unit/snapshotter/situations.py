@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mooring.control.decision import Decision
 from mooring.controllers.snapshotter.decide import decide_content
-from mooring.controllers.snapshotter.decision import Decision
-from mooring.controllers.snapshotter.groups.view import CONTENT_INDEXES as GROUP_CONTENT_INDEXES
+from mooring.controllers.snapshotter.decision import Action, NoteClass
+from mooring.controllers.snapshotter.kinds import GROUPS, SINGLES
 from mooring.controllers.snapshotter.memory import Memory
 from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.snapshotter.view import CONTENT_INDEXES, View
@@ -31,6 +32,7 @@ def a_view(
     classes: Iterable[Json] | None = None,
     memory: Memory | None = None,
     group_contents: Iterable[Json] = (),
+    group_classes: Iterable[Json] = (),
     **more: Any,
 ) -> View:
     """more: capabilities of the driver, and options."""
@@ -41,20 +43,26 @@ def a_view(
         ConstantStore(map(typed, [a_snapshot_class()] if classes is None else classes)),
         memory or Memory(),
         SnapshotterOptions(**more),
-        ConstantStore(map(typed, group_contents), GROUP_CONTENT_INDEXES),
+        ConstantStore(map(typed, group_contents), CONTENT_INDEXES),
+        ConstantStore(map(typed, group_classes)),
     )
 
 
-def decided(content: Json, *, now: float = 0.0, **view: Any) -> Decision:
+def decided(content: Json, *, now: float = 0.0, **view: Any) -> Decision[Action]:
     """The decision for one content."""
-    return decide_content(a_view(content, **view), content["metadata"]["name"], now)
+    return decide_content(a_view(content, **view), SINGLES, content["metadata"]["name"], now)
 
 
-def steps(decision: Decision) -> list[type]:
-    return [type(action) for action in decision.actions]
+def group_decided(content: Json, **view: Any) -> Decision[Action]:
+    """The decision for the content of a group."""
+    return decide_content(a_view(group_contents=[content], groups=True, **view), GROUPS, content["metadata"]["name"], 0.0)
 
 
-def the(decision: Decision, kind: type) -> Any:
+def steps(decision: Decision[Action]) -> list[type]:
+    return [type(action) for action in decision.actions if not isinstance(action, NoteClass)]
+
+
+def the(decision: Decision[Action], kind: type) -> Any:
     """The one action of this kind."""
     [found] = [action for action in decision.actions if isinstance(action, kind)]
     return found

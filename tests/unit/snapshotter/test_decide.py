@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from mooring.api.core import SecretReference
+from mooring.control.decision import Decision
 from mooring.controllers.snapshotter import reasons as why
-from mooring.controllers.snapshotter.decide import LINGER_S, WITHOUT_SECRET
 from mooring.controllers.snapshotter.decision import (
+    Action,
     Ask,
     ClearStatus,
     Create,
-    Decision,
     Delete,
+    Failure,
     LoadSecret,
     LookFor,
     LookUpClass,
@@ -24,8 +25,9 @@ from mooring.controllers.snapshotter.decision import (
     Unmark,
     Way,
 )
+from mooring.controllers.snapshotter.kinds import LINGER_S
 from mooring.controllers.snapshotter.memory import FOREIGN_S, SECRET_GRACE_S, SETTLE_S, Memory
-from mooring.controllers.snapshotter.requests import CreateOrder, snapshot_name
+from mooring.controllers.snapshotter.requests import CreateOrder, Made, snapshot_name
 from mooring.controllers.snapshotting.names import (
     BEING_CREATED,
     BEING_DELETED,
@@ -42,10 +44,10 @@ PREFIX = "csi.storage.k8s.io/"
 ERROR = {"readyToUse": False, "error": {"time": "2026-01-01T00:00:00Z", "message": "no"}}
 
 
-def error_of(decision: Decision) -> tuple[str, str]:
-    assert decision.failure is not None
+def error_of(decision: Decision[Action]) -> tuple[str, str]:
+    assert isinstance(decision.problem, Failure)
     assert not {Mark, Create, Ask, Delete} & set(steps(decision))
-    return decision.failure.event, decision.failure.error
+    return decision.problem.event, decision.problem.error
 
 
 # -- creation
@@ -53,7 +55,7 @@ def error_of(decision: Decision) -> tuple[str, str]:
 
 def test_S33_the_mark_comes_before_the_call():
     decision = decided(a_made_content(), classes=[a_snapshot_class(parameters={"colour": "red"})])
-    assert (Mark(), Create(CreateOrder("snapshot-uid-snap", "vol", {"colour": "red"}))) == decision.actions
+    assert (Mark(), Create(CreateOrder("snapshot-uid-snap", ("vol",), {"colour": "red"}))) == decision.actions
 
 
 def test_S33_a_content_that_was_born_with_the_mark_saves_a_write():
@@ -77,7 +79,7 @@ def test_S34_a_snapshot_that_is_not_ready_is_asked_for_by_the_same_name():
 )
 def test_S34_or_by_a_question_where_the_driver_has_one(able, way):
     able = {f"{verb}_snapshots": True for verb in able}
-    assert (Ask("h", way),) == decided(a_made_content(status=UNREADY), **able).actions
+    assert (Ask(Made("h"), way),) == decided(a_made_content(status=UNREADY), **able).actions
     assert [Mark, Create] == steps(decided(a_made_content(status=ERROR), **able)), "without a handle there is nothing to ask for"
 
 
@@ -118,14 +120,14 @@ def test_a_content_of_no_snapshot_is_told_without_a_call(more):
 def test_S44_a_class_of_another_driver():
     others, memory = [a_snapshot_class(driver="other")], Memory()
     first = decided(a_made_content(), classes=others, memory=memory)
-    assert (why.Foreign("snapclass"), None, FOREIGN_S) == (first.because, first.failure, first.after_s)
+    assert (why.Foreign("snapclass"), None, FOREIGN_S) == (first.because, first.problem, first.after_s)
     memory.note_class("content-uid", 0.0, is_foreign=True)
     memory.note_class("content-uid", 5.0, is_foreign=True)
     decision = decided(a_made_content(), classes=others, memory=memory, now=FOREIGN_S)
     assert (why.Foreign("snapclass"), True) == (decision.because, "its class snapclass is of driver other" in error_of(decision)[1])
     memory.note_class("content-uid", FOREIGN_S, is_foreign=False)
-    assert decided(a_made_content(), classes=others, memory=memory, now=FOREIGN_S + 1.0).failure is None
-    assert decided(a_made_content(status={"snapshotHandle": "h", "readyToUse": True}), classes=others).failure is None
+    assert decided(a_made_content(), classes=others, memory=memory, now=FOREIGN_S + 1.0).problem is None
+    assert decided(a_made_content(status={"snapshotHandle": "h", "readyToUse": True}), classes=others).problem is None
 
 
 def test_S44_the_mark_of_a_creation_goes_whatever_has_become_of_the_class():
@@ -136,11 +138,11 @@ def test_S44_the_mark_of_a_creation_goes_whatever_has_become_of_the_class():
 def test_S44_such_a_content_can_be_deleted():
     """Nobody else would; and what became of its creation is found out without the other driver's parameters."""
     others = [a_snapshot_class(driver="other", parameters={"pool": "a"})]
-    assert (Delete("h"),) == decided(going(), classes=others).actions
+    assert (Delete(Made("h")),) == decided(going(), classes=others).actions
     content = going(status=None, annotations={BEING_CREATED: "yes"})
-    assert (Create(CreateOrder("snapshot-uid-snap", "vol", {})),) == decided(content, classes=others).actions
+    assert (Create(CreateOrder("snapshot-uid-snap", ("vol",), {})),) == decided(content, classes=others).actions
     unbound = imported(ref_uid=None, deletionTimestamp=DELETED, finalizers=["others"], status=CUT, volumeSnapshotClassName="snapclass")
-    assert (Delete("h"),) == decided(unbound, classes=others).actions
+    assert (Delete(Made("h")),) == decided(unbound, classes=others).actions
 
 
 def test_an_empty_handle_is_none():
@@ -183,7 +185,7 @@ def imported(**more: Any) -> Any:
 @pytest.mark.parametrize(("able", "way"), [({}, Way.NONE), ({"lists_snapshots": True}, Way.LIST)])
 def test_S45_S46_an_imported_snapshot_is_asked_for_as_far_as_the_driver_can(able, way):
     """And its capabilities are read anew each time."""
-    assert (Ask("h", way, learn=True),) == decided(imported(), **able).actions
+    assert (Ask(Made("h"), way, learn=True),) == decided(imported(), **able).actions
 
 
 def test_S47_the_list_secret_is_that_of_the_class():
@@ -213,7 +215,7 @@ def going(**more: Any) -> Any:
     return a_made_content(**{"status": CUT, "annotations": notes, "deletionTimestamp": DELETED, **more})
 
 
-def let_go(content: Any, waited_s: float = LINGER_S) -> Decision:
+def let_go(content: Any, waited_s: float = LINGER_S) -> Decision[Action]:
     """The decision so long after the driver has deleted the snapshot."""
     memory = Memory()
     memory.change("content-uid", deleted_at=100.0)
@@ -221,7 +223,7 @@ def let_go(content: Any, waited_s: float = LINGER_S) -> Decision:
 
 
 def test_S39_the_snapshot_is_deleted_then_the_finalizer_goes():
-    assert (Delete("h"),) == decided(going()).actions
+    assert (Delete(Made("h")),) == decided(going()).actions
     assert (Release(),) == let_go(going()).actions
     held = let_go(going(finalizers=[CONTENT_FINALIZER, "others"]))
     assert (ClearStatus(), Release()) == held.actions, "a status that stays must not name what is no more"
@@ -262,12 +264,12 @@ def test_S41_a_secret_that_stays_away_is_done_without_after_a_while():
     content = going(annotations=SECRET)
     assert LoadSecret in steps(decided(content, memory=memory, now=100.0 + SECRET_GRACE_S - 1))
     decision = decided(content, memory=memory, now=100.0 + SECRET_GRACE_S)
-    assert ([Tell, Delete], WITHOUT_SECRET) == (steps(decision), the(decision, Tell).reason)
+    assert ([Tell, Delete], "SnapshotDeletedWithoutSecret") == (steps(decision), the(decision, Tell).reason)
 
 
 def test_S42_an_unbound_import_goes_at_once():
     content = imported(ref_uid=None, deletionTimestamp=DELETED, finalizers=["others"], status=CUT)
-    assert (Delete("h"),) == decided(content).actions
+    assert (Delete(Made("h")),) == decided(content).actions
     assert (ClearStatus(),) == let_go(content).actions
 
 
@@ -278,7 +280,7 @@ def test_S43_a_content_that_was_deleted_by_hand_waits_for_its_snapshot():
 
 def test_S38_an_open_outcome_is_found_out_before_the_end():
     content = going(status=None, annotations={BEING_CREATED: "yes"})
-    assert (Create(CreateOrder("snapshot-uid-snap", "vol", {})),) == decided(content).actions
+    assert (Create(CreateOrder("snapshot-uid-snap", ("vol",), {})),) == decided(content).actions
 
 
 def test_S38_class_and_parameters_may_be_gone_by_then():
@@ -334,7 +336,7 @@ def test_S38_a_list_without_the_secret_of_the_creation_proves_nothing():
 
 
 def test_S43_a_known_handle_needs_no_finding_out():
-    assert (Delete("h"),) == decided(going(annotations={BEING_CREATED: "yes"})).actions
+    assert (Delete(Made("h")),) == decided(going(annotations={BEING_CREATED: "yes"})).actions
 
 
 def test_a_member_of_a_group_is_never_made_alone():

@@ -23,7 +23,7 @@ from tests.support.builders import DELETED, typed
 from tests.unit.snapshotter.situations import CREATED_NS, CUT, UNREADY, a_made_content
 
 NOW_NS = 42
-ORDER = CreateOrder("snapshot-uid", "vol", {})
+ORDER = CreateOrder("snapshot-uid", ("vol",), {})
 ERROR = {"time": "2026-01-01T00:00:00Z", "message": "no"}
 
 
@@ -35,7 +35,7 @@ def snapshot(**fields: Any) -> csi.Snapshot:
 
 
 def created(said: csi.Snapshot, status: Any = None) -> Any:
-    return after_created(typed(a_made_content(status=status)), "vol", said, NOW_NS)
+    return after_created(typed(a_made_content(status=status)), said, NOW_NS)
 
 
 def refused(error: DriverError, *, going: bool = False, is_first: bool = True) -> Any:
@@ -58,10 +58,10 @@ def test_S34_an_unready_one_is_unmarked_too_and_asked_for_later():
 
 def test_S38_a_snapshot_that_is_given_up_is_not_waited_for():
     content = typed(a_made_content(annotations={BEING_CREATED: "yes", BEING_DELETED: "yes"}, deletionTimestamp=DELETED))
-    after = after_created(content, "vol", snapshot(ready_to_use=False), NOW_NS)
+    after = after_created(content, snapshot(ready_to_use=False), NOW_NS)
     assert (True, False) == (after.again, after.polls)
     by_hand = typed(a_made_content(annotations={BEING_CREATED: "yes"}, deletionTimestamp=DELETED))
-    assert after_created(by_hand, "vol", snapshot(ready_to_use=False), NOW_NS).polls
+    assert after_created(by_hand, snapshot(ready_to_use=False), NOW_NS).polls
 
 
 def test_S34_time_size_and_handle_are_written_once():
@@ -108,7 +108,7 @@ STRANGER = 'a snapshot of volume "other"'
 @pytest.mark.parametrize("status", [None, CUT, {**UNREADY, "error": ERROR}])
 def test_a_snapshot_of_another_volume_is_never_ready_and_never_deleted(status):
     """A handle that stands in the status would be deleted with the content."""
-    after = after_created(typed(a_made_content(status=status)), "vol", snapshot(source_volume_id="other"), NOW_NS, STRANGER)
+    after = after_created(typed(a_made_content(status=status)), snapshot(source_volume_id="other"), NOW_NS, STRANGER)
     said = as_json(after.status) or {}
     assert ([], True, True) == ([key for key in CUT if said.get(key)], after.unmarks, after.nothing_made)
     assert 'the driver answered with a snapshot of volume "other": "h" is left alone' in after.failure.error
@@ -116,7 +116,7 @@ def test_a_snapshot_of_another_volume_is_never_ready_and_never_deleted(status):
 
 def test_a_content_that_goes_leaves_the_snapshot_of_another_volume_alone():
     content = typed(a_made_content(annotations={BEING_CREATED: "yes", BEING_DELETED: "yes"}, deletionTimestamp=DELETED))
-    after = after_created(content, "vol", snapshot(source_volume_id="other"), NOW_NS, STRANGER)
+    after = after_created(content, snapshot(source_volume_id="other"), NOW_NS, STRANGER)
     assert (None, True, True, None) == (after.status, after.unmarks, after.again, after.failure)
     assert ("SnapshotKept", True) == (after.tells.reason, '"h" is left alone' in after.tells.message)
 
@@ -180,7 +180,8 @@ def test_S38_a_refusal_that_can_not_be_read_keeps_the_mark():
 
 
 def test_S38_a_list_without_strangers_ends_the_doubt():
-    nothing, three = after_looked_for(ORDER, []), after_looked_for(ORDER, ["a", "b", "c", "d", "e"])
+    content = typed(a_made_content())
+    nothing, three = after_looked_for(content, ORDER, []), after_looked_for(content, ORDER, ["a", "b", "c", "d", "e"])
     assert (True, True, None) == (nothing.unmarks, nothing.again, nothing.failure)
     assert (False, False) == (three.unmarks, three.again)
     assert 'no content names "a", "b", "c" and 2 more, which the driver lists' in three.failure.error

@@ -6,36 +6,29 @@ from typing import Any
 
 import pytest
 
-from mooring.controllers.snapshotter.groups import reasons as why
-from mooring.controllers.snapshotter.groups.decide import decide_group_content
-from mooring.controllers.snapshotter.groups.decide_after import after_answered, after_unsaved, as_json
-from mooring.controllers.snapshotter.groups.decision import Ask, Create, Decision, Delete, Mark, Release
-from mooring.controllers.snapshotter.groups.matching import Matching, matched
-from mooring.controllers.snapshotter.groups.view import CONTENT_INDEXES, View
+from mooring.control.decision import Decision
+from mooring.controllers.snapshotter import reasons as why
+from mooring.controllers.snapshotter.decide_after import after_answered, after_unsaved, as_json
+from mooring.controllers.snapshotter.decision import Action, Ask, Create, Delete, Failure, LookUpClass, Mark, Release, Tell, Unmark, Way
 from mooring.controllers.snapshotter.memory import Memory
-from mooring.controllers.snapshotter.options import SnapshotterOptions
+from mooring.controllers.snapshotter.whose import Matching, matched
 from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_BEING_DELETED, GROUP_CONTENT_FINALIZER
 from mooring.csi.proto import csi_pb2 as csi
-from tests.support.builders import DELETED, DRIVER, Json, a_group_class, a_group_content, typed
-from tests.support.constant_store import ConstantStore
-from tests.unit.snapshotter.situations import steps, the
+from tests.support.builders import DELETED, Json, a_group_class, a_group_content, typed
+from tests.unit.snapshotter.situations import group_decided, steps, the
 
 IMPORTED = {"groupSnapshotHandles": {"volumeGroupSnapshotHandle": "g", "volumeSnapshotHandles": ["h"]}}
 UNREADY = {"volumeGroupSnapshotHandle": "g", "readyToUse": False}
 
 
-def decided(content: Json, *, classes: tuple[Json, ...] = (a_group_class(),), memory: Memory | None = None) -> Decision:
-    contents = ConstantStore([typed(content)], CONTENT_INDEXES)
-    view = View(
-        DRIVER, contents, ConstantStore(map(typed, classes)), memory or Memory(), SnapshotterOptions(groups=True), ConstantStore([])
-    )
-    return decide_group_content(view, "groupcontent", 0.0)
+def decided(content: Json, *, classes: tuple[Json, ...] = (a_group_class(),), **view: Any) -> Decision[Action]:
+    return group_decided(content, group_classes=classes, **view)
 
 
-def refusal(decision: Decision) -> tuple[str, str]:
-    assert decision.failure is not None
-    assert () == decision.actions
-    return decision.failure.event, decision.failure.error
+def refusal(decision: Decision[Action]) -> tuple[str, str]:
+    assert isinstance(decision.problem, Failure)
+    assert not {Mark, Create, Ask, Delete} & set(steps(decision))
+    return decision.problem.event, decision.problem.error
 
 
 def answered(content: Json, **group: Any) -> Any:
@@ -62,14 +55,16 @@ def test_S34_an_unready_group_is_asked_for_and_made_again_where_the_driver_does_
 
 
 def test_an_imported_group_whose_class_is_missing_is_told_without_a_call():
-    event, text = refusal(decided(a_group_content(source=IMPORTED), classes=()))
+    decision = decided(a_group_content(source=IMPORTED), classes=())
+    assert [LookUpClass] == steps(decision), "the watches of different kinds are not in step"
+    event, text = refusal(decision)
     missing = 'volumegroupsnapshotclass.groupsnapshot.storage.k8s.io "groupclass" not found'
     assert ("GroupSnapshotContentCheckandUpdateFailed", True) == (
         event,
         text.endswith(f"snapshot content groupcontent: {missing}"),
     )
     unnamed = a_group_content(source=IMPORTED, volumeGroupSnapshotClassName=None)
-    assert why.Asking("g") == decided(unnamed, classes=()).because, "it needs none"
+    assert why.Checking("g", Way.GET_GROUP.value) == decided(unnamed, classes=()).because, "it needs none"
 
 
 def test_an_imported_group_keeps_its_handle_and_no_members_are_no_list():
@@ -82,10 +77,15 @@ def test_an_imported_group_keeps_its_handle_and_no_members_are_no_list():
 def test_S44_a_group_content_with_a_class_of_another_driver_can_be_deleted_and_no_more():
     others = (a_group_class(driver="other", parameters={"pool": "a"}),)
     decision = decided(a_group_content(), classes=others)
-    assert (why.Foreign("groupclass"), True) == (decision.because, "its class groupclass is of driver other" in decision.failure.error)
+    assert why.Foreign("groupclass") == decision.because
+    assert "its class groupclass is of driver other" in refusal(decision)[1]
     going: Json = {"deletionTimestamp": DELETED, "finalizers": [GROUP_CONTENT_FINALIZER]}
     marked = {GROUP_BEING_DELETED: "yes"}
-    assert [Delete, Release] == steps(decided(a_group_content(**going, annotations=marked, status=UNREADY), classes=others))
+    deleted = a_group_content(uid="uid", **going, annotations=marked, status=UNREADY)
+    assert [Delete] == steps(decided(deleted, classes=others))
+    memory = Memory()
+    memory.change("uid", deleted_at=0.0)
+    assert [Release] == steps(decided(deleted, classes=others, memory=memory))
     lost = decided(a_group_content(**going, annotations={**marked, GROUP_BEING_CREATED: "yes"}), classes=others)
     assert {} == the(lost, Create).order.parameters
 
@@ -131,3 +131,23 @@ def test_a_second_handle_does_not_take_the_place_of_the_first():
 def test_an_answer_about_a_group_that_can_not_be_saved_is_told(content, event):
     failure = after_unsaved(typed(content), "Request entity too large")
     assert (event, True) == (failure.event, failure.error.endswith("the API server refused the driver's answer: Request entity too large"))
+
+
+def test_S39_an_imported_group_that_the_driver_never_told_of_is_left_on_the_storage_and_told():
+    gone: Json = {"deletionTimestamp": DELETED, "finalizers": [GROUP_CONTENT_FINALIZER], "annotations": {GROUP_BEING_DELETED: "yes"}}
+    decision = decided(a_group_content(source=IMPORTED, **gone))
+    assert ([Tell, Release], "GroupSnapshotKept") == (steps(decision), the(decision, Tell).reason)
+
+
+def test_S52_the_mark_of_a_group_goes_whatever_has_become_of_the_class():
+    ready = a_group_content(status={**UNREADY, "readyToUse": True}, annotations={GROUP_BEING_CREATED: "yes"})
+    assert [Unmark] == steps(decided(ready)) == steps(decided(ready, classes=(a_group_class(driver="other"),)))
+
+
+def test_S35_an_error_about_a_group_names_content_and_class():
+    text = refusal(decided(a_group_content(), classes=()))[1]
+    missing = 'failed to get group snapshot class groupclass: volumegroupsnapshotclass.groupsnapshot.storage.k8s.io "groupclass" not found'
+    assert (
+        f"Failed to create group snapshot: failed to get input parameters to create group snapshot for content groupcontent: {missing}"
+        == text
+    )

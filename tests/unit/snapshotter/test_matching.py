@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.controllers.snapshotter.groups.matching import Matching, as_told, matched
+from mooring.controllers.snapshotter.whose import Matching, as_told, matched
 from mooring.csi.proto import csi_pb2 as csi
 
 

@@ -14,7 +14,7 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
 from mooring.control.caches import Caches
 from mooring.control.result import Stale
 from mooring.controllers.snapshot_controller.writes import Writes
-from mooring.controllers.snapshotter.writes import Writes as SnapshotterWrites
+from mooring.controllers.snapshotter.reconcile import release
 from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
     BEING_CREATED,
@@ -22,6 +22,7 @@ from mooring.controllers.snapshotting.names import (
     CLAIM_FINALIZER,
     CONTENT_FINALIZER,
 )
+from mooring.controllers.snapshotting.writes import patch_object
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
@@ -550,7 +551,7 @@ async def test_S40_a_content_is_let_go_only_under_the_policy_that_was_judged():
         old = contents.store.get(Key("", "kept"))
         await world.patch(VSC, "kept", {"spec": {"deletionPolicy": "Delete"}})
         with pytest.raises(Stale):
-            await SnapshotterWrites(world.cluster, contents).release(old)
+            await patch_object(world.cluster, contents, VSC, old, release(old))
         assert [CONTENT_FINALIZER] == finalizers(await world.get(VSC, "kept"))
 
 
@@ -569,7 +570,7 @@ async def test_S26_S39_a_finalizer_is_removed_only_from_the_place_where_it_stand
         [judged] = (snapshots if kind is VS else contents).store.values()
         await world.set_finalizers(kind, "kept", ours, "others/stays")
         writes = Writes(world.cluster, snapshots, contents, claims, world.clock)
-        removal = writes.release(judged, (ours,)) if kind is VS else SnapshotterWrites(world.cluster, contents).release(judged)
+        removal = writes.release(judged, (ours,)) if kind is VS else patch_object(world.cluster, contents, VSC, judged, release(judged))
         with pytest.raises(Stale):
             await removal
         assert [ours, "others/stays"] == finalizers(await world.get(kind, "kept"))

@@ -7,18 +7,21 @@ import asyncio
 import pytest
 
 from mooring.api.core import SECRETS
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
+from mooring.apiserver.local import Faults
 from mooring.controllers.snapshotting.names import BEING_CREATED, CLAIM_FINALIZER, MANAGED_BY, TOUCHED
 from mooring.controllers.snapshotting.names import SECRET_NAME as DELETION_SECRET_NAME
 from mooring.controllers.snapshotting.names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
 from mooring.csi.codes import Code
+from mooring.kube.errors import ServerError
 from tests.support.builders import APP, a_group_class, a_group_content, a_group_snapshot, a_new_content, a_secret
 from tests.support.cluster_world import SlowGets
 from tests.support.scripted_driver import Fail
 from tests.support.snapshot_crds import GROUP_CRDS
-from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, GET, LIST, RPC, SnapshotDriver
+from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP, GET, LIST, RPC, SnapshotDriver
 from tests.support.snapshotting import PATCH_VS, PATCH_VSC, PATCH_VSC_STATUS, PUT_PVC, PVC, VS, VSC, SnapshotWorld, error_of, finalizers
 from tests.support.virtual_loop import in_virtual_time
 
@@ -134,8 +137,8 @@ async def test_S39_two_contents_of_one_snapshot_that_go_together_leave_nothing()
 # -- groups
 
 
-async def a_group_world(**group_class: object) -> SnapshotWorld:
-    world = await SnapshotWorld(SnapshotDriver(groups=True)).kinds()
+async def a_group_world(faults: Faults | None = None, **group_class: object) -> SnapshotWorld:
+    world = await SnapshotWorld(SnapshotDriver(groups=True), faults).kinds()
     await world.make_snapshot_kinds(GROUP_CRDS)
     await world.create(a_group_class(**group_class))
     for name in "ab":
@@ -364,3 +367,58 @@ async def test_S33_a_content_whose_finalizer_was_torn_off_is_held_while_its_snap
         gate.set()
         await world.settle(30.0)
         assert await world.get(kind, name), "the driver has made it, and the content says so"
+
+
+async def test_S34_a_question_secret_of_a_group_that_can_not_be_had_leaves_the_request():
+    world = await a_group_world(parameters=_secret("group-snapshotter-get-", "nowhere"))
+    world.driver.ready = False
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await world.until(lambda: asyncio.sleep(0, world.driver.made(CREATE_GROUP)[1:]), what="a second request")
+        [content] = await world.list(VGSC)
+        assert "" == error_of(content)
+        world.driver.ready = True
+        await group_ready(world)
+
+
+async def test_S43_an_error_that_was_judged_before_a_group_turned_ready_is_not_shown():
+    slow = SlowGets(GROUP_SNAPSHOT_CLASSES)
+    world = await SnapshotWorld(SnapshotDriver(groups=True), faults=slow).kinds()
+    await world.make_snapshot_kinds(GROUP_CRDS)
+    async with world.snapshotting(**ON):
+        await world.create(a_group_content())
+        await slow.asked.wait()
+        ready = {"readyToUse": True, "volumeGroupSnapshotHandle": "g", "creationTime": "2026-01-01T00:00:00Z"}
+        await world.patch(VGSC, "groupcontent", {"status": ready}, subresource="status")
+        await world.settle(1.0)
+        slow.gate.set()
+        await world.settle(5.0)
+        status = (await world.get(VGSC, "groupcontent"))["status"]
+        assert (True, None) == (status["readyToUse"], status.get("error"))
+
+
+class RefusedPatches(Faults):
+    """Patches of group contents are refused for a while."""
+
+    refuses = False
+
+    async def before(self, verb, kind, name):
+        if self.refuses and verb == "patch" and kind is VGSC:
+            raise ServerError("not now")
+
+
+async def test_S39_a_group_whose_finalizer_can_not_be_taken_off_is_deleted_once():
+    world = await a_group_world(faults=(faults := RefusedPatches()))
+    async with world.both(**ON):
+        await world.create(a_group_snapshot())
+        await group_ready(world)
+        await world.settle(2.0)
+        gate = world.driver.gate(DELETE_GROUP)
+        await world.delete(VGS, "group")
+        await world.until(lambda: asyncio.sleep(0, world.driver.made(DELETE_GROUP)), what="the call")
+        faults.refuses = True
+        gate.set()
+        await world.settle(30.0)
+        faults.refuses = False
+        await world.gone(VGS, "group", wait_s=120.0)
+        assert 1 == len(world.driver.made(DELETE_GROUP))

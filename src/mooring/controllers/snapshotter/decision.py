@@ -1,4 +1,4 @@
-"""The decision about a content: actions as values."""
+"""The actions of a decision about a content, as values."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import dataclasses
 import enum
 
 from mooring.api.core import SecretReference
-from mooring.base.errors import MooringError
-from mooring.control.result import Because
-from mooring.controllers.snapshotter.requests import CreateOrder
+from mooring.controllers.snapshotter.requests import CreateOrder, Made
 
 
 class Way(enum.Enum):
-    """How the driver is asked for a snapshot whose handle is known. NONE: it can't be asked, and is believed to be there."""
+    """How the driver is asked for what it has made. NONE: it can't be asked, and is believed to have it."""
 
     GET = "GetSnapshot"
     LIST = "ListSnapshots"
+    GET_GROUP = "GetVolumeGroupSnapshot"
     NONE = "nothing"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NoteClass:
+    """Remember since when the content's class is another driver's, or that it is no more."""
+
+    is_foreign: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class Unmark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Create:
-    """Call CreateSnapshot."""
+    """Call CreateSnapshot, or CreateVolumeGroupSnapshot."""
 
     order: CreateOrder
 
@@ -65,18 +71,18 @@ class LookFor:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the driver for the state of a snapshot. learn: ask for its capabilities first, and let these choose the way."""
+    """Ask the driver for the state of a snapshot, or of a group. learn: ask for its capabilities first, and let these choose the way."""
 
-    handle: str
+    made: Made
     way: Way
     learn: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delete:
-    """Call DeleteSnapshot."""
+    """Call DeleteSnapshot, or DeleteVolumeGroupSnapshot."""
 
-    handle: str
+    made: Made
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,42 +103,16 @@ class Release:
     """Remove our finalizer."""
 
 
-Action = LookUpClass | LoadSecret | Mark | Unmark | Create | LookFor | Ask | Delete | Tell | ClearStatus | Release
+Action = NoteClass | LookUpClass | LoadSecret | Mark | Unmark | Create | LookFor | Ask | Delete | Tell | ClearStatus | Release
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """What the user is told. retries: after a back-off; else the next change brings the content again. saved: in the status, too."""
+    """What the user is told. event: the reason. saved: in the status, too. A decision's own waits for a change; others are tried again."""
 
     event: str
     error: str
-    retries: bool = True
     saved: bool = True
 
-
-class Failed(MooringError):
-    """An action failed. failure: what the user is told."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.error)
-        self.failure = failure
-
-
-class Unsaved(Failed):
-    """The API server does not take what the driver has answered."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """actions: in order. failure: told after them. uid: of the content that was decided on. done: one line for the log.
-
-    after_s: until the next look, None for the next change. is_foreign: its class is another driver's.
-    """
-
-    because: Because
-    actions: tuple[Action, ...] = ()
-    failure: Failure | None = None
-    uid: str = ""
-    done: str = ""
-    after_s: float | None = None
-    is_foreign: bool = False
+    def __str__(self) -> str:
+        return self.error

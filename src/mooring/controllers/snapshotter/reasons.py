@@ -1,4 +1,4 @@
-"""Every reason of the snapshotter, in a user's words."""
+"""Every reason of the snapshotter, in a user's words. A group snapshot's are those of a snapshot."""
 
 from __future__ import annotations
 
@@ -76,6 +76,11 @@ class Deleting:
 @reason('snapshot "{handle}" is deleted in the driver, and its content goes')
 class Deleted:
     handle: str
+
+
+@reason('content "{content}" stands for a snapshot of the group, too')
+class Kept:
+    content: str
 
 
 @reason("its finalizer is removed without a call: {cause}")
