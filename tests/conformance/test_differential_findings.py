@@ -955,3 +955,18 @@ def test_a_container_that_has_ended_for_good_stays_so(
         answer.ok()
     else:
         answer.invalid((FORBIDDEN, f"status.{part}[0].state", "may not be transitioned to non-terminated state"))
+
+
+@pytest.mark.parametrize("how", ["POST", "apply"])
+@pytest.mark.parametrize("part", ["additionalProperties", "additionalItems"])
+@pytest.mark.parametrize("value", ["x", 5, [None]])
+def test_others_are_said_by_a_boolean_or_a_schema(api: Rest, name: str, part: str, value: Any, how: str) -> None:
+    schema = {"type": "object", "properties": {"spec": {"type": "object", part: value}}}
+    names = {"plural": "others", "singular": "other", "kind": "Other", "listKind": "OtherList"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "others.mooring.test"}}
+    body["spec"] = {"group": "mooring.test", "scope": "Cluster", "names": names, "versions": [version]}
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    answer = api.post(path, body) if how == "POST" else api.patch(f"{path}/others.mooring.test", body, APPLY_PATCH, fieldManager="one")
+    assert (400 if how == "POST" else 500) == answer.status
+    assert answer.json["message"].endswith(": boolean or JSON schema expected")

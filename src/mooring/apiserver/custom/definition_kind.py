@@ -28,7 +28,7 @@ WebhookClientConfig: 3 url s?, 1 service ServiceReference?, 2 caBundle y
 ServiceReference: 1 namespace s!, 2 name s!, 3 path s?, 4 port i32?
 CustomResourceDefinitionStatus: 1 conditions *CustomResourceDefinitionCondition!, 2 acceptedNames CustomResourceDefinitionNames!, 3 storedVersions *s!, 4 observedGeneration i64
 CustomResourceDefinitionCondition: 1 type s!, 2 status s!, 3 lastTransitionTime time, 4 reason s, 5 message s, 6 observedGeneration i64
-JSONSchemaProps: 1 id s, 2 $schema s, 3 $ref s?, 4 description s, 5 type s, 6 format s, 7 title s, 8 default any?, 9 maximum f64?, 10 exclusiveMaximum b, 11 minimum f64?, 12 exclusiveMinimum b, 13 maxLength i64?, 14 minLength i64?, 15 pattern s, 16 maxItems i64?, 17 minItems i64?, 18 uniqueItems b, 19 multipleOf f64?, 20 enum any?, 21 maxProperties i64?, 22 minProperties i64?, 23 required *s, 24 items any?, 25 allOf *JSONSchemaProps, 26 oneOf *JSONSchemaProps, 27 anyOf *JSONSchemaProps, 28 not JSONSchemaProps?, 29 properties {JSONSchemaProps}, 30 additionalProperties any?, 31 patternProperties {JSONSchemaProps}, 32 dependencies any?, 33 additionalItems any?, 34 definitions {JSONSchemaProps}, 35 externalDocs ExternalDocumentation?, 36 example any?, 37 nullable b, 38 x-kubernetes-preserve-unknown-fields b?, 39 x-kubernetes-embedded-resource b, 40 x-kubernetes-int-or-string b, 41 x-kubernetes-list-map-keys *s, 42 x-kubernetes-list-type s?, 43 x-kubernetes-map-type s?, 44 x-kubernetes-validations *ValidationRule
+JSONSchemaProps: 1 id s, 2 $schema s, 3 $ref s?, 4 description s, 5 type s, 6 format s, 7 title s, 8 default any?, 9 maximum f64?, 10 exclusiveMaximum b, 11 minimum f64?, 12 exclusiveMinimum b, 13 maxLength i64?, 14 minLength i64?, 15 pattern s, 16 maxItems i64?, 17 minItems i64?, 18 uniqueItems b, 19 multipleOf f64?, 20 enum any?, 21 maxProperties i64?, 22 minProperties i64?, 23 required *s, 24 items any?, 25 allOf *JSONSchemaProps, 26 oneOf *JSONSchemaProps, 27 anyOf *JSONSchemaProps, 28 not JSONSchemaProps?, 29 properties {JSONSchemaProps}, 30 additionalProperties any?, 31 patternProperties {JSONSchemaProps}, 32 dependencies {any}, 33 additionalItems any?, 34 definitions {JSONSchemaProps}, 35 externalDocs ExternalDocumentation?, 36 example any?, 37 nullable b, 38 x-kubernetes-preserve-unknown-fields b?, 39 x-kubernetes-embedded-resource b, 40 x-kubernetes-int-or-string b, 41 x-kubernetes-list-map-keys *s, 42 x-kubernetes-list-type s?, 43 x-kubernetes-map-type s?, 44 x-kubernetes-validations *ValidationRule
 ExternalDocumentation: 1 description s, 2 url s
 ValidationRule: 1 rule s!, 2 message s, 3 messageExpression s, 4 reason s?, 5 fieldPath s, 6 optionalOldSelf b?
 """)  # noqa: E501
@@ -68,7 +68,7 @@ def _decode_within(schema: Json, path: str, unknown: list[str], depth: int = 0) 
         schema["items"] = _decode_schema(items, f"{path}.items", unknown, depth + 1) if isinstance(items, dict) else items
     for part, kinds in _LOOSE.items():
         if schema.get(part) is not None and not isinstance(schema[part], kinds):
-            raise WrongType("JSONSchemaProps" if part != "enum" else "[]JSON", schema[part], f"{path}.{part}")
+            raise WrongType("[]JSON", schema[part], f"{path}.{part}") if part == "enum" else ValueError("boolean or JSON schema expected")
         if isinstance(schema.get(part), dict):
             schema[part] = _decode_schema(schema[part], f"{path}.{part}", unknown, depth + 1)
     for part in _SCHEMAS:
