@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS as DEFINITIONS
-from mooring.apiserver.objectmeta import MESSAGES as META
+from mooring.apiserver.metadata import META_MESSAGES as META
 from mooring.apiserver.resource import Resource, Status
 from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.rules.lease import LEASES as LEASE

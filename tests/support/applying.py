@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from typing import Any
 
-from mooring.apiserver import objectmeta
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Custom, Resource
 from tests.support.paths import CSI_DRIVERS, CSI_NODES, LEASES, NAMESPACES, NODES, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import Answer, Rest
@@ -92,7 +92,7 @@ SHAPE_KIND = Resource(
     kind="Shape",
     plural="shapes",
     namespaced=False,
-    message=objectmeta.MESSAGES.extended("Shape: 1 metadata ObjectMeta!")["Shape"],
+    message=META_MESSAGES.extended("Shape: 1 metadata ObjectMeta!")["Shape"],
     custom=Custom(
         definition="shapes.mooring.test",
         singular="shape",

@@ -156,7 +156,7 @@ def kubeconfig_file(flags: ApiServerFlags, folder: Path) -> Path:
 
 def _last_port(path: Path) -> int:
     """That of the folder's last start, if it is free; else 0."""
-    from mooring.apiserver.web.last_port import is_free, last_port
+    from mooring.apiserver.web.server import is_free, last_port
 
     port = last_port(path)
     if port and not is_free(port):

@@ -27,8 +27,7 @@ from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.last_port import is_free, last_port
-from mooring.apiserver.web.server import ApiServer
+from mooring.apiserver.web.server import ApiServer, is_free, last_port
 from mooring.base.clock import Clock
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError, first_of

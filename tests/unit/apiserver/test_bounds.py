@@ -17,9 +17,8 @@ from mooring.apiserver.codecs.jsonbody import duplicate_fields
 from mooring.apiserver.rules import SECRETS, STORAGE_CLASSES, jobpolicies
 from mooring.apiserver.rules.classes import default_class
 from mooring.apiserver.table import StoreView
-from mooring.apiserver.web.messages import Reply
+from mooring.apiserver.web.messages import Reply, rendered
 from mooring.apiserver.web.negotiation import as_yaml
-from mooring.apiserver.web.reply_bytes import rendered
 from mooring.kube.errors import BadRequest, NotAcceptable, TooLarge
 from tests.support.builders import a_class
 from tests.unit.apiserver.objects import a_store, create, patch

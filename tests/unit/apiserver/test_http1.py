@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.apiserver.web.messages import Reply
-from mooring.apiserver.web.reply_bytes import rendered
+from mooring.apiserver.web.messages import Reply, rendered
 from mooring.http1.bodies import BODY_BYTES_MAX, DRAINED_BYTES_MAX, Body
 from mooring.http1.requests import parse_head
 from mooring.http1.syntax import Malformed

@@ -15,7 +15,7 @@ import pytest
 from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.rules import SECRETS
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.health import health, is_health
+from mooring.apiserver.web.about import health, is_health
 from mooring.apiserver.web.messages import Request
 from mooring.apiserver.web.metrics import Asked, ServerMetrics, asked
 from mooring.apiserver.web.queries import route_of

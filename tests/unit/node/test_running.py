@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mooring.api.pods import PODS
-from mooring.apiserver.printers.pod import POD
+from mooring.apiserver.printers.core import POD
 from tests.support.builders import CONTAINER, Json
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import VolumesWorld

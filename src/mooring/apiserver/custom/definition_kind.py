@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mooring.apiserver import objectmeta
 from mooring.apiserver.codecs.scalars import WrongType
 from mooring.apiserver.codecs.schema import decode
-from mooring.apiserver.custom import lifecycle, validating
-from mooring.apiserver.custom.prune_default import whole_numbers
+from mooring.apiserver.custom import definition_validation, lifecycle
+from mooring.apiserver.custom.pruning import whole_numbers
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource, Status
 
-MESSAGES: Final = objectmeta.MESSAGES.extended("""
+MESSAGES: Final = META_MESSAGES.extended("""
 CustomResourceDefinition: 1 metadata ObjectMeta!, 2 spec CustomResourceDefinitionSpec!, 3 status CustomResourceDefinitionStatus!
 CustomResourceDefinitionSpec: 1 group s!, 3 names CustomResourceDefinitionNames!, 4 scope s!, 7 versions *CustomResourceDefinitionVersion!, 9 conversion CustomResourceConversion?, 10 preserveUnknownFields b
 CustomResourceDefinitionNames: 1 plural s!, 2 singular s, 3 shortNames *s, 4 kind s!, 5 listKind s, 6 categories *s
@@ -38,7 +38,7 @@ _LOOSE: Final[dict[str, tuple[type, ...]]] = {
     "additionalProperties": (dict, bool),
     "enum": (list,),
 }
-"""Parts of a schema that may be of several types, or whose values may be null. (`items` that are no schema count as an empty list.)"""
+"""Parts of a schema that may be of several types, or whose values may be null."""
 
 _VALUES: Final = ("default", "enum", "example", "maximum", "minimum", "multipleOf")
 """Parts of a schema that are values, in which Go writes 1.0 as 1."""
@@ -105,8 +105,8 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
     default=lifecycle.default,
     prepare_create=lifecycle.prepare_create,
     prepare_update=lifecycle.prepare_update,
-    validate=validating.validate,
-    validate_create=validating.validate_create,
-    validate_update=validating.validate_update,
-    warnings=validating.warnings,
+    validate=definition_validation.validate,
+    validate_create=definition_validation.validate_create,
+    validate_update=definition_validation.validate_update,
+    warnings=definition_validation.warnings,
 )

@@ -183,3 +183,42 @@ def _remember_storage(definition: Json) -> None:
     stored, current = list(definition["status"].get("storedVersions") or ()), storage_version(definition)
     if current and current not in stored:
         definition["status"]["storedVersions"] = [*stored, current]
+
+
+_Name = tuple[str, str, str]
+"""group, sort, name"""
+
+
+class AcceptedNames:
+    """The names that the definitions of a store have been accepted with, by group: a look-up finds who else has one."""
+
+    def __init__(self) -> None:
+        self._holders: dict[_Name, set[str]] = {}
+        self._held: dict[str, frozenset[_Name]] = {}
+
+    def put(self, definition: Json) -> None:
+        """The names that the definition has now."""
+        name, group = definition["metadata"]["name"], definition["spec"]["group"]
+        now = frozenset((group, sort, held) for sort, held in names_of(definition))
+        before = self._held.get(name, frozenset())
+        for gone in before - now:
+            self._release(gone, name)
+        for new in now - before:
+            self._holders.setdefault(new, set()).add(name)
+        self._held[name] = now
+
+    def drop(self, name: str) -> None:
+        """The definition has gone."""
+        for held in self._held.pop(name):
+            self._release(held, name)
+
+    def taken_from(self, definition: Json) -> Taken:
+        """The names that others have."""
+        own, group = {definition["metadata"]["name"]}, definition["spec"]["group"]
+        return lambda sort, name: not self._holders.get((group, sort, name), own) <= own
+
+    def _release(self, held: _Name, name: str) -> None:
+        holders = self._holders[held]
+        holders.discard(name)
+        if not holders:
+            del self._holders[held]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mooring.apiserver import objectmeta
 from mooring.apiserver.codecs.schema import Field, Message
 from mooring.apiserver.discovery.fieldwords import words_for
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import shapes
 
@@ -102,7 +102,7 @@ class Schemas:
 
     def __init__(self) -> None:
         self._made: dict[str, Json] = {}
-        self._packages: dict[int, str] = {id(objectmeta.MESSAGES): _META}
+        self._packages: dict[int, str] = {id(META_MESSAGES): _META}
 
     def all(self) -> dict[str, Json]:
         return dict(sorted(self._made.items()))
@@ -149,7 +149,7 @@ class Schemas:
         own = {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": {"allOf": [self._ref(objectmeta.MESSAGES["ObjectMeta"])]},
+            "metadata": {"allOf": [self._ref(META_MESSAGES["ObjectMeta"])]},
         }
         properties = {**given, **own}
         return {**schema, "type": "object", "properties": dict(sorted(properties.items()))}

@@ -19,8 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mooring.apiserver.disk.file import ObjectFile
-from mooring.apiserver.disk.loading import kind_of
-from mooring.apiserver.disk.rows import Entry, StorageFailed
+from mooring.apiserver.disk.rows import Entry, StorageFailed, kind_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change

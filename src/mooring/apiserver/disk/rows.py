@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from mooring.apiserver.resource import Resource
 from mooring.base.errors import ConfigError, MooringError
 
 
@@ -91,3 +92,9 @@ def unpacked(first: int, version: int, changes: bytes, checksum: int) -> list[En
     if [entry.version for entry in entries] != list(range(first, version + 1)):
         raise ValueError(f"the log's row {version} has other versions than it says")
     return entries
+
+
+def kind_of(resource: Resource) -> str:
+    """The file's name for the place of a kind's objects. It has no version: that may change from one Mooring to the next."""
+    group, _, plural = resource.storage
+    return f"{group}/{plural}"

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from mooring.api.meta import Key
 from mooring.apiserver.bootstrap import add_system_objects, bare_store
 from mooring.apiserver.disk import file as durable
 from mooring.apiserver.disk.file import ObjectFile
-from mooring.apiserver.disk.loading import load
 from mooring.apiserver.disk.log import Log
-from mooring.apiserver.disk.rows import Damaged, Saved, StorageFailed
+from mooring.apiserver.disk.rows import Damaged, Entry, Saved, StorageFailed, kind_of
+from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.event import TTL_S as EVENT_TTL_S
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
@@ -124,3 +127,46 @@ def _store_of(randomness: Random, saved: Saved, limits: HistoryLimits, *, event_
     store, definitions = bare_store(randomness, limits, event_ttl_s=event_ttl_s)
     load(store, saved, serve_custom_kinds=definitions.load)
     return store
+
+
+_UNREADABLE: Final = (msgspec.MsgspecError, AssertionError, ValueError, KeyError, TypeError, AttributeError)
+_DEFINITIONS: Final = "apiextensions.k8s.io/customresourcedefinitions"
+
+
+def load(store: ObjectStore, saved: Saved, serve_custom_kinds: Callable[[], None]) -> None:
+    """Fills an empty store, without rules or listeners: of each kind the objects, then the log, which becomes the kind's history.
+
+    serve_custom_kinds: called once the definitions are there. Raises Damaged for objects that can't be read.
+    """
+    objects, log = _by_kind(saved.objects), _by_kind(saved.log)
+    store.begin(saved.totals.version)
+    definitions = [resource for resource in store.kinds.storing() if kind_of(resource) == _DEFINITIONS]
+    for resource in definitions:
+        _load_objects(store, resource, objects.get(_DEFINITIONS, ()), log.get(_DEFINITIONS, ()))
+    serve_custom_kinds()
+    kinds = {kind_of(resource): resource for resource in store.kinds.storing()}
+    for kind, resource in kinds.items():
+        if kind != _DEFINITIONS:
+            _load_objects(store, resource, objects.get(kind, ()), log.get(kind, ()))
+    store.finish_loading(saved.version)
+    left = {entry.key: entry for entry in (*saved.objects, *saved.log) if entry.kind not in kinds}
+    unseen = sorted({entry.kind for entry in left.values() if entry.body is not None})
+    if unseen:
+        _log.warning("Objects of kinds that are not served stay in the file, unseen", kinds=", ".join(unseen))
+
+
+def _load_objects(store: ObjectStore, resource: Resource, objects: Iterable[Entry], log: Iterable[Entry]) -> None:
+    try:
+        for entries, remembered in ((objects, False), (log, True)):
+            for entry in entries:
+                key = Key(entry.namespace, entry.name)
+                store.load_object(resource, key, entry.version, entry.at, entry.body, remembered=remembered)
+    except _UNREADABLE as error:
+        raise Damaged(f"the objects of {resource.name} can't be read: {type(error).__name__}: {error}; restore a backup") from error
+
+
+def _by_kind(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(entry.kind, []).append(entry)
+    return found

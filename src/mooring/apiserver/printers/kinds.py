@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.apiserver.custom.jsonpath import printed
-from mooring.apiserver.printers import column, event, node, pod, storage, workloads
+from mooring.apiserver.printers import column, core, storage, workloads
 from mooring.apiserver.printers.column import AGE, CREATED, DEFAULT, NAME, Cell, Column, at, plain
 from mooring.apiserver.resource import Custom, Json, Resource
 
@@ -80,12 +80,12 @@ _LEASE: Final = (NAME, Column("Holder", at("spec", "holderIdentity"), "Who holds
 
 _COLUMNS: Final[Mapping[tuple[str, str], tuple[Column, ...]]] = {
     ("", "ConfigMap"): _CONFIG_MAP,
-    ("", "Event"): event.EVENT,
+    ("", "Event"): core.EVENT,
     ("", "Namespace"): _NAMESPACE,
-    ("", "Node"): node.NODE,
+    ("", "Node"): core.NODE,
     ("", "PersistentVolume"): storage.PERSISTENT_VOLUME,
     ("", "PersistentVolumeClaim"): storage.PERSISTENT_VOLUME_CLAIM,
-    ("", "Pod"): pod.POD,
+    ("", "Pod"): core.POD,
     ("", "Secret"): _SECRET,
     ("", "ServiceAccount"): _SERVICE_ACCOUNT,
     ("apps", "ControllerRevision"): workloads.CONTROLLER_REVISION,
@@ -94,7 +94,7 @@ _COLUMNS: Final[Mapping[tuple[str, str], tuple[Column, ...]]] = {
     ("apps", "StatefulSet"): workloads.STATEFUL_SET,
     ("batch", "Job"): workloads.JOB,
     ("coordination.k8s.io", "Lease"): _LEASE,
-    ("events.k8s.io", "Event"): event.NEW_EVENT,
+    ("events.k8s.io", "Event"): core.NEW_EVENT,
     ("storage.k8s.io", "CSIDriver"): storage.CSI_DRIVER,
     ("storage.k8s.io", "CSINode"): storage.CSI_NODE,
     ("storage.k8s.io", "StorageClass"): storage.STORAGE_CLASS,
@@ -103,7 +103,7 @@ _COLUMNS: Final[Mapping[tuple[str, str], tuple[Column, ...]]] = {
 }
 
 
-_ROW_CONDITIONS: Final[Mapping[tuple[str, str], Callable[[Json], list[Json]]]] = {("", "Pod"): pod.row_conditions}
+_ROW_CONDITIONS: Final[Mapping[tuple[str, str], Callable[[Json], list[Json]]]] = {("", "Pod"): core.row_conditions}
 
 
 def row_conditions_of(resource: Resource) -> Callable[[Json], list[Json]]:

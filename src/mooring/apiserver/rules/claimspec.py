@@ -7,12 +7,13 @@ from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import field_errors, objectmeta
+from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, selectors
 
-MESSAGES: Final = objectmeta.MESSAGES.extended("""
+MESSAGES: Final = META_MESSAGES.extended("""
 PersistentVolumeClaimTemplate: 1 metadata ObjectMeta!, 2 spec PersistentVolumeClaimSpec!
 PersistentVolumeClaimSpec: 1 accessModes *s, 4 selector LabelSelector?, 2 resources VolumeResourceRequirements!, 3 volumeName s, 5 storageClassName s?, 6 volumeMode s?, 7 dataSource TypedLocalObjectReference?, 8 dataSourceRef TypedObjectReference?, 9 volumeAttributesClassName s?
 VolumeResourceRequirements: 1 limits {q}, 2 requests {q}

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import field_errors, objectmeta
+from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.metadata import total_bytes
+from mooring.apiserver.metadata import META_MESSAGES, total_bytes
 from mooring.apiserver.resource import Json, Resource, View
 from mooring.apiserver.rules import checks, selectors
 from mooring.apiserver.rules.checks import protected_by
@@ -34,7 +34,7 @@ def _validate_parameters(given: dict[str, str], *, allow_empty: bool) -> list[Ca
     return found
 
 
-_MESSAGES: Final = objectmeta.MESSAGES.extended("""
+_MESSAGES: Final = META_MESSAGES.extended("""
 StorageClass: 1 metadata ObjectMeta!, 2 provisioner s!, 3 parameters {s}, 4 reclaimPolicy s?, 5 mountOptions *s, 6 allowVolumeExpansion b?, 7 volumeBindingMode s?, 8 allowedTopologies *TopologySelectorTerm
 TopologySelectorTerm: 1 matchLabelExpressions *TopologySelectorLabelRequirement
 TopologySelectorLabelRequirement: 1 key s!, 2 values *s!

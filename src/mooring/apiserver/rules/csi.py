@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import field_errors, objectmeta
+from mooring.apiserver import field_errors
 from mooring.apiserver.deletion import GENERATION_MAX
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, selectors
 
-_MESSAGES: Final = objectmeta.MESSAGES.extended("""
+_MESSAGES: Final = META_MESSAGES.extended("""
 CSIDriver: 1 metadata ObjectMeta!, 2 spec CSIDriverSpec!
 CSIDriverSpec: 1 attachRequired b?, 2 podInfoOnMount b?, 3 volumeLifecycleModes *s, 4 storageCapacity b?, 5 fsGroupPolicy s?, 6 tokenRequests *TokenRequest, 7 requiresRepublish b?, 8 seLinuxMount b?, 9 nodeAllocatableUpdatePeriodSeconds i64?, 10 serviceAccountTokenInSecrets b?, 11 preventPodSchedulingIfMissing b?
 TokenRequest: 1 audience s!, 2 expirationSeconds i64?

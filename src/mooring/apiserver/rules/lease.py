@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from mooring.apiserver import field_errors, objectmeta
+from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks
 
-MESSAGES: Final = objectmeta.MESSAGES.extended("""
+MESSAGES: Final = META_MESSAGES.extended("""
 Lease: 1 metadata ObjectMeta!, 2 spec LeaseSpec!
 LeaseSpec: 1 holderIdentity s?, 2 leaseDurationSeconds i32?, 3 acquireTime micro?, 4 renewTime micro?, 5 leaseTransitions i32?, 6 strategy s?, 7 preferredHolder s?
 """)  # noqa: E501

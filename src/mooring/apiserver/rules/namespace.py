@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import deletion, field_errors, objectmeta
+from mooring.apiserver import deletion, field_errors
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.metadata import finalizer_name
+from mooring.apiserver.metadata import META_MESSAGES, finalizer_name
 from mooring.apiserver.resource import Action, Json, Resource, Status
 from mooring.base.clock import rfc3339
 
-MESSAGES: Final = objectmeta.MESSAGES.extended("""
+MESSAGES: Final = META_MESSAGES.extended("""
 Namespace: 1 metadata ObjectMeta!, 2 spec NamespaceSpec!, 3 status NamespaceStatus!
 NamespaceSpec: 1 finalizers *s
 NamespaceStatus: 1 phase s, 2 conditions *NamespaceCondition@type

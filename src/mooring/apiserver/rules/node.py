@@ -9,12 +9,13 @@ from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import field_errors, objectmeta
+from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource, Status, View
 from mooring.apiserver.rules import checks
 
-MESSAGES: Final = objectmeta.MESSAGES.extended("""
+MESSAGES: Final = META_MESSAGES.extended("""
 Node: 1 metadata ObjectMeta!, 2 spec NodeSpec!, 3 status NodeStatus!
 NodeSpec: 1 podCIDR s, 7 podCIDRs *s@, 3 providerID s, 4 unschedulable b, 5 taints *Taint, 6 configSource NodeConfigSource?, 2 externalID s
 Taint: 1 key s!, 2 value s, 3 effect s!, 4 timeAdded time?

@@ -13,7 +13,7 @@ from mooring.apiserver.rules import (
     podactions,
     podcontainers,
     poddefaults,
-    podmatchkeys,
+    podplacement,
     podresources,
     podspec,
     podstatus,
@@ -71,7 +71,7 @@ def _admit_valid(new: Json) -> None:
 def _prepare_create(new: Json, now: float) -> None:
     new["metadata"]["generation"] = 1
     new["status"] = {"phase": "Pending", "qosClass": podresources.quality(new["spec"])}
-    podmatchkeys.merge(new)
+    podplacement.merge_match_keys(new)
     if new["spec"].get("schedulingGates"):
         podactions.set_condition(new["status"], _GATED, now)
 

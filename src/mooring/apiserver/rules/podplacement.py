@@ -1,4 +1,4 @@
-"""Where a pod may run: affinities, tolerations, spread."""
+"""Where a pod may run: affinities, tolerations, spread, and the labels of its own that their selectors take up (matchLabelKeys)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mooring.api import names
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, podmatchkeys, selectors
+from mooring.apiserver.rules import checks, selectors
 
 _COMPARING: Final = ("Lt", "Gt")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -73,7 +73,7 @@ def _validate_pod_term(term: Json, field: str) -> Iterator[Cause]:
         yield from selectors.validate_labels(term.get(selector) or {}, f"{field}.{selector}")
     for namespace in term.get("namespaces") or []:
         yield from checks.named(namespace, f"{field}.namespace", names.dns_label)
-    yield from podmatchkeys.validate(term, field)
+    yield from _validate_match_keys(term, field)
     if not term["topologyKey"]:
         yield field_errors.required(f"{field}.topologyKey", _EMPTY)
     yield from checks.named(term["topologyKey"], f"{field}.topologyKey", names.qualified_name)
@@ -98,5 +98,61 @@ def _validate_spread(constraints: Sequence[Json], field: str) -> Iterator[Cause]
             yield field_errors.invalid(f"{at}.minDomains", least, text)
         for part in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             yield from checks.one_of(constraint.get(part, _POLICIES[0]), f"{at}.{part}", _POLICIES)
-        yield from podmatchkeys.validate(constraint, at)
+        yield from _validate_match_keys(constraint, at)
         yield from selectors.validate_labels(constraint.get("labelSelector") or {}, f"{at}.labelSelector")
+
+
+_MATCH: Final = "matchLabelKeys"
+_MISMATCH: Final = "mismatchLabelKeys"
+
+
+def merge_match_keys(pod: Json) -> None:
+    """Writes into the selectors of a new pod what its labels say by these keys."""
+    labels, spec = pod["metadata"].get("labels") or {}, pod["spec"]
+    for owner in (*_affinity_terms(spec.get("affinity") or {}), *(spec.get("topologySpreadConstraints") or ())):
+        if "labelSelector" not in owner:
+            continue
+        added = [
+            {"key": key, "operator": operator, "values": [labels[key]]}
+            for part, operator in ((_MATCH, "In"), (_MISMATCH, "NotIn"))
+            for key in owner.get(part) or ()
+            if key in labels
+        ]
+        if added:
+            selector = owner["labelSelector"]
+            selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *added]
+
+
+def _affinity_terms(affinity: Json) -> Iterator[Json]:
+    preferred, required = (_PREFERRED, _REQUIRED)
+    for part in ("podAffinity", "podAntiAffinity"):
+        content = affinity.get(part) or {}
+        yield from (weighted["podAffinityTerm"] for weighted in content.get(preferred) or ())
+        yield from content.get(required) or ()
+
+
+def _validate_match_keys(owner: Json, field: str) -> Iterator[Cause]:
+    """owner: a term of an affinity, or a constraint of the spread; it stands at field."""
+    matched, other = owner.get(_MATCH) or [], owner.get(_MISMATCH) or []
+    for part, keys in ((_MATCH, matched), (_MISMATCH, other)):
+        if keys and "labelSelector" not in owner:
+            yield field_errors.forbidden(f"{field}.{part}", "must not be specified when labelSelector is not set")
+            continue
+        for number, key in enumerate(keys):
+            yield from checks.named(key, f"{field}.{part}[{number}]", names.qualified_name)
+    yield from _validate_selected(matched, owner.get("labelSelector") or {}, field)
+    unwanted = {*other}
+    for number, key in enumerate(matched):
+        if key in unwanted:
+            yield field_errors.invalid(f"{field}.{_MATCH}[{number}]", key, f"exists in both {_MATCH} and {_MISMATCH}")
+
+
+def _validate_selected(keys: Sequence[str], selector: Json, field: str) -> Iterator[Cause]:
+    """No key is one that the selector names besides. What a key has put into it stands there once."""
+    places = {key: number for number, key in enumerate(keys)}
+    seen = {*(selector.get("matchLabels") or ())}
+    for expression in selector.get("matchExpressions") or ():
+        key = expression["key"]
+        if key in places and key in seen:
+            yield field_errors.invalid(f"{field}[{places[key]}]", key, f"exists in both {_MATCH} and labelSelector")
+        seen.add(key)

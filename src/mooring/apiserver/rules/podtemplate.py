@@ -11,7 +11,7 @@ import msgspec
 from mooring.api.matching import selects
 from mooring.api.meta import LabelSelector
 from mooring.apiserver import field_errors, metadata
-from mooring.apiserver.custom.serving import scale_action
+from mooring.apiserver.custom.served_kinds import scale_action
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, ScalePaths
 from mooring.apiserver.rules import checks, poddefaults, podshape, podspec, podwarnings, selectors

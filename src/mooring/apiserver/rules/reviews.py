@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.apiserver import api_errors, field_errors, objectmeta
+from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.identity.accounts import ISSUER, bearer_of
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Call, Json, answered_kind
 from mooring.apiserver.users import User
 from mooring.base.clock import rfc3339
 
-_MESSAGES: Final = objectmeta.MESSAGES.extended("""
+_MESSAGES: Final = META_MESSAGES.extended("""
 SelfSubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SelfSubjectAccessReviewSpec!, 3 status SubjectAccessReviewStatus!
 SelfSubjectAccessReviewSpec: 1 resourceAttributes ResourceAttributes?, 2 nonResourceAttributes NonResourceAttributes?
 SubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SubjectAccessReviewSpec!, 3 status SubjectAccessReviewStatus!

@@ -9,12 +9,13 @@ from typing import Final
 
 import msgspec
 
-from mooring.apiserver import field_errors, objectmeta
+from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks
 
-MESSAGES: Final = objectmeta.MESSAGES.extended("""
+MESSAGES: Final = META_MESSAGES.extended("""
 Secret: 1 metadata ObjectMeta!, 5 immutable b?, 2 data {y}, 4 stringData {s}, 3 type s
 ConfigMap: 1 metadata ObjectMeta!, 4 immutable b?, 2 data {s}, 3 binaryData {y}
 """)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api.meta import Key
-from mooring.apiserver import api_errors, field_errors, objectmeta
+from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.identity.accounts import ISSUER, claims_of
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Action, Call, Json, Resource, answered_kind
 from mooring.apiserver.rules import checks
 from mooring.base.clock import rfc3339
 from mooring.kube.errors import ServerError
 
-MESSAGES: Final = objectmeta.MESSAGES.extended("""
+MESSAGES: Final = META_MESSAGES.extended("""
 ServiceAccount: 1 metadata ObjectMeta!, 2 secrets *ObjectReference@name, 3 imagePullSecrets *LocalObjectReference, 4 automountServiceAccountToken b?
 ObjectReference: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s
 LocalObjectReference: 1 name s

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.apiserver import field_errors, objectmeta
+from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
-MESSAGES: Final = objectmeta.MESSAGES.extended("""
+MESSAGES: Final = META_MESSAGES.extended("""
 PersistentVolumeSource: 1 gcePersistentDisk GCEPersistentDiskVolumeSource?, 2 awsElasticBlockStore AWSElasticBlockStoreVolumeSource?, 3 hostPath HostPathVolumeSource?, 4 glusterfs GlusterfsPersistentVolumeSource?, 5 nfs NFSVolumeSource?, 6 rbd RBDPersistentVolumeSource?, 7 iscsi ISCSIPersistentVolumeSource?, 8 cinder CinderPersistentVolumeSource?, 9 cephfs CephFSPersistentVolumeSource?, 10 fc FCVolumeSource?, 11 flocker FlockerVolumeSource?, 12 flexVolume FlexPersistentVolumeSource?, 13 azureFile AzureFilePersistentVolumeSource?, 14 vsphereVolume VsphereVirtualDiskVolumeSource?, 15 quobyte QuobyteVolumeSource?, 16 azureDisk AzureDiskVolumeSource?, 17 photonPersistentDisk PhotonPersistentDiskVolumeSource?, 18 portworxVolume PortworxVolumeSource?, 19 scaleIO ScaleIOPersistentVolumeSource?, 20 local LocalVolumeSource?, 21 storageos StorageOSPersistentVolumeSource?, 22 csi CSIPersistentVolumeSource?
 SecretReference: 1 name s, 2 namespace s
 ObjectReference: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s

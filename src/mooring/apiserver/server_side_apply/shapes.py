@@ -8,9 +8,9 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.apiserver import objectmeta
 from mooring.apiserver.codecs import scalars
 from mooring.apiserver.codecs.schema import Field, Message
+from mooring.apiserver.metadata import META_MESSAGES
 
 
 class Form(enum.Enum):
@@ -191,7 +191,7 @@ _SCHEMA_SCALARS: Final = {"string": "string", "boolean": "boolean", "integer": "
 
 def custom_shape(schema: Mapping[str, Any]) -> Shape:
     """A whole object. schema: an openAPIV3Schema. apiVersion, kind and metadata are what they are everywhere."""
-    metadata = object_shape(objectmeta.MESSAGES["ObjectMeta"])
+    metadata = object_shape(META_MESSAGES["ObjectMeta"])
     text = Shape(Form.SCALAR, type="string")
     own = _schema_shape(schema, embedded=False)
     common = {"apiVersion": text, "kind": text, "metadata": metadata}

@@ -1,4 +1,4 @@
-"""The server about itself: version, discovery, OpenAPI. Made when first asked for, and kept until kinds come or go."""
+"""The server about itself: health, version, discovery, OpenAPI. All but health is kept from the first request until kinds change."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver.discovery import groups, openapi
+from mooring.apiserver.discovery.groups import HEALTH
 from mooring.apiserver.discovery.openapi import openapi_document, openapi_roots, openapi_tag
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.messages import JSON, Reply, Request, packed
+from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, packed
 
 _NOT_MODIFIED: Final = 304
 _DOCUMENTS: Final = ("openapi", "v3")
@@ -115,3 +116,32 @@ class About:
     def _made_tag(self, path: tuple[str, ...]) -> str:
         made = self._made(path)
         return "" if made is None else made.tag
+
+
+def is_health(path: tuple[str, ...]) -> bool:
+    """True for paths that need no credentials: all checks, or one of them, as /readyz/ping."""
+    return len(path) <= 2 and path[0] in HEALTH
+
+
+def health(path: tuple[str, ...], query: Mapping[str, str], failure: str) -> Reply | None:
+    """path: begins with one of HEALTH. failure: what is wrong with the storage; "" while nothing is. None for a check that isn't there."""
+    which, *rest = path
+    checks = {"ping": "", "log": "", "storage": failure if which != "livez" else ""}
+    if rest:
+        if len(rest) != 1 or rest[0] not in checks:
+            return None
+        checks = {rest[0]: checks[rest[0]]}
+    excluded = query.get("exclude", "")
+    lines = [_line(name, "" if name == excluded else why, is_excluded=name == excluded) for name, why in checks.items()]
+    name = "/".join(path)
+    if any(why for check, why in checks.items() if check != excluded):
+        return Reply(500, f"{''.join(lines)}{name} check failed\n".encode(), TEXT)
+    if "verbose" in query:
+        return Reply(200, f"{''.join(lines)}{name} check passed\n".encode(), TEXT)
+    return Reply(200, b"ok", TEXT)
+
+
+def _line(name: str, why: str, *, is_excluded: bool) -> str:
+    if is_excluded:
+        return f"[+]{name} excluded: ok\n"
+    return f"[-]{name} failed: {why}\n" if why else f"[+]{name} ok\n"

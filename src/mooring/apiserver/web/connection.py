@@ -17,8 +17,7 @@ import math
 import re
 from typing import Any, Final, Protocol
 
-from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request
-from mooring.apiserver.web.reply_bytes import rendered, status_line
+from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, rendered, status_line
 from mooring.apiserver.web.unsent import Unsent
 from mooring.base.turns import Line
 from mooring.http1.bodies import Body

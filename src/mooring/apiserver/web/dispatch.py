@@ -14,8 +14,8 @@ from mooring.apiserver.durability import Durability
 from mooring.apiserver.effort import Effort, Elsewhere, in_the_loop
 from mooring.apiserver.identity.tls import user_of
 from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.web.about import is_health
 from mooring.apiserver.web.connection import Connection, Limits
-from mooring.apiserver.web.health import is_health
 from mooring.apiserver.web.long_requests import LongRequests
 from mooring.apiserver.web.messages import Reply, Request, WatchReply, error_reply
 from mooring.apiserver.web.metrics import CONTENT_TYPE, Asked, ServerMetrics, asked

@@ -18,7 +18,7 @@ from mooring.apiserver.bodies.yamlbody import BYTES_MAX, NoYaml, dump_yaml, dupl
 from mooring.apiserver.codecs.jsonbody import duplicate_fields, hugest, parse_json
 from mooring.apiserver.codecs.protobody import PROTOBUF, parse_protobuf
 from mooring.apiserver.codecs.schema import Message
-from mooring.apiserver.custom.prune_default import whole_numbers
+from mooring.apiserver.custom.pruning import whole_numbers
 from mooring.apiserver.web.messages import JSON
 from mooring.apiserver.web.rendering import WHOLE, Metadata, Rendering, Table
 from mooring.kube.cluster import PatchType

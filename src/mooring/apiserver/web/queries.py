@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.api.meta import Key
-from mooring.apiserver import api_errors, field_errors, objectmeta
+from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.bodies.objects import FieldValidation
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.listing import ListOptions, WatchOptions
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Resource, Status
 from mooring.apiserver.store import ObjectStore
 
@@ -164,7 +165,7 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
     if not isinstance(given, dict) or given.get("kind", "DeleteOptions") != "DeleteOptions":
         raise api_errors.bad_request("the object provided is unrecognized (must be of type DeleteOptions)")
     try:
-        options = decode(objectmeta.MESSAGES["DeleteOptions"], given, [])
+        options = decode(META_MESSAGES["DeleteOptions"], given, [])
     except ValueError as error:
         raise api_errors.bad_request(str(error)) from error
     wrong = _wrong_dry_run(*options.get("dryRun", ())) + _wrong_propagation(options)

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.durability import Durability, InMemory
@@ -33,6 +34,7 @@ from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.http1.tls_transport import READ_BYTES, TlsTransport
+from mooring.kube.client import kubeconfig
 
 _CLOSING_S_MAX: Final = 5.0
 _SWEEP_S: Final = 10.0
@@ -164,3 +166,22 @@ def _open_files() -> int:
     if soft < hard:
         process.setrlimit(process.RLIMIT_NOFILE, (hard, hard))
     return sys.maxsize if hard == process.RLIM_INFINITY else hard
+
+
+def last_port(path: Path) -> int:
+    """The server's port in the kubeconfig that it wrote; 0 where there is none that can be read."""
+    try:
+        return urlsplit(kubeconfig.load(str(path), {}).server).port or 0
+    except (ConfigError, ValueError):
+        return 0
+
+
+def is_free(port: int) -> bool:
+    """Asked as the server will ask for it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -21,7 +21,7 @@ from mooring.apiserver.discovery.groups import HEALTH
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.effort import Effort, TooMuch
 from mooring.apiserver.listing import Scope, check_match, checked_scope, parsed_scope, watch_start_of
-from mooring.apiserver.objectmeta import MESSAGES as META
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Action, Call, Json, Resource
 from mooring.apiserver.server_side_apply.apply import apply
 from mooring.apiserver.server_side_apply.managed import Writer
@@ -29,8 +29,7 @@ from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Listing, Stored, Written
 from mooring.apiserver.users import Tokens
 from mooring.apiserver.web import negotiation, queries
-from mooring.apiserver.web.about import About
-from mooring.apiserver.web.health import health, is_health
+from mooring.apiserver.web.about import About, health, is_health
 from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, packed, status_of
 from mooring.apiserver.web.queries import Route, WriteOptions, route_of
 from mooring.apiserver.web.rendering import Rendering
@@ -334,7 +333,7 @@ class _Verbs:
     def _delete_options(self) -> DeleteOptions:
         body = None
         if self._request.body.strip():
-            message = META["DeleteOptions"]
+            message = META_MESSAGES["DeleteOptions"]
             body, _ = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body, message)
         return queries.delete_options(self._request.query, body)
 

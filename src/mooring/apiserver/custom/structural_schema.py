@@ -17,7 +17,7 @@ NOTHING: Final = object()
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Structure:
-    """A node. raw: its JSON schema, for the rules about values (`checking.py`).
+    """A node. raw: its JSON schema, for the rules about values (`value_validation.py`).
 
     additional: of the values of undeclared keys; True: anything, None: there are none. defaults: of its properties. open: unknown fields
     are kept. embedded: a whole object with metadata; has_embedded: that, or one is below. list_keys: identify a map list's items.

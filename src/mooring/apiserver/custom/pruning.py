@@ -6,7 +6,7 @@ import copy
 from typing import Any, Final
 
 from mooring.apiserver.bodies.objects import VALUES_MAX, count_of
-from mooring.apiserver.custom.structure import Structure
+from mooring.apiserver.custom.structural_schema import Structure
 
 _WRITTEN_OUT: Final = 1e21  # larger ones are written with an exponent
 _WHOLE: Final = ("apiVersion", "kind", "metadata")

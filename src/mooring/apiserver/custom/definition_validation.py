@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from mooring.api import names as rules
 from mooring.apiserver import effort, field_errors
 from mooring.apiserver.custom import lifecycle
-from mooring.apiserver.custom.structural import unknown_formats, wrong_schema
-from mooring.apiserver.custom.views import wrong_columns, wrong_scale, wrong_selectable
+from mooring.apiserver.custom.columns_and_scale import wrong_columns, wrong_scale, wrong_selectable
+from mooring.apiserver.custom.schema_validation import unknown_formats, wrong_schema
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 

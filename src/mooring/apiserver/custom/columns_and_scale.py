@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mooring.apiserver import field_errors
 from mooring.apiserver.custom.jsonpath import parse_path, printed
-from mooring.apiserver.custom.structure import Structure, structure_of
+from mooring.apiserver.custom.structural_schema import Structure, structure_of
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import CustomColumn, Json, ScalePaths
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.custom.structure import NOTHING, Structure
+from mooring.apiserver.custom.structural_schema import NOTHING, Structure
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 

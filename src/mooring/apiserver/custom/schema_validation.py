@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.custom.checking import check
 from mooring.apiserver.custom.formats import KNOWN
-from mooring.apiserver.custom.lists import wrong_list, wrong_map
-from mooring.apiserver.custom.prune_default import prune
-from mooring.apiserver.custom.structure import NOTHING, has_rules, structure_of
-from mooring.apiserver.custom.validate import wrong_embedded
+from mooring.apiserver.custom.list_types import wrong_list, wrong_map
+from mooring.apiserver.custom.object_validation import wrong_embedded
+from mooring.apiserver.custom.pruning import prune
+from mooring.apiserver.custom.structural_schema import NOTHING, has_rules, structure_of
+from mooring.apiserver.custom.value_validation import check
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.regexp.programs import go_regexp
 from mooring.apiserver.resource import Json
@@ -36,7 +36,7 @@ def wrong_schema(schema: Json, path: str) -> list[Cause]:
         found += _wrong_defaults(schema, path)
     if found or not has_rules(schema):
         return found
-    from mooring.apiserver.custom.ruleschemas import wrong_rules  # noqa: PLC0415  CEL comes with the first rule
+    from mooring.apiserver.custom.rule_validation import wrong_rules  # noqa: PLC0415  CEL comes with the first rule
 
     return list(wrong_rules(schema, path))
 

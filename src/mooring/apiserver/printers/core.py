@@ -1,13 +1,13 @@
-"""Pods: what becomes of their containers, in a word."""
+"""Pods (what becomes of their containers, in a word), Nodes, and Events of both groups, which name the same columns otherwise."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from mooring.apiserver.printers import column
-from mooring.apiserver.printers.column import AGE, NAME, NONE, Column, is_deleted, plain
+from mooring.apiserver.printers.column import AGE, NAME, NONE, UNKNOWN, Cell, Column, at, is_deleted, plain
 from mooring.apiserver.resource import Json
 
 _OVER: Final = ("Succeeded", "Failed")
@@ -166,4 +166,122 @@ POD: Final = (
         priority=1,
     ),
     Column("Readiness Gates", plain(_gates), "How many of the conditions that it waits for are true.", priority=1),
+)
+
+
+_ROLE_PREFIX: Final = "node-role.kubernetes.io/"
+_ROLE: Final = "kubernetes.io/role"
+
+
+def _status(node: Json) -> str:
+    ready = [condition["status"] for condition in node["status"].get("conditions") or () if condition["type"] == "Ready"]
+    shown = ["Ready" if ready[-1] == "True" else "NotReady"] if ready else ["Unknown"]
+    return ",".join([*shown, "SchedulingDisabled"] if node["spec"].get("unschedulable") else shown)
+
+
+def _roles(node: Json) -> str:
+    labels = node["metadata"].get("labels") or {}
+    found = {label.removeprefix(_ROLE_PREFIX) for label in labels if label.startswith(_ROLE_PREFIX)} | {labels.get(_ROLE, "")}
+    return ",".join(sorted(found - {""})) or NONE
+
+
+def _address(kind: str) -> Cell:
+    def show(node: Json) -> Any:
+        addresses = node["status"].get("addresses") or ()
+        return next((address["address"] for address in addresses if address["type"] == kind), NONE)
+
+    return plain(show)
+
+
+def _info(part: str) -> Cell:
+    return plain(lambda node: node["status"]["nodeInfo"][part] or UNKNOWN)
+
+
+def _kernel(node: Json) -> str:
+    info = node["status"]["nodeInfo"]
+    version = info["kernelVersion"] or UNKNOWN
+    return f"{version} ({info['architecture']})" if info["architecture"] else version
+
+
+NODE: Final = (
+    NAME,
+    Column("Status", plain(_status), "Whether the node is ready, and takes pods."),
+    Column("Roles", plain(_roles), "What the node is for."),
+    AGE,
+    Column("Version", plain(lambda node: node["status"]["nodeInfo"]["kubeletVersion"]), "The kubelet's version."),
+    Column("Internal-IP", _address("InternalIP"), "Its address inside of the cluster.", priority=1),
+    Column("External-IP", _address("ExternalIP"), "Its address outside of the cluster.", priority=1),
+    Column("OS-Image", _info("osImage"), "The operating system.", priority=1),
+    Column("Kernel-Version", plain(_kernel), "The kernel, and the machine's architecture.", priority=1),
+    Column("Container-Runtime", _info("containerRuntimeVersion"), "What runs the containers.", priority=1),
+)
+
+
+def _first_seen(first: str) -> Cell:
+    return lambda event, now: column.age_of(event.get(first) or event.get("eventTime"), now)
+
+
+def _last_seen(first: str, last: str) -> Cell:
+    def cell(event: Json, now: float) -> str:
+        series = event.get("series")
+        seen = event.get(last) or event.get(first) or event.get("eventTime")
+        return column.age_of(series.get("lastObservedTime") if series else seen, now)
+
+    return cell
+
+
+def _count(count: str) -> Callable[[Json], Any]:
+    return lambda event: event["series"].get("count", 0) if event.get("series") else event.get(count) or 1
+
+
+def _about(about: str) -> Callable[[Json], str]:
+    def show(event: Json) -> str:
+        kind, name = event[about].get("kind", "").lower(), event[about].get("name", "")
+        return f"{kind}/{name}" if name else kind
+
+    return show
+
+
+def _source(source: str, controller: str) -> Callable[[Json], str]:
+    def show(event: Json) -> str:
+        given = event.get(source) or {}
+        component = given.get("component") or event.get(controller, "")
+        host = given.get("host") or event.get("reportingInstance", "")
+        return f"{component}, {host}" if host else component
+
+    return show
+
+
+def _columns(*, about: str, message: str, source: str, controller: str, first: str, last: str, count: str) -> tuple[Column, ...]:
+    return (
+        Column("Last Seen", _last_seen(first, last), "How long ago it happened last."),
+        Column("Type", at("type"), "Normal or Warning."),
+        Column("Reason", at("reason"), "Why, in a word."),
+        Column("Object", plain(_about(about)), "What it is about."),
+        Column("Subobject", at(about, "fieldPath"), "Which part of it.", priority=1),
+        Column("Source", plain(_source(source, controller)), "Who tells.", priority=1),
+        Column("Message", plain(lambda event: event.get(message, "").strip()), "What happened."),
+        Column("First Seen", _first_seen(first), "How long ago it happened first.", priority=1),
+        Column("Count", plain(_count(count)), "How often it happened.", priority=1),
+        Column("Name", NAME.cell, NAME.description, format="name", priority=1),
+    )
+
+
+EVENT: Final = _columns(
+    about="involvedObject",
+    message="message",
+    source="source",
+    controller="reportingComponent",
+    first="firstTimestamp",
+    last="lastTimestamp",
+    count="count",
+)
+NEW_EVENT: Final = _columns(
+    about="regarding",
+    message="note",
+    source="deprecatedSource",
+    controller="reportingController",
+    first="deprecatedFirstTimestamp",
+    last="deprecatedLastTimestamp",
+    count="deprecatedCount",
 )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mooring.apiserver.cel import conversions, values
 from mooring.apiserver.cel.checker import BOOL, DYN, INT, STRING, CelType
-from mooring.apiserver.custom.structure import Structure
+from mooring.apiserver.custom.structural_schema import Structure
 
 Converter = Callable[[Any], Any]
 

@@ -12,9 +12,9 @@ from mooring.apiserver.cel.checker import STRING, CelType, CompileError, checked
 from mooring.apiserver.cel.compiler import Program, Scope, compiled
 from mooring.apiserver.cel.values import NONE, CelError, Optional
 from mooring.apiserver.codecs.scalars import equal_json, type_of
-from mooring.apiserver.custom.celtypes import Converter, cel_type_of, converter_of
-from mooring.apiserver.custom.lists import counterparts
-from mooring.apiserver.custom.structure import NOTHING, Structure
+from mooring.apiserver.custom.cel_types import Converter, cel_type_of, converter_of
+from mooring.apiserver.custom.list_types import counterparts
+from mooring.apiserver.custom.structural_schema import NOTHING, Structure
 from mooring.apiserver.effort import Effort, TooMuch
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json

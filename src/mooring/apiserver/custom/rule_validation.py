@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.custom.rules import is_of_change, wrong_message, wrong_rule
-from mooring.apiserver.custom.structure import Structure, structure_of
+from mooring.apiserver.custom.cel_rules import is_of_change, wrong_message, wrong_rule
+from mooring.apiserver.custom.structural_schema import Structure, structure_of
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from mooring.api import names
-from mooring.apiserver import field_errors, metadata, objectmeta
+from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.codecs.schema import decode
-from mooring.apiserver.custom.checking import check
-from mooring.apiserver.custom.lists import duplicates
-from mooring.apiserver.custom.structure import NOTHING, Structure
+from mooring.apiserver.custom.list_types import duplicates
+from mooring.apiserver.custom.structural_schema import NOTHING, Structure
+from mooring.apiserver.custom.value_validation import check
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, ScalePaths
 
 if TYPE_CHECKING:
-    from mooring.apiserver.custom.rules import Rules
+    from mooring.apiserver.custom.cel_rules import Rules
 
-_META: Final = objectmeta.MESSAGES["ObjectMeta"]
+_META: Final = META_MESSAGES["ObjectMeta"]
 
 
 def decode_embedded(value: Any, structure: Structure, unknown: list[str], path: str = "") -> None:

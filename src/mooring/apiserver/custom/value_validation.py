@@ -8,8 +8,8 @@ from typing import Any, Final
 from mooring.apiserver import effort, field_errors
 from mooring.apiserver.codecs.scalars import equal_json, type_of
 from mooring.apiserver.custom.formats import KNOWN, fits
-from mooring.apiserver.custom.lists import counterparts
-from mooring.apiserver.custom.structure import NOTHING
+from mooring.apiserver.custom.list_types import counterparts
+from mooring.apiserver.custom.structural_schema import NOTHING
 from mooring.apiserver.effort import Effort, TooMuch
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.regexp.programs import go_regexp

@@ -6,23 +6,24 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.apiserver import api_errors, objectmeta
+from mooring.apiserver import api_errors
 from mooring.apiserver.bodies.objects import VALUES_MAX
 from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom import lifecycle
-from mooring.apiserver.custom.prune_default import drop_nulls, fill, prune, whole_numbers
-from mooring.apiserver.custom.structure import Structure, has_rules, structure_of
-from mooring.apiserver.custom.validate import Validator, decode_embedded
-from mooring.apiserver.custom.views import columns_of, fields_of, scale_of
+from mooring.apiserver.custom.columns_and_scale import columns_of, fields_of, scale_of
+from mooring.apiserver.custom.object_validation import Validator, decode_embedded
+from mooring.apiserver.custom.pruning import drop_nulls, fill, prune, whole_numbers
+from mooring.apiserver.custom.structural_schema import Structure, has_rules, structure_of
 from mooring.apiserver.kinds import version_order
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Action, Custom, CustomColumn, Json, Resource, ScalePaths, Status, StorageVersion, View
 from mooring.kube.errors import Forbidden
 
 if TYPE_CHECKING:
-    from mooring.apiserver.custom.rules import Rules
+    from mooring.apiserver.custom.cel_rules import Rules
 
-_SCALE_MESSAGES: Final = objectmeta.MESSAGES.extended("""
+_SCALE_MESSAGES: Final = META_MESSAGES.extended("""
 Scale: 1 metadata ObjectMeta!, 2 spec ScaleSpec!, 3 status ScaleStatus!
 ScaleSpec: 1 replicas i32
 ScaleStatus: 1 replicas i32!, 2 selector s
@@ -82,7 +83,7 @@ def _at(obj: Any, steps: tuple[str, ...]) -> Any:
     return obj
 
 
-_METADATA: Final = objectmeta.MESSAGES.extended("Custom: 1 metadata ObjectMeta!")["Custom"]
+_METADATA: Final = META_MESSAGES.extended("Custom: 1 metadata ObjectMeta!")["Custom"]
 
 
 def storage_of(definition: Json) -> tuple[str, str, str]:
@@ -109,7 +110,7 @@ def parts_of(version: Json) -> VersionParts:
 
 
 class Kind:
-    """A definition and its versions, as kinds. definition: what `heads.py` keeps of one."""
+    """A definition and its versions, as kinds. definition: as `definitions.py` keeps one."""
 
     def __init__(self, definition: Json, versions: Sequence[VersionParts]) -> None:
         self._definition, self._versions = definition, versions
@@ -209,7 +210,7 @@ class Kind:
 def _rules(structure: Structure) -> Rules | None:
     if not has_rules(structure.raw):
         return None
-    from mooring.apiserver.custom.rules import rules_of  # noqa: PLC0415  CEL comes with the first rule
+    from mooring.apiserver.custom.cel_rules import rules_of  # noqa: PLC0415  CEL comes with the first rule
 
     return rules_of(structure)
 
