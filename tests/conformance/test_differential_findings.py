@@ -970,3 +970,14 @@ def test_others_are_said_by_a_boolean_or_a_schema(api: Rest, name: str, part: st
     answer = api.post(path, body) if how == "POST" else api.patch(f"{path}/others.mooring.test", body, APPLY_PATCH, fieldManager="one")
     assert (400 if how == "POST" else 500) == answer.status
     assert answer.json["message"].endswith(": boolean or JSON schema expected")
+
+
+@pytest.mark.parametrize("items", ["x", [], None])
+def test_items_of_a_text_that_are_no_schema_are_dropped(api: Rest, name: str, items: Any) -> None:
+    schema = {"type": "object", "properties": {"spec": {"type": "string", "items": items}}}
+    names = {"plural": "texts", "singular": "text", "kind": "Text", "listKind": "TextList"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "texts.mooring.test"}}
+    body["spec"] = {"group": "mooring.test", "scope": "Cluster", "names": names, "versions": [version]}
+    made = api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body, dryRun="All").ok(201)
+    assert {"type": "string"} == made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]

@@ -59,13 +59,18 @@ def _decode(content: Json, unknown: list[str]) -> Json:
 
 
 def _decode_within(schema: Json, path: str, unknown: list[str], depth: int = 0) -> None:
-    """Differs from kube-apiserver: there is a limit to the depth."""
+    """`items` that are no schema count as none; in an array as an empty list, which is refused. Differs from kube-apiserver: there is a
+    limit to the depth."""
     if depth > _DEPTH_MAX:
         raise ValueError(f"a schema of more than {_DEPTH_MAX} levels at {path}")
     schema.update({part: whole_numbers(schema[part]) for part in _VALUES if part in schema})
-    if schema.get("items") is not None:
-        items = schema["items"] if isinstance(schema["items"], dict | list) else []
-        schema["items"] = _decode_schema(items, f"{path}.items", unknown, depth + 1) if isinstance(items, dict) else items
+    items = schema.get("items")
+    if isinstance(items, dict):
+        schema["items"] = _decode_schema(items, f"{path}.items", unknown, depth + 1)
+    elif not items or not isinstance(items, list):
+        schema.pop("items", None)
+        if items is not None and schema.get("type") == "array":
+            schema["items"] = []
     for part, kinds in _LOOSE.items():
         if schema.get(part) is not None and not isinstance(schema[part], kinds):
             raise WrongType("[]JSON", schema[part], f"{path}.{part}") if part == "enum" else ValueError("boolean or JSON schema expected")
