@@ -36,8 +36,8 @@ def main() -> int:
             done += 1
             if time.monotonic() - shown_at > SHOWN_EVERY_S:
                 shown_at = time.monotonic()
-                print(f"{done} sequences, {judge.requests} requests, {found} findings", file=sys.stderr, flush=True)
-        print(f"{done} sequences, {judge.requests} requests, {found} findings")
+                print(f"{done} sequences, {judge}, {found} findings", file=sys.stderr, flush=True)
+        print(f"{done} sequences, {judge}, {found} findings")
     return 1 if found else 0
 
 

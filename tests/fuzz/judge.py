@@ -27,9 +27,14 @@ MEMORY_BASE_BYTES: Final = 64 * 1024 * 1024
 
 
 class Judge:
+    """dearest_s, most_bytes: of a turn, and of what one request took, among all so far."""
+
     def __init__(self, target: Target, meter: StallMeter) -> None:
         self.target, self._meter = target, meter
-        self.requests = 0
+        self.requests, self.most_bytes, self.dearest_s = 0, 0, 0.0
+
+    def __str__(self) -> str:
+        return f"{self.requests} requests, dearest turn {self.dearest_s:.3f} s, most memory of one {self.most_bytes / 2**20:.0f} MiB"
 
     def finding(self, steps: tuple[Step, ...]) -> str:
         """What a sequence shows; "" for nothing."""
@@ -55,6 +60,7 @@ class Judge:
         self.requests += 1
         size = len(str((step.body, step.path, step.query, step.headers)))
         grown, shown = _peak_bytes() - before, f"{str(step)[:3000]}\n{str(answer)[:500]}"
+        self.dearest_s, self.most_bytes = max(self.dearest_s, self._meter.worst_s), max(self.most_bytes, grown)
         assert answer.status, f"no answer: {shown}"
         assert "Internal error occurred" not in str(answer.value), f"an error of the server's own: {shown}"
         assert grown <= MEMORY_FACTOR * size + MEMORY_BASE_BYTES, f"{grown / 2**20:.0f} MiB for a request of {size} bytes: {shown}"
