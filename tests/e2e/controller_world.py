@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from mooring.api.core import NODES
 from mooring.api.meta import Kind
@@ -175,8 +176,12 @@ class ControllerWorld(Tenant):
 
 
 def count_of(proxy: FaultProxy, verb: str, *, without: Iterable[str] = ()) -> Counter[str]:
-    """How many requests there were of this verb, by resource."""
-    return Counter(one.resource for one in proxy.requests if one.verb == verb and one.resource not in without)
+    """How many requests there were of this verb, by resource.
+
+    Not counted: a list of one object, by which a cache asks for the server's version if its own list took long.
+    """
+    asked = [one for one in proxy.requests if one.verb == verb and "1" not in parse_qs(urlsplit(one.path).query).get("limit", ())]
+    return Counter(one.resource for one in asked if one.resource not in without)
 
 
 @contextlib.asynccontextmanager

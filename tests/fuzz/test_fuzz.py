@@ -41,5 +41,12 @@ def test_the_judge_sees_memory_that_is_too_much(tmp_path: Path, monkeypatch: pyt
         assert "MiB for a request of" in _seen_by(judge)
 
 
+def test_after_a_sequence_nothing_is_left_that_no_path_can_name(tmp_path: Path) -> None:
+    event = {"metadata": {"name": "e" * 100_000, "namespace": "one"}, "involvedObject": {"kind": "Pod", "namespace": "one", "name": "p"}}
+    with judging(tmp_path) as judge:
+        assert not judge.finding((Step(0, "POST", "/api/v1/namespaces/one/events", body=event),))
+        assert [] == judge.target.request("GET", "/api/v1/events")[1]["items"]
+
+
 def _seen_by(judge: Judge) -> str:
     return judge.finding((Step(0, "GET", "/api/v1/nodes"),))
