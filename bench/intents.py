@@ -20,12 +20,12 @@ from bench.contender import quantile
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SecretReference
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.controllers.provisioner.intents.intent import Intent, Intents
-from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import JournalLocation, encoded
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import Patch, PatchType
+from mooring.sidecars.provisioner.intents.intent import Intent, Intents
+from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation, encoded
 from tests.support.control_plane import ControlPlane
 
 IN_FLIGHT = 100

@@ -14,11 +14,11 @@ from typing import Any
 from mooring.api.meta import Kind
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.controllers.provisioner import names
 from mooring.driver.server import serving
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.errors import ApiError
+from mooring.sidecars.provisioner import names
 from tests.support.binding import PV, PVC, Tenant, finalizers
 from tests.support.builders import KINDS, NS, a_claim, a_class, a_csi_node
 from tests.support.control_plane import ControlPlane

@@ -14,11 +14,11 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.controllers.resizer import names
 from mooring.driver.server import serving
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.errors import ApiError
+from mooring.sidecars.resizer import names
 from tests.support.binding import Tenant
 from tests.support.builders import KINDS, Json, a_claim, a_class, a_pv, a_reference, an_attributes_class
 from tests.support.programs import Program

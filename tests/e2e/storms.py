@@ -17,8 +17,8 @@ from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.base.randomness import Random
-from mooring.controllers.provisioner.intents import lease_codec
 from mooring.kube.cluster import Cluster
+from mooring.sidecars.provisioner.intents import lease_codec
 from tests.support.binding import POD, PVC, Tenant
 from tests.support.builders import a_claim, a_class, a_csi_node
 from tests.support.unreliable_volumes import ZONE, UnreliableVolumes

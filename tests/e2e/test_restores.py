@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 from mooring.api.core import EVENTS
-from mooring.controllers.provisioner import names
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.provisioner import names
 from tests.e2e.snapshot_world import FLAGS, PV, PVC, VS, VSC, Snapshots, a_world
 from tests.support.builders import a_claim, a_class
 from tests.support.control_plane import ControlPlane

@@ -11,10 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from unittest import mock
 
-from mooring.controllers.attacher import controller, decide, drift, writes
-from mooring.controllers.attacher import reasons as why
-from mooring.controllers.attacher.calls import CallSlots
-from mooring.controllers.attacher.decision import (
+from mooring.csi.codes import Code
+from mooring.kube.cache.informer import Cause, Informer
+from mooring.kube.cluster import Patch
+from mooring.kube.patch import add_finalizer, merge_patch
+from mooring.sidecars.attacher import controller, decide, drift, writes
+from mooring.sidecars.attacher import reasons as why
+from mooring.sidecars.attacher.calls import CallSlots
+from mooring.sidecars.attacher.decision import (
     Action,
     AddFinalizer,
     Decision,
@@ -24,15 +28,11 @@ from mooring.controllers.attacher.decision import (
     RemoveVolumeFinalizer,
     Unpublish,
 )
-from mooring.controllers.attacher.event_handlers import EventHandlers
-from mooring.controllers.attacher.memory import Learnt, Memory
-from mooring.controllers.attacher.reconcile import Reconciler
-from mooring.controllers.attacher.view import View
-from mooring.controllers.attacher.writes import Failed
-from mooring.csi.codes import Code
-from mooring.kube.cache.informer import Cause, Informer
-from mooring.kube.cluster import Patch
-from mooring.kube.patch import add_finalizer, merge_patch
+from mooring.sidecars.attacher.event_handlers import EventHandlers
+from mooring.sidecars.attacher.memory import Learnt, Memory
+from mooring.sidecars.attacher.reconcile import Reconciler
+from mooring.sidecars.attacher.view import View
+from mooring.sidecars.attacher.writes import Failed
 from tests.sim import bugs_of_habits
 from tests.sim.planting import Bug, failures_are_final, no_back_off
 

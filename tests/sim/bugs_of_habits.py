@@ -9,10 +9,10 @@ from unittest import mock
 
 from mooring.api.storage import VolumeAttachment
 from mooring.control.lease.elector import LeaderElector
-from mooring.controllers.attacher import decide, writes
-from mooring.controllers.attacher.controller import Attacher
-from mooring.controllers.attacher.view import BY_VOLUME, View, volume_of
 from mooring.kube.cache import reflector
+from mooring.sidecars.attacher import decide, writes
+from mooring.sidecars.attacher.controller import Attacher
+from mooring.sidecars.attacher.view import BY_VOLUME, View, volume_of
 from tests.sim.planting import Bug, both, set_backs_are_not_noticed
 
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
 from mooring.api.meta import Kind, finalizers_of
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
-from mooring.controllers.attacher.view import NODE_ID_ANNOTATION
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
+from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION
 from tests.sim.plan import DRIVER, FINALIZER, VolumePlan
 from tests.sim.world import SimWorld
 from tests.support.builders import a_csi_node, a_held_pv, a_secret, a_va

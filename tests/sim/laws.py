@@ -32,7 +32,7 @@ from typing import Any, Final
 from mooring.api.meta import annotation
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
-from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION
+from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION
 from tests.sim.backend import PUBLISH, Backend
 from tests.sim.knowledge import Knowledge, Pair
 from tests.sim.plan import DRIVER, FINALIZER, TWIN

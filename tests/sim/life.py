@@ -7,9 +7,9 @@ from typing import Final
 
 from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
-from mooring.controllers.attacher.controller import Attacher
-from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.in_process import InProcessDriver
+from mooring.sidecars.attacher.controller import Attacher
+from mooring.sidecars.attacher.options import AttacherOptions
 from tests.sim.endpoint import Endpoint, info_of
 from tests.sim.keeper import Keeper, Made
 from tests.sim.leading import Leases, behind_lease

@@ -13,7 +13,7 @@ from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAt
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change, Stored
-from mooring.controllers.attacher.view import NODE_ID_ANNOTATION
+from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION
 from tests.sim.plan import DRIVER, FINALIZER, Plan
 
 T = TypeVar("T")

@@ -24,11 +24,11 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.controllers.provisioner.intents import lease_codec
 from mooring.driver.server import serving
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import Cluster
+from mooring.sidecars.provisioner.intents import lease_codec
 from tests.soak.lives import Array, Lives
 from tests.soak.meter import LIMITS, Sample, grown, take
 from tests.support.control_plane import ControlPlane

@@ -14,11 +14,11 @@ from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
 from mooring.control.events import EventRecorder
-from mooring.controllers.attacher.controller import Attacher
-from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.session import probe_and_identify
+from mooring.sidecars.attacher.controller import Attacher
+from mooring.sidecars.attacher.options import AttacherOptions
 from tests.support.builders import Json, a_csi_node, a_held_pv
 from tests.support.cluster_world import WAIT_S, ClusterWorld
 from tests.support.recording import Request

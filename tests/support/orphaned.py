@@ -11,12 +11,12 @@ from typing import Any
 
 from mooring.api.coordination import LEASES
 from mooring.cli.orphans import Orphans, OrphansFlags
-from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.provisioner.intents import lease_codec
+from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from tests.support.builders import DRIVER, a_claim, a_held_pv
 from tests.support.cluster_world import ClusterWorld
 from tests.support.scripted_driver import RPC

@@ -18,13 +18,13 @@ from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUME
 from mooring.api.meta import Kind
 from mooring.apiserver.local import Faults
 from mooring.control.events import EventRecorder
-from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.intents.intent import Intents
-from mooring.controllers.provisioner.options import ProvisionerOptions, Rules
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import probe_and_identify
+from mooring.sidecars.provisioner import names
+from mooring.sidecars.provisioner.controller import Provisioner
+from mooring.sidecars.provisioner.intents.intent import Intents
+from mooring.sidecars.provisioner.options import ProvisionerOptions, Rules
 from tests.support.builders import DRIVER, a_claim, a_class, a_csi_node, a_node, a_secret
 from tests.support.cluster_world import WAIT_S, ClusterWorld
 from tests.support.volume_driver import CREATE, DELETE, GiB, VolumeDriver

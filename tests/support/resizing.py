@@ -20,12 +20,12 @@ from mooring.api.meta import Kind
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.apiserver.local import Faults
 from mooring.control.events import EventRecorder
-from mooring.controllers.resizer import names
-from mooring.controllers.resizer.controller import Resizer
-from mooring.controllers.resizer.options import ResizerOptions
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import probe_and_identify
+from mooring.sidecars.resizer import names
+from mooring.sidecars.resizer.controller import Resizer
+from mooring.sidecars.resizer.options import ResizerOptions
 from tests.support.builders import DRIVER, Json, a_claim, a_class, a_pv, a_reference, an_attributes_class
 from tests.support.cluster_world import WAIT_S, ClusterWorld
 from tests.support.scripted_driver import RPC, ScriptedDriver

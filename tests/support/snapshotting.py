@@ -16,11 +16,11 @@ from mooring.apiserver.local import Faults
 from mooring.control.runtime import Runtime
 from mooring.controllers.snapshot_controller.controller import SnapshotController
 from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
-from mooring.controllers.snapshotter.controller import Snapshotter
-from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.snapshotting.names import BEING_DELETED, YES
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.session import probe_and_identify
+from mooring.sidecars.snapshotter.controller import Snapshotter
+from mooring.sidecars.snapshotter.options import SnapshotterOptions
 from tests.support.builders import Json, a_bound_claim, a_new_snapshot, a_pv, a_snapshot_class
 from tests.support.cluster_world import WAIT_S, ClusterWorld
 from tests.support.snapshot_driver import SnapshotDriver

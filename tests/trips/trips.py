@@ -10,9 +10,9 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.node.volumes import files
+from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from tests.support.attaching import AttacherWorld
 from tests.support.builders import a_va
 from tests.support.fake_mounts import FakeMounts
@@ -137,7 +137,7 @@ async def _mount(tracer: Tracer) -> None:
 TRIPS: Final[Mapping[str, Trip]] = {
     "attach": Trip(_attach, 30),
     "detach": Trip(_detach, 30),
-    "claim": Trip(_claim, 40, "controllers/provisioner/", 14),
+    "claim": Trip(_claim, 40, "sidecars/provisioner/", 14),
     "deletion": Trip(_deletion, 34),
     "growth": Trip(_growth, 34),
     "snapshot": Trip(_snapshot, 40),

@@ -47,8 +47,8 @@ DOORS = {
 # What a sidecar must not carry: memory and start time are budgets.
 SERVERS = ["mooring.apiserver", "mooring.dev", "mooring.driver", "mooring.hostpath"]
 HEAVY = ["grpc", "rich", "pygments", "cryptography", "sqlite3", "aiohttp", *SERVERS]
-SIDECAR_ROOMS = ["base", "api", "kube", "csi", "control", "controllers/attacher", "controllers/provisioner", "controllers/resizer"]
-SIDECAR_ROOMS += ["controllers/snapshot_controller", "controllers/snapshotter", "controllers/snapshotting"]
+SIDECAR_ROOMS = ["base", "api", "kube", "csi", "control", "sidecars/attacher", "sidecars/provisioner", "sidecars/resizer"]
+SIDECAR_ROOMS += ["controllers/snapshot_controller", "sidecars/snapshotter", "controllers/snapshotting"]
 SIDECAR_ROOMS += ["node", "registrar", "cluster_registrar", "probe"]
 
 

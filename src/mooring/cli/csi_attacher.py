@@ -14,7 +14,7 @@ from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
 from mooring.cli.tables import REMOVED as KLOG_REMOVED
 from mooring.cli.tables import LogLengthFlags, SidecarFlags
-from mooring.controllers.attacher.options import AttacherOptions
+from mooring.sidecars.attacher.options import AttacherOptions
 
 if TYPE_CHECKING:
     from mooring.cli.sidecar import Context, Sidecar, Work
@@ -91,7 +91,7 @@ def sidecar(setup: Setup[AttacherFlags]) -> Sidecar[AttacherFlags]:
 def _attacher(context: Context[AttacherFlags]) -> Work:
     """Upstream's manifest gives no right to events: one is refused then, as all of the Go attacher's are, and the others are logged."""
     from mooring.control.events import EventRecorder
-    from mooring.controllers.attacher.controller import Attacher
+    from mooring.sidecars.attacher.controller import Attacher
 
     runtime, component = context.runtime, f"external-attacher {context.info.name}"
     events = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness, rests=True)

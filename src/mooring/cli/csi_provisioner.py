@@ -16,7 +16,7 @@ from mooring.cli.limits import check_call_times, check_not_negative, check_worke
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
 from mooring.cli.tables import BURST, RATE, REMOVED, LogLengthFlags, SidecarFlags
-from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions, Rules
+from mooring.sidecars.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions, Rules
 
 if TYPE_CHECKING:
     from mooring.cli.sidecar import Context, Sidecar, Work
@@ -139,10 +139,10 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
 def _provisioner(context: Context[ProvisionerFlags], given: ProvisionerOptions, machine: Machine) -> Work:
     from mooring.cli.election import namespace
     from mooring.control.events import EventRecorder
-    from mooring.controllers.provisioner.controller import Provisioner
-    from mooring.controllers.provisioner.intents.journal import Journal
-    from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
-    from mooring.controllers.provisioner.metrics import JournalMetrics
+    from mooring.sidecars.provisioner.controller import Provisioner
+    from mooring.sidecars.provisioner.intents.journal import Journal
+    from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+    from mooring.sidecars.provisioner.metrics import JournalMetrics
 
     runtime, driver_name = context.runtime, context.info.name
     cluster, clock, randomness = runtime.cluster, runtime.clock, runtime.randomness

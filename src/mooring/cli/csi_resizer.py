@@ -15,7 +15,7 @@ from mooring.cli.limits import check_call_times, check_resync, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
 from mooring.cli.tables import REMOVED, LogLengthFlags, SidecarFlags
-from mooring.controllers.resizer.options import ResizerOptions
+from mooring.sidecars.resizer.options import ResizerOptions
 
 if TYPE_CHECKING:
     from mooring.cli.sidecar import Context, Sidecar, Work
@@ -95,8 +95,8 @@ def sidecar(setup: Setup[ResizerFlags]) -> Sidecar[ResizerFlags]:
 
 async def expands_on_node(driver: Driver, info: DriverInfo, timeout_s: float) -> bool:
     """True for a driver that grows volumes on their nodes alone. Raises ConfigError for one that gives a resizer no work, DriverError."""
-    from mooring.controllers.resizer.node_growth import grows_on_nodes
     from mooring.csi.driver_capabilities import capabilities_of
+    from mooring.sidecars.resizer.node_growth import grows_on_nodes
 
     capabilities = capabilities_of(info)
     if not capabilities.has_controller:
@@ -111,7 +111,7 @@ async def expands_on_node(driver: Driver, info: DriverInfo, timeout_s: float) ->
 
 def _resizer(context: Context[ResizerFlags], options: ResizerOptions, *, on_node: bool) -> Work:
     from mooring.control.events import EventRecorder
-    from mooring.controllers.resizer.controller import Resizer
+    from mooring.sidecars.resizer.controller import Resizer
 
     runtime, driver_name = context.runtime, context.info.name
     component = f"external-resizer {driver_name}"

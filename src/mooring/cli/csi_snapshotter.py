@@ -14,7 +14,7 @@ from mooring.cli.limits import check_call_times, check_resync, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
 from mooring.cli.tables import REMOVED, SidecarFlags
-from mooring.controllers.snapshotter.options import SnapshotterOptions
+from mooring.sidecars.snapshotter.options import SnapshotterOptions
 
 if TYPE_CHECKING:
     from mooring.cli.sidecar import Context, Sidecar, Work
@@ -110,7 +110,7 @@ def options(setup: Setup[SnapshotterFlags], machine: Machine) -> SnapshotterOpti
 
 
 def _snapshotter(context: Context[SnapshotterFlags], given: SnapshotterOptions) -> Work:
-    from mooring.controllers.snapshotter.controller import Snapshotter
+    from mooring.sidecars.snapshotter.controller import Snapshotter
 
     return Snapshotter(context.runtime, context.driver, context.info, given, context.caches)
 

@@ -175,8 +175,8 @@ class Orphans:
 
     async def _learn_place(self) -> Mapping[str, str]:
         """Where the driver is, {} when it has no node service or does not know."""
-        from mooring.controllers.provisioner.local_node.requests import learn_place
         from mooring.csi.codes import DriverError
+        from mooring.sidecars.provisioner.local_node.requests import learn_place
 
         try:
             return await learn_place(self._driver, self._flags.timeout_s)

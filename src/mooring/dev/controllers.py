@@ -17,22 +17,12 @@ from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
 from mooring.controllers.attachdetach.controller import AttachDetach
 from mooring.controllers.attachdetach.options import AttachDetachOptions
-from mooring.controllers.attacher.controller import Attacher
-from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
 from mooring.controllers.nodehealth.controller import NodeHealth
 from mooring.controllers.nodehealth.options import LIFECYCLE, PARTS, NodeHealthOptions
-from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
-from mooring.controllers.provisioner.options import ProvisionerOptions
-from mooring.controllers.resizer.controller import Resizer
-from mooring.controllers.resizer.options import ResizerOptions
 from mooring.controllers.snapshot_controller.controller import SnapshotController
 from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
-from mooring.controllers.snapshotter.controller import Snapshotter
-from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.workloads.controller import Workloads
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import Session
@@ -41,6 +31,16 @@ from mooring.dev.options import Patience
 from mooring.dev.story import Story
 from mooring.dev.traced import TracedCluster, Watches
 from mooring.kube.cluster import Cluster
+from mooring.sidecars.attacher.controller import Attacher
+from mooring.sidecars.attacher.options import AttacherOptions
+from mooring.sidecars.provisioner.controller import Provisioner
+from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.sidecars.provisioner.options import ProvisionerOptions
+from mooring.sidecars.resizer.controller import Resizer
+from mooring.sidecars.resizer.options import ResizerOptions
+from mooring.sidecars.snapshotter.controller import Snapshotter
+from mooring.sidecars.snapshotter.options import SnapshotterOptions
 
 NAMESPACE: Final = "default"
 """Where the provisioner keeps its journal of intents."""

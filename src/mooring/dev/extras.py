@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from mooring.api.definitions import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.bodies.yamlbody import parse_yaml
-from mooring.controllers.resizer.node_growth import grows_on_nodes
 from mooring.csi.driver_capabilities import DriverCapabilities, capabilities_of
 from mooring.csi.session import Session
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import NotFound
+from mooring.sidecars.resizer.node_growth import grows_on_nodes
 
 _CALL_S_MAX: Final = 5.0
 

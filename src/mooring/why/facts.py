@@ -20,10 +20,10 @@ from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import MooringError
 from mooring.controllers.binding.names import claims_of as claim_keys_of
 from mooring.controllers.binding.names import is_finished
-from mooring.controllers.provisioner.claims.claim import provisioner_of, selected_node
-from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.names import PROVISIONED_BY
+from mooring.sidecars.provisioner.claims.claim import provisioner_of, selected_node
+from mooring.sidecars.provisioner.intents import lease_codec
+from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.names import PROVISIONED_BY
 from mooring.why.unsettled import Unsettled
 
 

@@ -14,12 +14,12 @@ from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshotContent
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.base.clock import Clock
-from mooring.controllers.provisioner.intents import lease_codec
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
 from mooring.kube.errors import NotServed
 from mooring.kube.list_all import list_all
+from mooring.sidecars.provisioner.intents import lease_codec
 from mooring.why.facts import (
     CannotLook,
     Claim,

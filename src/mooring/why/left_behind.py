@@ -15,7 +15,7 @@ from mooring.api.meta import annotation, finalizers_of, is_deleting
 from mooring.api.names import sanitised
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.api.volume_names import split_unique_name, unique_name
-from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, handle_of
+from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, handle_of
 
 _NAMED_MAX: Final = 5
 """So many nodes, pods or attachments are named in one sentence."""

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.why.facts import Inventory, Object, Volume
 from mooring.why.placing import HandleMatcher, Placement, placing
 from mooring.why.references import Reference, References, references

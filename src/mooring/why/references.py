@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.why.facts import Attachment, Claim, Inventory, Object, Volume
 from mooring.why.placing import HandleMatcher, plain
 

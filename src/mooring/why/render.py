@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mooring.api.quantity import Quantity, parse_quantity
 from mooring.base.text import visible
-from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.why.orphans import Finding, FindingKind, Report
 
 _HEADS: Final = ("KIND", "VOLUME", "SIZE", "AGE", "PERSISTENTVOLUME", "CLAIM", "WHY")

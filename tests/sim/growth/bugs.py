@@ -10,19 +10,19 @@ from unittest import mock
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.controllers.resizer import view
-from mooring.controllers.resizer.claim_controller import ClaimController, never
-from mooring.controllers.resizer.event_handlers import EventHandlers
-from mooring.controllers.resizer.expansion import patches as growth_patches
-from mooring.controllers.resizer.expansion import reconcile
-from mooring.controllers.resizer.expansion.decide import After, Expanded, decide_after
-from mooring.controllers.resizer.expansion.reconcile import Reconciler as Expansion
-from mooring.controllers.resizer.modification import patches
-from mooring.controllers.resizer.modification import reconcile as modification_reconcile
-from mooring.controllers.resizer.modification.reconcile import Reconciler as Modification
-from mooring.controllers.resizer.view import bytes_text
-from mooring.controllers.resizer.writes import Writes
 from mooring.kube.cache.store import Store
+from mooring.sidecars.resizer import view
+from mooring.sidecars.resizer.claim_controller import ClaimController, never
+from mooring.sidecars.resizer.event_handlers import EventHandlers
+from mooring.sidecars.resizer.expansion import patches as growth_patches
+from mooring.sidecars.resizer.expansion import reconcile
+from mooring.sidecars.resizer.expansion.decide import After, Expanded, decide_after
+from mooring.sidecars.resizer.expansion.reconcile import Reconciler as Expansion
+from mooring.sidecars.resizer.modification import patches
+from mooring.sidecars.resizer.modification import reconcile as modification_reconcile
+from mooring.sidecars.resizer.modification.reconcile import Reconciler as Modification
+from mooring.sidecars.resizer.view import bytes_text
+from mooring.sidecars.resizer.writes import Writes
 from tests.sim.planting import Bug, answers_show_nothing, both, no_back_off, set_backs_are_not_noticed
 
 

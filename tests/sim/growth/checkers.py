@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from mooring.controllers.resizer import names
+from mooring.sidecars.resizer import names
 from tests.sim.checkers import Complaint
 from tests.sim.growth.laws import Json, bytes_of, handle_of
 from tests.sim.growth.world import GrowthWorld

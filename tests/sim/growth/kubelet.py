@@ -6,9 +6,9 @@ import contextlib
 from typing import Any
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
-from mooring.controllers.resizer import names
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
+from mooring.sidecars.resizer import names
 from tests.sim.growth.backend import WHOLE
 from tests.sim.growth.laws import Json, bytes_of, handle_of
 from tests.sim.growth.plan import NAMESPACE

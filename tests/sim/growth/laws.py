@@ -29,7 +29,7 @@ from mooring.api.quantity import parse_quantity
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
 from mooring.base.clock import Instant
-from mooring.controllers.resizer import names
+from mooring.sidecars.resizer import names
 from tests.sim.growth.backend import GrowthBackend
 from tests.sim.growth.habits import EXPAND, MODIFY
 from tests.sim.growth.plan import CLAIMS_MAX, FOREIGN_LEVEL, Plan

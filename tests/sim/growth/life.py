@@ -7,9 +7,9 @@ from typing import Any
 from mooring.base.randomness import Random
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
-from mooring.controllers.resizer.controller import Resizer
-from mooring.controllers.resizer.options import ResizerOptions
 from mooring.csi.in_process import InProcessDriver
+from mooring.sidecars.resizer.controller import Resizer
+from mooring.sidecars.resizer.options import ResizerOptions
 from tests.sim.growth.backend import Endpoint, info_of
 from tests.sim.growth.line import GrowthLine
 from tests.sim.growth.plan import Plan

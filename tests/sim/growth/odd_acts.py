@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.randomness import Random
-from mooring.controllers.resizer import names
+from mooring.sidecars.resizer import names
 from tests.sim.growth.backend import STRANGER
 from tests.sim.growth.laws import Json, bytes_of
 from tests.sim.growth.plan import CLASSES, DRIVER, FOREIGN_LEVEL, GIB, NAMESPACE, OTHER_CLASS, OTHER_DRIVER, SECRET

@@ -15,12 +15,12 @@ from mooring.controllers.attachdetach import decision as d
 from mooring.controllers.attachdetach.facts import Place, Volume
 from mooring.controllers.attachdetach.memory import NodeRecord
 from mooring.controllers.attachdetach.release import Hold, Rules
-from mooring.controllers.attacher.reconcile import Reconciler as AttacherReconciler
-from mooring.controllers.attacher.writes import Failed
 from mooring.controllers.nodehealth.podgc import decide as podgc
 from mooring.controllers.scheduler import event_handlers
 from mooring.csi.codes import NON_FINAL
 from mooring.kube.cache.informer import Informer
+from mooring.sidecars.attacher.reconcile import Reconciler as AttacherReconciler
+from mooring.sidecars.attacher.writes import Failed
 from tests.sim import bugs_of_habits
 from tests.sim.node import bugs as node_bugs
 from tests.sim.node.bugs import LEFT

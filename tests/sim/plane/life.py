@@ -8,11 +8,11 @@ from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
 from mooring.controllers.attachdetach.controller import AttachDetach
 from mooring.controllers.attachdetach.options import AttachDetachOptions
-from mooring.controllers.attacher.controller import Attacher
 from mooring.controllers.binding import options as binding
 from mooring.controllers.nodehealth.controller import NodeHealth
 from mooring.controllers.workloads.controller import Workloads
 from mooring.csi.in_process import InProcessDriver
+from mooring.sidecars.attacher.controller import Attacher
 from tests.sim.endpoint import info_of
 from tests.sim.keeper import Made
 from tests.sim.life import options_of

@@ -18,18 +18,18 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
 from mooring.control.lease.reporter import LeadershipReporter
 from mooring.controllers.attachdetach import memory as attachdetach_memory
 from mooring.controllers.attachdetach import reconcile as attachdetach_reconcile
-from mooring.controllers.attacher.event_handlers import EventHandlers as AttacherEvents
-from mooring.controllers.provisioner.claims import pv_store
-from mooring.controllers.provisioner.claims.outcomes import Save
-from mooring.controllers.provisioner.claims.owner import Owner
-from mooring.controllers.provisioner.source_protection import controller as source_protection
-from mooring.controllers.resizer import writes as resizer_writes
 from mooring.controllers.snapshot_controller.writes import Writes as SnapshotWrites
-from mooring.controllers.snapshotter import decide as snapshotter_decide
 from mooring.kube.errors import ApiError, NotFound
 from mooring.node.volumes import fs_group
 from mooring.node.volumes.fs_group import ON_ROOT_MISMATCH, Walk
 from mooring.node.volumes.in_use import Unread
+from mooring.sidecars.attacher.event_handlers import EventHandlers as AttacherEvents
+from mooring.sidecars.provisioner.claims import pv_store
+from mooring.sidecars.provisioner.claims.outcomes import Save
+from mooring.sidecars.provisioner.claims.owner import Owner
+from mooring.sidecars.provisioner.source_protection import controller as source_protection
+from mooring.sidecars.resizer import writes as resizer_writes
+from mooring.sidecars.snapshotter import decide as snapshotter_decide
 from tests.sim.planting import Bug
 
 

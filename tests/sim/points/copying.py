@@ -8,8 +8,8 @@ from typing import Any, Final
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind, finalizers_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
-from mooring.controllers.provisioner.names import SNAPSHOT_FINALIZER
 from mooring.kube.cluster import Patch, PatchType
+from mooring.sidecars.provisioner.names import SNAPSHOT_FINALIZER
 from tests.sim.checkers import Complaint
 from tests.sim.points.claims import PLAN, Claiming
 from tests.sim.points.script import Script

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
-from mooring.controllers.attacher.controller import Attacher
 from mooring.csi.in_process import InProcessDriver
+from mooring.sidecars.attacher.controller import Attacher
 from tests.sim.actor import Actor
 from tests.sim.endpoint import Endpoint, info_of
 from tests.sim.habits import Stops

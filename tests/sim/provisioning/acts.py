@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS, PersistentVolumeClaim
 from mooring.api.meta import annotation, is_deleting
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
-from mooring.controllers.provisioner.names import SELECTED_NODE
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
+from mooring.sidecars.provisioner.names import SELECTED_NODE
 from tests.sim.keeper import Keeper
 from tests.sim.provisioning.plan import (
     CLAIMS_MAX,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.pods import PODS
-from mooring.controllers.provisioner.names import DELETION_SECRET_NAME
+from mooring.sidecars.provisioner.names import DELETION_SECRET_NAME
 from tests.sim.provisioning.plan import DRIVER, IMPORTED, NAMESPACE, RESTORED, is_foreign, is_imported
 from tests.sim.provisioning.users import UserActs
 from tests.support.builders import a_pod

@@ -8,24 +8,24 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
-from mooring.controllers.provisioner import calls
-from mooring.controllers.provisioner.claims import outcomes
-from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
-from mooring.controllers.provisioner.claims.outcomes import Failure, Save
-from mooring.controllers.provisioner.claims.prepare import volume_name
-from mooring.controllers.provisioner.claims.pv_store import PvStore
-from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
-from mooring.controllers.provisioner.claims.view import View as ClaimView
-from mooring.controllers.provisioner.deletion import reconcile as deletion_reconcile
-from mooring.controllers.provisioner.deletion import view as deletion
-from mooring.controllers.provisioner.intents import journal
-from mooring.controllers.provisioner.intents.intent import Intents
-from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_store import LeaseStore
-from mooring.controllers.provisioner.intents.pages import JournalLease
-from mooring.controllers.provisioner.intents.states import IntentEvent
-from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.csi.codes import Code, DriverError
+from mooring.sidecars.provisioner import calls
+from mooring.sidecars.provisioner.claims import outcomes
+from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
+from mooring.sidecars.provisioner.claims.outcomes import Failure, Save
+from mooring.sidecars.provisioner.claims.prepare import volume_name
+from mooring.sidecars.provisioner.claims.pv_store import PvStore
+from mooring.sidecars.provisioner.claims.reconcile import ClaimReconciler
+from mooring.sidecars.provisioner.claims.view import View as ClaimView
+from mooring.sidecars.provisioner.deletion import reconcile as deletion_reconcile
+from mooring.sidecars.provisioner.deletion import view as deletion
+from mooring.sidecars.provisioner.intents import journal
+from mooring.sidecars.provisioner.intents.intent import Intents
+from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.lease_store import LeaseStore
+from mooring.sidecars.provisioner.intents.pages import JournalLease
+from mooring.sidecars.provisioner.intents.states import IntentEvent
+from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from tests.sim.planting import Bug, both, failures_are_final, no_back_off
 from tests.sim.provisioning import life, mean_bugs, slow_bugs
 
@@ -108,7 +108,7 @@ def _names_are_random() -> contextlib.AbstractContextManager[Any]:
     """Each attempt asks for another volume."""
     count = iter(range(10_000_000))
     named = lambda view, uid: f"{volume_name(view, uid)}-{next(count)}"  # noqa: E731
-    return mock.patch.multiple("mooring.controllers.provisioner.claims.prepare", volume_name=named)
+    return mock.patch.multiple("mooring.sidecars.provisioner.claims.prepare", volume_name=named)
 
 
 def _attachments_are_not_seen() -> contextlib.AbstractContextManager[Any]:

@@ -31,10 +31,10 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
-from mooring.controllers.provisioner.claims.requests import is_same_request, request_text
-from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.provisioner.claims.requests import is_same_request, request_text
+from mooring.sidecars.provisioner.intents import lease_codec
+from mooring.sidecars.provisioner.intents.intent import Intent
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.provisioning.backend import VolumeBackend
 from tests.sim.provisioning.plan import CLAIMS_MAX, FOREIGN, IMPORTED, PLACE, RESTORED, is_foreign, is_imported

@@ -11,11 +11,11 @@ from mooring.control.runtime import Runtime
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding import options as binding
 from mooring.controllers.binding.options import BinderOptions
-from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.in_process import InProcessDriver
 from mooring.kube.cluster import Request
+from mooring.sidecars.provisioner.controller import Provisioner
+from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.options import ProvisionerOptions
 from tests.sim.keeper import Made
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.endpoint import Endpoint, info_of

@@ -11,19 +11,19 @@ from unittest import mock
 from mooring.control.event_correlation import Correlator
 from mooring.controllers.binder.volumes import decide as binding
 from mooring.controllers.binding.available_volumes import AvailableVolumes
-from mooring.controllers.provisioner.claims import decide, pv_store, response_checks
-from mooring.controllers.provisioner.claims.outcomes import Save
-from mooring.controllers.provisioner.claims.pv_store import PvStore
-from mooring.controllers.provisioner.claims.view import ClusterTopology
-from mooring.controllers.provisioner.claims.view import View as ClaimView
-from mooring.controllers.provisioner.deletion import controller as deletion_controller
-from mooring.controllers.provisioner.deletion import view as deletion
-from mooring.controllers.provisioner.intents import lease_codec, tracker
-from mooring.controllers.provisioner.intents.lease_store import LeaseStore
-from mooring.controllers.provisioner.intents.pages import JournalEntries
-from mooring.controllers.provisioner.intents.tracker import IntentTracker
-from mooring.controllers.provisioner.source_protection import decide as source_decide
-from mooring.controllers.provisioner.source_protection.controller import SourceProtection
+from mooring.sidecars.provisioner.claims import decide, pv_store, response_checks
+from mooring.sidecars.provisioner.claims.outcomes import Save
+from mooring.sidecars.provisioner.claims.pv_store import PvStore
+from mooring.sidecars.provisioner.claims.view import ClusterTopology
+from mooring.sidecars.provisioner.claims.view import View as ClaimView
+from mooring.sidecars.provisioner.deletion import controller as deletion_controller
+from mooring.sidecars.provisioner.deletion import view as deletion
+from mooring.sidecars.provisioner.intents import lease_codec, tracker
+from mooring.sidecars.provisioner.intents.lease_store import LeaseStore
+from mooring.sidecars.provisioner.intents.pages import JournalEntries
+from mooring.sidecars.provisioner.intents.tracker import IntentTracker
+from mooring.sidecars.provisioner.source_protection import decide as source_decide
+from mooring.sidecars.provisioner.source_protection.controller import SourceProtection
 from mooring.why import references
 from tests.sim.planting import Bug, both
 

@@ -19,8 +19,8 @@ from mooring.api.pods import PODS
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
 from mooring.base.clock import Clock
-from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.names import CLONE_FINALIZER
+from mooring.sidecars.provisioner.intents import lease_codec
+from mooring.sidecars.provisioner.names import CLONE_FINALIZER
 from tests.sim.provisioning.laws import InFlight, Laws, readable
 
 

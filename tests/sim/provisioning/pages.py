@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mooring.api.coordination import LEASES
-from mooring.controllers.provisioner.intents import lease_codec
+from mooring.sidecars.provisioner.intents import lease_codec
 from tests.sim.provisioning.archive import ArchiveActs
 from tests.sim.provisioning.plan import NAMESPACE, PLACE
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from mooring.api.core import PersistentVolume
 from mooring.base.randomness import Random
-from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, JournalLocation
+from mooring.sidecars.provisioner.intents.lease_codec import PAGE_BYTES_MAX, JournalLocation
 from tests.sim.habits import NO_HABITS, NO_STOPS, ServerHabits, Stops, server_habits
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
 from tests.sim.provisioning.habits import KIND, ZONES, DriverHabits, habits_of

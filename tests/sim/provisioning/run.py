@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Final
 from unittest import mock
 
-from mooring.controllers.provisioner.claims.pv_store import DENIED_S_MAX
-from mooring.controllers.provisioner.claims.store_pending import BACK_OFF
-from mooring.controllers.provisioner.intents import pages
+from mooring.sidecars.provisioner.claims.pv_store import DENIED_S_MAX
+from mooring.sidecars.provisioner.claims.store_pending import BACK_OFF
+from mooring.sidecars.provisioner.intents import pages
 from tests.sim.checkers import Complaint
 from tests.sim.course import CALM_STEP_S, REST_S, TOLD_S, Course, Outcome, failures_of, lived
 from tests.sim.keeper import Keeper

@@ -9,8 +9,8 @@ from unittest import mock
 
 from mooring.api.meta import Key
 from mooring.controllers.binding.writes import Whole
-from mooring.controllers.provisioner.claims import pv_store
 from mooring.kube.cache.store import Relist, Store
+from mooring.sidecars.provisioner.claims import pv_store
 from tests.sim import bugs_of_habits
 from tests.sim.planting import Bug
 

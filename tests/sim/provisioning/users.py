@@ -9,8 +9,8 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, SECRETS
 from mooring.api.meta import annotation
 from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
-from mooring.controllers.provisioner.names import SELECTED_NODE
 from mooring.kube.cluster import Patch, PatchType
+from mooring.sidecars.provisioner.names import SELECTED_NODE
 from tests.sim.provisioning.acts import Acts, secret_data
 from tests.sim.provisioning.habits import KEY, OTHER_KEY, ZONES
 from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, NAMESPACE, NODES, OTHER_SECRET, SECRET, SECRETS_OF

@@ -11,8 +11,8 @@ from unittest import mock
 from mooring.control import queue
 from mooring.controllers.attachdetach.identity import Identity
 from mooring.controllers.attachdetach.orphans import Orphans
-from mooring.controllers.provisioner.claims import requests
-from mooring.controllers.provisioner.claims.view import ClusterTopology
+from mooring.sidecars.provisioner.claims import requests
+from mooring.sidecars.provisioner.claims.view import ClusterTopology
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

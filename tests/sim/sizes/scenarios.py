@@ -13,24 +13,24 @@ from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.controllers.attachdetach.controller import AttachDetach
 from mooring.controllers.attachdetach.identity import MANAGED
 from mooring.controllers.attachdetach.options import AttachDetachOptions
-from mooring.controllers.attacher.controller import Attacher
-from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
 from mooring.controllers.nodehealth.controller import NodeHealth
-from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
-from mooring.controllers.provisioner.options import ProvisionerOptions
-from mooring.controllers.resizer.controller import Resizer
-from mooring.controllers.resizer.options import ResizerOptions
 from mooring.controllers.snapshot_controller.controller import SnapshotController
 from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
-from mooring.controllers.snapshotter.controller import Snapshotter
-from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.attacher.controller import Attacher
+from mooring.sidecars.attacher.options import AttacherOptions
+from mooring.sidecars.provisioner.controller import Provisioner
+from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.sidecars.provisioner.options import ProvisionerOptions
+from mooring.sidecars.resizer.controller import Resizer
+from mooring.sidecars.resizer.options import ResizerOptions
+from mooring.sidecars.snapshotter.controller import Snapshotter
+from mooring.sidecars.snapshotter.options import SnapshotterOptions
 from tests.sim.states.world import StateWorld
 from tests.support.builders import (
     BOUND_CLAIM,

@@ -15,16 +15,16 @@ from mooring.controllers.snapshot_controller import controller, decide_claim
 from mooring.controllers.snapshot_controller import reconcile as controller_reconcile
 from mooring.controllers.snapshot_controller import writes as controller_writes
 from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
-from mooring.controllers.snapshotter import decide, decide_after, reconcile, view
-from mooring.controllers.snapshotter.decide_after import after_refused
-from mooring.controllers.snapshotter.kinds import GROUPS, SINGLES
-from mooring.controllers.snapshotter.reconcile import Reconciler
-from mooring.controllers.snapshotter.view import is_given_up, row_of
-from mooring.controllers.snapshotter.whose import Matching
 from mooring.controllers.snapshotting import names
 from mooring.controllers.snapshotting import writes as snapshotting_writes
 from mooring.controllers.snapshotting.writes import as_judged
 from mooring.kube.cache.informer import Cause
+from mooring.sidecars.snapshotter import decide, decide_after, reconcile, view
+from mooring.sidecars.snapshotter.decide_after import after_refused
+from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES
+from mooring.sidecars.snapshotter.reconcile import Reconciler
+from mooring.sidecars.snapshotter.view import is_given_up, row_of
+from mooring.sidecars.snapshotter.whose import Matching
 from tests.sim.planting import Bug, both, no_back_off, set_backs_are_not_noticed
 from tests.sim.snapshots.mended_bugs import MENDED
 

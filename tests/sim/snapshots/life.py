@@ -8,9 +8,9 @@ from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
 from mooring.controllers.snapshot_controller.controller import SnapshotController
 from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
-from mooring.controllers.snapshotter.controller import Snapshotter
-from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.csi.in_process import InProcessDriver
+from mooring.sidecars.snapshotter.controller import Snapshotter
+from mooring.sidecars.snapshotter.options import SnapshotterOptions
 from tests.sim.keeper import Made
 from tests.sim.mortal import Mortal
 from tests.sim.snapshots.endpoint import Endpoint, info_of

@@ -19,16 +19,16 @@ from mooring.controllers.snapshot_controller.decision import Decision
 from mooring.controllers.snapshot_controller.groups import reconcile as controller_groups
 from mooring.controllers.snapshot_controller.lost_writes import LostWrites
 from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
-from mooring.controllers.snapshotter import controller as snapshotter_controller
-from mooring.controllers.snapshotter import decide, reconcile
-from mooring.controllers.snapshotter.kinds import GROUPS
-from mooring.controllers.snapshotter.memory import Memory
-from mooring.controllers.snapshotter.reconcile import Reconciler
-from mooring.controllers.snapshotter.telling import Telling
-from mooring.controllers.snapshotter.view import View, row_of
-from mooring.controllers.snapshotter.whose import Matching
 from mooring.controllers.snapshotting.writes import annotate
 from mooring.kube.patch import json_patch, replace, test
+from mooring.sidecars.snapshotter import controller as snapshotter_controller
+from mooring.sidecars.snapshotter import decide, reconcile
+from mooring.sidecars.snapshotter.kinds import GROUPS
+from mooring.sidecars.snapshotter.memory import Memory
+from mooring.sidecars.snapshotter.reconcile import Reconciler
+from mooring.sidecars.snapshotter.telling import Telling
+from mooring.sidecars.snapshotter.view import View, row_of
+from mooring.sidecars.snapshotter.whose import Matching
 from tests.sim.planting import Bug, both
 
 

@@ -15,20 +15,20 @@ from msgspec import structs
 from mooring.control.event_correlation import Correlator
 from mooring.controllers.attachdetach import assemble
 from mooring.controllers.attachdetach.memory import Record
-from mooring.controllers.attacher import decide as attacher_decide
-from mooring.controllers.attacher import view as attacher_view
-from mooring.controllers.attacher.controller import Attacher
 from mooring.controllers.binder.ephemeral.controller import EphemeralVolumes
 from mooring.controllers.binder.protection import controller as protection
 from mooring.controllers.binder.volumes.reasons import VolumeMissing
 from mooring.controllers.nodehealth.podgc import controller as podgc
 from mooring.controllers.nodehealth.podgc.decide import Decision as GcDecision
 from mooring.controllers.nodehealth.podgc.reasons import Kept
-from mooring.controllers.provisioner.capacity import view as capacity_view
-from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
-from mooring.controllers.resizer.modification import decide as modification
 from mooring.controllers.workloads.jobs import reconcile as jobs
 from mooring.controllers.workloads.statefulsets import decide as stateful_sets
+from mooring.sidecars.attacher import decide as attacher_decide
+from mooring.sidecars.attacher import view as attacher_view
+from mooring.sidecars.attacher.controller import Attacher
+from mooring.sidecars.provisioner.capacity import view as capacity_view
+from mooring.sidecars.provisioner.capacity.controller import CapacityPublisher
+from mooring.sidecars.resizer.modification import decide as modification
 from tests.sim.bugs import BUGS as ATTACHERS
 from tests.sim.planting import both, no_back_off
 from tests.sim.provisioning.bugs import BUGS as PROVISIONERS

@@ -18,16 +18,16 @@ from mooring.controllers.snapshot_controller.groups import decide as group_decid
 from mooring.controllers.snapshot_controller.groups import decide_deletion as group_deletion
 from mooring.controllers.snapshot_controller.groups import objects as group_objects
 from mooring.controllers.snapshot_controller.reasons import ContentDeleting
-from mooring.controllers.snapshotter import decide as snapshotter_decide
-from mooring.controllers.snapshotter import reconcile as snapshotter_reconcile
-from mooring.controllers.snapshotter.decision import Unmark
-from mooring.controllers.snapshotter.kinds import GROUPS
-from mooring.controllers.snapshotter.reasons import Foreign
-from mooring.controllers.snapshotter.requests import Made
-from mooring.controllers.snapshotter.view import row_of
 from mooring.controllers.snapshotting.writes import annotate
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add, json_patch, test
+from mooring.sidecars.snapshotter import decide as snapshotter_decide
+from mooring.sidecars.snapshotter import reconcile as snapshotter_reconcile
+from mooring.sidecars.snapshotter.decision import Unmark
+from mooring.sidecars.snapshotter.kinds import GROUPS
+from mooring.sidecars.snapshotter.reasons import Foreign
+from mooring.sidecars.snapshotter.requests import Made
+from mooring.sidecars.snapshotter.view import row_of
 from tests.sim.planting import both
 from tests.sim.snapshots.bugs import BUGS as SNAPSHOTS
 

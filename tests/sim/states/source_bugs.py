@@ -13,11 +13,11 @@ from msgspec import structs
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
-from mooring.controllers.provisioner.claims import prepare, view
-from mooring.controllers.provisioner.claims.claim import Source, source_of
-from mooring.controllers.provisioner.claims.view import Looked, Wanted
-from mooring.controllers.provisioner.source_protection.view import View
 from mooring.controllers.snapshot_controller import content
+from mooring.sidecars.provisioner.claims import prepare, view
+from mooring.sidecars.provisioner.claims.claim import Source, source_of
+from mooring.sidecars.provisioner.claims.view import Looked, Wanted
+from mooring.sidecars.provisioner.source_protection.view import View
 from tests.sim.planting import both
 
 Planted = contextlib.AbstractContextManager[Any]

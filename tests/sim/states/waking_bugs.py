@@ -10,7 +10,7 @@ from unittest import mock
 
 from mooring.controllers.snapshot_controller import decide
 from mooring.controllers.snapshot_controller.groups import controller as groups
-from mooring.controllers.snapshotter.controller import ContentController
+from mooring.sidecars.snapshotter.controller import ContentController
 
 Planted = contextlib.AbstractContextManager[Any]
 

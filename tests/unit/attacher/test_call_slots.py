@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mooring.controllers.attacher.calls import CallSlot, CallSlots
+from mooring.sidecars.attacher.calls import CallSlot, CallSlots
 
 
 class Hall:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mooring.api.core import SecretReference
-from mooring.controllers.attacher import reasons as why
-from mooring.controllers.attacher.calls import idle
-from mooring.controllers.attacher.decide import decide_attachment, decide_volume
-from mooring.controllers.attacher.decision import (
+from mooring.sidecars.attacher import reasons as why
+from mooring.sidecars.attacher.calls import idle
+from mooring.sidecars.attacher.decide import decide_attachment, decide_volume
+from mooring.sidecars.attacher.decision import (
     AddFinalizer,
     AddVolumeFinalizer,
     Decision,
@@ -23,9 +23,9 @@ from mooring.controllers.attacher.decision import (
     RemoveVolumeFinalizer,
     Unpublish,
 )
-from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
-from mooring.controllers.attacher.requests import UnpublishOrder
-from mooring.controllers.attacher.view import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED, STATUS_OF_ANNOTATION
+from mooring.sidecars.attacher.memory import Drift, UnconfirmedPublish
+from mooring.sidecars.attacher.requests import UnpublishOrder
+from mooring.sidecars.attacher.view import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED, STATUS_OF_ANNOTATION
 from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va, typed
 from tests.unit.attacher.views import a_view, facts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.controllers.attacher.memory import After, Learnt, decide_after
+from mooring.sidecars.attacher.memory import After, Learnt, decide_after
 
 OVER, UNDO, FREED = After(over=True), After(undo=True), After(over=True, freed=True)
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from mooring.base.clock import LoopClock
-from mooring.controllers.attacher.drift import SLICE, Rounds
-from mooring.controllers.attacher.memory import Drift
-from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.in_process import InProcessDriver
+from mooring.sidecars.attacher.drift import SLICE, Rounds
+from mooring.sidecars.attacher.memory import Drift
+from mooring.sidecars.attacher.options import AttacherOptions
 from tests.support.builders import a_csi_node, a_held_pv, an_attached_va
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.virtual_loop import in_virtual_time

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from mooring.api.core import SecretReference
-from mooring.controllers.attacher import reasons as why
-from mooring.controllers.attacher.decide import decide_attachment
-from mooring.controllers.attacher.decision import EndUndo, LoadSecret, Unpublish
-from mooring.controllers.attacher.memory import UNDOS_MAX, UNSURE_MAX, After, Drift, Learnt, Memory, UnconfirmedPublish
-from mooring.controllers.attacher.requests import UnpublishOrder
-from mooring.controllers.attacher.view import STATUS_OF_ANNOTATION
-from mooring.controllers.attacher.writes import finalizer_changes
+from mooring.sidecars.attacher import reasons as why
+from mooring.sidecars.attacher.decide import decide_attachment
+from mooring.sidecars.attacher.decision import EndUndo, LoadSecret, Unpublish
+from mooring.sidecars.attacher.memory import UNDOS_MAX, UNSURE_MAX, After, Drift, Learnt, Memory, UnconfirmedPublish
+from mooring.sidecars.attacher.requests import UnpublishOrder
+from mooring.sidecars.attacher.view import STATUS_OF_ANNOTATION
+from mooring.sidecars.attacher.writes import finalizer_changes
 from tests.support.builders import FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va, typed
 from tests.unit.attacher.views import a_view
 

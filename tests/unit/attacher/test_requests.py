@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.base.text import shortened
-from mooring.controllers.attacher.requests import UnpublishOrder, capability, is_single_node
 from mooring.csi.volume_capability import AccessModeError, access_mode
+from mooring.sidecars.attacher.requests import UnpublishOrder, capability, is_single_node
 from tests.support.builders import a_held_pv, typed
 
 ALL_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")

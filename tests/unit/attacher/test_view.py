@@ -10,8 +10,8 @@ from mooring.api.core import PersistentVolume
 from mooring.api.names import sanitised
 from mooring.api.storage import CSINode, VolumeAttachment
 from mooring.control.slim import changed, check
-from mooring.controllers.attacher.event_handlers import worth_a_look
-from mooring.controllers.attacher.view import VOLUME, keeps_of_attachment, keeps_of_volume, node_mask, volume_of
+from mooring.sidecars.attacher.event_handlers import worth_a_look
+from mooring.sidecars.attacher.view import VOLUME, keeps_of_attachment, keeps_of_volume, node_mask, volume_of
 from tests.support.builders import DRIVER, FINALIZER, a_csi_node, a_held_pv, a_va, an_attached_va, typed
 from tests.unit.attacher.views import a_view, facts
 

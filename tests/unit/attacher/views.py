@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mooring.api.core import SecretReference
-from mooring.controllers.attacher.memory import Drift, Learnt, Memory, UnconfirmedPublish
-from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, VOLUME_INDEXES, View
 from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.sidecars.attacher.memory import Drift, Learnt, Memory, UnconfirmedPublish
+from mooring.sidecars.attacher.view import ATTACHMENT_INDEXES, VOLUME_INDEXES, View
 from tests.support.builders import DRIVER, typed
 from tests.support.constant_store import ConstantStore
 

@@ -65,7 +65,7 @@ def test_it_carries_no_driver_no_server_and_no_terminal() -> None:
         "mooring.apiserver",
         "mooring.dev",
         "mooring.driver",
-        "mooring.controllers.attacher",
+        "mooring.sidecars.attacher",
     )
     code = (
         f"import sys, mooring.cli.manager, mooring.controllers.binder.controller; print([one for one in {heavy!r} if one in sys.modules])"

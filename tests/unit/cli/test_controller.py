@@ -15,12 +15,12 @@ from mooring.cli.csi_provisioner import options as provisioner_options
 from mooring.cli.csi_snapshotter import options as snapshotter_options
 from mooring.cli.process import Machine, Setup
 from mooring.controllers.attachdetach.options import AttachDetachOptions
-from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.nodehealth.options import NodeHealthOptions
-from mooring.controllers.provisioner.options import ProvisionerOptions
-from mooring.controllers.resizer.options import ResizerOptions
 from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
-from mooring.controllers.snapshotter.options import SnapshotterOptions
+from mooring.sidecars.attacher.options import AttacherOptions
+from mooring.sidecars.provisioner.options import ProvisionerOptions
+from mooring.sidecars.resizer.options import ResizerOptions
+from mooring.sidecars.snapshotter.options import SnapshotterOptions
 
 
 def setup(*argv):

@@ -14,7 +14,7 @@ from mooring.base.backoff import retry_backoff
 from mooring.base.flags import flags_of, parse
 from mooring.cli.csi_attacher import COMMAND, AttacherFlags
 from mooring.cli.process import Setup
-from mooring.controllers.attacher.options import AttacherOptions
+from mooring.sidecars.attacher.options import AttacherOptions
 from tests.support.programs import free_ports
 from tests.support.waiting import eventually
 

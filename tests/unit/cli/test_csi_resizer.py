@@ -17,10 +17,10 @@ from mooring.cli.csi_resizer import COMMAND, ResizerFlags, check, sidecar
 from mooring.cli.process import Machine, Setup
 from mooring.cli.sidecar import SidecarLife
 from mooring.cli.tables import SidecarFlags
-from mooring.controllers.resizer import names
-from mooring.controllers.resizer.options import ResizerOptions
 from mooring.csi.codes import Code, DriverError
 from mooring.kube.errors import ServerError
+from mooring.sidecars.resizer import names
+from mooring.sidecars.resizer.options import ResizerOptions
 from tests.support.killing import Life, MortalCluster
 from tests.support.resizing import EXPAND, MODIFY, NODE_PENDING, VACS, ResizerWorld, ResizingDriver
 from tests.support.scripted_driver import RPC

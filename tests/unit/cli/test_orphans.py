@@ -13,7 +13,7 @@ from mooring.api.coordination import LEASES
 from mooring.base.errors import ConfigError
 from mooring.cli import mooring as command
 from mooring.cli.orphans import CANNOT, CLEAN, LEFT
-from mooring.controllers.provisioner.intents import lease_codec
+from mooring.sidecars.provisioner.intents import lease_codec
 from mooring.why.facts import CannotLook
 from mooring.why.settled import tidied
 from tests.support.orphaned import PLACE, Listing, OrphansWorld

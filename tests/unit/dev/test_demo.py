@@ -11,7 +11,6 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.nodehealth.options import EVICTION, LIFECYCLE
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
@@ -26,6 +25,7 @@ from mooring.hostpath.driver import HostPath
 from mooring.hostpath.node.mounting import Links, Source
 from mooring.mounts.namespace import MountSpace
 from mooring.node.volumes.files import VolumeFiles
+from mooring.sidecars.attacher.options import AttacherOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -13,15 +13,15 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import EVENTS
 from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOTS
 from mooring.api.storage import STORAGE_CLASSES
-from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.intents.intent import Intent, Intents
-from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
-from mooring.controllers.provisioner.options import Rules
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import BadRequest, Invalid, ServerError
+from mooring.sidecars.provisioner import names
+from mooring.sidecars.provisioner.intents import lease_codec
+from mooring.sidecars.provisioner.intents.intent import Intent, Intents
+from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.sidecars.provisioner.options import Rules
 from tests.support.binding import Forbids
 from tests.support.builders import a_content, a_pv, a_secret, a_snapshot
 from tests.support.provisioning import CLAIMS, CREATE, DELETE, DRIVER, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer

@@ -16,20 +16,20 @@ from mooring.api.meta import Kind
 from mooring.api.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES, CSIStorageCapacity
 from mooring.apiserver.local import Faults
 from mooring.base.errors import ConfigError
-from mooring.controllers.provisioner.caches import ProvisionerCaches
-from mooring.controllers.provisioner.capacity import preflight
-from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
-from mooring.controllers.provisioner.capacity.decide import matches
-from mooring.controllers.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
-from mooring.controllers.provisioner.capacity.requests import capacity_of
-from mooring.controllers.provisioner.capacity.view import Capacity, Item, item_of, places_of
-from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import probe_and_identify
 from mooring.kube.errors import NOT_SERVED, ApiError, Conflict, Forbidden, NotFound, NotServed, ServerError, Unreachable
+from mooring.sidecars.provisioner.caches import ProvisionerCaches
+from mooring.sidecars.provisioner.capacity import preflight
+from mooring.sidecars.provisioner.capacity.controller import CapacityPublisher
+from mooring.sidecars.provisioner.capacity.decide import matches
+from mooring.sidecars.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
+from mooring.sidecars.provisioner.capacity.requests import capacity_of
+from mooring.sidecars.provisioner.capacity.view import Capacity, Item, item_of, places_of
+from mooring.sidecars.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 from tests.support.builders import WFFC, a_capacity, a_class, a_csi_node, a_node, a_pod, a_pv, typed
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.scripted_driver import RPC, Fail, Wait
@@ -594,7 +594,7 @@ async def test_P82_the_api_is_asked_for_its_version():
 
 
 async def test_P82_reasons_are_told_in_words():
-    from mooring.controllers.provisioner.capacity import reasons as why
+    from mooring.sidecars.provisioner.capacity import reasons as why
 
     assert all(" " in str(reason) for reason in (why.Obsolete(), why.Asked(), why.UpToDate(), why.News("1Gi")))
     assert "one at all nodes" == str(Item("one", ()))

@@ -10,10 +10,10 @@ import pytest
 
 from mooring.api.meta import OwnerReference
 from mooring.api.storage import CSIStorageCapacity, StorageClass
-from mooring.controllers.provisioner.capacity import reasons as why
-from mooring.controllers.provisioner.capacity.decide import Create, Decision, Remove, Update, decide_item, decide_write, is_news
-from mooring.controllers.provisioner.capacity.view import CAPACITY_INDEXES, Capacity, Item, Segment, View
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.provisioner.capacity import reasons as why
+from mooring.sidecars.provisioner.capacity.decide import Create, Decision, Remove, Update, decide_item, decide_write, is_news
+from mooring.sidecars.provisioner.capacity.view import CAPACITY_INDEXES, Capacity, Item, Segment, View
 from tests.support.builders import WFFC, a_capacity, a_class, typed
 from tests.support.stores import store_of
 

@@ -24,16 +24,16 @@ from mooring.control.runtime import Runtime
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding import options as binding
 from mooring.controllers.binding.options import BinderOptions
-from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.intents.intent import Intents
-from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
-from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import NotFound
+from mooring.sidecars.provisioner.controller import Provisioner
+from mooring.sidecars.provisioner.intents import lease_codec
+from mooring.sidecars.provisioner.intents.intent import Intents
+from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.sidecars.provisioner.options import ProvisionerOptions
 from tests.support.builders import a_claim, a_class, a_secret
 from tests.support.cluster_world import ClusterWorld
 from tests.support.killing import ActingLoop, Backend, Life, MortalCluster, MortalDriver

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from mooring.api.core import PersistentVolumeClaim
-from mooring.controllers.provisioner.claims import reasons as why
-from mooring.controllers.provisioner.claims.decide_after import (
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.provisioner.claims import reasons as why
+from mooring.sidecars.provisioner.claims.decide_after import (
     RESCHEDULES_MAX,
     After,
     Attempted,
@@ -24,12 +26,10 @@ from mooring.controllers.provisioner.claims.decide_after import (
     decide_volume_after_pv_refused,
     reported_failure,
 )
-from mooring.controllers.provisioner.claims.outcomes import Failure, Save, State
-from mooring.controllers.provisioner.claims.requests import Order
-from mooring.controllers.provisioner.claims.store_pending import ending
-from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.csi.codes import Code, DriverError
-from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.provisioner.claims.outcomes import Failure, Save, State
+from mooring.sidecars.provisioner.claims.requests import Order
+from mooring.sidecars.provisioner.claims.store_pending import ending
+from mooring.sidecars.provisioner.intents.intent import Intent
 from tests.support.builders import a_claim, typed
 
 WANTED = "as the claim is now"

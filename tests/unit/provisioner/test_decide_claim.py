@@ -10,21 +10,21 @@ import pytest
 
 from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, CSINode, StorageClass
-from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.claims import reasons as why
-from mooring.controllers.provisioner.claims.decide import decide_claim, fingerprint
-from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
-from mooring.controllers.provisioner.claims.outcomes import State
-from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
-from mooring.controllers.provisioner.claims.requests import Order
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View, Wanted
-from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.intents.states import IntentState
-from mooring.controllers.provisioner.options import Rules
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import Forbidden, NotFound
+from mooring.sidecars.provisioner import names
+from mooring.sidecars.provisioner.claims import reasons as why
+from mooring.sidecars.provisioner.claims.decide import decide_claim, fingerprint
+from mooring.sidecars.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
+from mooring.sidecars.provisioner.claims.outcomes import State
+from mooring.sidecars.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
+from mooring.sidecars.provisioner.claims.requests import Order
+from mooring.sidecars.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View, Wanted
+from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.intents.states import IntentState
+from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import DRIVER, Json, a_claim, a_class, a_pv, typed
 from tests.support.stores import store_of
 

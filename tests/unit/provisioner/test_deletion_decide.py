@@ -12,10 +12,11 @@ import pytest
 from mooring.api.classes import CLASS_BETA
 from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.storage import VolumeAttachment
-from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.claims.view import VOLUME_INDEXES
-from mooring.controllers.provisioner.deletion import reasons as why
-from mooring.controllers.provisioner.deletion.decide import (
+from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.sidecars.provisioner import names
+from mooring.sidecars.provisioner.claims.view import VOLUME_INDEXES
+from mooring.sidecars.provisioner.deletion import reasons as why
+from mooring.sidecars.provisioner.deletion.decide import (
     Decision,
     DeleteObject,
     DeleteVolume,
@@ -25,7 +26,7 @@ from mooring.controllers.provisioner.deletion.decide import (
     Release,
     decide_deletion,
 )
-from mooring.controllers.provisioner.deletion.view import (
+from mooring.sidecars.provisioner.deletion.view import (
     ATTACHMENT,
     ATTACHMENT_INDEXES,
     Here,
@@ -36,7 +37,6 @@ from mooring.controllers.provisioner.deletion.view import (
     keeps_attachment,
     object_changed,
 )
-from mooring.csi.driver_capabilities import DriverCapabilities
 from tests.support.builders import a_class, a_pv, a_va, typed
 from tests.support.stores import store_of
 

@@ -15,18 +15,18 @@ from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
 from mooring.base.randomness import Random
 from mooring.control.secrets import SecretCache
-from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.caches import ProvisionerCaches
-from mooring.controllers.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
-from mooring.controllers.provisioner.environment import Environment
-from mooring.controllers.provisioner.fresh import SILENCE_S_MAX
-from mooring.controllers.provisioner.intents.intent import STILL_OPEN
-from mooring.controllers.provisioner.options import NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.session import probe_and_identify
 from mooring.kube.errors import ApiError, Conflict, Forbidden, ServerError, Unreachable
+from mooring.sidecars.provisioner import names
+from mooring.sidecars.provisioner.caches import ProvisionerCaches
+from mooring.sidecars.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
+from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.fresh import SILENCE_S_MAX
+from mooring.sidecars.provisioner.intents.intent import STILL_OPEN
+from mooring.sidecars.provisioner.options import NodeOptions, ProvisionerOptions
 from tests.support.builders import a_class, a_held_pv, a_secret, a_va
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.scripted_driver import RPC, Fail, Wait

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import pytest
 
 from mooring.api.coordination import LEASES
-from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.kube.cluster import Cluster, Request
 from mooring.kube.errors import ApiError, Unreachable
+from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import run_virtual
 

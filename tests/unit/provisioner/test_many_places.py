@@ -9,17 +9,17 @@ import pytest
 
 from mooring.api.core import Node
 from mooring.api.storage import CSINode
-from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.claims.prepare import prepared, prepared_again
-from mooring.controllers.provisioner.claims.record import ClaimRecords
-from mooring.controllers.provisioner.claims.requests import PLACES_STORED_MAX, Order
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View
-from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import JournalLocation, encoded
-from mooring.controllers.provisioner.options import Rules
 from mooring.csi.codes import Code
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
+from mooring.sidecars.provisioner import names
+from mooring.sidecars.provisioner.claims.prepare import prepared, prepared_again
+from mooring.sidecars.provisioner.claims.record import ClaimRecords
+from mooring.sidecars.provisioner.claims.requests import PLACES_STORED_MAX, Order
+from mooring.sidecars.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View
+from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation, encoded
+from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import DRIVER, Json, a_claim, a_class, a_csi_node, a_node, typed
 from tests.support.provisioning import ProvisioningWorld
 from tests.support.scripted_driver import Fail, Lose

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.controllers.provisioner.claims.outcomes import Save
-from mooring.controllers.provisioner.claims.owner import Owner, owner_of
-from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.claims.outcomes import Save
+from mooring.sidecars.provisioner.claims.owner import Owner, owner_of
+from mooring.sidecars.provisioner.intents.intent import Intent
 from tests.support.builders import Json, typed
 
 INTENT = Intent("u", "ns", "c", "pvc-u", "{}", "{}")

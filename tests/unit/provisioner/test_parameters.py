@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mooring.api.core import SecretReference
 from mooring.api.templates import InvalidTokens, expanded
-from mooring.controllers.provisioner.claims.parameters import (
+from mooring.sidecars.provisioner.claims.parameters import (
     ParameterError,
     SecretKind,
     TemplateValues,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mooring.controllers.provisioner.options import Rules
+from mooring.sidecars.provisioner.options import Rules
 from tests.support.provisioning import AnsweringDriver, ProvisioningWorld
 from tests.support.virtual_loop import in_virtual_time
 

@@ -11,21 +11,21 @@ from mooring.api.core import PERSISTENT_VOLUMES, SECRETS, Node, PersistentVolume
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
 from mooring.api.storage import CSINode, StorageClass
-from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.claims import wake_topics
-from mooring.controllers.provisioner.claims.claim import Source
-from mooring.controllers.provisioner.claims.outcomes import Failed, State
-from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared, prepared_again
-from mooring.controllers.provisioner.claims.record import ClaimRecords
-from mooring.controllers.provisioner.claims.requests import Order, is_same_request, request_text
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, NotLookedUp, View, Wanted
-from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.intents.lease_codec import encoded
-from mooring.controllers.provisioner.options import Rules
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import NotFound
+from mooring.sidecars.provisioner import names
+from mooring.sidecars.provisioner.claims import wake_topics
+from mooring.sidecars.provisioner.claims.claim import Source
+from mooring.sidecars.provisioner.claims.outcomes import Failed, State
+from mooring.sidecars.provisioner.claims.prepare import LeftToPopulator, prepared, prepared_again
+from mooring.sidecars.provisioner.claims.record import ClaimRecords
+from mooring.sidecars.provisioner.claims.requests import Order, is_same_request, request_text
+from mooring.sidecars.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, NotLookedUp, View, Wanted
+from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.intents.lease_codec import encoded
+from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import Json, a_claim, a_class, a_content, a_pv, a_snapshot, typed
 from tests.support.stores import store_of
 

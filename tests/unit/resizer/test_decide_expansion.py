@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from mooring.api.core import SecretReference
-from mooring.controllers.resizer import names
-from mooring.controllers.resizer.decision import PODS_KNOWN, Decision, LoadSecret, LookAtSecret, unused, volume_changed
-from mooring.controllers.resizer.expansion import reasons as why
-from mooring.controllers.resizer.expansion.decide import DropPreResize, Expand, ExpandOnNode, Mark, decide_expansion
-from mooring.controllers.resizer.memory import call_over
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.resizer import names
+from mooring.sidecars.resizer.decision import PODS_KNOWN, Decision, LoadSecret, LookAtSecret, unused, volume_changed
+from mooring.sidecars.resizer.expansion import reasons as why
+from mooring.sidecars.resizer.expansion.decide import DropPreResize, Expand, ExpandOnNode, Mark, decide_expansion
+from mooring.sidecars.resizer.memory import call_over
 from tests.support.resizing import INFEASIBLE, NODE_INFEASIBLE, NODE_PENDING, NODE_PROGRESS, PROGRESS, condition
 from tests.support.volume_driver import GiB
 from tests.unit.resizer.views import KEY, KnownPods, a_view, claim_body, facts, pv_body

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from mooring.api.core import SecretReference
-from mooring.controllers.resizer import names
-from mooring.controllers.resizer.decision import Decision, LoadSecret, LookAtSecret, class_changed, volume_changed
-from mooring.controllers.resizer.memory import call_over
-from mooring.controllers.resizer.modification import reasons as why
-from mooring.controllers.resizer.modification.decide import Cancel, Mark, MarkPending, Modify, decide_modification
+from mooring.sidecars.resizer import names
+from mooring.sidecars.resizer.decision import Decision, LoadSecret, LookAtSecret, class_changed, volume_changed
+from mooring.sidecars.resizer.memory import call_over
+from mooring.sidecars.resizer.modification import reasons as why
+from mooring.sidecars.resizer.modification.decide import Cancel, Mark, MarkPending, Modify, decide_modification
 from tests.support.builders import an_attributes_class
 from tests.support.resizing import condition
 from tests.unit.resizer.views import KEY, a_view, claim_body, pv_body

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from mooring.controllers.resizer.claim_controller import ClaimController
-from mooring.controllers.resizer.event_handlers import EventHandlers, class_facts, growth_facts, node_has_acted
-from mooring.controllers.resizer.names import CONTROLLER_IN_PROGRESS as PROGRESS
-from mooring.controllers.resizer.names import CONTROLLER_INFEASIBLE as INFEASIBLE
-from mooring.controllers.resizer.names import NODE_IN_PROGRESS, NODE_INFEASIBLE, NODE_PENDING
 from mooring.kube.cache.informer import Cause, Change
+from mooring.sidecars.resizer.claim_controller import ClaimController
+from mooring.sidecars.resizer.event_handlers import EventHandlers, class_facts, growth_facts, node_has_acted
+from mooring.sidecars.resizer.names import CONTROLLER_IN_PROGRESS as PROGRESS
+from mooring.sidecars.resizer.names import CONTROLLER_INFEASIBLE as INFEASIBLE
+from mooring.sidecars.resizer.names import NODE_IN_PROGRESS, NODE_INFEASIBLE, NODE_PENDING
 from tests.support.builders import Json, typed
 from tests.unit.resizer.views import KEY, a_view, claim_body, pv_body
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.controllers.resizer import names
-from mooring.controllers.resizer.requests import size_to_ask
-from mooring.controllers.resizer.view import Sizes, quantity
+from mooring.sidecars.resizer import names
+from mooring.sidecars.resizer.requests import size_to_ask
+from mooring.sidecars.resizer.view import Sizes, quantity
 
 PENDING, AT_WORK, ON_NODE = names.NODE_PENDING, names.NODE_IN_PROGRESS, names.NODE_INFEASIBLE
 PROGRESS, INFEASIBLE = names.CONTROLLER_IN_PROGRESS, names.CONTROLLER_INFEASIBLE

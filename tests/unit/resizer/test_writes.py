@@ -10,9 +10,9 @@ from mooring.api.meta import Kind
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.control.result import Stale
-from mooring.controllers.resizer.writes import Failed, Writes
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import Conflict
+from mooring.sidecars.resizer.writes import Failed, Writes
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster
 

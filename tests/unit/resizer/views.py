@@ -8,11 +8,11 @@ from typing import Any
 
 from mooring.api.meta import Key
 from mooring.base.clock import Instant
-from mooring.controllers.resizer.memory import Memory
-from mooring.controllers.resizer.options import ResizerOptions
-from mooring.controllers.resizer.view import CLAIM_INDEXES, View
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
+from mooring.sidecars.resizer.memory import Memory
+from mooring.sidecars.resizer.options import ResizerOptions
+from mooring.sidecars.resizer.view import CLAIM_INDEXES, View
 from tests.support.builders import DRIVER, Json, a_claim, a_pv, a_reference, typed
 from tests.support.resizing import claim_status, size_of
 

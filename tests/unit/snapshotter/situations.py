@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from mooring.control.decision import Decision
-from mooring.controllers.snapshotter.decide import decide_content
-from mooring.controllers.snapshotter.decision import Action, NoteClass
-from mooring.controllers.snapshotter.kinds import GROUPS, SINGLES
-from mooring.controllers.snapshotter.memory import Memory
-from mooring.controllers.snapshotter.options import SnapshotterOptions
-from mooring.controllers.snapshotter.view import CONTENT_INDEXES, View
 from mooring.controllers.snapshotting.names import CONTENT_FINALIZER
 from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.sidecars.snapshotter.decide import decide_content
+from mooring.sidecars.snapshotter.decision import Action, NoteClass
+from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES
+from mooring.sidecars.snapshotter.memory import Memory
+from mooring.sidecars.snapshotter.options import SnapshotterOptions
+from mooring.sidecars.snapshotter.view import CONTENT_INDEXES, View
 from tests.support.builders import DRIVER, Json, a_new_content, a_snapshot_class, typed
 from tests.support.constant_store import ConstantStore
 

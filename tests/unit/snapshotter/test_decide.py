@@ -8,8 +8,16 @@ import pytest
 
 from mooring.api.core import SecretReference
 from mooring.control.decision import Decision
-from mooring.controllers.snapshotter import reasons as why
-from mooring.controllers.snapshotter.decision import (
+from mooring.controllers.snapshotting.names import (
+    BEING_CREATED,
+    BEING_DELETED,
+    CONTENT_FINALIZER,
+    GROUP_HANDLE,
+    SECRET_NAME,
+    SECRET_NAMESPACE,
+)
+from mooring.sidecars.snapshotter import reasons as why
+from mooring.sidecars.snapshotter.decision import (
     Action,
     Ask,
     ClearStatus,
@@ -25,17 +33,9 @@ from mooring.controllers.snapshotter.decision import (
     Unmark,
     Way,
 )
-from mooring.controllers.snapshotter.kinds import LINGER_S
-from mooring.controllers.snapshotter.memory import FOREIGN_S, SECRET_GRACE_S, SETTLE_S, Memory
-from mooring.controllers.snapshotter.requests import CreateOrder, Made, snapshot_name
-from mooring.controllers.snapshotting.names import (
-    BEING_CREATED,
-    BEING_DELETED,
-    CONTENT_FINALIZER,
-    GROUP_HANDLE,
-    SECRET_NAME,
-    SECRET_NAMESPACE,
-)
+from mooring.sidecars.snapshotter.kinds import LINGER_S
+from mooring.sidecars.snapshotter.memory import FOREIGN_S, SECRET_GRACE_S, SETTLE_S, Memory
+from mooring.sidecars.snapshotter.requests import CreateOrder, Made, snapshot_name
 from tests.support.builders import DELETED, a_group_content, a_snapshot_class
 from tests.unit.snapshotter.situations import CUT, UNREADY, a_made_content, decided, steps, the
 

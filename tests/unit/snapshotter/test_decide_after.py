@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from mooring.controllers.snapshotter.decide_after import (
+from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, GROUP_HANDLE
+from mooring.csi.codes import NON_FINAL, Code, DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.snapshotter.decide_after import (
     after_asked,
     after_believed,
     after_created,
@@ -15,10 +18,7 @@ from mooring.controllers.snapshotter.decide_after import (
     after_unsaved,
     as_json,
 )
-from mooring.controllers.snapshotter.requests import CreateOrder
-from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, GROUP_HANDLE
-from mooring.csi.codes import NON_FINAL, Code, DriverError
-from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.snapshotter.requests import CreateOrder
 from tests.support.builders import DELETED, typed
 from tests.unit.snapshotter.situations import CREATED_NS, CUT, UNREADY, a_made_content
 

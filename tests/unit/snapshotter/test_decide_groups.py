@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from mooring.control.decision import Decision
-from mooring.controllers.snapshotter import reasons as why
-from mooring.controllers.snapshotter.decide_after import after_answered, after_unsaved, as_json
-from mooring.controllers.snapshotter.decision import Action, Ask, Create, Delete, Failure, LookUpClass, Mark, Release, Tell, Unmark, Way
-from mooring.controllers.snapshotter.memory import Memory
-from mooring.controllers.snapshotter.whose import Matching, matched
 from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_BEING_DELETED, GROUP_CONTENT_FINALIZER
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.snapshotter import reasons as why
+from mooring.sidecars.snapshotter.decide_after import after_answered, after_unsaved, as_json
+from mooring.sidecars.snapshotter.decision import Action, Ask, Create, Delete, Failure, LookUpClass, Mark, Release, Tell, Unmark, Way
+from mooring.sidecars.snapshotter.memory import Memory
+from mooring.sidecars.snapshotter.whose import Matching, matched
 from tests.support.builders import DELETED, Json, a_group_class, a_group_content, typed
 from tests.unit.snapshotter.situations import group_decided, steps, the
 

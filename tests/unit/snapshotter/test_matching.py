@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.controllers.snapshotter.whose import Matching, as_told, matched
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.snapshotter.whose import Matching, as_told, matched
 
 
 def match(wanted: str, told: str, others: str = "") -> Matching:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mooring.controllers.snapshotter.controller import is_news
 from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED
 from mooring.kube.cache.informer import Cause, Change
+from mooring.sidecars.snapshotter.controller import is_news
 from tests.support.builders import DELETED, typed
 from tests.unit.snapshotter.situations import CUT, UNREADY, a_made_content
 

@@ -14,7 +14,6 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
 from mooring.control.caches import Caches
 from mooring.control.result import Stale
 from mooring.controllers.snapshot_controller.writes import Writes
-from mooring.controllers.snapshotter.reconcile import release
 from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
     BEING_CREATED,
@@ -26,6 +25,7 @@ from mooring.controllers.snapshotting.writes import patch_object
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
+from mooring.sidecars.snapshotter.reconcile import release
 from tests.support.builders import a_claim, a_new_content, a_new_snapshot, a_secret, a_snapshot_class
 from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose

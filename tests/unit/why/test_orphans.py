@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.why.facts import Attachment, Claim, Inventory, Object, Volume
 from mooring.why.orphans import Finding, FindingKind, Report, judged
 from mooring.why.render import as_json, as_table

@@ -13,12 +13,12 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.quantity import parse_quantity
 from mooring.api.storage import CSI_STORAGE_CAPACITIES
 from mooring.controllers.binding import names
-from mooring.controllers.provisioner.capacity.objects import DRIVER_LABEL, MANAGER, MANAGER_LABEL
-from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.options import CapacityOptions, ProvisionerOptions
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.provisioner.capacity.objects import DRIVER_LABEL, MANAGER, MANAGER_LABEL
+from mooring.sidecars.provisioner.controller import Provisioner
+from mooring.sidecars.provisioner.options import CapacityOptions, ProvisionerOptions
 from tests.sim.states.run import Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld

@@ -10,13 +10,13 @@ from mooring.api.snapshot import VOLUME_SNAPSHOTS
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding import names, options
 from mooring.controllers.binding.options import BinderOptions
-from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.names import SNAPSHOT_FINALIZER
-from mooring.controllers.provisioner.options import ProvisionerOptions, Rules
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import Code
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.provisioner.controller import Provisioner
+from mooring.sidecars.provisioner.names import SNAPSHOT_FINALIZER
+from mooring.sidecars.provisioner.options import ProvisionerOptions, Rules
 from tests.sim.states.run import Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld

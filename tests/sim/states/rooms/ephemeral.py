@@ -10,10 +10,10 @@ from mooring.api.pods import PODS
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding import names, options
 from mooring.controllers.binding.options import BinderOptions
-from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
+from mooring.sidecars.provisioner.controller import Provisioner
+from mooring.sidecars.provisioner.options import ProvisionerOptions
 from tests.sim.states.run import Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld

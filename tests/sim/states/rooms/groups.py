@@ -10,12 +10,12 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.controllers.snapshot_controller.controller import SnapshotController
 from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
-from mooring.controllers.snapshotter.controller import Snapshotter
-from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.snapshotting import names
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.snapshotter.controller import Snapshotter
+from mooring.sidecars.snapshotter.options import SnapshotterOptions
 from tests.sim.states.run import RESYNC_S, Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld

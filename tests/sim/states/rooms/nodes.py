@@ -15,11 +15,11 @@ from mooring.apiserver.table import Change
 from mooring.controllers.attachdetach.controller import AttachDetach
 from mooring.controllers.attachdetach.identity import MANAGED
 from mooring.controllers.attachdetach.options import AttachDetachOptions
-from mooring.controllers.attacher.controller import Attacher
-from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.attacher.controller import Attacher
+from mooring.sidecars.attacher.options import AttacherOptions
 from tests.sim.states.run import Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld

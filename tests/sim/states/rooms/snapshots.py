@@ -12,12 +12,12 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
 from mooring.controllers.snapshot_controller.controller import SnapshotController
 from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
-from mooring.controllers.snapshotter.controller import Snapshotter
-from mooring.controllers.snapshotter.options import SnapshotterOptions
 from mooring.controllers.snapshotting import names
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.snapshotter.controller import Snapshotter
+from mooring.sidecars.snapshotter.options import SnapshotterOptions
 from tests.sim.states.rooms.snapshot_values import BACKENDS, CLAIMS, CLASSES, CONTENT, FOREIGN, HANDLE, SNAPS, TWINS, VSCS, claims, twins
 from tests.sim.states.run import RESYNC_S, Complaint
 from tests.sim.states.space import Axis, Space, State

@@ -1,0 +1,88 @@
+"""Decides which objects are to exist, and when one is written. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mooring.api.meta import OwnerReference
+from mooring.api.quantity import parse_quantity
+from mooring.api.storage import CSIStorageCapacity
+from mooring.control.result import Because
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.provisioner.capacity import reasons as why
+from mooring.sidecars.provisioner.capacity.requests import capacity_request
+from mooring.sidecars.provisioner.capacity.view import Capacity, Item, View
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Remove:
+    obj: CSIStorageCapacity
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Create:
+    capacity: Capacity
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Update:
+    obj: CSIStorageCapacity
+    capacity: Capacity
+
+
+Write = Remove | Create | Update
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """writes: in order. ask: then call GetCapacity with this, and decide what to write; None to ask nothing."""
+
+    because: Because
+    writes: tuple[Write, ...] = ()
+    ask: csi.GetCapacityRequest | None = None
+
+
+def decide_item(view: View, item: Item) -> Decision:
+    """The next step for one class at one place. If several objects say the same, the first stays."""
+    storage_class = view.wanted(item)
+    published = view.published(item)
+    if storage_class is None:
+        return Decision(why.Obsolete(), tuple(Remove(obj) for obj in published))
+    return Decision(why.Asked(), tuple(Remove(obj) for obj in published[1:]), capacity_request(item, storage_class))
+
+
+def decide_write(view: View, item: Item, capacity: Capacity) -> Decision:
+    """The writes after the driver's answer."""
+    published = view.published(item)
+    if view.wanted(item) is None:  # since it was asked
+        return Decision(why.Obsolete(), tuple(Remove(obj) for obj in published))
+    if not published:
+        return Decision(why.News(capacity.capacity), (Create(capacity),))
+    obj = published[0]
+    if matches(obj, capacity) and is_owned(obj, view.owner):
+        return Decision(why.UpToDate())
+    return Decision(why.News(capacity.capacity), (Update(obj, capacity),))
+
+
+def is_news(view: View, item: Item) -> bool:
+    """False when the objects of an item are as our newest write left them, or when there are none and shall be none."""
+    written, published = view.written.get(item), view.published(item)
+    if written is not None and len(published) == 1 and matches(published[0], written) and is_owned(published[0], view.owner):
+        return False
+    return bool(published) or view.wanted(item) is not None
+
+
+def matches(obj: CSIStorageCapacity, capacity: Capacity) -> bool:
+    """True when the object has these amounts, in whatever notation."""
+    return _same(obj.capacity, capacity.capacity) and _same(obj.maximum_volume_size, capacity.maximum)
+
+
+def is_owned(obj: CSIStorageCapacity, owner: OwnerReference | None) -> bool:
+    """True when the owner is the one of its owners that controls it, or when there is to be none."""
+    return owner is None or any(one.uid == owner.uid and one.controller for one in obj.metadata.owner_references or ())
+
+
+def _same(left: str | None, right: str | None) -> bool:
+    if left is None or right is None:
+        return left is right
+    return parse_quantity(left).value == parse_quantity(right).value

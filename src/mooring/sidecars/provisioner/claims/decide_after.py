@@ -1,0 +1,216 @@
+"""The provisioner's second decision: the consequences of an answer. Pure.
+
+A volume that the driver has made, by the API server's answer about its PersistentVolume:
+
+    answer     the volume can't be used     the PersistentVolume was refused
+    STORED     stored, as it is             -
+    LATER      left alone                   -
+    TAKEN      left alone                   left alone
+    REFUSED    deleted, unless kept         deleted, unless kept, its claim is bound to it, or is gone and its class retains volumes
+
+A volume without an id is left alone; it can't be named. Unless kept: somebody may have kept it on purpose (`Order.is_retained`).
+
+A claim whose attempt has failed, the first row that fits:
+
+    over, nobody waits for the volume, no call is unknown      FORGET
+    the selected node can't have the volume                    the scheduler is asked for another one
+    over, it was a former request                              AT_ONCE, with the present one
+    infeasible, or nobody waits and a call is unknown          REST
+    else                                                       RETRY
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Final
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.base.errors import MooringError
+from mooring.sidecars.provisioner import volumes
+from mooring.sidecars.provisioner.claims.claim import selected_node
+from mooring.sidecars.provisioner.claims.outcomes import Failure, Save, State
+from mooring.sidecars.provisioner.claims.requests import Order
+
+RESCHEDULES_MAX: Final = 10
+"""In a row without any wait; from there on every other one waits for the back-off."""
+
+MAY_EXIST: Final = "An earlier call may have made a volume all the same: it is asked for again until the driver tells"
+
+
+# -- the volume
+
+
+class Fate(enum.Enum):
+    """The fate of a volume that the driver has made. LEFT: neither stored nor deleted."""
+
+    STORED = "stored"
+    DELETED = "deleted"
+    LEFT = "left alone"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """failure: of the attempt; for DELETED `after_deletion` adds the result. reports_deletion: users are told of a deletion that works."""
+
+    fate: Fate
+    failure: Failure
+    reports_deletion: bool = False
+
+
+def decide_unusable_volume(order: Order, failure: Failure, owner: Save | None, error: str) -> Verdict:
+    """The volume does not match the request. It is deleted unless an object names it: a volume in use is not deleted for one odd answer.
+
+    owner: the API server's answer about an object of that name; None where the driver named no volume. error: of that.
+    """
+    match owner:
+        case None:
+            return Verdict(Fate.LEFT, failure)
+        case Save.STORED:
+            return Verdict(Fate.STORED, failure)
+        case Save.LATER:
+            why = error if error.startswith(failure.error) else f"{failure.error}; its PersistentVolume can't be looked up: {error}"
+            return Verdict(Fate.LEFT, Failure(why, State.BACKGROUND))
+        case Save.TAKEN:
+            return _taken(error)
+    return _delete_unless_kept(order, failure)
+
+
+class Holder(enum.Enum):
+    """The claim of a volume whose object was refused. BOUND: it names the object, which was stored before and is gone."""
+
+    WAITS = "it waits for the volume"
+    BOUND = "it is bound to the volume"
+    GONE = "it is gone"
+    UNKNOWN = "it can't be looked up"
+
+
+def decide_volume_after_pv_refused(order: Order, saved: Save, error: str, claim: Holder) -> Verdict:
+    """The API server will never take this object: the volume is deleted, unless another's object may be about this very volume.
+
+    Nor is it deleted for a claim that is bound to it: its object was forced away, and the claim may get it back.
+    Differs from external-provisioner, which sends a refused object for ever and reports nothing.
+    """
+    if saved is Save.TAKEN:
+        return _taken(error)
+    why = f"the API server refused the PersistentVolume: {error}"
+    if claim in (Holder.BOUND, Holder.UNKNOWN):
+        left = _left_alone(order, f"as for its claim, {claim.value}")
+        return Verdict(Fate.LEFT, Failure(f"{why}{left}", State.BACKGROUND))
+    if claim is Holder.GONE and _may_be_taken_out(order):
+        left = _left_alone(order, "its claim may be gone, and its class retains volumes")
+        return Verdict(Fate.LEFT, Failure(f"{why}{left}", State.BACKGROUND))
+    return _delete_unless_kept(order, Failure(why, State.FINISHED, infeasible=True), reports_deletion=True)
+
+
+def _may_be_taken_out(order: Order) -> bool:
+    """True when the user may have taken the volume out of its claim, which is gone: then it only looks as if it was never stored."""
+    return not order.is_retained and volumes.retains(order.intent.volume)
+
+
+def after_deletion(order: Order, verdict: Verdict, problem: MooringError | None) -> Failure:
+    """The failure to report once the volume was deleted, or could not be. problem: of the last try, None when the volume is gone."""
+    failure = verdict.failure
+    if problem is None:
+        error = f"{failure.error}. Volume {order.intent.volume_name} was deleted" if verdict.reports_deletion else failure.error
+        return dataclasses.replace(failure, error=error, state=State.FINISHED, proves_absent=True)
+    error = f"{failure.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
+    return Failure(error, State.BACKGROUND, from_driver=True)
+
+
+def _taken(error: str) -> Verdict:
+    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=True))
+
+
+def _delete_unless_kept(order: Order, failure: Failure, *, reports_deletion: bool = False) -> Verdict:
+    if not order.is_retained:
+        return Verdict(Fate.DELETED, failure, reports_deletion)
+    error = f"{failure.error}{_left_alone(order, 'it may have been kept on purpose')}"
+    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=True))
+
+
+def _left_alone(order: Order, because: str) -> str:
+    return f". Volume {order.intent.volume_name} is left alone: {because}"
+
+
+# -- the claim
+
+
+class Then(enum.Enum):
+    """When a claim whose attempt has failed comes again. REST: after a long while, unless it changes. RETRY: after its back-off."""
+
+    FORGET = "never"
+    AT_ONCE = "at once"
+    REST = "after a rest"
+    RETRY = "after its back-off"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attempted:
+    """A failed attempt, and the situation after it.
+
+    order: of the attempt, None when it did not get that far. claim: as it is now, None when gone. node_tried: "" for none.
+    is_open: an earlier call may have made a volume, although this one failed. reschedules: in a row, before this one.
+    has_object: the claim's volume is stored by now, perhaps by hand, and the claim is still to be bound to it.
+    """
+
+    failure: Failure
+    order: Order | None
+    claim: PersistentVolumeClaim | None
+    node_tried: str = ""
+    is_open: bool = False
+    reschedules: int = 0
+    has_object: bool = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """True while the claim waits for this volume: it has none, and the order is not about a second one."""
+        is_second = self.order is not None and self.order.intent.stored_handle is not None
+        return self.claim is not None and not self.claim.spec.volume_name and not self.has_object and not is_second
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class After:
+    """then: unless another node is asked for; then the claim waits for that.
+
+    releases_source: a volume that may exist needs its source no more. node_unsuitable: one more. other_node: the scheduler is asked.
+    fingerprint: a change of it ends a rest early; None when nobody waits.
+    """
+
+    then: Then
+    releases_source: bool = False
+    node_unsuitable: bool = False
+    other_node: bool = False
+    fingerprint: object = None
+
+
+def reported_failure(failure: Failure, order: Order | None) -> Failure:
+    """The refusal of a former request says nothing about the claim's present request."""
+    return dataclasses.replace(failure, infeasible=False) if order is not None and order.is_former else failure
+
+
+def told(answer: Attempted) -> str:
+    """The text for users. An intent that no claim waits for shows nowhere else."""
+    error = answer.failure.error
+    return error if answer.is_awaited or not (answer.is_open and answer.failure.is_over) else f"{error}. {MAY_EXIST}"
+
+
+def decide_claim_after_failure(answer: Attempted) -> After:
+    """The consequences of a failed attempt at a claim. The failure is the one of `reported_failure`."""
+    failure, order, claim = answer.failure, answer.order, answer.claim
+    is_unwanted = failure.is_over and not answer.is_awaited
+    if is_unwanted and not answer.is_open:
+        return After(Then.FORGET, releases_source=True)
+    unsuitable = failure.state is State.RESCHEDULE and answer.is_awaited and _is_selected(answer.node_tried, claim)
+    times = answer.reschedules + 1
+    asks = unsuitable and not (times > RESCHEDULES_MAX and times % 2 == 0)
+    rests_as = order.fingerprint if failure.infeasible and order is not None else None
+    if failure.is_over and answer.is_awaited and order is not None and order.is_former:
+        then = Then.AT_ONCE
+    else:
+        then = Then.REST if rests_as is not None or is_unwanted else Then.RETRY
+    return After(then, is_unwanted, unsuitable, asks, rests_as)
+
+
+def _is_selected(node_name: str, claim: PersistentVolumeClaim | None) -> bool:
+    return claim is not None and node_name != "" and selected_node(claim) == node_name

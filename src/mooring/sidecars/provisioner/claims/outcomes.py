@@ -1,0 +1,88 @@
+"""Failures: whether a volume may exist, the claim is tried again, the scheduler chooses another node.
+
+Source: external-provisioner's states of provisioning; the table of gRPC codes is its.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Final
+
+from mooring.base.errors import MooringError
+from mooring.control.topics import Topic
+from mooring.csi.codes import Code, DriverError
+from mooring.sidecars.provisioner.claims import wake_topics
+
+CLEANUP_TRIES: Final = 5
+CLEANUP_PAUSE_S: Final = 0.1
+"""Before the second one of them; each further pause is twice as long."""
+
+
+class State(enum.Enum):
+    """FINISHED: no volume exists, or is being made. BACKGROUND: one may. NO_CHANGE: the driver was not asked, it is as before.
+
+    RESCHEDULE: finished, and the node that was selected can't have the volume. The values are for people who read the log.
+    """
+
+    FINISHED = "no volume is in the making"
+    BACKGROUND = "a volume may be in the making"
+    NO_CHANGE = "the driver was not asked"
+    RESCHEDULE = "not on the selected node"
+
+
+class Save(enum.Enum):
+    """The result of a try to store a PersistentVolume. REFUSED: for good. TAKEN: another object has its name."""
+
+    STORED = "stored"
+    LATER = "later"
+    REFUSED = "refused"
+    TAKEN = "taken"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    """error: for the event. infeasible: it would fail again unchanged. heals: the topics after which it is tried again at once.
+
+    from_driver: the driver's return may heal it, too. proves_absent: whatever calls with this very request have made is gone, or is
+    somebody's. No error of CreateVolume proves that of an earlier call: a driver may judge a request before it looks for the volume.
+    """
+
+    error: str
+    state: State
+    infeasible: bool = False
+    heals: frozenset[Topic] = frozenset()
+    from_driver: bool = False
+    proves_absent: bool = False
+
+    @property
+    def topics(self) -> frozenset[Topic]:
+        """The topics that may heal it."""
+        return self.heals | {wake_topics.DRIVER} if self.from_driver else self.heals
+
+    @property
+    def is_over(self) -> bool:
+        """True when the attempt is over for the claim."""
+        return self.state in (State.FINISHED, State.RESCHEDULE)
+
+
+class Failed(MooringError):
+    """An attempt has failed."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.error)
+        self.failure = failure
+
+
+_BACKGROUND: Final = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
+
+
+def of_call(error: DriverError, *, uses_topology: bool, node_name: str) -> Failure:
+    """The failure that an error of CreateVolume means. node_name: the selected node, "" for none."""
+    if error.code in _BACKGROUND or error.answered:
+        state = State.BACKGROUND
+    elif error.code == Code.RESOURCE_EXHAUSTED and uses_topology and node_name:
+        state = State.RESCHEDULE
+    else:
+        state = State.FINISHED
+    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True)

@@ -1,0 +1,153 @@
+"""CreateVolume's request, field by field as external-provisioner fills it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Final
+
+from google.protobuf import json_format
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.base.errors import MooringError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.provisioner.claims.claim import Source
+from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.topology import Places, Requirements
+
+_Mode = csi.VolumeCapability.AccessMode
+
+_MODES: Final[Mapping[str, tuple[int, int]]] = {
+    "ReadWriteOnce": (_Mode.SINGLE_NODE_WRITER, _Mode.SINGLE_NODE_MULTI_WRITER),
+    "ReadWriteOncePod": (_Mode.SINGLE_NODE_WRITER, _Mode.SINGLE_NODE_SINGLE_WRITER),
+    "ReadOnlyMany": (_Mode.MULTI_NODE_READER_ONLY, _Mode.MULTI_NODE_READER_ONLY),
+    "ReadWriteMany": (_Mode.MULTI_NODE_MULTI_WRITER, _Mode.MULTI_NODE_MULTI_WRITER),
+}
+"""Claim's mode → CSI's, for drivers that don't tell one writer from several on a node, and for those that do."""
+
+
+class RequestError(MooringError):
+    """The claim can't be expressed as a request."""
+
+
+def capabilities(
+    claim: PersistentVolumeClaim, fs_type: str, mount_flags: tuple[str, ...] | None, single_node_multi_writer: bool
+) -> list[csi.VolumeCapability]:
+    """One for each access mode of the claim, in its order. Raises RequestError."""
+    found = []
+    for mode in claim.spec.access_modes or ():
+        if mode not in _MODES:
+            raise RequestError(f"unsupported AccessMode combination: [{mode}]")
+        number = _MODES[mode][1 if single_node_multi_writer else 0]
+        access = _Mode(mode=number)  # type: ignore[arg-type]
+        if claim.spec.volume_mode == "Block":
+            found.append(csi.VolumeCapability(access_mode=access, block=csi.VolumeCapability.BlockVolume()))
+        else:
+            mount = csi.VolumeCapability.MountVolume(fs_type=fs_type, mount_flags=mount_flags or ())
+            found.append(csi.VolumeCapability(access_mode=access, mount=mount))
+    return found
+
+
+def is_read_only(wanted: list[csi.VolumeCapability]) -> bool:
+    """True for readers on many nodes and nothing else."""
+    return [one.access_mode.mode for one in wanted] == [_Mode.MULTI_NODE_READER_ONLY]
+
+
+def content_source(source: Source, handle: str) -> csi.VolumeContentSource:
+    """handle: the driver's name for the snapshot or the volume."""
+    if source.is_snapshot:
+        return csi.VolumeContentSource(snapshot=csi.VolumeContentSource.SnapshotSource(snapshot_id=handle))
+    return csi.VolumeContentSource(volume=csi.VolumeContentSource.VolumeSource(volume_id=handle))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Order:
+    """A volume to be created: the intent, and its request without the secret's values and without places.
+
+    where: the places, None where the driver is told of none. source: of the volume's data, to be held.
+    fingerprint: of the claim and the class; None for an order that repeats a former request, whose failure says nothing about the present
+    one. secret_is_lost: the driver is called without it, since it seems to be gone for good.
+    """
+
+    intent: Intent
+    request: csi.CreateVolumeRequest
+    where: Requirements | None = None
+    source: Source | None = None
+    fingerprint: object = None
+    secret_is_lost: bool = False
+
+    @property
+    def is_former(self) -> bool:
+        return self.fingerprint is None
+
+    @property
+    def is_retained(self) -> bool:
+        """Its claim is gone, and somebody may have kept the volume on purpose."""
+        return self.intent.unattended
+
+    @property
+    def required_bytes(self) -> int:
+        return self.request.capacity_range.required_bytes
+
+    def whole(self, secrets: Mapping[str, str]) -> csi.CreateVolumeRequest:
+        """The message for the driver. Costs a millisecond for every five thousand places."""
+        found = csi.CreateVolumeRequest()
+        found.CopyFrom(self.request)
+        found.secrets.update(secrets)
+        if self.where is not None:
+            found.accessibility_requirements.MergeFromString(self.where.places.encoded(self.where.start))
+        return found
+
+
+PLACES_STORED_MAX: Final = 16
+"""An intent with more places names the preferred one alone: the others are worked out again from class and nodes where it is needed."""
+
+
+def is_stored_whole(where: Requirements | None) -> bool:
+    return where is None or len(where.places) <= PLACES_STORED_MAX
+
+
+def request_text(request: csi.CreateVolumeRequest, where: Requirements | None = None) -> str:
+    """As an intent holds it, the same in every process: protobuf orders map keys differently in each. The request has no secrets."""
+    assert not request.secrets
+    stored = csi.CreateVolumeRequest()
+    stored.CopyFrom(request)
+    if where is not None:
+        kept = where if is_stored_whole(where) else Requirements(Places((where.first,)))
+        stored.accessibility_requirements.CopyFrom(kept.message())
+    return json_format.MessageToJson(stored, indent=None, preserving_proto_field_name=True, sort_keys=True)
+
+
+def stored_request(intent: Intent) -> tuple[csi.CreateVolumeRequest, Requirements | None]:
+    """The request without places, and the places that are stored with it. Raises RequestError."""
+    request = _parsed(intent.request)
+    if not request.HasField("accessibility_requirements"):
+        return request, None
+    asked = request.accessibility_requirements
+    places = Places(dict(one.segments) for one in asked.requisite)
+    start = places.position(dict(asked.preferred[0].segments)) if asked.preferred else None
+    request.ClearField("accessibility_requirements")
+    return request, Requirements(places, start or 0) if places else None
+
+
+def is_same_request(one: str, other: str) -> bool:
+    """Both as intents hold them; earlier versions wrote the keys of maps in any order. One that can't be read is like no other."""
+    if one == other:
+        return True
+    try:
+        return _parsed(one) == _parsed(other)
+    except RequestError:
+        return False
+
+
+def is_same_call(one: Intent, other: Intent) -> bool:
+    """The same request with the same secret: in another account there would be another volume."""
+    return one.secret == other.secret and is_same_request(one.request, other.request)
+
+
+def _parsed(text: str) -> csi.CreateVolumeRequest:
+    """Raises RequestError."""
+    try:
+        return json_format.Parse(text, csi.CreateVolumeRequest())
+    except json_format.ParseError as error:
+        raise RequestError(f"the request that an earlier provisioner wrote down can't be read: {error}") from error

@@ -1,0 +1,165 @@
+"""Deletion: the changes that wake a PersistentVolume, and the reports of failures.
+
+A deletion that is blocked (by an attachment, above all) waits for that to change, however long it takes: it is reported once and costs
+nothing meanwhile. A volume whose deletion failed comes again after its back-off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final
+
+from mooring.api.core import ObjectReference, PersistentVolume
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.base.clock import Instant
+from mooring.base.log import logger
+from mooring.control.controller import Controller
+from mooring.control.events import REPEAT_S
+from mooring.control.result import Problem, Result, Retry
+from mooring.control.topics import Topic
+from mooring.kube.cache.informer import Change
+from mooring.sidecars.provisioner.deletion.decide import Obstacle, decide_deletion
+from mooring.sidecars.provisioner.deletion.reconcile import Failed, Reconciler
+from mooring.sidecars.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed, object_changed
+from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.fresh import FreshCache
+from mooring.sidecars.provisioner.metrics import DeletionMetrics
+
+log = logger(__name__)
+
+FAILED_DELETE: Final = "VolumeFailedDelete"
+
+
+async def _at_once(uid: str) -> None:
+    """There are no intents."""
+
+
+class VolumeDeletion:
+    """Deletes volumes of released PersistentVolumes, and keeps their finalizer.
+
+    segments: of the one node that is served, if the options name one. wait_for_end: as of Intents. forget_stored: as of IntentTracker.
+    deleted: called with the PersistentVolume once the driver has deleted its volume: there is room again.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        *,
+        wait_for_end: Callable[[str], Awaitable[None]] = _at_once,
+        forget_stored: Callable[[str], Awaitable[None]] = _at_once,
+        segments: Mapping[str, str] | None = None,
+        deleted: Callable[[PersistentVolume], None] = lambda pv: None,
+    ) -> None:
+        runtime, caches, options = env.runtime, env.caches, env.options
+        self._clock, self._events, self._metrics = runtime.clock, env.events, runtime.metrics.once(DeletionMetrics)
+        self._progress: dict[str, Progress] = {}
+        self._reported: dict[str, tuple[str, Obstacle | None, Instant]] = {}  # of volumes that wait: uid, and when it was reported
+        self.controller: Controller[str] = Controller(
+            runtime,
+            "volumes",
+            self._reconcile,
+            workers=options.worker_threads,
+            backoff=options.backoff,
+            label="PersistentVolume",
+            log=log,
+        )
+        self._volumes, self._attachments = caches.volumes, caches.attachments
+        if self._attachments is not None:
+            self.controller.watch(self._attachments, tells=_of_attachment)
+        self._view = View(
+            driver=env.capabilities,
+            volumes=caches.volumes.store,
+            classes=caches.classes.store,
+            attachments=None if self._attachments is None else self._attachments.store,
+            here=None if options.node is None else Here(options.node.node_name, {} if segments is None else segments),
+            progress=self._progress,
+        )
+        attachments = None if self._attachments is None else FreshCache(runtime, self._attachments, VOLUME_ATTACHMENTS)
+        self._reconciler = Reconciler(
+            env, self._view, self._progress, attachments, wait_for_end=wait_for_end, forget_stored=forget_stored, deleted=deleted
+        )
+        self.controller.watch(caches.volumes, self._volume_changed, tells=lambda change: (object_changed(change.key.name),))
+        self.controller.watch(caches.classes, tells=lambda change: (class_changed(change.key.name),))
+
+    async def run(self) -> None:
+        """Works until cancelled, or until drained. The shared caches have been filled; that of attachments may be late."""
+        if self._attachments is not None:
+            await self._attachments.synced()
+        await self.controller.run()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """As of a controller."""
+        return await self.controller.drain(timeout_s)
+
+    def driver_returned(self) -> None:
+        """The driver was away and is back: any failure may have been due to that."""
+        self.controller.retry_now(pv.metadata.name for pv in self._volumes.store.values())
+
+    def intent_closed(self, pv_name: str) -> None:
+        """The intent of the volume is closed: it no longer keeps the volume from being deleted."""
+        self.controller.tell(intent_closed(pv_name))
+
+    def is_ours(self, pv: PersistentVolume) -> bool:
+        """True for volumes that this driver deletes."""
+        return self._view.is_ours(pv)
+
+    # -- waking volumes
+
+    def _volume_changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
+        """Our own writes wake it too: their answer may be the only sign of a change by others."""
+        if change.new is None:
+            self._forget(change.key.name)
+        elif self._view.is_ours(change.new):
+            yield change.key.name
+
+    def _forget(self, name: str) -> None:
+        self.controller.forget(name)
+        self._reported.pop(name, None)
+        self._progress.pop(name, None)
+
+    # -- one volume
+
+    async def _reconcile(self, name: str) -> Result:
+        """Raises Retry, Stale."""
+        pv = self._view.volume(name)
+        decision = decide_deletion(self._view, name)  # no await between this and the first action
+        self.controller.explain(name, decision.because)
+        if pv is None:
+            self._forget(name)
+            return Result(decision.because)
+        if decision.problem is not None:
+            told_again_s = self._wait(pv, decision.problem, decision.obstacle)
+            return Result(decision.because, waits_for=decision.waits_for, after_s=told_again_s, keeps_backoff=True)
+        self._reported.pop(name, None)
+        try:
+            await self._reconciler.perform(pv, decision)
+        except Failed as failure:
+            if self.controller.failures(name) + 1 >= failure.patience:
+                self._tell(pv, str(failure))
+            raise Retry(f"failed to delete: {failure}", heals=failure.heals) from failure
+        if self._view.volume(name) is None:  # the watch was quicker than the answer
+            self._forget(name)
+        return Result(decision.because, done="done" if decision.actions else "")
+
+    def _wait(self, pv: PersistentVolume, problem: Problem, obstacle: Obstacle | None) -> float:
+        """Reported now and then: the volume comes again when the obstacle has changed. Seconds until it is told again."""
+        news, now = (pv.metadata.uid, obstacle), self._clock.now()
+        before = self._reported.get(pv.metadata.name)
+        if before is not None and before[:2] == news and now - before[2] < REPEAT_S:
+            return REPEAT_S - (now - before[2])
+        self._reported[pv.metadata.name] = (*news, now)
+        log.info(2, "not deleted yet", PersistentVolume=pv.metadata.name, because=str(problem))
+        self._tell(pv, problem.error)
+        return REPEAT_S
+
+    def _tell(self, pv: PersistentVolume, text: str) -> None:
+        self._metrics.failed.labels(pv.spec.storage_class_name).inc()
+        meta = pv.metadata
+        about = ObjectReference(
+            api_version="v1", kind="PersistentVolume", name=meta.name, uid=meta.uid, resource_version=meta.resource_version
+        )
+        self._events.event(about, "Warning", FAILED_DELETE, text)
+
+
+def _of_attachment(change: Change[VolumeAttachment]) -> tuple[Topic, ...]:
+    return (detached(change.object.spec.source.persistent_volume_name or ""),) if change.new is None else ()

@@ -1,0 +1,177 @@
+"""Decides when a volume is deleted, and when its finalizer is added and removed. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Final
+
+from mooring.api.class_migration import class_as_csi
+from mooring.api.classes import volume_class_of
+from mooring.api.core import PersistentVolume, SecretReference
+from mooring.api.meta import Key, annotation, is_deleting
+from mooring.api.migration import TranslationError, is_migratable, translated
+from mooring.control.result import Because, Problem
+from mooring.control.topics import Topic
+from mooring.sidecars.provisioner import names
+from mooring.sidecars.provisioner.claims.parameters import ParameterError, SecretKind, TemplateValues, secret_of
+from mooring.sidecars.provisioner.deletion import reasons as why
+from mooring.sidecars.provisioner.deletion.view import View, class_changed, detached, holds, object_changed
+
+BOUND: Final = "Bound"
+RELEASED: Final = "Released"
+DELETE: Final = "Delete"
+
+_NO_SERVICE: Final = "CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE capability is not reported"
+_NO_RPC: Final = "CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME capability is not reported"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hold:
+    """Add the finalizer, so that its volume is deleted before the object."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Release:
+    """Remove the finalizer."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LoadSecret:
+    """Fetch the Secret that the call needs; without it the call is made all the same."""
+
+    ref: SecretReference
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteVolume:
+    """Call DeleteVolume. migrated: the volume is an in-tree one. lacks_class: the name of a class that is gone, and may name a secret."""
+
+    handle: str
+    migrated: bool = False
+    lacks_class: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """Ask for the PersistentVolume's deletion."""
+
+
+Action = Hold | Release | LoadSecret | DeleteVolume | DeleteObject
+
+
+class Obstacle(enum.Enum):
+    """The thing that keeps a volume from being deleted."""
+
+    TRANSLATION = "its in-tree source can't be translated"
+    SOURCE = "its source is not a CSI driver's"
+    DRIVER = "the driver can't delete volumes"
+    SECRET = "the secret for the call can't be named"
+    CLASS = "its in-tree class can't be translated"
+    ATTACHED = "it is attached"
+    NAMED = "another PersistentVolume names its volume"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """actions: in order, the first failure stops the rest. problem: it must change before there is anything to do; reported to users.
+
+    waits_for: the events that could change it, beside those of the PersistentVolume itself.
+    obstacle: of a problem; users hear of another one at once, and of the same one seldom, whatever its text.
+    """
+
+    because: Because
+    actions: tuple[Action, ...] = ()
+    problem: Problem | None = None
+    waits_for: frozenset[Topic] = frozenset()
+    obstacle: Obstacle | None = None
+
+
+def decide_deletion(view: View, pv_name: str) -> Decision:
+    """The next step for one PersistentVolume."""
+    pv = view.volume(pv_name)
+    if pv is None:
+        return Decision(why.Gone(pv_name))
+    if not view.is_ours(pv):
+        return Decision(why.Foreign(view.driver.name))
+    if is_deleting(pv) and not holds(pv):
+        return Decision(why.WithoutFinalizer())
+    if view.progress_of(pv) is not None:  # whatever its policy is by now: there is no volume any more
+        return Decision(why.Deleted(), _after_the_volume(view, pv))
+    policy = pv.spec.persistent_volume_reclaim_policy
+    if policy != DELETE:
+        return Decision(why.Kept(policy), (Release(),) if holds(pv) else ())
+    if not view.is_reachable(pv):
+        assert view.here is not None
+        return Decision(why.Elsewhere(view.here.node_name))
+    phase = pv.status.phase
+    if phase != RELEASED:
+        lacks_finalizer = phase == BOUND and not holds(pv) and not is_deleting(pv)
+        return Decision(why.InUse(phase), (Hold(),) if lacks_finalizer else ())
+    return _delete(view, pv)
+
+
+def _delete(view: View, pv: PersistentVolume) -> Decision:
+    migrated = is_migratable(pv.spec)
+    try:
+        source = translated(pv).csi if migrated else pv.spec.csi
+    except TranslationError as error:
+        return _stuck(Obstacle.TRANSLATION, why.Untranslatable(str(error)))
+    if source is None:
+        return _stuck(Obstacle.SOURCE, why.NotCSI())
+    if not view.driver.creates or not view.driver.has_controller:
+        return _stuck(Obstacle.DRIVER, why.NoCapability(_NO_RPC if view.driver.has_controller else _NO_SERVICE))
+    try:
+        secret = _secret(view, pv, migrated)
+    except ParameterError as error:
+        return _stuck(Obstacle.SECRET, why.NoSecret(pv.metadata.name, str(error)), class_changed(volume_class_of(pv)))
+    except TranslationError as error:
+        return _stuck(Obstacle.CLASS, why.UntranslatableClass(str(error)), class_changed(volume_class_of(pv)))
+    node_names = view.nodes_of(pv)
+    if node_names:
+        return _stuck(Obstacle.ATTACHED, why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name))
+    keepers = view.keepers_of(pv, source.volume_handle)
+    if keepers:
+        return _stuck(Obstacle.NAMED, why.NamedByOthers(pv.metadata.name, keepers), *map(object_changed, keepers))
+    load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret),)
+    call = DeleteVolume(source.volume_handle, migrated, _missing_class(view, pv))
+    return Decision(why.Deleting(call.handle), (*load, call, *_after_the_volume(view, pv)))
+
+
+def _stuck(obstacle: Obstacle, problem: Problem, *waits_for: Topic) -> Decision:
+    return Decision(problem, problem=problem, waits_for=frozenset(waits_for), obstacle=obstacle)
+
+
+def _after_the_volume(view: View, pv: PersistentVolume) -> tuple[Action, ...]:
+    """The object is deleted: requested once, and no longer held by the finalizer."""
+    progress = view.progress_of(pv)
+    is_asked_for = is_deleting(pv) or (progress is not None and progress.object_deleted)
+    return (*(() if is_asked_for else (DeleteObject(),)), *((Release(),) if holds(pv) else ()))
+
+
+def _notes_secret(pv: PersistentVolume) -> bool:
+    """True where the provisioner noted the secret, or that there is none."""
+    notes = pv.metadata.annotations or {}
+    return names.DELETION_SECRET_NAME in notes and names.DELETION_SECRET_NAMESPACE in notes
+
+
+def _missing_class(view: View, pv: PersistentVolume) -> str:
+    """The class that would have to say whether there is a secret, "" where it is there, or need not. What nobody provisioned needs none."""
+    class_name = volume_class_of(pv)
+    knows = _notes_secret(pv) or names.PROVISIONED_BY not in (pv.metadata.annotations or {})
+    return "" if knows or view.classes.get(Key("", class_name)) is not None else class_name
+
+
+def _secret(view: View, pv: PersistentVolume, migrated: bool) -> SecretReference | None:
+    """As the provisioner noted it; for volumes without a note as their class says. Raises ParameterError, TranslationError."""
+    if _notes_secret(pv):
+        name, namespace = annotation(pv, names.DELETION_SECRET_NAME), annotation(pv, names.DELETION_SECRET_NAMESPACE)
+        return SecretReference(name=name, namespace=namespace) if name and namespace else None
+    storage_class = view.classes.get(Key("", volume_class_of(pv)))
+    claim = pv.spec.claim_ref
+    if storage_class is None or claim is None:
+        return None
+    if migrated and storage_class.provisioner == view.driver.in_tree_name:
+        storage_class = class_as_csi(storage_class)
+    values = TemplateValues(pv_name=pv.metadata.name, claim_namespace=claim.namespace, claim_name=claim.name)
+    return secret_of(SecretKind.PROVISIONER, storage_class.parameters or {}, values)

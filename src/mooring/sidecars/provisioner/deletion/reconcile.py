@@ -1,0 +1,197 @@
+"""Carries out the decision about a PersistentVolume, in order; before its volume is deleted, the attachments are checked once more.
+
+Their cache may lag behind. That much is as in external-provisioner: an attachment of the last moment is the driver's to refuse. But a
+watch that has been silent for a while may hide attachments that have existed for long, so then the API server itself is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, SecretReference
+from mooring.api.meta import key_of
+from mooring.api.storage import VolumeAttachment
+from mooring.base.errors import MooringError
+from mooring.base.log import logger
+from mooring.control.result import Stale
+from mooring.control.secrets import SecretError
+from mooring.control.topics import Topic
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call
+from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from mooring.kube.patch import is_about_identity, strategic_patch
+from mooring.sidecars.provisioner import names
+from mooring.sidecars.provisioner.calls import delete_volume
+from mooring.sidecars.provisioner.claims.view import BY_UID
+from mooring.sidecars.provisioner.deletion import decide as d
+from mooring.sidecars.provisioner.deletion.view import Progress, View, class_changed, intent_closed
+from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.fresh import FreshCache
+from mooring.sidecars.provisioner.metrics import DeletionMetrics
+
+log = logger(__name__)
+
+PATIENCE: Final = 5
+
+_PASSING: Final = (Unreachable, ServerError, TooManyRequests)
+
+
+class Failed(MooringError):
+    """An action failed. str() is the event's text. patience: how many in a row before users get an event; most pass by themselves.
+
+    heals: topics that end the back-off.
+    """
+
+    def __init__(self, text: str, *, patience: int = 1, heals: Iterable[Topic] = ()) -> None:
+        super().__init__(text)
+        self.patience = patience
+        self.heals = frozenset(heals)
+
+
+def _patience(error: ApiError) -> int:
+    return PATIENCE if isinstance(error, (*_PASSING, Conflict)) else 1
+
+
+class Reconciler:
+    """progress: filled here, read by the view. attachments: None for a driver that does not publish.
+
+    wait_for_end, forget_stored: as of Intents and IntentTracker, by the claim's uid.
+    deleted: called with the PersistentVolume whose volume the driver has just deleted.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        view: View,
+        progress: dict[str, Progress],
+        attachments: FreshCache[VolumeAttachment] | None,
+        *,
+        wait_for_end: Callable[[str], Awaitable[None]],
+        forget_stored: Callable[[str], Awaitable[None]],
+        deleted: Callable[[PersistentVolume], None],
+    ) -> None:
+        self._cluster, self._clock, self._driver = env.runtime.cluster, env.runtime.clock, env.driver
+        self._volumes, self._claims, self._secrets = env.caches.volumes, env.caches.claims, env.secrets
+        self._view, self._progress, self._attachments = view, progress, attachments
+        self._wait_for_end, self._forget_stored = wait_for_end, forget_stored
+        self._deleted, self._timeout_s = deleted, env.options.timeout_s
+        self._metrics = env.runtime.metrics.once(DeletionMetrics)
+
+    async def perform(self, pv: PersistentVolume, decision: d.Decision) -> None:
+        """Carries out the actions. Raises Failed; Stale when the decision is another one by the time the volume is about to go."""
+        began = self._clock.now()
+        secret: SecretReference | None = None
+        values: Mapping[str, str] = {}
+        for action in decision.actions:
+            match action:
+                case d.Hold():
+                    await self._patch(pv, {"finalizers": [names.VOLUME_FINALIZER]})
+                case d.Release():
+                    await self._wait_for_intent(pv)
+                    await self._patch(pv, {"$deleteFromPrimitiveList/finalizers": [names.VOLUME_FINALIZER]})
+                case d.LoadSecret(ref):
+                    secret, values = ref, await self._load(pv, ref)
+                case d.DeleteVolume():
+                    await self._wait_for_intent(pv)
+                    await self._look_at_attachments()
+                    if d.decide_deletion(self._view, pv.metadata.name).actions != decision.actions:
+                        raise Stale(pv.metadata.name)
+                    await self._delete_volume(pv, action, secret, values)
+                    self._progress[pv.metadata.name] = Progress(pv.metadata.uid)
+                    self._metrics.succeeded(pv.spec.storage_class_name, self._clock.now() - began)
+                    self._deleted(pv)
+                case d.DeleteObject():
+                    await self._wait_for_intent(pv)  # without our finalizer nothing else holds the object
+                    await self._delete_object(pv)
+                    self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
+
+    async def _wait_for_intent(self, pv: PersistentVolume) -> None:
+        """No intent must bring the volume back once it is released, nor a claim that is still in our cache and nowhere else.
+
+        There was none for a volume that no provisioner made.
+        """
+        if pv.spec.claim_ref is None or names.PROVISIONED_BY not in (pv.metadata.annotations or {}):
+            return
+        for claim in self._claims.store.by(BY_UID, pv.spec.claim_ref.uid):
+            with contextlib.suppress(ApiError):
+                name, namespace = claim.metadata.name, claim.metadata.namespace
+                await self._claims.write(key_of(claim), self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, namespace))
+        try:
+            await self._wait_for_end(pv.spec.claim_ref.uid)
+            if self._view.progress_of(pv) is not None:
+                await self._forget_stored(pv.spec.claim_ref.uid)
+        except ApiError as error:
+            text = f"could not write down that the volume's creation is over: {error}"
+            raise Failed(text, patience=_patience(error), heals=(intent_closed(pv.metadata.name),)) from error
+
+    async def _look_at_attachments(self) -> None:
+        if self._attachments is None:
+            return
+        try:
+            await self._attachments.look()
+        except ApiError as error:
+            raise Failed(f"failed to list volumeattachments: {error}", patience=_patience(error)) from error
+
+    async def _load(self, pv: PersistentVolume, ref: SecretReference) -> Mapping[str, str]:
+        """The values; none when the Secret is gone: the volume must not outlive it for ever. Whatever else may pass.
+
+        Differs from external-provisioner, which goes on without whatever it is: a driver that looks in its own account finds nothing there.
+        """
+        try:
+            return await self._secrets.get(ref)
+        except NotFound as error:
+            log.error("the deletion secret is gone, going on without", error=error, PersistentVolume=pv.metadata.name)
+            return {}
+        except (ApiError, SecretError) as error:
+            raise Failed(f"error getting secret {ref.name} in namespace {ref.namespace}: {error}") from error
+
+    async def _delete_volume(
+        self, pv: PersistentVolume, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
+    ) -> None:
+        try:
+            call, lacks_secret = Call(self._timeout_s, action.migrated), bool(action.lacks_class) or (secret is not None and not values)
+            await delete_volume(self._driver, action.handle, values, call, pv.metadata.name, lacks_secret=lacks_secret)
+        except DriverError as error:
+            if action.lacks_class:
+                without = f"; it was called without the class {action.lacks_class}, which may name a secret"
+                raise Failed(f"{error}{without}", heals=(class_changed(action.lacks_class),)) from error
+            if secret is None:
+                raise Failed(str(error)) from error
+            self._secrets.invalidate(secret)  # perhaps it was the secret: read it anew next time
+            without = "" if values else f"; it was called without the secret {secret.name} of namespace {secret.namespace}"
+            raise Failed(f"{error}{without}") from error
+
+    async def _delete_object(self, pv: PersistentVolume) -> None:
+        try:
+            await self._cluster.delete(PERSISTENT_VOLUMES, pv.metadata.name, uid=pv.metadata.uid)
+        except NotFound:
+            return
+        except ApiError as error:
+            if not await self._is_gone(pv, error):
+                raise Failed(f"could not delete the PersistentVolume: {error}") from error
+
+    async def _patch(self, pv: PersistentVolume, metadata: dict[str, Any]) -> None:
+        """A strategic patch joins lists, so that nobody else's finalizer is lost. The uid keeps it from another object of that name."""
+        patch = strategic_patch({"metadata": metadata}, of=pv)
+        name = pv.metadata.name
+        try:
+            await self._volumes.write(key_of(pv), self._cluster.patch(PERSISTENT_VOLUMES, name, patch))
+        except NotFound:
+            return
+        except ApiError as error:
+            if not await self._is_gone(pv, error):
+                raise Failed(f"could not save the finalizers of the PersistentVolume: {error}", patience=PATIENCE) from error
+
+    async def _is_gone(self, pv: PersistentVolume, error: ApiError) -> bool:
+        """A conflict may mean that another object has the name by now, or that somebody wrote at the same time: then it is tried again."""
+        if not is_about_identity(error):
+            return False
+        try:
+            found = await self._volumes.write(key_of(pv), self._cluster.get(PERSISTENT_VOLUMES, pv.metadata.name))
+        except NotFound:
+            return True
+        except ApiError:
+            return False
+        return found.metadata.uid != pv.metadata.uid

@@ -1,0 +1,100 @@
+"""Intents: volumes that are about to be created, stored before the driver is called, so that no volume is ever lost.
+
+An intent is open from before CreateVolume until its volume is stored as a PersistentVolume, or surely does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+
+from mooring.api.core import SecretReference
+from mooring.kube.errors import Conflict
+from mooring.sidecars.provisioner.claims.claim import Source
+
+STILL_OPEN: Final = "the volume's creation is not over yet: it is once the CSI driver has said for sure whether there is a volume"
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """Everything that is needed to repeat a call and to make the volume's object, even if the claim and its class are gone.
+
+    uid: of the claim, the intent's key. request: the CreateVolumeRequest without secrets, JSON text as protobuf has it.
+    volume: the PersistentVolume as far as it is known before the answer, JSON text. node_name: the selected node, "" for none.
+    migrated: the class is an in-tree one. class_name, source_kind: for metrics. source: of the volume's data, to be held.
+    places_omitted: of many places the request names the preferred one alone.
+    unattended: it was found after so long a time that somebody else may have made the volume, and kept it on purpose.
+    stored_handle: of the volume that the claim has from another request, "" once that is deleted; None while it has none. What this
+    request may have made is a second one. dying_handle: of a volume whose deletion was begun for want of any use, "" for none.
+    unknown_requests: former requests of the claim, the oldest first, which may have made the volume. They have none themselves.
+    """
+
+    uid: str
+    namespace: str
+    claim_name: str
+    volume_name: str
+    request: str
+    volume: str
+    secret: SecretReference | None = None
+    node_name: str = ""
+    migrated: bool = False
+    class_name: str = ""
+    source_kind: str = ""
+    source: Source | None = None
+    places_omitted: bool = False
+    unattended: bool = False
+    stored_handle: str | None = None
+    dying_handle: str = ""
+    unknown_requests: tuple[Intent, ...] = msgspec.field(name="doubts", default=())
+    """Stored under the name that journals have had from the beginning."""
+
+
+Found: TypeAlias = Callable[[Mapping[str, "Intent"]], None]
+
+
+class Intents:
+    """Open intents, in memory: they are lost with the process, as external-provisioner's are. A `Journal` makes them durable.
+
+    start() once, then run() for as long as they are used.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, Intent] = {}
+
+    def on_found(self, handler: Found) -> None:
+        """Calls the handler with open intents that a former process, or another one, left."""
+
+    async def start(self) -> None:
+        """Reads the open intents. Raises ApiError."""
+
+    async def run(self) -> None:
+        """Keeps them until cancelled."""
+
+    def open(self) -> Mapping[str, Intent]:
+        """The open ones, live, by the claim's uid; those whose begin is under way among them."""
+        return self._open
+
+    async def begin(self, intent: Intent) -> None:
+        """Opens it, or lets it take the place of the open one of the same claim; returns when that is durable.
+
+        Raises ApiError; then the intent that was open before is open.
+        """
+        self._open[intent.uid] = intent
+
+    async def end(self, uid: str) -> None:
+        """The volume is stored, or surely does not exist. May become durable later; nothing happens if none is open."""
+        self._open.pop(uid, None)
+
+    async def wait_for_end(self, uid: str) -> None:
+        """Returns once the end of this uid's intent is durable, or that it is about a second volume alone. Raises ApiError, Conflict
+        while it is open.
+
+        For callers that release a PersistentVolume: a volume that was kept on purpose must not be found again as a lost one.
+        """
+        intent = self._open.get(uid)
+        if intent is not None and intent.stored_handle is None:
+            raise Conflict(STILL_OPEN)
+
+    async def tidy(self) -> None:
+        """Makes all ends durable, as far as that works: for an orderly end of the process."""

@@ -1,0 +1,222 @@
+"""The journal of intents: durable before CreateVolume, and shared by all requests in flight.
+
+An intent that is begun while a write is under way waits for the next write, with all others that came meanwhile: one write covers them
+all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. The Leases: `lease_store.py`.
+
+Without the right to write there, as the API server itself says at the start, the intents are kept in memory, as external-provisioner does,
+and the open intents of others are left alone. Intents that are read are ours once we hold the journal, and not before: its holder may
+still end them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+from collections import defaultdict
+from typing import Final
+
+from mooring.api.coordination import LEASES
+from mooring.base.clock import Clock
+from mooring.base.log import logger
+from mooring.kube.access_review import denied
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import ApiError, Conflict, Forbidden
+from mooring.sidecars.provisioner.intents import lease_codec
+from mooring.sidecars.provisioner.intents.intent import Found, Intent, Intents
+from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.sidecars.provisioner.intents.lease_store import REFRESH_S, LeaseStore
+from mooring.sidecars.provisioner.intents.pages import LATER, JournalLease
+from mooring.sidecars.provisioner.metrics import JournalMetrics
+
+log = logger(__name__)
+
+Waiter = asyncio.Future[None]
+
+TIDY_S: Final = 5.0
+"""How long an end may wait for a begin that carries it along."""
+
+VERBS: Final = ("get", "create", "update")
+"""The rights on Leases that a journal needs."""
+
+
+class Journal(Intents):
+    """Intents on Leases. identity: of this process."""
+
+    def __init__(
+        self, cluster: Cluster, place: JournalLocation, identity: str, clock: Clock, metrics: JournalMetrics | None = None
+    ) -> None:
+        super().__init__()
+        self._cluster, self._location, self._metrics = cluster, place, metrics
+        self._store = LeaseStore(cluster, place, identity, clock)
+        self._handlers: list[Found] = []
+        self._waiters: defaultdict[JournalLease, list[Waiter]] = defaultdict(list)
+        self._wake = asyncio.Event()
+        self._tidy_timer: asyncio.TimerHandle | None = None
+        self._tidy_due = False
+        self._was_held = False
+        self._in_memory = False
+
+    def on_found(self, handler: Found) -> None:
+        self._handlers.append(handler)
+
+    async def start(self) -> None:
+        """Takes the journal over; the open intents of an earlier holder are open from now on. A failure is tried again by `run`."""
+        log.info(1, "the journal of intents", namespace=self._location.namespace, Lease=self._location.page_name(0))
+        await self._try_to_hold()
+
+    async def begin(self, intent: Intent) -> None:
+        uid, known = intent.uid, intent.uid in self._open
+        await self._hold()
+        if self._in_memory:
+            await super().begin(intent)
+            return
+        before, text = self._open.get(uid), lease_codec.encoded(intent)
+        if before is not None and not known:
+            raise Conflict(f"the volume {intent.volume_name} was begun by an earlier provisioner: going on with that")
+        if before == intent and self._store.is_stored(uid, text):
+            await self._confirm_hold(uid)
+            return
+        page = self._store.put(uid, text)
+        self._open[uid] = intent
+        try:
+            await self._written(page)
+            for former in self._store.moved(uid):
+                await self._written(former)
+        except ApiError:
+            if before is None:
+                await self.end(uid)
+            else:
+                self._open[uid] = before
+                self._store.put_back(uid, lease_codec.encoded(before))
+            raise
+
+    async def _confirm_hold(self, uid: str) -> None:
+        """Before a repeated call: if this process stood still, another one may have taken over and ended it. Raises ApiError."""
+        for page in self._store.saying(uid):
+            await self._written(page)
+
+    async def end(self, uid: str) -> None:
+        if self._open.pop(uid, None) is not None and not self._in_memory:
+            self._store.drop(uid)
+            self._tidy_soon()
+
+    async def wait_for_end(self, uid: str) -> None:
+        await self._hold()  # before that the open intents are not known
+        await super().wait_for_end(uid)
+        if uid in self._store.later:
+            raise Conflict(LATER)
+        for page in self._store.saying(uid):
+            if self._in_memory:
+                raise Forbidden("an earlier provisioner left the volume's creation open, and there is no right to write that it is over")
+            await self._written(page)
+
+    async def tidy(self) -> None:
+        if self._in_memory:
+            return
+        with contextlib.suppress(ApiError):
+            for page in [page for page in self._store.pages if page.stale]:
+                await self._written(page)
+
+    async def run(self) -> None:
+        try:
+            await self._run()
+        finally:
+            if self._metrics is not None:
+                self._metrics.in_memory(False)
+
+    # -- writing
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._rest_s()):
+                    await self._wake.wait()
+            self._wake.clear()
+            await self._try_to_hold()
+            tidies, self._tidy_due = self._tidy_due, False
+            for page in self._store.pages:
+                is_due = self._store.held and ((tidies and page.stale) or self._store.is_due(page))
+                if self._waiters[page] or is_due:
+                    await self._save(page)
+
+    def _rest_s(self) -> float | None:
+        """The time without anything to do, unless a begin or an end comes."""
+        if not self._store.held and not self._in_memory:
+            return self._store.takeover_in_s
+        return REFRESH_S if self._open and not self._in_memory else None
+
+    async def _hold(self) -> None:
+        """Raises ApiError."""
+        if not self._store.held and not self._in_memory:
+            await self._store.hold()
+            self._was_held = True
+            self._adopt_found()
+
+    async def _try_to_hold(self) -> None:
+        try:
+            await self._hold()
+        except Forbidden:
+            if not self._was_held:
+                await self._ask_for_rights()
+        except ApiError:
+            pass  # the store has logged it
+
+    async def _ask_for_rights(self) -> None:
+        """A refusal alone may pass, as one of a webhook or a quota does: going on in memory for that would lose a volume."""
+        missing = await denied(self._cluster, LEASES, self._location.namespace, VERBS)
+        if not missing:
+            return
+        self._in_memory = True
+        if self._metrics is not None:
+            self._metrics.in_memory(True)
+        log.error(
+            "there is no right to write down what is about to be created, so it is kept in memory: when this process is killed while a "
+            "volume is made, and its claim is deleted before the next process starts, the volume leaks. Grant it and start again",
+            missing=f"{', '.join(missing)} leases.coordination.k8s.io",
+            namespace=self._location.namespace,
+        )
+        if self._store.found:
+            log.error("volumes begun by an earlier provisioner cannot be finished without that right", count=len(self._store.found))
+
+    def _adopt_found(self) -> None:
+        """The intents that others left are open from now on."""
+        found, self._store.found = self._store.found, {}
+        if found:
+            log.info(0, "found intents of an earlier provisioner", count=len(found))
+            self._open.update(found)
+            for handler in self._handlers:
+                handler(found)
+
+    async def _written(self, page: JournalLease) -> None:
+        """Returns when the present entries of the page are stored. Raises ApiError."""
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        self._waiters[page].append(waiter)
+        self._wake.set()
+        await waiter
+
+    async def _save(self, page: JournalLease) -> None:
+        """One write for all waiters of this page."""
+        waiters = self._waiters.pop(page, [])
+        try:
+            await self._store.write(page)
+        except ApiError as error:
+            log.error("could not write the journal of intents", error=error, page=page.number, waiting=len(waiters))
+            self._tidy_soon()
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(copy.copy(error))
+        else:
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+        if self._store.held:
+            self._adopt_found()
+
+    def _tidy_soon(self) -> None:
+        if self._tidy_timer is None:
+            self._tidy_timer = asyncio.get_running_loop().call_later(TIDY_S, self._tidy)
+
+    def _tidy(self) -> None:
+        self._tidy_timer, self._tidy_due = None, True
+        self._wake.set()

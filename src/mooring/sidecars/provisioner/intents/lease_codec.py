@@ -1,0 +1,180 @@
+"""The pages of the journal of intents: Lease objects with the encoded intents. Pure.
+
+A Lease is the one kind that a sidecar may write in its own namespace wherever it stands for election, so a swap of images needs no new
+rights; and the journal is in fact leased: its holder alone writes there. The entries are JSON, compressed, in one annotation. Secrets are
+named there and never included.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import functools
+import hashlib
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mooring.api.names import sanitised
+from mooring.base.clock import parse_rfc3339, rfc3339_micro
+from mooring.sidecars.provisioner.intents.intent import Intent
+
+JOURNAL_LABEL: Final = "mooring.dev/intents"
+ENTRIES: Final = "mooring.dev/intents"
+DRIVER: Final = "mooring.dev/driver"
+PAGES: Final = "mooring.dev/pages"
+"""On page 0: how many pages count."""
+
+PAGE_BYTES_MAX: Final = 96 * 1024
+"""For packed entries in one page: each begin and each end writes a whole page."""
+
+ENTRY_BYTES_MAX: Final = 180 * 1024
+"""For one packed entry, which has a page of its own. As base64 it stays below the 256 KiB that annotations may have."""
+
+PAGES_MAX: Final = 256
+PAGES_MANY: Final = 192
+"""From here on the log says that the journal fills up."""
+_NAME_LENGTH_MAX: Final = 40
+_PACKING: Final = 1  # quick: intents resemble each other, so that the first level does most of it
+_VERSION: Final = "1:"
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(Intent)
+_page_decoder: Final = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
+
+
+class UnreadablePage(Exception):
+    """The page cannot be decoded: foreign, of a later version, or damaged."""
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    """The part of an intent that no version changes."""
+
+    uid: str
+
+
+_owner_decoder: Final = msgspec.json.Decoder(_Owner)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JournalLocation:
+    """The namespace and label of a journal. node_name: of a provisioner that serves one node, "" for one that serves all."""
+
+    namespace: str
+    driver: str
+    node_name: str = ""
+
+    @property
+    def label(self) -> str:
+        """The label of its pages. The digest keeps drivers apart whose names are equal once they are sanitised."""
+        return _label(self.driver, self.node_name)
+
+    def page_name(self, number: int) -> str:
+        return f"{self.label}-intents-{number}"
+
+
+@functools.lru_cache(maxsize=16)
+def _label(driver: str, node_name: str) -> str:
+    clean = sanitised(driver).lower()[:_NAME_LENGTH_MAX].strip("-")
+    return f"{clean}-{hashlib.sha256(f'{driver}/{node_name}'.encode()).hexdigest()[:8]}"
+
+
+def encoded(intent: Intent) -> bytes:
+    return _encoder.encode(intent)
+
+
+def packed_bytes(text: bytes) -> int:
+    """The size that an entry has in a page at the most: beside others that resemble it, it packs better."""
+    return len(zlib.compress(text, _PACKING))
+
+
+def packed(entries: Iterable[bytes]) -> str:
+    """The entries as a page has them, "" for none."""
+    text = b",".join(entries)
+    return _VERSION + base64.b64encode(zlib.compress(b"[" + text + b"]", _PACKING)).decode() if text else ""
+
+
+def entries_of(lease: Mapping[str, Any]) -> tuple[Intent, ...]:
+    """The intents of a page. Raises UnreadablePage, also where a single one can't be read."""
+    return tuple(map(decoded, texts_of(lease).values()))
+
+
+def texts_of(lease: Mapping[str, Any]) -> dict[str, bytes]:
+    """The entries of a page by uid, as they are written there. Raises UnreadablePage."""
+    text = ((lease.get("metadata") or {}).get("annotations") or {}).get(ENTRIES, "")
+    if not text:
+        return {}
+    try:
+        if not text.startswith(_VERSION):
+            raise UnreadablePage("of another version")
+        entries = _page_decoder.decode(zlib.decompress(base64.b64decode(text[len(_VERSION) :], validate=True)))
+        return {_owner_decoder.decode(entry).uid: bytes(entry) for entry in entries}
+    except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
+        raise UnreadablePage(str(error)) from error
+
+
+def decoded(text: bytes) -> Intent:
+    """Raises UnreadablePage for an intent of a later version."""
+    try:
+        return _decoder.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadablePage(str(error)) from error
+
+
+def count_of(first: Mapping[str, Any] | None) -> int:
+    """The number of pages that count, from page 0; 0 when it has none."""
+    text = str((((first or {}).get("metadata") or {}).get("annotations") or {}).get(PAGES, ""))
+    return min(int(text), PAGES_MAX) if text.isdecimal() else 0
+
+
+def holder_of(lease: Mapping[str, Any]) -> str:
+    return str((lease.get("spec") or {}).get("holderIdentity") or "")
+
+
+def written_wall_s(lease: Mapping[str, Any]) -> float:
+    """The time when the page was last written; 0 when it is unknown."""
+    try:
+        return parse_rfc3339(str((lease.get("spec") or {}).get("renewTime")))
+    except ValueError:
+        return 0.0
+
+
+def page_body(
+    place: JournalLocation,
+    number: int,
+    before: Mapping[str, Any] | None,
+    holder: str,
+    entries: Iterable[bytes] | None,
+    wall_s: float,
+    *,
+    count: int = 0,
+    owner: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The whole Lease to write. before: as it was read, None for a new one; fields of others in it stay. entries: None keeps them.
+
+    count: on page 0, of the pages that count. owner: of a new one, None for nobody.
+
+    The server is told to keep no record of who set which field: one process writes there, and keeping it takes a tenth of a write's time.
+    """
+    body = {**(before or {}), "apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    meta = {**(body.get("metadata") or {"name": place.page_name(number), "namespace": place.namespace}), "managedFields": [{}]}
+    meta["labels"] = {**(meta.get("labels") or {}), JOURNAL_LABEL: place.label}
+    notes = {**(meta.get("annotations") or {}), DRIVER: place.driver}
+    if count:
+        notes[PAGES] = str(count)
+    if owner is not None:
+        meta["ownerReferences"] = [owner]
+    if entries is not None:
+        notes.pop(ENTRIES, None)
+        if text := packed(entries):
+            notes[ENTRIES] = text
+    meta["annotations"] = notes
+    body["metadata"] = meta
+    spec = body.get("spec") or {}
+    taken = before is not None and holder_of(before) != holder
+    transitions = int(spec.get("leaseTransitions") or 0) + taken
+    body["spec"] = {**spec, "holderIdentity": holder, "renewTime": rfc3339_micro(wall_s), "leaseTransitions": transitions}
+    return body

@@ -1,0 +1,227 @@
+"""The pages of a journal as one holder keeps them: taking them over, and writing them so that no former holder can write there any more.
+
+A new holder reads all pages, by their names, and writes its own name on each, over the version that it has read; a conflict on the way
+means that another process still writes there, and it begins again. So a former holder that still lives finds its next write refused, for
+the version has changed. Page 0 is always there and is taken first. It says how many pages count: a new page counts once page 0 has been
+written after it, which shows that we still hold the journal. A holder that took over meanwhile has not read the new page, and the intents
+on it were never begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import Any, Final
+
+from mooring.api.coordination import LEASES
+from mooring.api.core import NODES
+from mooring.base.clock import Clock, Instant
+from mooring.base.log import logger
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from mooring.sidecars.provisioner.intents import lease_codec
+from mooring.sidecars.provisioner.intents.lease_codec import PAGES_MAX, JournalLocation
+from mooring.sidecars.provisioner.intents.pages import UNKNOWN, JournalEntries, JournalLease
+
+log = logger(__name__)
+
+AGAIN_S: Final = 5.0
+"""After the journal could not be taken over: how long until that is tried again."""
+
+RETAKE_S: Final = 30.0
+"""After another process has taken it: how long until we try to get it back. A process that lost an election has ended by then."""
+
+REFRESH_S: Final = 240.0
+"""How often a page with open intents is written at the least, so that these are not taken for unattended."""
+
+TRIES_MAX: Final = 5
+_LEASES: Final = LEASES.whole()
+_TAKEN: Final = "another provisioner of this driver has taken over the journal of intents: end one of the two, or let them elect a leader"
+
+
+class Superseded(Conflict):
+    """Another provisioner has taken the journal over."""
+
+
+class LeaseStore(JournalEntries):
+    """The pages as Leases. identity: of this process."""
+
+    def __init__(self, cluster: Cluster, place: JournalLocation, identity: str, clock: Clock) -> None:
+        super().__init__(clock)
+        self._cluster, self._location, self._identity = cluster, place, identity
+        self._count = 1
+        self._taking = asyncio.Lock()
+        self._take_at: Instant = 0.0
+        self._why_not: ApiError | None = None
+        self.held = False
+
+    @property
+    def takeover_in_s(self) -> float:
+        """Until the journal may be taken over."""
+        return max(0.0, self._take_at - self._clock.now())
+
+    # -- writing
+
+    def is_due(self, page: JournalLease) -> bool:
+        """True when it has open intents and has not been written for a while."""
+        return bool(page.entries) and self._clock.now() >= page.written_at + REFRESH_S
+
+    async def write(self, page: JournalLease) -> None:
+        """Returns when the page is stored as it was when this began, and counts. Raises Superseded, or another ApiError."""
+        if not self.held:
+            raise self._not_held()
+        if page.unreadable:
+            raise Conflict("a page of the journal of intents can't be read: going on with another")
+        await self._store(page)
+        if not page.counts:
+            for before in self.pages[: page.number]:
+                if not before.ours:
+                    await self._store(before)
+            await self._store(self._leases[0])
+
+    async def _store(self, page: JournalLease) -> None:
+        for left in reversed(range(TRIES_MAX)):
+            try:
+                await self._send(page)
+                return
+            except (Conflict, NotFound, AlreadyExists):
+                if not left:
+                    raise
+                await self._look_again(page)
+
+    async def _send(self, page: JournalLease) -> None:
+        is_new, owner = page.lease is None, await self._owner() if page.lease is None else None
+        entries = None if page.unreadable else dict(page.entries)
+        texts = None if entries is None else entries.values()
+        counted = self._countable() if page.number == 0 else []
+        body = lease_codec.page_body(
+            self._location, page.number, page.lease, self._identity, texts, self._clock.wall_s(), count=len(counted), owner=owner
+        )
+        page.stale = False
+        try:
+            made = self._cluster.create if is_new else self._cluster.replace
+            page.lease = await made(_LEASES, body, self._location.namespace)
+        except BaseException:
+            page.stale = True
+            for uid, text in (entries or {}).items():
+                page.stored[uid] = text if page.stored.get(uid) == text else UNKNOWN
+            raise
+        page.ours, page.counts, page.written_at = True, page.counts and not is_new, self._clock.now()
+        if entries is not None:
+            page.stored = entries
+        if counted:
+            self._count = len(counted)
+            for one in counted:
+                one.counts = one.counts or one.ours
+
+    def _countable(self) -> list[JournalLease]:
+        """The pages that count, and those written since: if page 0 can be written now, nobody has taken the journal over since."""
+        ordered = self.pages
+        count = self._count
+        while count < len(ordered) and ordered[count].ours:
+            count += 1
+        return ordered[:count]
+
+    async def _owner(self) -> dict[str, Any] | None:
+        """Of a new page: the one node that is served, so that the journal goes when the node is gone for good."""
+        if not self._location.node_name:
+            return None
+        try:
+            node = await self._cluster.get(NODES, self._location.node_name)
+        except ApiError as error:
+            log.info(2, "a page of the journal of intents has no owner", node=self._location.node_name, why=str(error))
+            return None
+        return {"apiVersion": NODES.api_version, "kind": NODES.name, "name": self._location.node_name, "uid": node.metadata.uid}
+
+    async def _look_again(self, page: JournalLease) -> None:
+        """A write was refused, for the page has changed: checks whether we still hold the journal. Raises Superseded, ApiError.
+
+        The page is read before page 0: a process that takes over after that writes on it, too, and our next write is refused.
+        """
+        first = self._leases[0]
+        lease = None if page is first else await self._lease(page.number)
+        first.lease = await self._lease(0)
+        if first.lease is not None and lease_codec.holder_of(first.lease) != self._identity:
+            log.error(_TAKEN, holder=lease_codec.holder_of(first.lease), again_in_s=RETAKE_S)
+            self.held, self._why_not, self._take_at = False, Superseded(_TAKEN), self._clock.now() + RETAKE_S
+            raise self._not_held()
+        if page is not first:
+            is_known = not page.unreadable
+            self._read(page, lease)
+            page.unreadable = page.unreadable and not is_known  # all its entries are known here: it is written anew
+
+    async def _lease(self, number: int) -> dict[str, Any] | None:
+        try:
+            return await self._cluster.get(_LEASES, self._location.page_name(number), self._location.namespace)
+        except NotFound:
+            return None
+
+    # -- taking over
+
+    async def hold(self) -> None:
+        """Returns once we hold the journal. Raises ApiError, which is repeated for a while without a new try."""
+        async with self._taking:
+            if self.held:
+                return
+            if self.takeover_in_s > 0:
+                raise self._not_held()
+            try:
+                await self._take_over()
+            except ApiError as error:
+                self._why_not, self._take_at = copy.copy(error), self._clock.now() + AGAIN_S
+                self._why_not.args = (f"could not take over the journal of intents, tried again every {AGAIN_S:.0f} s: {error}",)
+                log.error("could not take over the journal of intents: no volume is created before that", error=error, again_in_s=AGAIN_S)
+                raise self._not_held() from error
+            if self._why_not is not None:
+                log.info(0, "took over the journal of intents: volumes are created again", Lease=self._location.page_name(0))
+            self.held, self._why_not = True, None
+
+    def _not_held(self) -> ApiError:
+        """The reason, as a new exception each time: one that is raised again and again keeps every frame that it went through."""
+        return Superseded(_TAKEN) if self._why_not is None else copy.copy(self._why_not)
+
+    async def _take_over(self) -> None:
+        for left in reversed(range(TRIES_MAX)):
+            try:
+                await self._try_to_take_over()
+                break
+            except (Conflict, NotFound, AlreadyExists):  # another process still writes there
+                if not left:
+                    raise
+
+    async def _try_to_take_over(self) -> None:
+        """The open intents of others, and our ended ones, are as the pages say now; our open ones are added to that."""
+        self._drop_others()
+        leases = await self._all_leases()
+        self._count = lease_codec.count_of(leases[0]) or len(leases)
+        for number in range(max(len(leases), len(self._leases))):
+            page = self._leases.setdefault(number, JournalLease(number))
+            page.counts = number < self._count
+            self._read(page, leases[number] if number < len(leases) else None)
+        for page in self.pages:
+            if page.unreadable:
+                for uid, text in list(page.entries.items()):
+                    self.put(uid, text)
+                    self.moved(uid)
+        for page in self.pages:
+            if page.counts or page.lease is not None or page.entries:
+                await self._send(page)
+        if not all(page.counts for page in self.pages if page.entries):
+            await self._send(self._leases[0])
+
+    def _drop_others(self) -> None:
+        for uid in (*self.found, *self.later):
+            self.drop(uid)
+        self.found, self.later = {}, set()
+        for page in self._leases.values():
+            page.stored, page.ours = {}, False
+
+    async def _all_leases(self) -> list[dict[str, Any] | None]:
+        """By number, page 0 always, up to the first that is not there and that page 0 does not know of."""
+        leases = [await self._lease(0)]
+        while len(leases) < PAGES_MAX:
+            lease = await self._lease(len(leases))
+            if lease is None and len(leases) >= lease_codec.count_of(leases[0]):
+                break
+            leases.append(lease)
+        return leases

@@ -1,0 +1,184 @@
+"""The states of intents: which are open, and for which of them an earlier call may have made a volume.
+
+A call that ended unknown may have made the volume, whatever error the next one ends with: ResourceExhausted, say, means that no volume can
+be made now, InvalidArgument that the Secret was changed, AlreadyExists that there is a volume. To users and to the claim such an error is
+final, as in external-provisioner; but the intent is kept, and when the claim is deleted, or has its volume, the call is repeated until the
+driver reports what it has made. An intent that was found has been unknown since its former process died.
+
+Where the claim has changed several times meanwhile, each request that ended unknown counts for itself: that the driver refuses one of
+them, or makes a volume for another one, says nothing about the rest. Names may be unique in a zone alone, so there may be a second volume
+of the name. They are stored with the next one: a new process knows them, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import structs
+
+from mooring.base.clock import Clock, Instant
+from mooring.base.log import logger
+from mooring.kube.errors import ApiError, Conflict
+from mooring.sidecars.provisioner.claims.outcomes import Failed, Failure, State
+from mooring.sidecars.provisioner.claims.record import ClaimRecords, PendingVolume
+from mooring.sidecars.provisioner.claims.requests import is_same_call
+from mooring.sidecars.provisioner.intents.intent import STILL_OPEN, Intent, Intents
+from mooring.sidecars.provisioner.intents.states import NEXT, IntentEvent
+
+log = logger(__name__)
+
+UNKNOWN_MAX: Final = 8
+"""Unknown requests of one claim; the oldest is given up."""
+
+
+class IntentTracker:
+    """records: hold the states. ended: called with each intent that is closed."""
+
+    def __init__(
+        self, intents: Intents, records: ClaimRecords, clock: Clock, ended: Callable[[Intent], None] = lambda intent: None
+    ) -> None:
+        self._intents, self._records, self._clock, self._ended = intents, records, clock, ended
+        self._uid_of: dict[str, str] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return self._records.get(uid).is_open
+
+    @property
+    def count(self) -> int:
+        """Of the open ones."""
+        return len(self._known_since())
+
+    @property
+    def oldest_s(self) -> float:
+        """For how long the oldest one is known here, 0 without any."""
+        return self._clock.now() - min(self._known_since(), default=self._clock.now())
+
+    def _known_since(self) -> list[Instant]:
+        return [record.since for record in self._records if record.is_open]
+
+    def _happened(self, uid: str, event: IntentEvent) -> None:
+        record = self._records.of(uid)
+        after = NEXT[record.state, event]
+        assert after is not None, f"an intent that is {record.state.value}: {event.value}"
+        if not record.is_open:
+            record.since = self._clock.now()
+        record.state = after
+
+    def found(self, intents: Mapping[str, Intent]) -> None:
+        """An earlier process, or another one, has left these open."""
+        for uid, intent in intents.items():
+            for former in intent.unknown_requests:
+                self._add_unknown(structs.replace(former, unattended=intent.unattended))
+            self._add_unknown(intent)
+            self._happened(uid, IntentEvent.FOUND)
+            self._uid_of.setdefault(intent.volume_name, uid)
+
+    async def begin(self, intent: Intent) -> None:
+        """As of Intents. Raises ApiError; Failed while another open intent has the volume's name: names cut short can meet."""
+        if self._uid_of.setdefault(intent.volume_name, intent.uid) != intent.uid:
+            error = f'a volume "{intent.volume_name}" is being made for another claim: the names of volumes are cut too short'
+            raise Failed(Failure(error, State.FINISHED))
+        try:
+            await self._intents.begin(self._with_unknown(intent))
+        except ApiError:
+            if intent.uid not in self:
+                del self._uid_of[intent.volume_name]
+            raise
+        self._happened(intent.uid, IntentEvent.BEGUN)
+
+    def mark_made(self, volume: PendingVolume) -> None:
+        """The volume exists; its PersistentVolume is still to be stored."""
+        self._happened(volume.uid, IntentEvent.MADE)
+        self._records.of(volume.uid).pending = volume
+
+    def mark_unknown(self, intent: Intent) -> None:
+        """A call for it has ended unknown."""
+        self._add_unknown(intent)
+        self._happened(intent.uid, IntentEvent.LOST)
+
+    def _add_unknown(self, intent: Intent) -> None:
+        unknown = self._records.of(intent.uid).unknown
+        if not _is_among(unknown, intent):
+            unknown.append(structs.replace(intent, unknown_requests=()))
+        if len(unknown) > UNKNOWN_MAX:
+            log.error(
+                "so many requests of one claim ended unknown that the oldest is given up", PersistentVolume=unknown.pop(0).volume_name
+            )
+
+    async def refuse(self, uid: str, *, proves_absent: bool) -> None:
+        """The driver has refused the open intent. It is kept while a request is unknown that was made before."""
+        intent = self._intents.open().get(uid)
+        unknown = [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, proves_absent=proves_absent)
+        if intent is None or not unknown:
+            await self.close(uid, IntentEvent.RULED_OUT)
+            return
+        self._keep(uid, sorted(unknown, key=lambda one: is_same_call(one, intent)))  # the others are asked for first
+        if not _is_among(unknown, intent):
+            await self._write_again(unknown[-1])
+
+    async def store(self, uid: str, handle: str) -> None:
+        """The PersistentVolume is stored, with this handle. What other requests may have made is kept as second volumes."""
+        intent = self._intents.open().get(uid)
+        unknown = [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, proves_absent=True)
+        if intent is None or not unknown:
+            await self.close(uid, IntentEvent.STORED)
+            return
+        self._keep(uid, [structs.replace(one, stored_handle=handle) for one in unknown])
+        await self._write_again(self._records.get(uid).unknown[-1])
+        self._ended(intent)
+
+    async def wait_for_end(self, uid: str) -> None:
+        """As of Intents. While a second volume is asked for, the claim's own is not deleted: the driver could make that one again."""
+        if self._records.get(uid).is_asking:
+            raise Conflict(STILL_OPEN)
+        await self._intents.wait_for_end(uid)
+
+    async def forget_stored(self, uid: str) -> None:
+        """The volume that the claim had is deleted: one of its handle would be another one. Raises ApiError."""
+        intent = self._intents.open().get(uid)
+        if intent is not None and intent.stored_handle:
+            unknown = [structs.replace(one, stored_handle="") for one in self._records.get(uid).unknown]
+            self._records.of(uid).unknown = unknown
+            await self._intents.begin(self._with_unknown(structs.replace(intent, stored_handle="")))
+
+    async def condemn(self, intent: Intent, handle: str) -> None:
+        """The volume that it has made is about to be deleted, and is not asked for any more. Raises ApiError."""
+        await self._intents.begin(self._with_unknown(structs.replace(intent, dying_handle=handle)))
+
+    def _keep(self, uid: str, unknown: list[Intent]) -> None:
+        self._records.of(uid).unknown = unknown
+        self._happened(uid, IntentEvent.KEPT)
+
+    async def _write_again(self, intent: Intent) -> None:
+        try:
+            await self._intents.begin(self._with_unknown(intent))
+        except ApiError as error:
+            log.error("could not write down again what may have been made", error=error, PersistentVolume=intent.volume_name)
+
+    async def close(self, uid: str, event: IntentEvent) -> None:
+        """As end of Intents. event: STORED, or RULED_OUT."""
+        self._happened(uid, event)
+        record = self._records.of(uid)
+        record.unknown, record.orphaned_at = [], None
+        self._records.tidy(uid)
+        intent = self._intents.open().get(uid)
+        if intent is not None and self._uid_of.get(intent.volume_name) == uid:
+            del self._uid_of[intent.volume_name]
+        await self._intents.end(uid)
+        if intent is not None:
+            self._ended(intent)
+
+    def _with_unknown(self, intent: Intent) -> Intent:
+        """As it is stored, so that a new process knows the former requests."""
+        others = (one for one in self._records.get(intent.uid).unknown if not is_same_call(one, intent))
+        return structs.replace(intent, unknown_requests=tuple(others))
+
+
+def still_unknown(unknown: list[Intent], answered: Intent, *, proves_absent: bool) -> list[Intent]:
+    """The requests that may have made a volume, after the driver has answered one. proves_absent: as of a failure."""
+    return [one for one in unknown if not is_same_call(one, answered)] if proves_absent else unknown
+
+
+def _is_among(unknown: list[Intent], intent: Intent) -> bool:
+    return any(is_same_call(one, intent) for one in unknown)

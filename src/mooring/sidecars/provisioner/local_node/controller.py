@@ -1,0 +1,125 @@
+"""Ownership of claims with immediate binding: no scheduler chooses their node, so the nodes agree by writing to the claim.
+
+Each node waits for a random time, then asks its driver for room, then writes its name into the claim; the API server lets one of them be
+the first. Waiting costs a timer, not a worker; external-provisioner sleeps in a worker and polls the claim meanwhile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.api.storage import StorageClass
+from mooring.base.log import logger
+from mooring.control.controller import Controller
+from mooring.control.result import Result
+from mooring.control.slim import changed
+from mooring.kube.cache.informer import Cause, Change
+from mooring.sidecars.provisioner.calls import look_up
+from mooring.sidecars.provisioner.claims.view import BY_CLASS, Looked, View
+from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.local_node import reasons as why
+from mooring.sidecars.provisioner.local_node.decide import AskForRoom, BecomeOwner, LookUp, decide_ownership, obstacle
+from mooring.sidecars.provisioner.local_node.reconcile import Reconciler
+
+log = logger(__name__)
+
+WORKERS_MAX: Final = 10
+
+
+@dataclasses.dataclass(slots=True)
+class Race:
+    """lost: how often another node was quicker to write. lacks_room: at the last answer of the driver."""
+
+    lost: int = 0
+    lacks_room: bool = False
+
+
+class ClaimOwnership:
+    """view: the provisioner's own."""
+
+    def __init__(self, env: Environment, view: View) -> None:
+        runtime, options, caches = env.runtime, env.options, env.caches
+        assert options.node is not None
+        self._node = options.node
+        self._cluster, self._randomness, self._secrets = runtime.cluster, runtime.randomness, env.secrets
+        self._claims, self._view = caches.claims, view
+        self._reconciler = Reconciler(env, options.node.node_name)
+        self._races: dict[str, Race] = {}
+        self.controller: Controller[str] = Controller(
+            runtime,
+            "bids",  # a metric's label, kept
+            self._reconcile,
+            workers=min(WORKERS_MAX, options.worker_threads),
+            backoff=options.backoff,
+            label="uid",
+            log=log,
+        )
+        self.controller.watch(caches.claims, self._claim_changed)
+        self.controller.watch(caches.classes, self._class_changed)
+
+    # -- the turns of claims
+
+    def room_freed(self) -> None:
+        """A volume of this node was deleted: claims for which there was no room are worth a try."""
+        for uid, race in self._races.items():
+            if race.lacks_room:
+                self._wait_for_turn(uid)
+
+    def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+        if change.new is None or obstacle(self._view, change.new) is not None:
+            self._races.pop(change.object.metadata.uid, None)
+        elif change.cause is Cause.RESYNC or changed(change.old, change.new):
+            self._wait_for_turn(change.new.metadata.uid)
+
+    def _class_changed(self, change: Change[StorageClass]) -> None:
+        """Its claims were waiting for it."""
+        if change.old is None and change.new is not None:
+            for claim in self._claims.store.by(BY_CLASS, change.new.metadata.name):
+                if obstacle(self._view, claim) is None:
+                    self._wait_for_turn(claim.metadata.uid)
+
+    def _wait_for_turn(self, uid: str) -> None:
+        self.controller.add_after(uid, self._turn_s(uid))
+
+    def _turn_s(self, uid: str) -> float:
+        """The more often others were quicker so far, the longer the wait; between two nodes a random delay decides."""
+        lost = self._races[uid].lost if uid in self._races else 0
+        longest_s = min(self._node.base_delay_s * 2.0 ** min(lost, 30), self._node.max_delay_s)
+        return max(0.0, longest_s - self._randomness.uniform(0.0, self._node.base_delay_s))
+
+    # -- one turn
+
+    async def _reconcile(self, uid: str) -> Result:
+        looked = Looked()
+        room: bool | None = None
+        while True:
+            decision = decide_ownership(self._view, uid, looked, room)  # no await between this and the next step
+            self.controller.explain(uid, decision.because)
+            match decision.action:
+                case LookUp(wanted):
+                    await look_up(self._cluster, self._secrets, wanted, looked)
+                case AskForRoom() as ask:
+                    room = await self._reconciler.has_room(ask)
+                case BecomeOwner(claim):
+                    return await self._become_owner(uid, claim)
+                case None:
+                    break
+        if decision.lacks_room:
+            self._race(uid).lacks_room = True
+        else:
+            self._races.pop(uid, None)
+        return Result(decision.because, done="no room" if decision.lacks_room else "")
+
+    async def _become_owner(self, uid: str, claim: PersistentVolumeClaim) -> Result:
+        because = await self._reconciler.become_owner(claim)
+        if because is None:
+            self._races.pop(uid, None)
+            return Result(why.BecomesOwner(self._node.node_name))
+        race = self._race(uid)
+        race.lost, race.lacks_room = race.lost + 1, False
+        return Result(because, after_s=self._turn_s(uid))
+
+    def _race(self, uid: str) -> Race:
+        return self._races.setdefault(uid, Race())

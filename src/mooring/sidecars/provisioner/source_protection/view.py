@@ -1,0 +1,113 @@
+"""The users of a data source, from caches and running work."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Collection, Mapping, Set
+from typing import Final, NamedTuple
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, key_of
+from mooring.api.snapshot import VolumeSnapshot
+from mooring.base.clock import Instant
+from mooring.control.slim import changed, slim
+from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.kube.cache.reader import Reader
+from mooring.kube.cache.store import Change
+from mooring.sidecars.provisioner.claims.claim import CLAIM_KIND, SNAPSHOT_KIND, Source
+from mooring.sidecars.provisioner.claims.view import BY_SOURCE, CLAIM_INDEXES, source_key
+
+
+class Origin(NamedTuple):
+    """A source that finalizers keep. kind: VolumeSnapshot or PersistentVolumeClaim."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+    @property
+    def is_snapshot(self) -> bool:
+        return self.kind == SNAPSHOT_KIND
+
+    @property
+    def index_value(self) -> str:
+        """Under which the claims that wait for it are found."""
+        return source_key(self.kind, self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return self.index_value
+
+
+def origin_of(source: Source) -> Origin:
+    return Origin(source.kind, source.namespace, source.name)
+
+
+def origins_of(claim: PersistentVolumeClaim) -> tuple[Origin, ...]:
+    """The source that the claim waits for, from the cache's index."""
+    found = (Origin(*value.split("/", 2)) for value in CLAIM_INDEXES[BY_SOURCE](claim))
+    return tuple(origin for origin in found if origin.kind in (SNAPSHOT_KIND, CLAIM_KIND))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """The caches and the memory of source protection, live.
+
+    is_due: whether a volume is to be made for a claim now.
+    adopted: uids of the claims whose volumes are being made, by source.
+    done: uids of claims whose volume is made from a snapshot, though they still wait to be bound; a claim of a clone counts until then, as
+    in external-provisioner.
+    ours: snapshots whose finalizer is this provisioner's. unused_since: of snapshots with a finalizer that nobody needs.
+    grace_s: how long such a finalizer of unknown origin is let alone.
+    """
+
+    driver: DriverCapabilities
+    claims: Reader[PersistentVolumeClaim]
+    volumes: Reader[PersistentVolume]
+    snapshots: Reader[VolumeSnapshot]
+    is_due: Callable[[PersistentVolumeClaim], bool]
+    adopted: Mapping[Origin, Collection[str]]
+    done: Set[str]
+    ours: Set[Origin]
+    unused_since: Mapping[Origin, Instant]
+    grace_s: float
+
+    def may_be_cloned_here(self, claim: PersistentVolumeClaim) -> bool:
+        """False where the clones of the claim are another provisioner's, which may know of one that nobody else can see."""
+        pv = self.volumes.get(Key("", claim.spec.volume_name))
+        source = None if pv is None else pv.spec.csi
+        return self.driver.clones and (source is None or source.driver == self.driver.name)
+
+    def present_users(self, origin: Origin) -> tuple[str, ...]:
+        """As `users`, without the claims for which nothing is to be made now."""
+        resting = {one.metadata.uid for one in self.claims.by(BY_SOURCE, origin.index_value) if not self.is_due(one)}
+        return tuple(name for uid, name in self._users(origin) if uid not in resting or uid in self.adopted.get(origin, ()))
+
+    def users(self, origin: Origin) -> tuple[str, ...]:
+        """The claims that need it, by name; the uid of one that is gone while its volume may still be made."""
+        return tuple(name for _, name in self._users(origin))
+
+    def _users(self, origin: Origin) -> list[tuple[str, str]]:
+        """Uids and names, in the order of the names."""
+        waiting = {one.metadata.uid: str(key_of(one)) for one in self.claims.by(BY_SOURCE, origin.index_value)}
+        held = {uid: waiting.get(uid, uid) for uid in self.adopted.get(origin, ())}
+        counted = {uid: name for uid, name in waiting.items() if uid not in self.done} | held
+        return sorted(counted.items(), key=operator.itemgetter(1))
+
+
+FOR_CLAIMS: Final = slim(
+    metadata=slim("deletion_timestamp"),
+    status=slim("bound_volume_snapshot_content_name", "ready_to_use", "restore_size"),
+)
+"""The part of a snapshot that can make claims of it fail."""
+
+SNAPSHOT: Final = FOR_CLAIMS | slim(metadata=slim("finalizers"))
+
+
+def concerns_claims(change: Change[VolumeSnapshot]) -> bool:
+    """False for a change of finalizers alone."""
+    return changed(change.old, change.new, FOR_CLAIMS)

@@ -1,0 +1,81 @@
+"""Carries out decisions about a class: the claim is marked, the driver called, the answer saved on volume and claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.api.meta import key_of
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call
+from mooring.sidecars.resizer import names
+from mooring.sidecars.resizer.claim_controller import ClaimReconciler, never
+from mooring.sidecars.resizer.decision import Decision, LoadSecret, LookAtSecret
+from mooring.sidecars.resizer.modification import decide as d
+from mooring.sidecars.resizer.modification import patches
+from mooring.sidecars.resizer.modification.decide import decide_after
+from mooring.sidecars.resizer.writes import Failed
+
+NOT_CALLED = "NotCalled"
+"""In place of a code: this process has marked the claim, and not called the driver yet, so that it is not at work."""
+
+
+class Reconciler(ClaimReconciler):
+    """Performs the actions of decisions, for one driver."""
+
+    async def perform(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
+        """The actions in order. Raises Failed, Stale."""
+        await self._writes.settle(claim)
+        secrets: Mapping[str, str] = {}
+        pv_uid = self._writes.current_volume(claim).metadata.uid
+        for action in decision.actions:
+            match action:
+                case d.Cancel():
+                    await self._writes.claim(claim, patches.cancelled(claim))
+                    self._tell(claim, names.MODIFY_CANCELED, "Cancelled modify.")
+                case d.MarkPending():
+                    await self._writes.claim(claim, patches.pending(), strictly=True)
+                    self._view.memory.hurry(key_of(claim))  # a refusal of the class before counts no more
+                case d.Mark(class_name):
+                    await self._mark(claim, class_name)
+                case LookAtSecret(ref):
+                    await self._secrets.look(claim, ref)
+                case LoadSecret(ref):
+                    secrets = await self._secrets.load(claim, ref)
+                case d.Modify():
+                    await self._modify(claim, pv_uid, action, secrets)
+
+    async def _mark(self, claim: PersistentVolumeClaim, class_name: str) -> None:
+        """From here on the claim says what the driver is asked for. Only as it was read: a newer one may want another class."""
+        await self._writes.claim(claim, patches.marked(claim, class_name, self._now()), strictly=True)
+        under_way = claim.status.modify_volume_status
+        if under_way is None or under_way.status != names.MODIFY_IN_PROGRESS:
+            self._view.memory.change(claim, error=NOT_CALLED)  # until the call: another class may take this one's place
+        text = f"external resizer is modifying volume {claim.metadata.name} with vac {class_name}"
+        self._tell(claim, names.MODIFY_STARTED, text)
+
+    async def _modify(self, claim: PersistentVolumeClaim, pv_uid: str, action: d.Modify, secrets: Mapping[str, str]) -> None:
+        self._view.memory.change(claim, error=None)
+        try:
+            await self._driver.controller_modify_volume(action.order.request(secrets), Call(self._options.timeout_s))
+        except DriverError as error:
+            refused = decide_after(action.class_name, error)
+            self._remember(claim, action.class_name, refused.reason, is_infeasible=refused.is_infeasible)
+            write = self._write_unless(claim, _is(action.class_name), lambda now: patches.failed(now, refused, self._now()))
+            await self._save_failure(claim, write)
+            raise Failed(refused.told) from error
+        self._remember(claim, action.class_name, "", is_infeasible=False)
+        await self._save(claim, pv_uid, action.class_name)
+
+    async def _save(self, claim: PersistentVolumeClaim, pv_uid: str, class_name: str) -> None:
+        """The volume first: a claim that says it is done is looked at no more."""
+        await self._write_volume(claim, pv_uid, lambda pv: patches.volume_class(pv, class_name))
+        await self._write_unless(claim, never, lambda now: patches.done(class_name))
+        text = f"external resizer modified volume {claim.metadata.name} with vac {class_name} successfully"
+        self._tell(claim, names.MODIFY_SUCCESSFUL, text)
+        self._view.memory.forget(key_of(claim))
+
+
+def _is(class_name: str) -> Callable[[PersistentVolumeClaim], bool]:
+    """True for a claim that has this class, and is on its way to none: an earlier call was quicker."""
+    return lambda claim: claim.status.modify_volume_status is None and claim.status.current_volume_attributes_class_name == class_name

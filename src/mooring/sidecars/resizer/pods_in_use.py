@@ -1,0 +1,78 @@
+"""Which pods use a claim: a cache of pods that runs only once a driver has refused to grow a volume in use.
+
+Differs from external-resizer, which watches all pods from its start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mooring.api.meta import Key
+from mooring.api.pods import PODS, Pod
+from mooring.base.clock import Instant
+from mooring.control.runtime import Runtime
+from mooring.control.slim import always, joined
+from mooring.control.topics import Topic
+from mooring.controllers.binding.names import claims_of, is_finished
+from mooring.kube.cache.informer import Change, Informer
+from mooring.sidecars.resizer.decision import PODS_KNOWN, unused
+from mooring.sidecars.resizer.view import BY_CLAIM, POD, POD_INDEXES
+
+NAMES_MAX: Final = 10
+"""For the users of one claim."""
+
+
+class PodsInUse:
+    """run() for as long as the resizer works. tells: who hears that the pods are known."""
+
+    def __init__(self, runtime: Runtime, tells: Sequence[Callable[[Topic], None]]) -> None:
+        self.informer: Informer[Pod] = Informer(
+            runtime.cluster,
+            PODS,
+            clock=runtime.clock,
+            randomness=runtime.randomness,
+            prune=joined([always(POD)]),
+            indexes=POD_INDEXES,
+            name="resizer/pods",
+        )
+        self._clock, self._tells = runtime.clock, tells
+        self._wanted = asyncio.Event()
+        self._wanted_at: Instant | None = None
+
+    @property
+    def wanted_at(self) -> Instant | None:
+        """When they were asked for first, None for not yet."""
+        return self._wanted_at
+
+    def want(self) -> None:
+        """From now on they are watched."""
+        if self._wanted_at is None:
+            self._wanted_at = self._clock.now()
+            self._wanted.set()
+
+    def users_of(self, claim: Key) -> tuple[str, ...] | None:
+        """The names of the pods that use the claim, NAMES_MAX at the most; None as long as that is not known."""
+        if not self.informer.has_synced:
+            return None
+        return tuple(pod.metadata.name for pod in self.informer.store.by(BY_CLAIM, str(claim))[:NAMES_MAX])
+
+    async def run(self) -> None:
+        """Watches the pods once they are wanted."""
+        await self._wanted.wait()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.informer.run(), name=self.informer.name)
+            await self.informer.synced()
+            for tell in self._tells:
+                tell(PODS_KNOWN)
+
+
+def released(change: Change[Pod]) -> tuple[Topic, ...]:
+    """Told for each claim that a pod used and uses no more."""
+    before, after = _claims(change.old), _claims(change.new)
+    return tuple(unused(claim) for claim in before if claim not in after)
+
+
+def _claims(pod: Pod | None) -> tuple[Key, ...]:
+    return () if pod is None or is_finished(pod) else claims_of(pod)

@@ -1,0 +1,207 @@
+"""The snapshotter of one driver: which change of a content wakes it, and when the driver is asked again.
+
+A snapshot that is made and not ready is asked for at steady intervals; news begin anew. Failures have the back-off of the flags. Differs
+from csi-snapshotter, which has one doubling back-off for both, so that a snapshot that took three minutes may be seen five minutes later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from mooring.api.snapshot import VolumeSnapshotContent
+from mooring.base.backoff import retry_backoff
+from mooring.base.log import logger
+from mooring.control.caches import Caches
+from mooring.control.controller import Controller
+from mooring.control.decision import Decision
+from mooring.control.events import EventRecorder
+from mooring.control.manager import Manager
+from mooring.control.result import Result, Retry
+from mooring.control.runtime import Runtime
+from mooring.control.slim import changed
+from mooring.controllers.snapshotting.names import MANAGED_BY, is_marked
+from mooring.controllers.snapshotting.writes import LASTING
+from mooring.csi.capabilities import DriverInfo
+from mooring.csi.driver import Driver
+from mooring.csi.driver_capabilities import capabilities_of
+from mooring.kube.cache.informer import Cause, Change, Informer
+from mooring.kube.cache.store import Store
+from mooring.kube.cluster import EVERYTHING, Selection
+from mooring.sidecars.snapshotter.decide import decide_content
+from mooring.sidecars.snapshotter.decide_after import After
+from mooring.sidecars.snapshotter.decision import Action, Failure
+from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES, Content, Row
+from mooring.sidecars.snapshotter.memory import Memory
+from mooring.sidecars.snapshotter.options import SnapshotterOptions
+from mooring.sidecars.snapshotter.reconcile import Reconciler, Refused
+from mooring.sidecars.snapshotter.view import (
+    BY_CLASS,
+    BY_MEMBER,
+    CONTENT_INDEXES,
+    View,
+    handles_of,
+    is_born,
+    is_going,
+    is_ready,
+    keeps_class,
+    keeps_content,
+    row_of,
+)
+
+log = logger(__name__)
+
+POLL_S_MAX: Final = 15.0
+SHARE: Final = 0.25
+"""The share of the time that a snapshot has taken so far: it may be seen ready this much later."""
+
+
+class Snapshotter(Manager):
+    """The controllers for one driver. caches: not those of another manager, which would run them, too."""
+
+    def __init__(
+        self, runtime: Runtime, driver: Driver, info: DriverInfo, options: SnapshotterOptions, caches: Caches | None = None
+    ) -> None:
+        shared, capabilities = caches or Caches(runtime, "snapshotter"), capabilities_of(info)
+        self.events = EventRecorder(runtime.cluster, f"csi-snapshotter {info.name}", clock=runtime.clock, randomness=runtime.randomness)
+        rows = (SINGLES, GROUPS) if options.groups and _has_groups(info) else (SINGLES,)
+        contents = {row.noun: _contents_of(row, shared, capabilities.name, options) for row in rows}
+        classes = {row.noun: shared.of(row.classes, keeps=keeps_class, may_be_missing=row is GROUPS) for row in rows}
+        singles, groups = contents[SINGLES.noun], contents.get(GROUPS.noun)
+        group_contents = Store(CONTENT_INDEXES) if groups is None else groups.store
+        group_classes = Store() if groups is None else classes[GROUPS.noun].store
+        view = View(capabilities, singles.store, classes[SINGLES.noun].store, Memory(), options, group_contents, group_classes)
+        reconcilers = [Reconciler(runtime, row, view, contents[row.noun], classes[row.noun], driver, self.events) for row in rows]
+        self._parts = [ContentController(runtime, row, view, one) for row, one in zip(rows, reconcilers, strict=True)]
+        super().__init__(shared, *(part.controller for part in self._parts))
+        self.beside("snapshotter/events", self.events)
+        for part, row in zip(self._parts, rows, strict=True):
+            part.watch(contents[row.noun], classes[row.noun], singles)
+
+    def driver_returned(self) -> None:
+        """The driver was away and is back: any failure may have been due to that."""
+        for part in self._parts:
+            part.retry_now()
+
+
+def _contents_of(row: Row, caches: Caches, driver_name: str, options: SnapshotterOptions) -> Informer[Any]:
+    """Group kinds that the cluster does not have count as kinds without objects."""
+    selection = Selection(label_selector=f"{MANAGED_BY}={options.node_name}") if options.node_name else EVERYTHING
+    keeps, resync_s = keeps_content(driver_name), options.resync_s
+    return caches.of(row.kind, keeps=keeps, indexes=CONTENT_INDEXES, selection=selection, resync_s=resync_s, may_be_missing=row is GROUPS)
+
+
+class ContentController:
+    """controller: of each content of one kind."""
+
+    def __init__(self, runtime: Runtime, row: Row, view: View, reconciler: Reconciler) -> None:
+        self._row, self._clock, self._view, self._memory, self._reconciler = row, runtime.clock, view, view.memory, reconciler
+        back_off = retry_backoff(view.options.retry_interval_start_s, view.options.retry_interval_max_s)
+        self.controller: Controller[str] = Controller(
+            runtime, row.queue, self._reconcile, workers=view.options.worker_threads, backoff=back_off, label=row.kind.name, log=log
+        )
+
+    def watch(self, contents: Informer[Any], classes: Informer[Any], singles: Informer[VolumeSnapshotContent]) -> None:
+        """The caches of this kind, and that of single contents."""
+        self.controller.watch(contents, self._content_changed)
+        self.controller.watch(classes, self._class_changed)
+        if self._row is GROUPS:
+            self.controller.watch(singles, self._single_changed)
+
+    def retry_now(self) -> None:
+        """The driver is back."""
+        contents = self._view.contents_of(self._row).values()
+        self.controller.retry_now(content.metadata.name for content in contents if not is_ready(content))
+
+    # -- changes
+
+    def _content_changed(self, change: Change[Any]) -> Iterator[str]:
+        if change.new is None:
+            self.controller.forget(change.key.name)
+            self._memory.forget(change.object.metadata.uid)
+            self._reconciler.telling.forget(change.object.metadata.uid)
+            return
+        if change.old is None and change.cause is Cause.WATCH and is_born(change.new, self._clock.wall_s()):
+            self._memory.change(change.new.metadata.uid, nothing_made=is_marked(change.new, self._row.being_created))
+        if is_news(change):
+            yield change.key.name
+
+    def _class_changed(self, change: Change[Any]) -> Iterable[str]:
+        if not changed(change.old, change.new):
+            return ()
+        return [content.metadata.name for content in self._view.contents_of(self._row).by(BY_CLASS, change.key.name)]
+
+    def _single_changed(self, change: Change[VolumeSnapshotContent]) -> Iterable[str]:
+        """One that stood for a snapshot of a group which is being deleted."""
+        handles = {handle for one in (change.old, change.new) if one is not None for handle in handles_of(one)}
+        found = [content for handle in sorted(handles) for content in self._view.group_contents.by(BY_MEMBER, handle)]
+        return sorted({content.metadata.name for content in found if is_going(content)})
+
+    # -- one content
+
+    async def _reconcile(self, name: str) -> Result:
+        decision = decide_content(self._view, self._row, name, self._clock.now())  # no await between this and its actions
+        self.controller.explain(name, decision.because)
+        telling = self._reconciler.telling
+        try:
+            after = await self._reconciler.carry_out(name, decision)
+        except Refused as refused:
+            await telling.show(name, decision.uid, refused.failure)
+            raise Retry(str(refused), because=decision.because) from refused
+        except LASTING as error:
+            telling.refused(name, decision.uid, error)
+            raise
+        if isinstance(decision.problem, Failure):
+            await telling.show(name, decision.uid, decision.problem)
+            log.error(decision.problem.error, None, **{self._row.kind.name: name})
+        return self._result(decision, after)
+
+    def _result(self, decision: Decision[Action], after: After) -> Result:
+        if not after.polls:
+            done = decision.done if decision.actions and decision.problem is None else ""
+            return Result(decision.because, done=done, again=after.again, after_s=decision.after_s)
+        waited_s = self._memory.waited_s(decision.uid, self._clock.now(), news=after.news)
+        return Result(decision.because, after_s=poll_s(self._view.options, waited_s))
+
+
+def poll_s(options: SnapshotterOptions, waited_s: float) -> float:
+    """When the driver is asked again for a snapshot that is made and not ready.
+
+    A share of the time waited, from --retry-interval-start up to POLL_S_MAX, and never above --retry-interval-max.
+    """
+    return min(max(waited_s * SHARE, options.retry_interval_start_s), POLL_S_MAX, options.retry_interval_max_s)
+
+
+def _has_groups(info: DriverInfo) -> bool:
+    """True for a driver with the group service; the others' single snapshots go on."""
+    found = capabilities_of(info).group_snapshots
+    if not found:
+        log.warning("the driver has no group controller service: group snapshots are passed over", driver=info.name)
+    return found
+
+
+def is_news(change: Change[Any]) -> bool:
+    """True for a change that wakes the content: none of our own, and none of status, finalizers or the mark of a creation alone.
+
+    As csi-snapshotter 8.6; a snapshot that turned ready by another hand is news all the same. Differs from csi-snapshotter, whose own mark
+    of a creation wakes a group, so that an un-ready one is asked for without a pause.
+    """
+    old, new = change.old, change.new
+    assert new is not None
+    if change.cause is Cause.OWN_WRITE:  # its answer may show what others have changed, and no event will any more
+        return old is not None and _quiet(old) != _quiet(new)
+    if old is None or old.metadata.uid != new.metadata.uid or old.metadata.resource_version == new.metadata.resource_version:
+        return True
+    return (is_ready(new) and not is_ready(old)) or _quiet(old) != _quiet(new)
+
+
+def _quiet(content: Content) -> Content:
+    """Without what wakes nobody."""
+    mark = row_of(content).being_created
+    annotations: dict[str, Any] = {k: v for k, v in (content.metadata.annotations or {}).items() if k != mark}
+    meta = msgspec.structs.replace(
+        content.metadata, resource_version="", finalizers=None, annotations=annotations or None, labels=content.metadata.labels or None
+    )
+    return msgspec.structs.replace(content, metadata=meta, status=None)

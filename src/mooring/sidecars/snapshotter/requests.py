@@ -1,0 +1,147 @@
+"""CSI requests about snapshots and groups of them, from contents and their classes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Final
+
+from mooring.api.core import SecretReference
+from mooring.api.meta import annotation
+from mooring.base.errors import MooringError
+from mooring.base.text import quoted
+from mooring.controllers.snapshotting.class_parameters import PREFIX, ClassParameterError, for_driver, secret_of, without_ours
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.sidecars.snapshotter.kinds import SINGLES, Content
+from mooring.sidecars.snapshotter.options import SnapshotterOptions
+from mooring.sidecars.snapshotter.view import View, class_name_of, ref_of, row_of
+
+UUID_LENGTH_MAX: Final = 32
+
+
+class Unusable(MooringError):
+    """What a call needs is missing or wrong. class_name: of the class that is missing."""
+
+    def __init__(self, text: str, class_name: str = "") -> None:
+        super().__init__(text)
+        self.class_name = class_name
+
+
+def snapshot_name(prefix: str, uuid_length: int, uid: str) -> str:
+    """The name under which the driver makes it, the same at each try. uuid_length: -1 takes the uid as it is."""
+    return f"{prefix}-{uid if uuid_length == -1 else uid.replace('-', '')[:uuid_length]}"
+
+
+def name_of(content: Content, options: SnapshotterOptions) -> str:
+    """The name of its snapshot, or group, in requests."""
+    uid = ref_of(content).uid
+    if row_of(content) is SINGLES:
+        return snapshot_name(options.snapshot_name_prefix, options.snapshot_name_uuid_length, uid)
+    return snapshot_name(options.groupsnapshot_name_prefix, options.groupsnapshot_name_uuid_length, uid)
+
+
+def extra_metadata(content: Content) -> Mapping[str, str]:
+    """For drivers that want to know which objects the snapshot is of."""
+    ref, prefix = ref_of(content), f"{PREFIX}{row_of(content).prefix}"
+    return {f"{prefix}/name": ref.name, f"{prefix}/namespace": ref.namespace, f"{prefix}content/name": content.metadata.name}
+
+
+def parameters_of(view: View, content: Content, replayed: bool) -> dict[str, str]:
+    """Raises Unusable.
+
+    replayed: the content goes, and the name counts most: a class that is gone or broken keeps nobody from finding what was made. What was
+    sent before is sent again, as far as it is known.
+    """
+    found, class_name, noun = view.class_of(content), class_name_of(content), row_of(content).noun
+    extra = dict(extra_metadata(content)) if view.options.extra_create_metadata else {}
+    if found is None and not replayed:
+        text = f"failed to get {noun} class {class_name}: {_class_missing(content)}" if class_name else f"the content names no {noun} class"
+        raise Unusable(text, class_name)
+    if not ref_of(content).uid:
+        raise Unusable(f"{noun} content {content.metadata.name} is not bound to a {noun}")
+    if found is None or found.driver != view.driver.name:
+        sent = view.memory.of(content.metadata.uid).parameters
+        return extra if sent is None else dict(sent)
+    try:
+        return {**(without_ours(found.parameters) if replayed else for_driver(found.parameters)), **extra}
+    except ClassParameterError as error:
+        raise Unusable(str(error)) from error
+
+
+def _class_missing(content: Content) -> str:
+    """The API server's words on a class that is not there."""
+    kind = row_of(content).classes
+    return f'{kind.name.lower()}.{kind.group} "{class_name_of(content)}" not found'
+
+
+def creation_secret(content: Content) -> SecretReference | None:
+    """The Secret that the annotations name, for making and deleting; None unless both are there. Raises Unusable for an empty one."""
+    noted, row = content.metadata.annotations or {}, row_of(content)
+    if row.secret_name not in noted or row.secret_namespace not in noted:
+        return None
+    ref = SecretReference(name=annotation(content, row.secret_name), namespace=annotation(content, row.secret_namespace))
+    if not ref.name or not ref.namespace:
+        raise Unusable(f"cannot get credentials for {row.noun} content {quoted(content.metadata.name)}: name or namespace is empty")
+    return ref
+
+
+def question_secret(view: View, content: Content) -> SecretReference | None:
+    """Raises Unusable. No snapshot is at hand, so that templates may name the content alone."""
+    found, class_name = view.class_of(content), class_name_of(content)
+    row, named = row_of(content), f"{row_of(content).noun} content {content.metadata.name}"
+    if not class_name:
+        return None
+    if found is None:
+        raise Unusable(f"failed to get {row.noun} class {class_name} for {named}: {_class_missing(content)}", class_name)
+    tokens = {f"{row.prefix}content.name": content.metadata.name}
+    try:
+        return secret_of(row.question_secret, found.parameters, name_tokens=tokens, namespace_tokens=tokens)
+    except ClassParameterError as error:
+        raise Unusable(f"failed to get secret reference for {named}: {error}") from error
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CreateOrder:
+    """A snapshot to make, or a group of as many as it has volumes; complete but for the values of its secret."""
+
+    name: str
+    volumes: tuple[str, ...]
+    parameters: Mapping[str, str]
+
+    def request(self, secrets: Mapping[str, str]) -> csi.CreateSnapshotRequest:
+        [volume] = self.volumes
+        return csi.CreateSnapshotRequest(name=self.name, source_volume_id=volume, parameters=self.parameters, secrets=secrets)
+
+    def group_request(self, secrets: Mapping[str, str]) -> csi.CreateVolumeGroupSnapshotRequest:
+        return csi.CreateVolumeGroupSnapshotRequest(
+            name=self.name, source_volume_ids=self.volumes, parameters=self.parameters, secrets=secrets
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Made:
+    """A snapshot that is made; or a group with its snapshots: the driver may need both to find them."""
+
+    handle: str
+    members: tuple[str, ...] = ()
+
+    def delete_request(self, secrets: Mapping[str, str]) -> csi.DeleteSnapshotRequest:
+        return csi.DeleteSnapshotRequest(snapshot_id=self.handle, secrets=secrets)
+
+    def list_request(self, secrets: Mapping[str, str]) -> csi.ListSnapshotsRequest:
+        """For this snapshot alone."""
+        return csi.ListSnapshotsRequest(snapshot_id=self.handle, secrets=secrets)
+
+    def get_request(self, secrets: Mapping[str, str]) -> csi.GetSnapshotRequest:
+        return csi.GetSnapshotRequest(snapshot_id=self.handle, secrets=secrets)
+
+    def get_group_request(self, secrets: Mapping[str, str]) -> csi.GetVolumeGroupSnapshotRequest:
+        return csi.GetVolumeGroupSnapshotRequest(group_snapshot_id=self.handle, snapshot_ids=self.members, secrets=secrets)
+
+    def delete_group_request(self, secrets: Mapping[str, str]) -> csi.DeleteVolumeGroupSnapshotRequest:
+        return csi.DeleteVolumeGroupSnapshotRequest(group_snapshot_id=self.handle, snapshot_ids=self.members, secrets=secrets)
+
+
+def list_of_volume_request(volume_handle: str, token: str, secrets: Mapping[str, str]) -> csi.ListSnapshotsRequest:
+    """For all snapshots of this volume. token: of the page, "" for the first."""
+    return csi.ListSnapshotsRequest(source_volume_id=volume_handle, starting_token=token, secrets=secrets)
