@@ -23,7 +23,7 @@ from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
 from mooring.csi.address import socket_path
 
 if TYPE_CHECKING:
-    from mooring.cluster_registrar.registration import ClusterRegistration
+    from mooring.sidecars.cluster_registrar.registration import ClusterRegistration
 
 _log = logger(__name__)
 
@@ -86,7 +86,7 @@ async def _live(flags: ClusterRegistrarFlags, machine: Machine) -> int:
     from mooring.base.randomness import Random
     from mooring.cli.clusters import client, load_config
     from mooring.cli.settings import RequestLimit
-    from mooring.cluster_registrar.registration import ClusterRegistration
+    from mooring.sidecars.cluster_registrar.registration import ClusterRegistration
 
     clock = LoopClock()
     config = load_config(flags.kubeconfig, machine)

@@ -25,7 +25,7 @@ from mooring.cli.tables import ProcessFlags
 
 if TYPE_CHECKING:
     from mooring.driver.sdk import Plugin
-    from mooring.registrar.registrar import Registrar
+    from mooring.sidecars.registrar.registrar import Registrar
 
 _log = logger(__name__)
 
@@ -169,7 +169,7 @@ async def _beside(flags: RunFlags, plugin: Plugin, socket: Path) -> None:
 async def _answer_probes(flags: RunFlags, socket: Path, registration: _Registration) -> None:
     """The probe asks over the socket, as the kubelet's calls come: it tells of a server that answers no more, too."""
     from mooring.csi.wire_driver import WireDriver
-    from mooring.probe.probe import Prober
+    from mooring.sidecars.livenessprobe.probe import Prober
 
     clock = LoopClock()
     prober = Prober(str(socket), lambda: WireDriver(str(socket), clock=clock), clock=clock, timeout_s=flags.probe_timeout_s)
@@ -215,7 +215,7 @@ class _Registration:
             await self._clock.sleep(_AGAIN.jittered_s(refusals, self._randomness))
 
     async def _until_refused(self) -> None:
-        from mooring.registrar.registrar import Registrar
+        from mooring.sidecars.registrar.registrar import Registrar
 
         refused = asyncio.Event()
         self._registrar = Registrar(self._driver_name, self._endpoint, self._folder, clock=self._clock, on_refusal=refused.set)

@@ -24,7 +24,7 @@ from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
 from mooring.csi.address import socket_path
 
 if TYPE_CHECKING:
-    from mooring.probe.probe import Prober
+    from mooring.sidecars.livenessprobe.probe import Prober
 
 _log = logger(__name__)
 
@@ -104,8 +104,8 @@ async def _live(flags: ProbeFlags) -> None:
     """Raises ConfigError, and DriverError for a driver that does not tell its name."""
     from mooring.csi.call_counts import CallCounts
     from mooring.csi.wire_driver import WireDriver
-    from mooring.probe.page import CONTENT_TYPE, metrics_page, process_started_s
-    from mooring.probe.probe import Prober
+    from mooring.sidecars.livenessprobe.page import CONTENT_TYPE, metrics_page, process_started_s
+    from mooring.sidecars.livenessprobe.probe import Prober
 
     clock, calls, started_s = LoopClock(), CallCounts(), process_started_s()
     prober = Prober(

@@ -103,7 +103,7 @@ def _serve(setup: Setup[RegistrarFlags], machine: Machine) -> int:
 
 async def _live(flags: RegistrarFlags, machine: Machine) -> None:
     """Raises ConfigError, and DriverError for a driver that does not tell its name."""
-    from mooring.registrar.registrar import Registrar
+    from mooring.sidecars.registrar.registrar import Registrar
 
     name = await _driver_name(flags)
     _log.info(0, "CSI driver name", driver=name)

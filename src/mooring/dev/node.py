@@ -26,7 +26,7 @@ from mooring.dev.traced import TracedCluster, TracedDriver
 from mooring.kube.cluster import Cluster
 from mooring.node.agent import AgentSockets, NodeAgent
 from mooring.node.options import AgentOptions
-from mooring.registrar.registrar import Registrar
+from mooring.sidecars.registrar.registrar import Registrar
 
 REGISTERED_S_MAX: Final = 20.0
 REGISTRATION: Final = "reg"

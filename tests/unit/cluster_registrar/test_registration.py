@@ -10,8 +10,8 @@ import pytest
 
 from mooring.api.meta import ObjectMeta
 from mooring.api.storage import CSI_DRIVERS, CSIDriver, CSIDriverSpec
-from mooring.cluster_registrar.registration import LOOK_S, ClusterRegistration, differences
 from mooring.kube.errors import Conflict, Forbidden, ServerError
+from mooring.sidecars.cluster_registrar.registration import LOOK_S, ClusterRegistration, differences
 from tests.support.builders import a_csi_driver
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time

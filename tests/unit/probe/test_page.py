@@ -10,7 +10,7 @@ from mooring.base.metrics import CONTENT_TYPE as CONTENT_TYPE_ELSEWHERE
 from mooring.csi.call_counts import CallCounts
 from mooring.csi.codes import Code
 from mooring.csi.metrics import CallMetrics
-from mooring.probe.page import CONTENT_TYPE, START, go_number, metrics_page, process_started_s
+from mooring.sidecars.livenessprobe.page import CONTENT_TYPE, START, go_number, metrics_page, process_started_s
 
 PROBE = "/csi.v1.Identity/Probe"
 

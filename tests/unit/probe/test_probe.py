@@ -19,7 +19,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.socket_driver import LOST_TEXT
 from mooring.csi.wire_driver import WireDriver
 from mooring.driver.server import serving
-from mooring.probe.probe import NOT_READY, Prober
+from mooring.sidecars.livenessprobe.probe import NOT_READY, Prober
 from tests.unit.node.plugin_world import real_time
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.registrar.causes import likely_cause
+from mooring.sidecars.registrar.causes import likely_cause
 
 ENDPOINT = "/var/lib/kubelet/plugins/csi.test/csi.sock"
 PREFIX = "RegisterPlugin error -- plugin registration failed with err: "

@@ -14,7 +14,7 @@ from mooring.csi.codes import Code, DriverError
 from mooring.driver.server import serving
 from mooring.kube.errors import Forbidden
 from mooring.node.csinode.decide import NODE_IDS
-from mooring.registrar.registrar import Registrar
+from mooring.sidecars.registrar.registrar import Registrar
 from tests.unit.node.plugin_world import NodePlugin, RegistryWorld, real_time, registry_world
 
 

@@ -15,7 +15,7 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi.registration import Registration
-from mooring.registrar.registrar import Registrar
+from mooring.sidecars.registrar.registrar import Registrar
 from tests.unit.node.plugin_world import PluginServer, real_time
 
 ENDPOINT = "/var/lib/kubelet/plugins/d1/csi.sock"

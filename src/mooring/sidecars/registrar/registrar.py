@@ -19,7 +19,7 @@ from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN, Registration, methods
 from mooring.csi.socket_file import check_length, make_room
 from mooring.csi.wire_server import listening
-from mooring.registrar.causes import likely_cause
+from mooring.sidecars.registrar.causes import likely_cause
 
 _log = logger(__name__)
 
