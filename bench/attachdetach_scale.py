@@ -29,9 +29,9 @@ from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.cluster.attachdetach.controller import AttachDetach
+from mooring.cluster.attachdetach.options import AttachDetachOptions
 from mooring.control.runtime import Runtime
-from mooring.controllers.attachdetach.controller import AttachDetach
-from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.kube.cluster import Cluster, Patch, PatchType
 
 DRIVER = "scale.bench.mooring.dev"

@@ -25,7 +25,7 @@ from bench.turns import Turns
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
 from mooring.api.storage import VolumeAttachment
-from mooring.controllers.attachdetach.identity import MANAGED
+from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
 from tests.support.builders import NS, a_claim, a_node, a_pod, a_pv
 from tests.support.control_plane import ControlPlane

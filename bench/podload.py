@@ -14,7 +14,7 @@ from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.api.volume_names import attachment_name, unique_name
-from mooring.controllers.attachdetach.identity import MANAGED
+from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
 from tests.support.control_plane import ControlPlane

@@ -15,7 +15,7 @@ from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.controllers.attachdetach.identity import MANAGED
+from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.errors import ApiError, NotFound

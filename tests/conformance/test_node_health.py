@@ -17,9 +17,9 @@ from mooring.api.pods import PODS
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.cluster.nodehealth.controller import NodeHealth
+from mooring.cluster.nodehealth.options import PARTS, NodeHealthOptions
 from mooring.control.runtime import Runtime
-from mooring.controllers.nodehealth.controller import NodeHealth
-from mooring.controllers.nodehealth.options import PARTS, NodeHealthOptions
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from tests.support.builders import Json, a_pod

@@ -19,7 +19,7 @@ from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.controllers.attachdetach.identity import MANAGED
+from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.controllers.snapshotting.names import BEING_DELETED, CONTENT_FINALIZER
 from mooring.dev.extras import install
 from mooring.driver.server import serving

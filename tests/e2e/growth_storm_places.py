@@ -20,9 +20,9 @@ from mooring.base.randomness import Random
 from mooring.cli import csi_provisioner, csi_resizer, csi_snapshotter
 from mooring.cli.process import Command, Machine, Setup
 from mooring.cli.sidecar import Sidecar
+from mooring.cluster.snapshots.controller import SnapshotController
+from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.control.runtime import Runtime
-from mooring.controllers.snapshot_controller.controller import SnapshotController
-from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
 from mooring.kube.cluster import Cluster
 from tests.e2e.growth_storms import GrowthStorm
 from tests.e2e.storm_places import (

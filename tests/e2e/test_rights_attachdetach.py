@@ -16,7 +16,7 @@ from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.controllers.attachdetach.identity import MANAGED
+from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from tests.support.binding import POD, PVC, Tenant

@@ -13,8 +13,8 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.cluster.workloads.controller import Workloads
 from mooring.control.runtime import Runtime
-from mooring.controllers.workloads.controller import Workloads
 from mooring.kube.cluster import Cluster
 from tests.support.builders import Json, a_job, a_template, a_workload
 from tests.support.control_plane import HOUSEKEEPING, ControlPlane

@@ -21,9 +21,9 @@ from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.apiserver.local import Faults
 from mooring.base.clock import rfc3339
-from mooring.controllers.attachdetach.controller import AttachDetach
-from mooring.controllers.attachdetach.identity import MANAGED
-from mooring.controllers.attachdetach.options import AttachDetachOptions
+from mooring.cluster.attachdetach.controller import AttachDetach
+from mooring.cluster.attachdetach.identity import MANAGED
+from mooring.cluster.attachdetach.options import AttachDetachOptions
 from tests.support.builders import DRIVER, NS, RWO, Json, a_claim, a_csi_driver, a_node, a_pod, a_pv, a_va
 from tests.support.cluster_world import ClusterWorld
 from tests.support.recording import Request

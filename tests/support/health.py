@@ -18,8 +18,8 @@ from mooring.api.core import EVENTS, NODES
 from mooring.api.pods import PODS
 from mooring.apiserver.local import Faults
 from mooring.base.clock import LoopClock, rfc3339
-from mooring.controllers.nodehealth.controller import NodeHealth
-from mooring.controllers.nodehealth.options import NodeHealthOptions
+from mooring.cluster.nodehealth.controller import NodeHealth
+from mooring.cluster.nodehealth.options import NodeHealthOptions
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from tests.support.builders import Json, a_lease, a_pod
 from tests.support.cluster_world import ClusterUser, ClusterWorld

@@ -10,7 +10,7 @@ from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.local import Faults
-from mooring.controllers.workloads.controller import Workloads
+from mooring.cluster.workloads.controller import Workloads
 from tests.support.builders import NS, Json
 from tests.support.cluster_world import ClusterWorld
 from tests.support.eager_node import EagerNode

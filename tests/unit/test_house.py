@@ -48,7 +48,7 @@ DOORS = {
 SERVERS = ["mooring.apiserver", "mooring.dev", "mooring.driver", "mooring.hostpath"]
 HEAVY = ["grpc", "rich", "pygments", "cryptography", "sqlite3", "aiohttp", *SERVERS]
 SIDECAR_ROOMS = ["base", "api", "kube", "csi", "control", "sidecars/attacher", "sidecars/provisioner", "sidecars/resizer"]
-SIDECAR_ROOMS += ["controllers/snapshot_controller", "sidecars/snapshotter", "controllers/snapshotting"]
+SIDECAR_ROOMS += ["cluster/snapshots", "sidecars/snapshotter", "controllers/snapshotting"]
 SIDECAR_ROOMS += ["node", "registrar", "cluster_registrar", "probe"]
 
 

@@ -13,7 +13,7 @@ from mooring.cli.limits import check_not_negative, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
 from mooring.cli.tables import BURST, EARLY_TAKEOVER, RATE, AsKubectlFlags, ManagerFlags
-from mooring.controllers.attachdetach.options import AttachDetachOptions
+from mooring.cluster.attachdetach.options import AttachDetachOptions
 
 if TYPE_CHECKING:
     from mooring.control.caches import Caches
@@ -98,6 +98,6 @@ def make_work(
     setup: Setup[AttachDetachFlags], runtime: Runtime, caches: Caches | None = None, own_attachers: frozenset[str] = frozenset()
 ) -> Work:
     """The controller for one term. caches: a share of the process', None for its own. own_attachers: as the options have them."""
-    from mooring.controllers.attachdetach.controller import AttachDetach
+    from mooring.cluster.attachdetach.controller import AttachDetach
 
     return AttachDetach(runtime, setup.options(AttachDetachOptions, own_attachers=own_attachers), caches=caches)

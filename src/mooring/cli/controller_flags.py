@@ -25,7 +25,7 @@ from mooring.cli.process import Setup
 from mooring.cli.settings import check_common
 from mooring.cli.snapshot_controller import SnapshotControllerFlags
 from mooring.cli.tables import AsKubectlFlags, LogLengthFlags, ManagerFlags, SidecarFlags
-from mooring.controllers.nodehealth.options import NodeHealthOptions
+from mooring.cluster.nodehealth.options import NodeHealthOptions
 
 F = TypeVar("F", bound=ManagerFlags)
 

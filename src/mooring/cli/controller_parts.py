@@ -179,13 +179,13 @@ def _one_ahead(make: Callable[[], Work]) -> Callable[[], Work]:
 
 
 def _node_health(setup: Setup[NodeHealthFlags], runtime: Runtime, caches: Caches) -> Work:
-    from mooring.controllers.nodehealth.controller import NodeHealth
-    from mooring.controllers.nodehealth.options import NodeHealthOptions
+    from mooring.cluster.nodehealth.controller import NodeHealth
+    from mooring.cluster.nodehealth.options import NodeHealthOptions
 
     return NodeHealth(runtime, setup.options(NodeHealthOptions), caches=caches)
 
 
 def _workloads(runtime: Runtime, caches: Caches) -> Work:
-    from mooring.controllers.workloads.controller import Workloads
+    from mooring.cluster.workloads.controller import Workloads
 
     return Workloads(runtime, caches=caches)

@@ -13,7 +13,7 @@ from mooring.cli.limits import check_positive, check_resync, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
 from mooring.cli.tables import REMOVED, DropInFlags, LeaseGateFlags, ManagerFlags
-from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
+from mooring.cluster.snapshots.options import SnapshotControllerOptions
 
 if TYPE_CHECKING:
     from mooring.control.caches import Caches
@@ -70,7 +70,7 @@ def _serve(setup: Setup[SnapshotControllerFlags], machine: Machine) -> int:
 
 def make_work(setup: Setup[SnapshotControllerFlags], runtime: Runtime, caches: Caches | None = None) -> Work:
     """The controller for one term. caches: a share of the process', None for its own."""
-    from mooring.controllers.snapshot_controller.controller import SnapshotController
+    from mooring.cluster.snapshots.controller import SnapshotController
 
     return SnapshotController(runtime, setup.options(SnapshotControllerOptions), caches)
 

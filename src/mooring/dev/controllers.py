@@ -13,17 +13,17 @@ from typing import Final, Protocol
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.cluster.attachdetach.controller import AttachDetach
+from mooring.cluster.attachdetach.options import AttachDetachOptions
+from mooring.cluster.nodehealth.controller import NodeHealth
+from mooring.cluster.nodehealth.options import LIFECYCLE, PARTS, NodeHealthOptions
+from mooring.cluster.snapshots.controller import SnapshotController
+from mooring.cluster.snapshots.options import SnapshotControllerOptions
+from mooring.cluster.workloads.controller import Workloads
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
-from mooring.controllers.attachdetach.controller import AttachDetach
-from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
-from mooring.controllers.nodehealth.controller import NodeHealth
-from mooring.controllers.nodehealth.options import LIFECYCLE, PARTS, NodeHealthOptions
-from mooring.controllers.snapshot_controller.controller import SnapshotController
-from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
-from mooring.controllers.workloads.controller import Workloads
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import Session
 from mooring.dev.extras import Extras

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.base.flagkinds import BOOL, DURATION, INT, NAMES, STRING
 from mooring.base.flags import flag
-from mooring.controllers.attachdetach.options import FORCE_AFTER_S
-from mooring.controllers.nodehealth.options import NodeHealthOptions
+from mooring.cluster.attachdetach.options import FORCE_AFTER_S
+from mooring.cluster.nodehealth.options import NodeHealthOptions
 
 if TYPE_CHECKING:
     from mooring.dev.driver_form import Form

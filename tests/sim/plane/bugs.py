@@ -9,13 +9,13 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.base.clock import Instant
+from mooring.cluster.attachdetach import assemble, decide, decide_report, multi_attach, reconcile, release, reports, view
+from mooring.cluster.attachdetach import decision as d
+from mooring.cluster.attachdetach.facts import Place, Volume
+from mooring.cluster.attachdetach.memory import NodeRecord
+from mooring.cluster.attachdetach.release import Hold, Rules
+from mooring.cluster.nodehealth.podgc import decide as podgc
 from mooring.control.result import Result
-from mooring.controllers.attachdetach import assemble, decide, decide_report, multi_attach, reconcile, release, reports, view
-from mooring.controllers.attachdetach import decision as d
-from mooring.controllers.attachdetach.facts import Place, Volume
-from mooring.controllers.attachdetach.memory import NodeRecord
-from mooring.controllers.attachdetach.release import Hold, Rules
-from mooring.controllers.nodehealth.podgc import decide as podgc
 from mooring.controllers.scheduler import event_handlers
 from mooring.csi.codes import NON_FINAL
 from mooring.kube.cache.informer import Informer

@@ -11,7 +11,7 @@ from mooring.api.meta import Kind
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.pods import PODS
 from mooring.api.storage import CSI_DRIVERS
-from mooring.controllers.nodehealth.view import NOT_READY_TAINT
+from mooring.cluster.nodehealth.view import NOT_READY_TAINT
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from tests.sim.plan import DRIVER

@@ -10,11 +10,11 @@ from unittest import mock
 from mooring.api.meta import Object, annotation
 from mooring.base.clock import Instant
 from mooring.base.units import parse_duration_s
-from mooring.controllers.attachdetach import assemble, decide, reconcile, release
-from mooring.controllers.attachdetach.facts import Place
-from mooring.controllers.attachdetach.identity import FORCE_AFTER
-from mooring.controllers.attachdetach.memory import Memory, NodeRecord, Record
-from mooring.controllers.attachdetach.reconcile import Reconciler
+from mooring.cluster.attachdetach import assemble, decide, reconcile, release
+from mooring.cluster.attachdetach.facts import Place
+from mooring.cluster.attachdetach.identity import FORCE_AFTER
+from mooring.cluster.attachdetach.memory import Memory, NodeRecord, Record
+from mooring.cluster.attachdetach.reconcile import Reconciler
 from mooring.kube.errors import ApiError
 from tests.sim.planting import Bug, both
 

@@ -30,7 +30,7 @@ from typing import Any, Final
 from mooring.api.meta import Key
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
-from mooring.controllers.attachdetach.identity import FORCE_AFTER
+from mooring.cluster.attachdetach.identity import FORCE_AFTER
 from mooring.kube.cluster import Verb
 from mooring.kube.errors import ApiError
 from tests.sim.laws import PER_SECOND_MAX, WRITING

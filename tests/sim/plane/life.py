@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mooring.base.randomness import Random
+from mooring.cluster.attachdetach.controller import AttachDetach
+from mooring.cluster.attachdetach.options import AttachDetachOptions
+from mooring.cluster.nodehealth.controller import NodeHealth
+from mooring.cluster.workloads.controller import Workloads
 from mooring.control.runtime import Runtime
-from mooring.controllers.attachdetach.controller import AttachDetach
-from mooring.controllers.attachdetach.options import AttachDetachOptions
 from mooring.controllers.binding import options as binding
-from mooring.controllers.nodehealth.controller import NodeHealth
-from mooring.controllers.workloads.controller import Workloads
 from mooring.csi.in_process import InProcessDriver
 from mooring.sidecars.attacher.controller import Attacher
 from tests.sim.endpoint import info_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.api.meta import Kind, annotation
-from mooring.controllers.attachdetach.identity import FORCE_AFTER
+from mooring.cluster.attachdetach.identity import FORCE_AFTER
 from mooring.kube.cluster import Request, Verb
 from mooring.kube.errors import ApiError, NotFound, ServerError, Unreachable
 from tests.sim.laws import WRITING, Write

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.base.randomness import Random
-from mooring.controllers.attachdetach.identity import FORCE_AFTER
+from mooring.cluster.attachdetach.identity import FORCE_AFTER
 from mooring.kube.cluster import Request, Verb
 from mooring.kube.errors import Forbidden, Invalid
 from tests.sim.plane.habit_plan import WORDS

@@ -9,7 +9,7 @@ from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.base.clock import rfc3339
-from mooring.controllers.attachdetach.identity import FORCE_AFTER
+from mooring.cluster.attachdetach.identity import FORCE_AFTER
 from tests.sim.plan import DRIVER
 from tests.sim.plane.plan import NAMESPACE, VolumePlan
 from tests.sim.plane.stands import Json

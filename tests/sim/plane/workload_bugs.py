@@ -11,14 +11,14 @@ from unittest import mock
 from mooring.api.meta import Object
 from mooring.api.pods import PODS, Pod
 from mooring.api.workloads import Job, StatefulSet
-from mooring.controllers.workloads import pods as pods_of
-from mooring.controllers.workloads.jobs import decide as jobs
-from mooring.controllers.workloads.jobs import reconcile as job_reconcile
-from mooring.controllers.workloads.jobs.tally import Tally
-from mooring.controllers.workloads.pods import first_to_go, ready_since
-from mooring.controllers.workloads.replicasets import decide as replicasets
-from mooring.controllers.workloads.statefulsets import identity
-from mooring.controllers.workloads.writes import Writes
+from mooring.cluster.workloads import pods as pods_of
+from mooring.cluster.workloads.jobs import decide as jobs
+from mooring.cluster.workloads.jobs import reconcile as job_reconcile
+from mooring.cluster.workloads.jobs.tally import Tally
+from mooring.cluster.workloads.pods import first_to_go, ready_since
+from mooring.cluster.workloads.replicasets import decide as replicasets
+from mooring.cluster.workloads.statefulsets import identity
+from mooring.cluster.workloads.writes import Writes
 from mooring.kube.errors import ApiError, Conflict, NotFound
 from mooring.node.volumes import pods as node_pods
 from tests.sim.planting import Bug

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mooring.api.workloads import DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
-from mooring.controllers.workloads.jobs.tally import TRACKING
+from mooring.cluster.workloads.jobs.tally import TRACKING
 from tests.sim.checkers import Complaint
 from tests.sim.plane.plan import NAMESPACE
 from tests.sim.plane.stands import Json, is_alive

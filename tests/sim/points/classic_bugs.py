@@ -15,10 +15,10 @@ from unittest import mock
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
+from mooring.cluster.attachdetach import memory as attachdetach_memory
+from mooring.cluster.attachdetach import reconcile as attachdetach_reconcile
+from mooring.cluster.snapshots.writes import Writes as SnapshotWrites
 from mooring.control.lease.reporter import LeadershipReporter
-from mooring.controllers.attachdetach import memory as attachdetach_memory
-from mooring.controllers.attachdetach import reconcile as attachdetach_reconcile
-from mooring.controllers.snapshot_controller.writes import Writes as SnapshotWrites
 from mooring.kube.errors import ApiError, NotFound
 from mooring.node.volumes import fs_group
 from mooring.node.volumes.fs_group import ON_ROOT_MISMATCH, Walk

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from unittest import mock
 
+from mooring.cluster.attachdetach.identity import Identity
+from mooring.cluster.attachdetach.orphans import Orphans
 from mooring.control import queue
-from mooring.controllers.attachdetach.identity import Identity
-from mooring.controllers.attachdetach.orphans import Orphans
 from mooring.sidecars.provisioner.claims import requests
 from mooring.sidecars.provisioner.claims.view import ClusterTopology
 

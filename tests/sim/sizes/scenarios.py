@@ -10,14 +10,14 @@ from typing import Any, Final
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.apiserver.controllers.housekeeping import Housekeeping
-from mooring.controllers.attachdetach.controller import AttachDetach
-from mooring.controllers.attachdetach.identity import MANAGED
-from mooring.controllers.attachdetach.options import AttachDetachOptions
+from mooring.cluster.attachdetach.controller import AttachDetach
+from mooring.cluster.attachdetach.identity import MANAGED
+from mooring.cluster.attachdetach.options import AttachDetachOptions
+from mooring.cluster.nodehealth.controller import NodeHealth
+from mooring.cluster.snapshots.controller import SnapshotController
+from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
-from mooring.controllers.nodehealth.controller import NodeHealth
-from mooring.controllers.snapshot_controller.controller import SnapshotController
-from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi

@@ -11,10 +11,10 @@ from unittest import mock
 import msgspec
 
 from mooring.api.meta import key_of
-from mooring.controllers.snapshot_controller import controller, decide_claim
-from mooring.controllers.snapshot_controller import reconcile as controller_reconcile
-from mooring.controllers.snapshot_controller import writes as controller_writes
-from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
+from mooring.cluster.snapshots import controller, decide_claim
+from mooring.cluster.snapshots import reconcile as controller_reconcile
+from mooring.cluster.snapshots import writes as controller_writes
+from mooring.cluster.snapshots.writes import Writes as ControllerWrites
 from mooring.controllers.snapshotting import names
 from mooring.controllers.snapshotting import writes as snapshotting_writes
 from mooring.controllers.snapshotting.writes import as_judged

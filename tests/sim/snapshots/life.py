@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.base.randomness import Random
+from mooring.cluster.snapshots.controller import SnapshotController
+from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.control.runtime import Runtime
-from mooring.controllers.snapshot_controller.controller import SnapshotController
-from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
 from mooring.csi.in_process import InProcessDriver
 from mooring.sidecars.snapshotter.controller import Snapshotter
 from mooring.sidecars.snapshotter.options import SnapshotterOptions

@@ -11,14 +11,14 @@ from unittest import mock
 import msgspec
 
 from mooring.api.meta import is_deleting
-from mooring.controllers.snapshot_controller import decide as controller_decide
-from mooring.controllers.snapshot_controller import decide_content, decide_deletion
-from mooring.controllers.snapshot_controller import reconcile as controller_reconcile
-from mooring.controllers.snapshot_controller import view as controller_view
-from mooring.controllers.snapshot_controller.decision import Decision
-from mooring.controllers.snapshot_controller.groups import reconcile as controller_groups
-from mooring.controllers.snapshot_controller.lost_writes import LostWrites
-from mooring.controllers.snapshot_controller.writes import Writes as ControllerWrites
+from mooring.cluster.snapshots import decide as controller_decide
+from mooring.cluster.snapshots import decide_content, decide_deletion
+from mooring.cluster.snapshots import reconcile as controller_reconcile
+from mooring.cluster.snapshots import view as controller_view
+from mooring.cluster.snapshots.decision import Decision
+from mooring.cluster.snapshots.groups import reconcile as controller_groups
+from mooring.cluster.snapshots.lost_writes import LostWrites
+from mooring.cluster.snapshots.writes import Writes as ControllerWrites
 from mooring.controllers.snapshotting.writes import annotate
 from mooring.kube.patch import json_patch, replace, test
 from mooring.sidecars.snapshotter import controller as snapshotter_controller

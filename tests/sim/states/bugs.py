@@ -12,17 +12,17 @@ from unittest import mock
 
 from msgspec import structs
 
+from mooring.cluster.attachdetach import assemble
+from mooring.cluster.attachdetach.memory import Record
+from mooring.cluster.nodehealth.podgc import controller as podgc
+from mooring.cluster.nodehealth.podgc.decide import Decision as GcDecision
+from mooring.cluster.nodehealth.podgc.reasons import Kept
+from mooring.cluster.workloads.jobs import reconcile as jobs
+from mooring.cluster.workloads.statefulsets import decide as stateful_sets
 from mooring.control.event_correlation import Correlator
-from mooring.controllers.attachdetach import assemble
-from mooring.controllers.attachdetach.memory import Record
 from mooring.controllers.binder.ephemeral.controller import EphemeralVolumes
 from mooring.controllers.binder.protection import controller as protection
 from mooring.controllers.binder.volumes.reasons import VolumeMissing
-from mooring.controllers.nodehealth.podgc import controller as podgc
-from mooring.controllers.nodehealth.podgc.decide import Decision as GcDecision
-from mooring.controllers.nodehealth.podgc.reasons import Kept
-from mooring.controllers.workloads.jobs import reconcile as jobs
-from mooring.controllers.workloads.statefulsets import decide as stateful_sets
 from mooring.sidecars.attacher import decide as attacher_decide
 from mooring.sidecars.attacher import view as attacher_view
 from mooring.sidecars.attacher.controller import Attacher
@@ -62,9 +62,9 @@ def _nobody_is_reminded() -> contextlib.AbstractContextManager[Any]:
 
     return both(
         mock.patch.object(Record, "has_told", has_told),
-        mock.patch("mooring.controllers.attachdetach.memory.REMIND_S", math.inf),
-        mock.patch("mooring.controllers.attachdetach.reconcile.REMIND_S", 1e9),
-        mock.patch("mooring.controllers.attachdetach.unresolved.REMIND_S", 1e9),
+        mock.patch("mooring.cluster.attachdetach.memory.REMIND_S", math.inf),
+        mock.patch("mooring.cluster.attachdetach.reconcile.REMIND_S", 1e9),
+        mock.patch("mooring.cluster.attachdetach.unresolved.REMIND_S", 1e9),
     )
 
 

@@ -9,15 +9,15 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 from unittest import mock
 
+from mooring.cluster.snapshots import decide as snapshot_decide
+from mooring.cluster.snapshots import decide_content, decide_deletion
+from mooring.cluster.snapshots import writes as snapshot_writes
+from mooring.cluster.snapshots.decision import Decision
+from mooring.cluster.snapshots.groups import decide as group_decide
+from mooring.cluster.snapshots.groups import decide_deletion as group_deletion
+from mooring.cluster.snapshots.groups import objects as group_objects
+from mooring.cluster.snapshots.reasons import ContentDeleting
 from mooring.control.decision import Decision as KitDecision
-from mooring.controllers.snapshot_controller import decide as snapshot_decide
-from mooring.controllers.snapshot_controller import decide_content, decide_deletion
-from mooring.controllers.snapshot_controller import writes as snapshot_writes
-from mooring.controllers.snapshot_controller.decision import Decision
-from mooring.controllers.snapshot_controller.groups import decide as group_decide
-from mooring.controllers.snapshot_controller.groups import decide_deletion as group_deletion
-from mooring.controllers.snapshot_controller.groups import objects as group_objects
-from mooring.controllers.snapshot_controller.reasons import ContentDeleting
 from mooring.controllers.snapshotting.writes import annotate
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add, json_patch, test

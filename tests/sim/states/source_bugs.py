@@ -13,7 +13,7 @@ from msgspec import structs
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
-from mooring.controllers.snapshot_controller import content
+from mooring.cluster.snapshots import content
 from mooring.sidecars.provisioner.claims import prepare, view
 from mooring.sidecars.provisioner.claims.claim import Source, source_of
 from mooring.sidecars.provisioner.claims.view import Looked, Wanted

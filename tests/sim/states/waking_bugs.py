@@ -8,8 +8,8 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 from unittest import mock
 
-from mooring.controllers.snapshot_controller import decide
-from mooring.controllers.snapshot_controller.groups import controller as groups
+from mooring.cluster.snapshots import decide
+from mooring.cluster.snapshots.groups import controller as groups
 from mooring.sidecars.snapshotter.controller import ContentController
 
 Planted = contextlib.AbstractContextManager[Any]

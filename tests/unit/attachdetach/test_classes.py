@@ -8,7 +8,7 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import STORAGE_CLASSES
-from mooring.controllers.attachdetach.identity import FORCE_AFTER
+from mooring.cluster.attachdetach.identity import FORCE_AFTER
 from mooring.kube.errors import ApiError, Forbidden, NotServed, ServerError, Unreachable
 from tests.support.attachdetaching import AttachDetachWorld, Vol, attaching
 from tests.support.builders import a_class

@@ -10,13 +10,13 @@ import pytest
 
 from mooring.api.core import AttachedVolume, ObjectReference
 from mooring.api.storage import VolumeAttachment
-from mooring.controllers.attachdetach.decide import CHECK_FRESH_S, decide_volume
-from mooring.controllers.attachdetach.decide_report import is_current, report_of
-from mooring.controllers.attachdetach.decision import CheckNode, Create, Decision, Delete, LookUpAttachment, LookUpClass, Tell
-from mooring.controllers.attachdetach.facts import NodeFacts, Place, Volume, Wish
-from mooring.controllers.attachdetach.memory import Deletion, NodeRecord, Record, Told
-from mooring.controllers.attachdetach.options import NEVER, AttachDetachOptions
-from mooring.controllers.attachdetach.release import Rules, is_to_be_reported
+from mooring.cluster.attachdetach.decide import CHECK_FRESH_S, decide_volume
+from mooring.cluster.attachdetach.decide_report import is_current, report_of
+from mooring.cluster.attachdetach.decision import CheckNode, Create, Decision, Delete, LookUpAttachment, LookUpClass, Tell
+from mooring.cluster.attachdetach.facts import NodeFacts, Place, Volume, Wish
+from mooring.cluster.attachdetach.memory import Deletion, NodeRecord, Record, Told
+from mooring.cluster.attachdetach.options import NEVER, AttachDetachOptions
+from mooring.cluster.attachdetach.release import Rules, is_to_be_reported
 from tests.support.builders import a_node, a_va, typed
 
 NOW = 1000.0

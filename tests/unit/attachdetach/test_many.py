@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from mooring.controllers.attachdetach.assemble import observe, volume_of
-from mooring.controllers.attachdetach.identity import MANAGED, Identity
-from mooring.controllers.attachdetach.memory import Memory
-from mooring.controllers.attachdetach.orphans import Orphans
-from mooring.controllers.attachdetach.view import ATTACHMENT_INDEXES, CLAIM_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
+from mooring.cluster.attachdetach.assemble import observe, volume_of
+from mooring.cluster.attachdetach.identity import MANAGED, Identity
+from mooring.cluster.attachdetach.memory import Memory
+from mooring.cluster.attachdetach.orphans import Orphans
+from mooring.cluster.attachdetach.view import ATTACHMENT_INDEXES, CLAIM_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
 from mooring.kube.cache.store import Store
 from tests.support.builders import DRIVER, a_node, a_pod, a_va, typed
 

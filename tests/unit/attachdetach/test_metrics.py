@@ -7,8 +7,8 @@ import pytest
 from mooring.api.core import NODES, Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, VolumeAttachment
+from mooring.cluster.attachdetach import identity
 from mooring.control.slim import Part, check
-from mooring.controllers.attachdetach import identity
 from tests.support.attachdetaching import FORCED, AttachDetachWorld, attaching
 from tests.support.builders import a_csi_driver, a_pod, typed
 from tests.support.virtual_loop import in_virtual_time

@@ -8,7 +8,7 @@ import pytest
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.controllers.attachdetach.identity import MANAGED
+from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.kube.errors import Unreachable
 from tests.support.attachdetaching import DELETE, PATCH_NODE, POST, AttachDetachWorld, Vol, attaching
 from tests.support.virtual_loop import in_virtual_time

@@ -11,11 +11,11 @@ from mooring.api.core import NODES, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
-from mooring.controllers.attachdetach.assemble import volume_of
-from mooring.controllers.attachdetach.identity import identity_of
-from mooring.controllers.attachdetach.memory import Memory
-from mooring.controllers.attachdetach.orphans import Orphans
-from mooring.controllers.attachdetach.view import ATTACHMENT_INDEXES, CLAIM_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
+from mooring.cluster.attachdetach.assemble import volume_of
+from mooring.cluster.attachdetach.identity import identity_of
+from mooring.cluster.attachdetach.memory import Memory
+from mooring.cluster.attachdetach.orphans import Orphans
+from mooring.cluster.attachdetach.view import ATTACHMENT_INDEXES, CLAIM_INDEXES, ORPHAN, POD_INDEXES, VOLUME_INDEXES, View
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, ServerError, Unreachable
 from tests.support.attachdetaching import DELETE, PATCH_NODE, POST, AttachDetachWorld, attaching

@@ -17,8 +17,8 @@ from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
-from mooring.controllers.attachdetach.controller import AttachDetach
-from mooring.controllers.attachdetach.options import AttachDetachOptions
+from mooring.cluster.attachdetach.controller import AttachDetach
+from mooring.cluster.attachdetach.options import AttachDetachOptions
 from mooring.kube import cluster
 from mooring.kube.cluster import Verb, WatchEvent
 from mooring.kube.errors import LATE_S, Conflict, Invalid, NotFound, ServerError, Unreachable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.controllers.attachdetach.decide import Step
-from mooring.controllers.attachdetach.memory import Record
-from mooring.controllers.attachdetach.reconcile import Reconciler
+from mooring.cluster.attachdetach.decide import Step
+from mooring.cluster.attachdetach.memory import Record
+from mooring.cluster.attachdetach.reconcile import Reconciler
 from mooring.kube.errors import ApiError, Forbidden, ServerError, Unreachable
 from tests.support.attachdetaching import DELETE, POST, AttachDetachWorld, Vol, attaching
 from tests.support.builders import DRIVER

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mooring.api.core import NODES
-from mooring.controllers.attachdetach.identity import WAITED
-from mooring.controllers.attachdetach.waited import waited_before
+from mooring.cluster.attachdetach.identity import WAITED
+from mooring.cluster.attachdetach.waited import waited_before
 from tests.support.attachdetaching import PATCH_NODE, AttachDetachWorld, Vol
 from tests.support.builders import a_node, typed
 from tests.support.cluster_world import HeldWatch

@@ -10,7 +10,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flags import parse
 from mooring.cli.attachdetach import COMMAND, AttachDetachFlags, run
 from mooring.cli.process import Setup
-from mooring.controllers.attachdetach.options import AttachDetachOptions
+from mooring.cluster.attachdetach.options import AttachDetachOptions
 
 
 def options(*argv: str) -> AttachDetachOptions:

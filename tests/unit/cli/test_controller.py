@@ -14,9 +14,9 @@ from mooring.cli.controller_flags import COMPONENTS, OWN, ControllerFlags, enabl
 from mooring.cli.csi_provisioner import options as provisioner_options
 from mooring.cli.csi_snapshotter import options as snapshotter_options
 from mooring.cli.process import Machine, Setup
-from mooring.controllers.attachdetach.options import AttachDetachOptions
-from mooring.controllers.nodehealth.options import NodeHealthOptions
-from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
+from mooring.cluster.attachdetach.options import AttachDetachOptions
+from mooring.cluster.nodehealth.options import NodeHealthOptions
+from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.sidecars.attacher.options import AttacherOptions
 from mooring.sidecars.provisioner.options import ProvisionerOptions
 from mooring.sidecars.resizer.options import ResizerOptions

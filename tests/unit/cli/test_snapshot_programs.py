@@ -16,7 +16,7 @@ from mooring.cli.mooring import COMMANDS, UPSTREAM
 from mooring.cli.process import Machine, Setup
 from mooring.cli.sidecar import SidecarLife
 from mooring.cli.snapshot_controller import SnapshotControllerFlags
-from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
+from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from tests.support.builders import a_snapshot_class
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.snapshotting import SnapshotWorld

@@ -11,7 +11,7 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.controllers.nodehealth.options import EVICTION, LIFECYCLE
+from mooring.cluster.nodehealth.options import EVICTION, LIFECYCLE
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.dev import controllers, drivers, polling, run

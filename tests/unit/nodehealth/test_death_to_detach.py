@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.controllers.nodehealth.controller import NodeHealth
+from mooring.cluster.nodehealth.controller import NodeHealth
 from tests.support.attachdetaching import AttachDetachWorld, Vol
 from tests.support.builders import a_pod
 from tests.support.health import OUT_OF_SERVICE, UNREACHABLE, NodeTenant

@@ -9,7 +9,7 @@ import pytest
 from mooring.api.core import Taint
 from mooring.api.matching import tolerates
 from mooring.api.pods import Toleration
-from mooring.controllers.nodehealth.eviction.decide import Decision, decide_eviction
+from mooring.cluster.nodehealth.eviction.decide import Decision, decide_eviction
 from tests.support.builders import Json, a_pod, a_ready_node, typed
 
 GONE, HERE = "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"

@@ -10,8 +10,8 @@ from mooring.api.core import EVENTS, NODES
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.apiserver.local import Faults
-from mooring.controllers.nodehealth import options
-from mooring.controllers.nodehealth.controller import NodeHealth
+from mooring.cluster.nodehealth import options
+from mooring.cluster.nodehealth.controller import NodeHealth
 from mooring.kube.errors import ServerError
 from tests.support.builders import a_pod
 from tests.support.cluster_world import HeldWatch, metric

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mooring.controllers.nodehealth.podgc.decide import Absence, Cause, decide_pod, decide_terminated
+from mooring.cluster.nodehealth.podgc.decide import Absence, Cause, decide_pod, decide_terminated
 from tests.support.builders import Json, a_pod, a_ready_node, typed
 
 NOW, QUARANTINE_S = 1000.0, 40.0

@@ -10,9 +10,9 @@ import pytest
 from mooring.api.core import NODES, Node, Taint
 from mooring.api.meta import Key
 from mooring.api.pods import PODS
+from mooring.cluster.nodehealth.writes import FAILED, Writes
 from mooring.control.caches import Caches
 from mooring.control.result import Stale
-from mooring.controllers.nodehealth.writes import FAILED, Writes
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError, Forbidden, Invalid, ServerError
 from tests.support.builders import a_node, a_pod

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mooring.controllers.nodehealth.lifecycle.zones import Limiter, Shift, Zones
-from mooring.controllers.nodehealth.options import NodeHealthOptions
-from mooring.controllers.nodehealth.view import zone_of
+from mooring.cluster.nodehealth.lifecycle.zones import Limiter, Shift, Zones
+from mooring.cluster.nodehealth.options import NodeHealthOptions
+from mooring.cluster.nodehealth.view import zone_of
 from tests.support.builders import a_ready_node, typed
 
 ZONE = "topology.kubernetes.io/zone"

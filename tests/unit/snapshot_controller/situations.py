@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mooring.api.meta import Key
-from mooring.controllers.snapshot_controller.decide import decide_snapshot
-from mooring.controllers.snapshot_controller.decision import Decision
-from mooring.controllers.snapshot_controller.view import (
+from mooring.cluster.snapshots.decide import decide_snapshot
+from mooring.cluster.snapshots.decision import Decision
+from mooring.cluster.snapshots.view import (
     CLAIM_INDEXES,
     CONTENT_INDEXES,
     GROUP_CONTENT_INDEXES,

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from mooring.controllers.snapshot_controller import reasons as why
-from mooring.controllers.snapshot_controller.decide import (
+from mooring.cluster.snapshots import reasons as why
+from mooring.cluster.snapshots.decide import (
     BOTH_OR_NONE,
     MISBOUND,
     MISSING,
     STATUS_DELAY_S,
 )
-from mooring.controllers.snapshot_controller.decide_content import TELL_S, decide_content
-from mooring.controllers.snapshot_controller.decision import (
+from mooring.cluster.snapshots.decide_content import TELL_S, decide_content
+from mooring.cluster.snapshots.decision import (
     BindContent,
     CreateContent,
     Decision,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mooring.controllers.snapshot_controller import reasons as why
-from mooring.controllers.snapshot_controller.decide_claim import CLAIM_GRACE_S, decide_claim
-from mooring.controllers.snapshot_controller.decision import Decision, ReleaseClaim
+from mooring.cluster.snapshots import reasons as why
+from mooring.cluster.snapshots.decide_claim import CLAIM_GRACE_S, decide_claim
+from mooring.cluster.snapshots.decision import Decision, ReleaseClaim
 from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
     BEING_CREATED,

@@ -8,9 +8,9 @@ import pytest
 
 from mooring.api.core import SECRETS
 from mooring.api.meta import Key
+from mooring.cluster.snapshots.writes import Writes
 from mooring.control.caches import Caches
 from mooring.control.result import Stale
-from mooring.controllers.snapshot_controller.writes import Writes
 from mooring.controllers.snapshotting.names import BEING_DELETED, YES
 from mooring.controllers.snapshotting.names import SECRET_NAME as DELETION_SECRET_NAME
 from mooring.controllers.snapshotting.names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE

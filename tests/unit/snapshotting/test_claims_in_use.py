@@ -6,10 +6,10 @@ import pytest
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
+from mooring.cluster.snapshots.decision import ReleaseClaim
+from mooring.cluster.snapshots.reconcile import Reconciler
+from mooring.cluster.snapshots.writes import Writes
 from mooring.control.caches import Caches
-from mooring.controllers.snapshot_controller.decision import ReleaseClaim
-from mooring.controllers.snapshot_controller.reconcile import Reconciler
-from mooring.controllers.snapshot_controller.writes import Writes
 from mooring.controllers.snapshotting.names import CLAIM_FINALIZER
 from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError

@@ -11,9 +11,9 @@ import pytest
 from mooring.api.core import EVENTS, SECRETS
 from mooring.api.meta import Key
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
+from mooring.cluster.snapshots.writes import Writes
 from mooring.control.caches import Caches
 from mooring.control.result import Stale
-from mooring.controllers.snapshot_controller.writes import Writes
 from mooring.controllers.snapshotting.names import (
     AS_SOURCE_FINALIZER,
     BEING_CREATED,

@@ -12,8 +12,8 @@ from mooring.api.pods import PODS
 from mooring.api.workloads import CONTROLLER_REVISIONS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.base.metrics import Metrics
+from mooring.cluster.workloads.controller import Workloads
 from mooring.control.runtime import Runtime
-from mooring.controllers.workloads.controller import Workloads
 from mooring.kube.cluster import Verb
 from tests.support.builders import Json, a_claim, a_job, a_template, a_workload
 from tests.support.virtual_loop import run_virtual

@@ -12,19 +12,19 @@ from mooring.api.meta import Condition
 from mooring.api.pods import Pod
 from mooring.api.workloads import Deployment, Job, ReplicaSet
 from mooring.base.clock import parse_rfc3339
-from mooring.controllers.workloads import conditions, templates
-from mooring.controllers.workloads.deployments import decide as deployments
-from mooring.controllers.workloads.deployments import rollout
-from mooring.controllers.workloads.deployments.revisions import DESIRED, HASH_LABEL, HISTORY, MAX, REVISION, max_surge, max_unavailable
-from mooring.controllers.workloads.deployments.status import looked_at_again_s
-from mooring.controllers.workloads.jobs import decide as jobs
-from mooring.controllers.workloads.jobs import status as job_status
-from mooring.controllers.workloads.jobs import tally as tallies
-from mooring.controllers.workloads.ownership import claim
-from mooring.controllers.workloads.pods import available_in_s, first_to_go
-from mooring.controllers.workloads.replicasets import decide as replicasets
-from mooring.controllers.workloads.statefulsets import decide as statefulsets
-from mooring.controllers.workloads.statefulsets import identity
+from mooring.cluster.workloads import conditions, templates
+from mooring.cluster.workloads.deployments import decide as deployments
+from mooring.cluster.workloads.deployments import rollout
+from mooring.cluster.workloads.deployments.revisions import DESIRED, HASH_LABEL, HISTORY, MAX, REVISION, max_surge, max_unavailable
+from mooring.cluster.workloads.deployments.status import looked_at_again_s
+from mooring.cluster.workloads.jobs import decide as jobs
+from mooring.cluster.workloads.jobs import status as job_status
+from mooring.cluster.workloads.jobs import tally as tallies
+from mooring.cluster.workloads.ownership import claim
+from mooring.cluster.workloads.pods import available_in_s, first_to_go
+from mooring.cluster.workloads.replicasets import decide as replicasets
+from mooring.cluster.workloads.statefulsets import decide as statefulsets
+from mooring.cluster.workloads.statefulsets import identity
 from tests.support.builders import APP, Json, a_claim, a_job, a_pod, a_template, a_workload, typed
 
 CREATED = "2026-01-01T00:00:00Z"

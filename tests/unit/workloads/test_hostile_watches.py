@@ -12,8 +12,8 @@ from mooring.api.pods import PODS
 from mooring.api.workloads import DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
 from mooring.apiserver.local import LocalCluster
 from mooring.base.metrics import Metrics
+from mooring.cluster.workloads.controller import Workloads
 from mooring.control.runtime import Runtime
-from mooring.controllers.workloads.controller import Workloads
 from tests.support.builders import Json, a_job, a_workload
 from tests.support.cluster_world import LateWatch
 from tests.support.virtual_loop import in_virtual_time

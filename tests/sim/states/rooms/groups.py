@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
-from mooring.controllers.snapshot_controller.controller import SnapshotController
-from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
+from mooring.cluster.snapshots.controller import SnapshotController
+from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.controllers.snapshotting import names
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver

@@ -11,8 +11,8 @@ from mooring.api.core import NODES
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.pods import PODS
 from mooring.base.clock import rfc3339_micro
-from mooring.controllers.nodehealth.controller import NodeHealth
-from mooring.controllers.nodehealth.options import NodeHealthOptions
+from mooring.cluster.nodehealth.controller import NodeHealth
+from mooring.cluster.nodehealth.options import NodeHealthOptions
 from mooring.kube.cluster import Patch, PatchType
 from tests.sim.states.run import Complaint
 from tests.sim.states.space import Axis, Space, State

@@ -12,9 +12,9 @@ from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
-from mooring.controllers.attachdetach.controller import AttachDetach
-from mooring.controllers.attachdetach.identity import MANAGED
-from mooring.controllers.attachdetach.options import AttachDetachOptions
+from mooring.cluster.attachdetach.controller import AttachDetach
+from mooring.cluster.attachdetach.identity import MANAGED
+from mooring.cluster.attachdetach.options import AttachDetachOptions
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi

@@ -10,8 +10,8 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
-from mooring.controllers.snapshot_controller.controller import SnapshotController
-from mooring.controllers.snapshot_controller.options import SnapshotControllerOptions
+from mooring.cluster.snapshots.controller import SnapshotController
+from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.controllers.snapshotting import names
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver

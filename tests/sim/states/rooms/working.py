@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Final
 
-from mooring.controllers.workloads.controller import Workloads
+from mooring.cluster.workloads.controller import Workloads
 from tests.sim.states.world import StateWorld
 from tests.support.eager_node import EagerNode
 

@@ -8,9 +8,9 @@ import pytest
 
 from mooring.api.meta import Key, key_of
 from mooring.api.volume_names import unique_name
+from mooring.cluster.attachdetach import reasons as attachdetach
 from mooring.control.reasons import reason
 from mooring.control.result import TriesAgain
-from mooring.controllers.attachdetach import reasons as attachdetach
 from mooring.controllers.binding.names import PROVISIONER
 from mooring.csi.codes import Code, DriverError
 from mooring.dev.live.board import Objects, VolumeRow

@@ -1,0 +1,141 @@
+"""Which change of which object wakes which volume, and which node's report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, key_of
+from mooring.api.nodes import is_out_of_service, is_ready
+from mooring.api.pods import Pod
+from mooring.api.storage import CSIDriver, VolumeAttachment
+from mooring.api.volume_names import split_unique_name
+from mooring.base.clock import Clock
+from mooring.cluster.attachdetach.decision import report_written
+from mooring.cluster.attachdetach.identity import identity_of, is_managed
+from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
+from mooring.cluster.attachdetach.view import BY_CLAIM, BY_NODE, BY_VOLUME, ORPHAN, View
+from mooring.cluster.attachdetach.waited import silent_since, written_on
+from mooring.control.controller import Controller
+from mooring.control.slim import changed
+from mooring.kube.cache.informer import Change
+
+
+class EventHandlers:
+    """volumes: by their name in a Node's status. reports: by node. pods: those whose claims may lead nowhere."""
+
+    def __init__(
+        self,
+        view: View,
+        volumes: Controller[str],
+        reports: Controller[str],
+        pods: Controller[Key],
+        metrics: AttachDetachMetrics,
+        clock: Clock,
+    ) -> None:
+        self._view, self._metrics, self._clock = view, metrics, clock
+        self._volumes, self._reports, self._pods = volumes, reports, pods
+
+    def report_written(self, node: str) -> None:
+        self._volumes.tell(report_written(node))
+
+    def pod_changed(self, change: Change[Pod]) -> None:
+        if changed(change.old, change.new):
+            self._pods.add(key_of(change.object))
+            self._wake(*(self._view.volumes_of_pod(pod) for pod in (change.old, change.new) if pod is not None))
+            self._wake(self._view.without_volume_on(change.object.spec.node_name))
+
+    def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+        if changed(change.old, change.new):
+            self._wake(self._view.volumes_of_claim(key_of(change.object)), self._view.volumes_named_by(change.old))
+            self._wake_pods(self._view.pods.by(BY_CLAIM, str(key_of(change.object))))
+
+    def volume_changed(self, change: Change[PersistentVolume]) -> None:
+        """Its attachments too: they may have been without a volume until now, or are so from now on."""
+        if not changed(change.old, change.new):
+            return
+        pvs = tuple(filter(None, (change.old, change.new)))
+        uniques = {found.unique for found in map(identity_of, pvs) if found is not None}
+        for attachment in self._view.attachments.by(BY_VOLUME, change.object.metadata.name):
+            before = self._view.orphans.volume_of(attachment.metadata.name)
+            self._view.sort(attachment)
+            keys = tuple(self._view.volumes_of_attachment(attachment))
+            self._look_at(attachment.spec.node_name, filter(None, (before, *uniques, *keys)))
+            self._wake(keys)
+        self._wake(uniques)
+        for pv in pvs:
+            self._wake_pods(self._view.pods_that_name(pv))
+
+    def driver_changed(self, change: Change[CSIDriver]) -> None:
+        if changed(change.old, change.new):
+            self._wake(self._view.volumes_of_driver(change.object.metadata.name))
+
+    def attachment_changed(self, change: Change[VolumeAttachment]) -> None:
+        """The volume's decision says whether the report has to change, while there is an attachment to decide about."""
+        for attachment in filter(None, (change.old, change.new)):
+            self._wake(self._view.volumes_of_attachment(attachment))
+        if change.old is not None and (change.new is None or change.new.metadata.uid != change.old.metadata.uid):
+            self._ended(change.old)
+        self._view.sort(change.object)
+
+    def _ended(self, attachment: VolumeAttachment) -> None:
+        key, node = self._view.key_of(attachment), attachment.spec.node_name
+        self._look_at(node, () if key is None else (key,))
+        deletion = self._view.memory.deletions.pop(attachment.metadata.uid, None)
+        if deletion is not None:
+            self._metrics.detached(attachment.spec.attacher, self._clock.now() - deletion.since)
+
+    def node_changed(self, change: Change[Node]) -> None:
+        old, new, name = change.old, change.new, change.object.metadata.name
+        if not changed(old, new):
+            return
+        record, is_same = self._view.memory.node(name), old is not None and new is not None and old.metadata.uid == new.metadata.uid
+        record.managed = is_managed(new) or (record.managed and is_same)
+        if new is None and old is not None:
+            record.last_in_use, record.named = frozenset(old.status.volumes_in_use or ()), None
+        if new is not None and record.heard(new.status.volumes_in_use or (), is_new=old is None, now=self._clock.now()):
+            self._wake(self._view.volumes_on(name))
+        if old is None or new is None or _marks(old) != _marks(new):
+            self._wake(self._view.volumes_on(name))
+            self._wake_pods(self._view.pods.by(BY_NODE, name))
+        else:
+            differing = tuple(_differing(old, new))
+            self._wake((key for _, key in self._view.keys_on(name) if key is not None and key.startswith(ORPHAN)), differing)
+            if _waits(old) == _waits(new):
+                self._look_at(name, differing)
+                return
+        self._look_at_all(name)
+
+    def _look_at(self, node: str, uniques: Iterable[str]) -> None:
+        """These volumes' entries of its report are made anew."""
+        self._view.memory.node(node).mark(uniques)
+        self._reports.add(node)
+
+    def _look_at_all(self, node: str) -> None:
+        """Every entry of its report is made anew: the Node may have become another one."""
+        self._view.memory.node(node).mark_all()
+        self._reports.add(node)
+
+    def _wake_pods(self, pods: Iterable[Pod]) -> None:
+        for pod in pods:
+            self._pods.add(key_of(pod))
+
+    def _wake(self, *several: Iterable[str]) -> None:
+        for keys in several:
+            for key in keys:
+                self._volumes.add(key)
+
+
+def _marks(node: Node) -> tuple[object, ...]:
+    return node.metadata.uid, is_managed(node), is_ready(node), is_out_of_service(node)
+
+
+def _waits(node: Node) -> tuple[object, ...]:
+    return written_on(node), silent_since(node)
+
+
+def _differing(old: Node, new: Node) -> Iterator[str]:
+    """The CSI volumes that one of both has in use, or lists as attached, and the other has not."""
+    in_use = set(old.status.volumes_in_use or ()) ^ set(new.status.volumes_in_use or ())
+    listed = {one.name for one in old.status.volumes_attached or ()} ^ {one.name for one in new.status.volumes_attached or ()}
+    return (name for name in sorted(in_use | listed) if split_unique_name(name) is not None)

@@ -1,0 +1,207 @@
+"""Questions about single objects: which volume a PersistentVolume is, whether a pod counts, what a node's marks mean. And what is kept of
+them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from typing import Final
+
+from mooring.api.core import Node, PersistentVolume, PersistentVolumeSpec, Taint
+from mooring.api.meta import Condition, Object, annotation, is_deleting
+from mooring.api.migration import (
+    AZURE_RESOURCE_GROUP,
+    IN_TREE_SOURCES,
+    PORTWORX_SECRET_NAME,
+    PORTWORX_SECRET_NAMESPACE,
+    ZONE_LABELS,
+    TranslationError,
+    is_migratable,
+    translated,
+)
+from mooring.api.nodes import OUT_OF_SERVICE_TAINT
+from mooring.api.pods import ContainerStatus, Pod, Volume
+from mooring.api.storage import VolumeAttachment
+from mooring.api.volume_names import attachment_name, unique_name
+from mooring.base.units import parse_duration_s
+from mooring.cluster.attachdetach.options import NEVER
+from mooring.control.slim import Named, Part, items, only, slim
+
+MANAGED: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
+FORCE_AFTER: Final = "mooring.dev/force-detach-after"
+"""On a StorageClass or a CSIDriver: a duration, or `never`."""
+
+WAITED: Final = "mooring.dev/force-detach-waited"
+"""On a Node: `waited.py`."""
+
+BOUND: Final = "Bound"
+_SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Identity:
+    """A volume as CSI knows it."""
+
+    driver: str
+    handle: str
+
+    @property
+    def unique(self) -> str:
+        return unique_name(self.driver, self.handle)
+
+    def attachment_to(self, node: str) -> str:
+        return attachment_name(self.driver, self.handle, node)
+
+
+def identity_of(pv: PersistentVolume) -> Identity | None:
+    """None for a volume that no CSI driver attaches."""
+    source = pv.spec.csi
+    if source is None and is_migratable(pv.spec):
+        try:
+            source = translated(pv).csi
+        except TranslationError:
+            return None
+    return Identity(source.driver, source.volume_handle) if source is not None else None
+
+
+def inline_identity_of(attachment: VolumeAttachment) -> Identity | None:
+    """Of the volume that the attachment itself describes; None where it names a PersistentVolume."""
+    spec = attachment.spec.source.inline_volume_spec
+    source = None if spec is None else spec.csi
+    return None if source is None else Identity(source.driver, source.volume_handle)
+
+
+def is_single_node(spec: PersistentVolumeSpec) -> bool:
+    modes = spec.access_modes or ()
+    return bool(modes) and _SHARED.isdisjoint(modes)
+
+
+# -- pods
+
+
+def pod_wants_volumes(pod: Pod) -> bool:
+    """False once it has ended, or is being deleted and none of its containers runs."""
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return False
+    return not is_deleting(pod) or any(map(_may_run, _containers(pod)))
+
+
+def _containers(pod: Pod) -> tuple[ContainerStatus, ...]:
+    status = pod.status
+    return (
+        *(status.init_container_statuses or ()),
+        *(status.container_statuses or ()),
+        *(status.ephemeral_container_statuses or ()),
+    )
+
+
+def _may_run(container: ContainerStatus) -> bool:
+    return container.state.waiting is None and container.state.terminated is None
+
+
+def workload_of(pod: Pod) -> str:
+    """Of a Deployment's pod the Deployment, though its owner is a ReplicaSet."""
+    owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
+    if owner is None:
+        return ""
+    suffix = f"-{(pod.metadata.labels or {}).get(_TEMPLATE, '')}"
+    if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
+        return f"Deployment {owner.name.removesuffix(suffix)}"
+    return f"{owner.kind} {owner.name}"
+
+
+_TEMPLATE: Final = "pod-template-hash"
+
+
+def placed_at(pod: Pod) -> str:
+    """When it came to its node, as the API server wrote it down; of a pod that was made with one, when it was made."""
+    placed = next((one.last_transition_time for one in pod.status.conditions or () if _is_placing(one)), "")
+    return placed or pod.metadata.creation_timestamp or ""
+
+
+# -- nodes and drivers
+
+
+def is_managed(node: Node | None) -> bool:
+    return node is not None and MANAGED in (node.metadata.annotations or {})
+
+
+def force_after_of(obj: Object | None) -> float | None:
+    """Seconds from the annotation of a StorageClass or CSIDriver, None without one; NEVER for one that can't be read: it may mean that."""
+    text = "" if obj is None else annotation(obj, FORCE_AFTER)
+    if not text:
+        return None
+    try:
+        wait_s = NEVER if text == "never" else parse_duration_s(text)
+    except ValueError:
+        return NEVER
+    return wait_s if wait_s >= 0 else NEVER  # (not a number is neither)
+
+
+# -- the fields that are kept
+
+
+def _is_that_taint(taint: Taint) -> bool:
+    return taint.key == OUT_OF_SERVICE_TAINT
+
+
+def _is_placing(condition: Condition) -> bool:
+    return condition.type == "PodScheduled"
+
+
+def _is_readiness(condition: Condition) -> bool:
+    return condition.type == "Ready"
+
+
+def _may_be_attached(volume: Volume) -> bool:
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None or is_migratable(volume)
+
+
+NODE: Final = slim(
+    metadata=slim(annotations=only(MANAGED, WAITED)),
+    spec=slim(taints=items(_is_that_taint)),
+    status=slim("volumes_attached", "volumes_in_use", conditions=items(_is_readiness, slim("type", "status", "last_transition_time"))),
+)
+
+_POD: Final = slim(
+    metadata=slim("creation_timestamp", "deletion_timestamp", "owner_references", labels=only(_TEMPLATE)),
+    spec=slim("node_name", volumes=items(_may_be_attached, slim("name", "persistent_volume_claim", "ephemeral", *IN_TREE_SOURCES))),
+    status=slim(
+        "phase",
+        "init_container_statuses",
+        "container_statuses",
+        "ephemeral_container_statuses",
+        conditions=items(_is_placing, slim("type", "last_transition_time")),
+    ),
+)
+
+CLAIM: Final = slim(metadata=slim("owner_references"), spec=slim("volume_name"), status=slim("phase"))
+
+VOLUME: Final = slim(
+    metadata=slim(labels=only(*ZONE_LABELS), annotations=only(AZURE_RESOURCE_GROUP, PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE)),
+    spec=slim("access_modes", "claim_ref", "storage_class_name", *IN_TREE_SOURCES, csi=slim("driver", "volume_handle")),
+)
+
+ATTACHMENT: Final = slim(
+    metadata=slim("creation_timestamp", "deletion_timestamp", "finalizers"),
+    spec=slim(
+        "attacher",
+        "node_name",
+        source=slim("persistent_volume_name", inline_volume_spec=slim("access_modes", csi=slim("driver", "volume_handle"))),
+    ),
+    status=slim("attached", "attach_error", "detach_error"),
+)
+
+DRIVER: Final = slim(metadata=slim(annotations=only(FORCE_AFTER)), spec=slim("attach_required"))
+
+
+def node_ids_of(drivers: frozenset[str]) -> Part:
+    """Of a CSINode the entries of these drivers; of several drivers all entries."""
+    masks: list[Part] = [slim(metadata=slim(), spec=slim(drivers=items(Named(name)))) for name in sorted(drivers)]
+    return functools.reduce(operator.or_, masks)
+
+
+def keeps_of_pod(pod: Pod) -> Part | None:
+    """Pods without a volume that may be attached are not kept at all."""
+    return _POD if any(map(_may_be_attached, pod.spec.volumes or ())) else None

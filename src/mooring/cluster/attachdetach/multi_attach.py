@@ -1,0 +1,168 @@
+"""A pod waits for a volume that another node has: who holds it there, why, and whether that will end. Pure.
+
+The first event has upstream's text to the letter: tools look for it. A wait that lasts is explained in a second one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Final
+
+from mooring.api.meta import finalizers_of
+from mooring.api.names import attacher_finalizer
+from mooring.api.nodes import OUT_OF_SERVICE_TAINT
+from mooring.api.storage import VolumeAttachment
+from mooring.base.clock import Instant
+from mooring.base.units import format_duration
+from mooring.cluster.attachdetach import reasons as why
+from mooring.cluster.attachdetach.decision import Note, Step, Tell
+from mooring.cluster.attachdetach.facts import Place, Volume, Wish
+from mooring.cluster.attachdetach.release import Rules, hold_of, may_be_forced
+
+EXPLAIN_AFTER_S: Final = 10.0
+"""A wait that is over sooner is a pod that moves, and needs no explanation."""
+
+REPEAT_S: Final = 120.0
+"""The shortest time between two events about one wait, when the holder changes."""
+
+EXCLUSIVE: Final = "Volume is already exclusively attached to one node and can't be attached to another"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Holder:
+    """kind: for the metric. text: a sentence for people."""
+
+    kind: str
+    text: str
+
+
+def blocked_step(volume: Volume, place: Place, holder: Place, rules: Rules, now: Instant) -> Step:
+    """The step of a node that has to wait for the holder. Changes that matter wake the volume; the second event comes by time."""
+    record = place.record
+    since = now if record.blocked_since is None else record.blocked_since
+    explains = now - since >= EXPLAIN_AFTER_S
+    found = holder_of(volume, place.wishes[0], holder, rules, now)
+    subject, mark = (
+        ("blocked", f"{holder.node.name} {found.kind}") if explains else ("multi-attach", used_by(volume, place.wishes[0], holder))
+    )
+    wishes, wake_s = _untold(place, subject, mark, now)
+    notes = tuple(Note(wish.ref, "Warning", "FailedAttachVolume", _text(volume, wish, holder, rules, now, explains)) for wish in wishes)
+    return Step(
+        place.node.name,
+        why.Blocked(place.node.name, found.text),
+        (Tell(place.node.name, subject, mark, notes),) if notes else (),
+        wake_s=wake_s if explains else since + EXPLAIN_AFTER_S - now,
+        blocked_by=found.kind,
+    )
+
+
+def _untold(place: Place, subject: str, mark: str, now: Instant) -> tuple[tuple[Wish, ...], float | None]:
+    """The pods that are to hear it now; and where others are to hear something else later, in how many seconds."""
+    record = place.record
+    told = record.told.get(subject)
+    if told is None or told.mark == mark:
+        return tuple(wish for wish in place.wishes if not record.has_told(subject, mark, now, wish.ref.uid)), None
+    left_s = told.at + REPEAT_S - now
+    return (place.wishes, None) if left_s <= 0 else ((), left_s)
+
+
+def _text(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Instant, explains: bool) -> str:
+    text = f'Multi-Attach error for volume "{wish.pv_name}" {used_by(volume, wish, holder)}'
+    return f"{text}: {holder_of(volume, wish, holder, rules, now).text}" if explains else text
+
+
+def used_by(volume: Volume, wish: Wish, holder: Place) -> str:
+    """Upstream's words, about the pods of the nodes that have it, or get it now. Names of pods in other namespaces are not told."""
+    others = [
+        other
+        for place in volume.places.values()
+        if (place.is_held or place is holder) and all(own.ref.uid != wish.ref.uid for own in place.wishes)
+        for other in (*(one.ref for one in place.wishes), *place.doubts)
+    ]
+    near = sorted(other.name for other in others if other.namespace == wish.ref.namespace)
+    far = len(others) - len(near)
+    if not others:
+        return EXCLUSIVE
+    if not near:
+        return f"Volume is already used by {far} pod(s) in different namespaces"
+    text = f"Volume is already used by pod(s) {', '.join(near)}"
+    return f"{text} and {far} pod(s) in different namespaces" if far else text
+
+
+def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Instant) -> Holder:
+    """The holder of the volume, as far as the owner of this pod may know."""
+    if holder.wishes:
+        return _pod(wish, holder)
+    if holder.doubts:
+        return Holder("pod_unresolved", f"a pod on node {holder.node.name} names its claim; this ends when that pod goes")
+    if holder.is_ending:
+        return _detaching(holder)
+    if holder.foreign and holder.attachment is None:
+        text = f"VolumeAttachment {holder.foreign[0]}, which was not made for a pod, attaches it to node {holder.node.name}"
+        return Holder("foreign", f"{text}; this ends when somebody deletes that")
+    if holder.attachment is None and holder.record.open_posts:
+        text = f"a request to attach it to node {holder.node.name} was not answered, and may still be carried out"
+        return Holder("unanswered", f"{text}; this ends within a minute, or once it is detached from there")
+    if holder.mounted:
+        return _mounted(volume, wish, holder, rules, now)
+    if now < holder.may_be_mounted_until:
+        text = f"node {holder.node.name} was made anew and had it mounted before; this ends within a minute unless it still has"
+        return Holder("mounted", text)
+    return Holder("detaching", f"node {holder.node.name} is about to let go of it")
+
+
+def _pod(wish: Wish, holder: Place) -> Holder:
+    node = holder.node.name
+    near = [other for other in holder.wishes if other.ref.namespace == wish.ref.namespace]
+    if not near:
+        return Holder("pod", f"a pod of another namespace has it on node {node}; this ends only when that pod goes")
+    other = near[0]
+    if other.is_deleting:
+        return Holder("pod_deleting", f"pod {other.ref.name} on node {node} is being deleted; this ends when its containers have ended")
+    if other.workload and other.workload == wish.workload and other.workload.startswith("Deployment "):
+        text = f"pod {other.ref.name} on node {node} is of the same {wish.workload}, which waits for this pod before it deletes that one"
+        return Holder("rolling_update", f"{text}; this never ends by itself: use the update strategy Recreate")
+    if not holder.node.is_healthy:
+        text = f"pod {other.ref.name} is on node {node}, which is not ready; this ends only when that pod's object is gone"
+        return Holder("pod_on_dead_node", f"{text}: once the node is sure to be down, taint it {OUT_OF_SERVICE_TAINT}")
+    return Holder("pod", f"pod {other.ref.name} runs on node {node}; this ends only when that pod goes")
+
+
+def _detaching(holder: Place) -> Holder:
+    assert holder.attachment is not None
+    meta, text = holder.attachment.metadata, f"it is being detached from node {holder.node.name}"
+    error = holder.attachment.status.detach_error
+    if error is None and (left := others_finalizers(holder.attachment)):
+        what = f"VolumeAttachment {meta.name}, which its attacher does not hold, is kept by the finalizers {', '.join(left)}"
+        return Holder("finalizers", f"{text}: {what}; this ends when whoever has set them takes them away")
+    if error is None:
+        return Holder("detaching", f"{text}; this ends when driver {holder.attachment.spec.attacher} has done so")
+    return Holder("detach_failed", f"{text}, and the driver {holder.attachment.spec.attacher} failed: {error.message}")
+
+
+def others_finalizers(attachment: VolumeAttachment) -> tuple[str, ...]:
+    """Those that alone hold a deleted attachment: its attacher's is not among them. () while that is there."""
+    held = finalizers_of(attachment)
+    return () if attacher_finalizer(attachment.spec.attacher) in held else tuple(sorted(held))
+
+
+def _mounted(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Instant) -> Holder:
+    node = holder.node.name
+    near = [ref for ref in holder.finished if ref.namespace == wish.ref.namespace]
+    used = f"pod {near[0].name} on node {node} has finished, and" if near else "no pod uses it any more, and"
+    if holder.node.is_healthy:
+        kind = "pod_finished" if near else "mounted"
+        return Holder(kind, f"{used} node {node} still has it mounted; this ends when its kubelet has unmounted it")
+    hold = hold_of(volume, holder, rules, now)
+    gone = "is not ready" if holder.node.is_there else "is deleted"
+    known = holder.node.is_there or holder.node_record.last_in_use is not None
+    had = "had it mounted when it was last heard of" if known else "may have it mounted"
+    text = f"{used} node {node}, which {gone}, {had}"
+    if class_name := rules.unread_class(volume):
+        text = f"{text}; StorageClass {class_name}, which may say when it is detached by force, can not be read"
+        return Holder("dead_node", f"{text}; it is detached at once if the node is tainted {OUT_OF_SERVICE_TAINT}")
+    if may_be_forced(hold):
+        in_s = format_duration(float(math.ceil(hold.in_s)))
+        return Holder("dead_node", f"{text}; it is detached by force in {in_s}, at once if the node is tainted {OUT_OF_SERVICE_TAINT}")
+    return Holder("dead_node", f"{text}; this ends only when the node returns, or is tainted {OUT_OF_SERVICE_TAINT}")

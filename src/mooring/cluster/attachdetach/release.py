@@ -1,0 +1,122 @@
+"""Whether a volume that no pod wants on a node may be taken from it, and when. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from mooring.base.clock import Instant
+from mooring.cluster.attachdetach.facts import Place, Volume
+from mooring.cluster.attachdetach.options import NEVER, AttachDetachOptions
+
+CLASS_FRESH_S: Final = 60.0
+"""How long what a StorageClass said about forced detaches is taken for true, before it is asked again."""
+
+TIMEOUT: Final = "timeout"
+OUT_OF_SERVICE: Final = "out-of-service"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rules:
+    """When a detach is forced: the options, and what StorageClasses say. Before a volume's class has been read nothing of it is forced."""
+
+    options: AttachDetachOptions
+    class_waits: Mapping[str, tuple[float | None, Instant]] = dataclasses.field(default_factory=dict)
+
+    def needs_class(self, volume: Volume) -> bool:
+        """True when what the volume's StorageClasses say makes a difference."""
+        return bool(volume.class_names) and not self.options.disable_force_detach
+
+    def unread_class(self, volume: Volume) -> str:
+        """One that was never read, "" where all were, or make no difference."""
+        return next((name for name in volume.class_names if name not in self.class_waits), "") if self.needs_class(volume) else ""
+
+    def class_to_read(self, volume: Volume, now: Instant) -> str:
+        """One that was not read lately, "" where all were, or make no difference."""
+        unread = self.unread_class(volume)
+        if unread or not self.needs_class(volume):
+            return unread
+        return next((name for name in volume.class_names if now - self.class_waits[name][1] > CLASS_FRESH_S), "")
+
+    def wait_s(self, volume: Volume) -> float:
+        """The StorageClass's word counts first, of several the longest, then the CSIDriver's, then the flag's. NEVER for one that is not
+        forced by time.
+        """
+        if self.options.disable_force_detach:
+            return NEVER
+        of_classes = [wait_s for name in volume.class_names if (wait_s := self.class_waits.get(name, (None, 0.0))[0]) is not None]
+        given = (max(of_classes, default=None), volume.driver_wait_s, self.options.force_after_s)
+        return next(wait_s for wait_s in given if wait_s is not None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hold:
+    """Why the node keeps the volume. in_s: seconds until the detach is forced, NEVER for no such time.
+
+    forced: the detach is forced now: `timeout` or `out-of-service`; "" for not forced.
+    """
+
+    mounted: bool = False
+    forced: str = ""
+    in_s: float = NEVER
+
+    @property
+    def stays(self) -> bool:
+        return self.mounted and not self.forced
+
+
+def hold_of(volume: Volume, place: Place, rules: Rules, now: Instant) -> Hold:
+    """For a volume that no pod wants on the node.
+
+    Differs from upstream: the time counts from when the volume was unwanted and the node not ready, whichever came last. A volume
+    that is not mounted is never detached by force, however long it was unwanted.
+    """
+    if not place.mounted and now >= place.may_be_mounted_until:
+        return Hold()
+    if place.node.is_out_of_service:
+        return Hold(True, OUT_OF_SERVICE, 0.0)
+    record = place.record
+    if place.node.is_healthy or record.unwanted_since is None or record.unhealthy_since is None:
+        return Hold(True)
+    left_s = max(record.unwanted_since, record.unhealthy_since) + rules.wait_s(volume) - now
+    return Hold(True, TIMEOUT if left_s <= 0 and not rules.class_to_read(volume, now) else "", max(0.0, left_s))
+
+
+def may_be_forced(hold: Hold) -> bool:
+    return hold.stays and not math.isinf(hold.in_s)
+
+
+def is_to_be_reported(volume: Volume, place: Place, rules: Rules, now: Instant) -> bool:
+    """Whether the Node's status should list the volume as attached.
+
+    One that no pod wants is not added any more, and stays listed as long as the node has it mounted. Nor is one whose name is lost, or
+    whose deletion an earlier process may have asked for.
+    """
+    attachment = place.attachment
+    if not volume.handle or now < place.inherited_until:
+        return False
+    if attachment is None or place.is_ending or not place.intact or not attachment.status.attached:
+        return False
+    if place_ahead(volume, place) is not None:
+        return False
+    return place.is_wanted or (place.reported and hold_of(volume, place, rules, now).stays)
+
+
+def place_ahead(volume: Volume, place: Place) -> Place | None:
+    """The place that keeps a volume for a single node from this one, although it is attached here, too; None for no such place.
+
+    Two attachments are there where another controller made one of them, or a request of a process that died was carried out late.
+    """
+    if not volume.single_node or place.mounted or place.reported:
+        return None
+    attached = [one for one in volume.places.values() if one.mounted or (one.attachment is not None and one.attachment.status.attached)]
+    first = min(attached, key=_seniority, default=place)
+    return None if first is place else first
+
+
+def _seniority(place: Place) -> tuple[bool, bool, str, str]:
+    """Where it is mounted, or may be by what is reported; else where it was asked for first."""
+    created = place.attachment.metadata.creation_timestamp if place.attachment is not None else None
+    return not place.mounted, not place.reported, created or "", place.node.name

@@ -1,0 +1,229 @@
+"""The objects and indexes that the attach/detach controller reads, and which volume each of them is about.
+
+A `View` shows the caches and the memory as they are: a decision reads it between two awaits, when nothing changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.inline_volumes import inline_volumes_of
+from mooring.api.meta import Key, key_of
+from mooring.api.pods import Pod
+from mooring.api.storage import CSIDriver, CSINode, VolumeAttachment
+from mooring.api.volume_names import split_unique_name
+from mooring.cluster.attachdetach.identity import Identity, identity_of, inline_identity_of, is_managed
+from mooring.cluster.attachdetach.memory import Memory
+from mooring.cluster.attachdetach.orphans import Orphans
+from mooring.controllers.binding.names import claim_key, claims_of
+from mooring.kube.cache.reader import Reader
+from mooring.kube.cache.store import IndexFunction
+
+BY_CLAIM: Final = "attachdetach/claim"  # pods by the claims they name; volumes by the claim that they are reserved for
+BY_NODE: Final = "attachdetach/node"  # pods and attachments
+BY_UNIQUE: Final = "attachdetach/unique"  # volumes by their name in a Node's status; pods and attachments by those they define themselves
+BY_DRIVER: Final = "attachdetach/driver"  # volumes, and pods by the drivers of those they define themselves
+BY_VOLUME: Final = "attachdetach/volume"  # attachments and claims by the PersistentVolume they name
+
+ORPHAN: Final = "attachment/"
+"""Begins the key of an attachment whose volume can't be told any more: the rest is its name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """The caches and the memory, live. csi_nodes: only where an attacher runs in this process."""
+
+    pods: Reader[Pod]
+    claims: Reader[PersistentVolumeClaim]
+    volumes: Reader[PersistentVolume]
+    nodes: Reader[Node]
+    drivers: Reader[CSIDriver]
+    attachments: Reader[VolumeAttachment]
+    csi_nodes: Reader[CSINode]
+    memory: Memory
+    orphans: Orphans
+
+    def node(self, name: str) -> Node | None:
+        return self.nodes.get(Key("", name))
+
+    def is_managed(self, name: str) -> bool:
+        """True for a Node that is there, and whose kubelet leaves attaching to controllers, or did so since this process saw it first."""
+        node = self.node(name)
+        return node is not None and (is_managed(node) or self.memory.node(name).managed)
+
+    def attachment(self, name: str) -> VolumeAttachment | None:
+        return self.attachments.get(Key("", name))
+
+    def node_id(self, driver: str, name: str) -> str:
+        """The driver's name for the node, "" where it is not known."""
+        csi_node = self.csi_nodes.get(Key("", name))
+        drivers = csi_node.spec.drivers if csi_node else None
+        return next((one.node_id for one in drivers or () if one.name == driver), "")
+
+    # -- which volume
+
+    def key_of(self, attachment: VolumeAttachment) -> str | None:
+        """The volume that an attachment is about. None for one that this controller leaves alone: it was made by others."""
+        return self._key_of(attachment, self._named_by_pods)
+
+    def keys_on(self, node: str) -> Iterator[tuple[VolumeAttachment, str | None]]:
+        """The attachments to the node, each with its `key_of`. The volumes that they may be about are looked at once for all of them."""
+        named_by_pods = functools.cache(self._named_by_pods)
+        return ((one, self._key_of(one, named_by_pods)) for one in self.attachments.by(BY_NODE, node))
+
+    def _key_of(self, attachment: VolumeAttachment, named_by_pods: Callable[[str], Mapping[str, str]]) -> str | None:
+        found, name, node = self._volume_of(attachment), attachment.metadata.name, attachment.spec.node_name
+        unique = self.orphans.volume_of(name) if found is None else found.unique
+        if unique is None and (unique := self._named_by_node(node).get(name) or named_by_pods(node).get(name)) is not None:
+            self.orphans.is_about(attachment, unique)
+        return unique or (f"{ORPHAN}{name}" if _is_hashed(name) else None)
+
+    def _volume_of(self, attachment: VolumeAttachment) -> Identity | None:
+        """As it says itself, or by the PersistentVolume that it names; None where that is gone, or attached by no CSI driver."""
+        pv = self.volumes.get(Key("", attachment.spec.source.persistent_volume_name or ""))
+        return inline_identity_of(attachment) if pv is None else identity_of(pv)
+
+    # An attachment whose PersistentVolume is gone may be about one of these; each by the name that its attachment to the node has.
+
+    def _named_by_node(self, name: str) -> Mapping[str, str]:
+        """What it has, or had, in use or listed as attached. Worked out once for each Node as it stands there."""
+        node, record = self.node(name), self.memory.node(name)
+        if record.named is None or record.named[0] is not node:
+            status = None if node is None else node.status
+            listed = () if status is None else (*(status.volumes_in_use or ()), *(one.name for one in status.volumes_attached or ()))
+            record.named = node, _by_name(name, map(split_unique_name, (*listed, *sorted(record.last_in_use or ()))))
+        return record.named[1]
+
+    def _named_by_pods(self, name: str) -> Mapping[str, str]:
+        """The volumes that its pods define themselves, and those that their claims are reserved for."""
+        found = (identity_of(pv) for pod in self.pods.by(BY_NODE, name) for pv in self.objects_of_pod(pod))
+        return _by_name(name, (None if one is None else (one.driver, one.handle) for one in found))
+
+    def sort(self, attachment: VolumeAttachment) -> None:
+        """To be called when the attachment, or the PersistentVolume that it names, comes or goes."""
+        gone = self.attachment(attachment.metadata.name) is None
+        self.orphans.sort(attachment, has_volume=gone or self._volume_of(attachment) is not None)
+
+    # -- what of a change concerns which volume
+
+    def volumes_of_attachment(self, attachment: VolumeAttachment) -> Iterator[str]:
+        """The one that it is about; and where its name is that of another one's attachment, which it is in the way of, that one."""
+        key, name, node = self.key_of(attachment), attachment.metadata.name, attachment.spec.node_name
+        if key is not None:
+            yield key
+        parts = split_unique_name(key or "")
+        if parts is not None and Identity(*parts).attachment_to(node) != name:
+            yield from filter(None, (self._named_by_node(node).get(name) or self._named_by_pods(node).get(name),))
+
+    def objects_of_pod(self, pod: Pod) -> Iterator[PersistentVolume]:
+        """Those of its claims, and what stands for those that it defines itself."""
+        yield from inline_volumes_of(pod)
+        for key in claims_of(pod):
+            yield from self._objects_of_claim(key)
+
+    def volumes_of_pod(self, pod: Pod) -> Iterator[str]:
+        yield from (found.unique for found in map(identity_of, self.objects_of_pod(pod)) if found is not None)
+
+    def without_volume_on(self, node: str) -> Iterator[str]:
+        """Those that are attached to the node, and whose PersistentVolume is gone."""
+        yield from (key for one, key in self.keys_on(node) if node and key is not None and self._volume_of(one) is None)
+
+    def volumes_of_claim(self, key: Key) -> Iterator[str]:
+        """Those that are reserved for it, and the one that it names."""
+        yield from (found.unique for found in map(identity_of, self._objects_of_claim(key)) if found is not None)
+
+    def volumes_named_by(self, claim: PersistentVolumeClaim | None) -> Iterator[str]:
+        yield from (found.unique for found in map(identity_of, self._objects_named_by(claim)) if found is not None)
+
+    def _objects_of_claim(self, key: Key) -> Iterator[PersistentVolume]:
+        yield from self.volumes.by(BY_CLAIM, str(key))
+        yield from self._objects_named_by(self.claims.get(key))
+
+    def _objects_named_by(self, claim: PersistentVolumeClaim | None) -> Iterator[PersistentVolume]:
+        pv = None if claim is None else self.volumes.get(Key("", claim.spec.volume_name))
+        yield from () if pv is None else (pv,)
+
+    def claims_of_volume(self, pv: PersistentVolume) -> Iterable[Key]:
+        """The claim that it is reserved for by name, and those that name it, but for the claims of a uid that it is not reserved for."""
+        ref, named = pv.spec.claim_ref, self.claims.by(BY_VOLUME, pv.metadata.name)
+        reserved = () if ref is None else (claim_key(ref),)
+        may_be = (key_of(claim) for claim in named if ref is None or ref.uid in ("", claim.metadata.uid))
+        return dict.fromkeys((*reserved, *may_be))
+
+    def pods_that_name(self, pv: PersistentVolume) -> tuple[Pod, ...]:
+        """Those with a claim that may be its own."""
+        return tuple(pod for key in self.claims_of_volume(pv) for pod in self.pods.by(BY_CLAIM, str(key)))
+
+    def volumes_on(self, node: str) -> Iterator[str]:
+        """Those that are attached to the node or wanted there."""
+        yield from (key for _, key in self.keys_on(node) if key is not None)
+        for pod in self.pods.by(BY_NODE, node):
+            yield from self.volumes_of_pod(pod)
+
+    def volumes_of_driver(self, driver: str) -> Iterator[str]:
+        objects = (*self.volumes.by(BY_DRIVER, driver), *(pv for pod in self.pods.by(BY_DRIVER, driver) for pv in inline_volumes_of(pod)))
+        yield from (found.unique for found in map(identity_of, objects) if found is not None and found.driver == driver)
+
+
+def _by_name(node: str, volumes: Iterable[tuple[str, str] | None]) -> Mapping[str, str]:
+    """volumes: driver and handle. Their names in a Node's status, by that of their attachment to the node."""
+    found = (Identity(*parts) for parts in volumes if parts is not None)
+    return {one.attachment_to(node): one.unique for one in found}
+
+
+def _is_hashed(name: str) -> bool:
+    """True for a name that only a controller like this one gives."""
+    digest = name.removeprefix("csi-")
+    return name.startswith("csi-") and len(digest) == 64 and all(sign in "0123456789abcdef" for sign in digest)
+
+
+# -- indexes
+
+
+def _unique_of(pv: PersistentVolume) -> tuple[str, ...]:
+    found = identity_of(pv)
+    return () if found is None else (found.unique,)
+
+
+def _driver_of(pv: PersistentVolume) -> tuple[str, ...]:
+    found = identity_of(pv)
+    return () if found is None else (found.driver,)
+
+
+def _inline(pod: Pod) -> Iterator[Identity]:
+    """The volumes that the pod defines itself."""
+    return (Identity(*parts) for parts in inline_volumes_of(pod).by_handle)
+
+
+def _inline_unique_of(attachment: VolumeAttachment) -> tuple[str, ...]:
+    found = inline_identity_of(attachment)
+    return () if found is None else (found.unique,)
+
+
+def _reserved_for(pv: PersistentVolume) -> tuple[str, ...]:
+    return () if pv.spec.claim_ref is None else (str(claim_key(pv.spec.claim_ref)),)
+
+
+CLAIM_INDEXES: Final[Mapping[str, IndexFunction[PersistentVolumeClaim]]] = {
+    BY_VOLUME: lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else (),
+}
+POD_INDEXES: Final[Mapping[str, IndexFunction[Pod]]] = {
+    BY_CLAIM: lambda pod: tuple(str(key) for key in claims_of(pod)),
+    BY_NODE: lambda pod: (pod.spec.node_name,),
+    BY_UNIQUE: lambda pod: tuple({found.unique: None for found in _inline(pod)}),
+    BY_DRIVER: lambda pod: tuple({found.driver: None for found in _inline(pod)}),
+}
+VOLUME_INDEXES: Final[Mapping[str, IndexFunction[PersistentVolume]]] = {
+    BY_UNIQUE: _unique_of,
+    BY_DRIVER: _driver_of,
+    BY_CLAIM: _reserved_for,
+}
+ATTACHMENT_INDEXES: Final[Mapping[str, IndexFunction[VolumeAttachment]]] = {
+    BY_NODE: lambda one: (one.spec.node_name,),
+    BY_VOLUME: lambda one: (one.spec.source.persistent_volume_name or "",),
+    BY_UNIQUE: _inline_unique_of,
+}

@@ -1,0 +1,48 @@
+"""Carries out evictions: an event, the condition, the deletion."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api.core import reference_to
+from mooring.api.meta import key_of
+from mooring.api.nodes import TRUE
+from mooring.api.pods import Pod
+from mooring.base.clock import Clock
+from mooring.cluster.nodehealth.eviction.decide import Decision
+from mooring.cluster.nodehealth.eviction.metrics import EvictionMetrics
+from mooring.cluster.nodehealth.view import DISRUPTION_TARGET
+from mooring.cluster.nodehealth.writes import Writes
+from mooring.control.events import EventRecorder
+from mooring.control.result import Result
+
+REASON: Final = "TaintManagerEviction"
+
+
+class Reconciler:
+    def __init__(self, writes: Writes, events: EventRecorder, metrics: EvictionMetrics, clock: Clock) -> None:
+        self._writes, self._events, self._metrics, self._clock = writes, events, metrics, clock
+
+    async def evict(self, pod: Pod, decision: Decision, *, first: bool) -> Result:
+        """first: it did not fail before. Raises ApiError, Stale.
+
+        The taints are looked at anew: what makes pods would make another one at once, on a node that has been well for long.
+        """
+        await self._writes.check_taints(pod.spec.node_name or "")
+        if first:
+            self._tell(pod, "Marking for deletion Pod")
+        reason = {"reason": "DeletionByTaintManager", "message": "Taint manager: deleting due to NoExecute taint"}
+        if not any((one.type, one.reason) == (DISRUPTION_TARGET, reason["reason"]) for one in pod.status.conditions or ()):
+            stamped = {"type": DISRUPTION_TARGET, "status": TRUE, **reason, "lastTransitionTime": self._writes.now}
+            observed = {"observedGeneration": pod.metadata.generation} if pod.metadata.generation else {}
+            await self._writes.patch_pod(pod, {"conditions": [{**stamped, **observed}]})
+        await self._writes.delete_pod(pod)
+        self._metrics.evicted(self._clock.now() - decision.at if decision.at is not None else 0.0)
+        return Result(decision.because, done="evicted")
+
+    def cancelled(self, pod: Pod) -> None:
+        """It may stay after all."""
+        self._tell(pod, "Cancelling deletion of Pod")
+
+    def _tell(self, pod: Pod, text: str) -> None:
+        self._events.event(reference_to(pod, "Pod"), "Normal", REASON, f"{text} {key_of(pod)}")

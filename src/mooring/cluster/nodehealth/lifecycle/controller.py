@@ -1,0 +1,115 @@
+"""The controller `node-lifecycle-controller`: which change wakes which node or pod.
+
+A node sleeps until it would count as silent; heartbeats are noted and wake nobody. kube-controller-manager looks at all nodes every 5 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from mooring.api.coordination import Lease
+from mooring.api.core import Node
+from mooring.api.meta import Key, key_of
+from mooring.api.nodes import UNKNOWN, readiness
+from mooring.api.pods import Pod
+from mooring.base.log import logger
+from mooring.cluster.nodehealth.caches import HealthCaches
+from mooring.cluster.nodehealth.lifecycle import reasons as why
+from mooring.cluster.nodehealth.lifecycle.decide import decide_node, decide_pod
+from mooring.cluster.nodehealth.lifecycle.heard import Heard, heard_of_lease, heard_of_node
+from mooring.cluster.nodehealth.lifecycle.metrics import LifecycleMetrics
+from mooring.cluster.nodehealth.lifecycle.reconcile import Reconciler
+from mooring.cluster.nodehealth.lifecycle.zones import Shift, Zones
+from mooring.cluster.nodehealth.options import NodeHealthOptions
+from mooring.cluster.nodehealth.view import zone_of
+from mooring.control.controller import Controller
+from mooring.control.events import EventRecorder
+from mooring.control.result import Result
+from mooring.control.runtime import Runtime
+from mooring.kube.cache.informer import Change
+
+log = logger(__name__)
+
+WORKERS: Final = 8
+
+
+class NodeLifecycle:
+    """controllers: of nodes, and of the pods of nodes that are not ready."""
+
+    def __init__(self, runtime: Runtime, caches: HealthCaches, options: NodeHealthOptions, events: EventRecorder) -> None:
+        self._clock, self._options, self._view = runtime.clock, options, caches.view
+        self._metrics = runtime.metrics.once(LifecycleMetrics)
+        self._zones = Zones(options)
+        self._heard: dict[str, Heard] = {}
+        self._reconciler = Reconciler(runtime, caches.writes, self._zones, events)
+        self._nodes: Controller[str] = Controller(runtime, "nodelifecycle", self._reconcile, workers=WORKERS, label="Node", log=log)
+        self._pods: Controller[Key] = Controller(runtime, "nodelifecycle-pods", self._reconcile_pod, workers=WORKERS, label="Pod", log=log)
+        self.controllers = (self._nodes, self._pods)
+        self._nodes.watch(caches.nodes, self._node_changed)
+        self._nodes.watch(caches.leases, self._lease_changed)
+        self._pods.watch(caches.pods, self._pod_changed)
+
+    # -- changes
+
+    def _node_changed(self, change: Change[Node]) -> Iterable[str]:
+        old, new, name = change.old, change.new, change.key.name
+        self._zones.moved(old, new)
+        if new is None:
+            self._heard.pop(name, None)
+            self._nodes.forget(name)
+            self._reconciler.removed(change.object)
+            return ("",)  # the zones are others now
+        known = heard_of_node(self._heard.get(name), new, self._clock.now(), self._clock.wall_s())
+        if old is None:
+            known = heard_of_lease(known, self._view.lease(name), self._clock.now())
+            self._reconciler.registered(new)
+        self._heard[name] = known
+        if readiness(new) == UNKNOWN and readiness(old) != UNKNOWN:
+            for pod in self._view.pods_on(name):
+                self._pods.add(key_of(pod))
+        return (name,)
+
+    def _lease_changed(self, change: Change[Lease]) -> None:
+        known = self._heard.get(change.key.name)
+        if known is not None and change.new is not None:
+            self._heard[change.key.name] = heard_of_lease(known, change.new, self._clock.now())
+
+    def _pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
+        """A pod that has come to a node."""
+        old, new = change.old, change.new
+        if new is not None and new.spec.node_name and (old is None or old.spec.node_name != new.spec.node_name):
+            yield change.key
+
+    # -- one node, one pod
+
+    async def _reconcile(self, name: str) -> Result:
+        self._wake(self._zones.refresh(self._clock.now()))
+        self._metrics.show(self._zones)
+        node, heard = self._view.node(name), self._heard.get(name)
+        if node is None or heard is None:
+            return Result(why.Gone(name))
+        decision = decide_node(node, heard, self._clock.now(), self._options, all_down=self._zones.all_down)
+        self._nodes.explain(name, decision.because)
+        result, known = await self._reconciler.node(node, heard, decision)
+        if known is not heard and self._heard.get(name) is heard:
+            self._heard[name] = known
+        return result
+
+    def _wake(self, shift: Shift) -> None:
+        """Who waits for the zones. Where nobody was ready, and somebody is now, all get their grace anew."""
+        if shift.ended:
+            now = self._clock.now()
+            self._heard = {name: Heard(now, one.has_ready, one.heartbeat, one.renewed) for name, one in self._heard.items()}
+        if shift.began or shift.ended:
+            log.info(0, "No node is ready: evictions stop" if shift.began else "Some nodes are ready again: evictions go on")
+        for node in self._view.nodes.values() if shift.zones or shift.began or shift.ended else ():
+            if shift.began or shift.ended or zone_of(node) in shift.zones:
+                self._nodes.add(node.metadata.name)
+
+    async def _reconcile_pod(self, key: Key) -> Result:
+        pod = self._view.pods.get(key)
+        if pod is None:
+            return Result(why.Gone(str(key)))
+        node = self._view.node(pod.spec.node_name)
+        return await self._reconciler.pod(pod, node) if decide_pod(pod, node) else Result(why.AsItShouldBe())

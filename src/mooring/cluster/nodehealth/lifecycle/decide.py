@@ -1,0 +1,119 @@
+"""The life of a node: is it silent, and which conditions, taints and labels follow from what it says. Pure.
+
+Source: kube-controller-manager 1.36, pkg/controller/nodelifecycle. Differs: a start of the controller takes no taints off nodes that are
+not ready, and taints change by one write.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from mooring.api.core import Node, Taint
+from mooring.api.nodes import FALSE, READY, TRUE, UNKNOWN, condition_of, has_taint, readiness
+from mooring.api.pods import Pod
+from mooring.base.clock import Instant
+from mooring.cluster.nodehealth.lifecycle import reasons as why
+from mooring.cluster.nodehealth.lifecycle.heard import Heard
+from mooring.cluster.nodehealth.options import NodeHealthOptions
+from mooring.cluster.nodehealth.view import ARCH_LABELS, NO_EXECUTE, NO_SCHEDULE, NOT_READY_TAINT, OS_LABELS, UNREACHABLE_TAINT, zone_of
+from mooring.control.result import Because
+
+UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
+POSTED: Final = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
+"""The conditions that a kubelet posts."""
+TAINTS: Final[Mapping[tuple[str, str], str]] = {
+    (READY, FALSE): NOT_READY_TAINT,
+    (READY, UNKNOWN): UNREACHABLE_TAINT,
+    ("MemoryPressure", TRUE): "node.kubernetes.io/memory-pressure",
+    ("DiskPressure", TRUE): "node.kubernetes.io/disk-pressure",
+    ("NetworkUnavailable", TRUE): "node.kubernetes.io/network-unavailable",
+    ("PIDPressure", TRUE): "node.kubernetes.io/pid-pressure",
+}
+"""The NoSchedule taint of a condition with this status."""
+_SCHEDULING_KEYS: Final = frozenset({*TAINTS.values(), UNSCHEDULABLE_TAINT})
+_EVICTING_KEYS: Final = (NOT_READY_TAINT, UNREACHABLE_TAINT)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """conditions: to be written, once the API server has said that the node's Lease is as we know it; then all is decided anew.
+
+    added, removed: taints. evicting: a NoExecute taint beside them as soon as it is the zone's turn. labels: to be set.
+    silent_at: when the node counts as silent unless something is heard of it, None for one that does already.
+    """
+
+    because: Because
+    conditions: tuple[Mapping[str, Any], ...] = ()
+    was_ready: bool = False
+    added: tuple[Taint, ...] = ()
+    removed: tuple[Taint, ...] = ()
+    evicting: Taint | None = None
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    silent_at: Instant | None = None
+
+
+def decide_node(node: Node, heard: Heard, now: Instant, options: NodeHealthOptions, *, all_down: bool) -> Decision:
+    """all_down: no node of any zone is ready."""
+    ready = readiness(node)
+    silent_at = heard.at + (options.node_monitor_grace_period_s if ready else options.node_startup_grace_period_s)
+    if now >= silent_at and ready != UNKNOWN:
+        return Decision(why.Silent(round(now - heard.at, 3)), tuple(_unknown(node)), was_ready=ready == TRUE)
+    scheduling = _scheduling_taints(node)
+    held = {taint.key for taint in node.spec.taints or () if taint.effect == NO_SCHEDULE and taint.key in _SCHEDULING_KEYS}
+    wanted, removed = _evicting_taint(node, ready, all_down=all_down)
+    instead = wanted is not None and bool(removed)
+    return Decision(
+        _reason(node, ready, waits=wanted is not None and not instead, all_down=all_down),
+        added=(*(Taint(key=key, effect=NO_SCHEDULE) for key in sorted(scheduling - held)), *((wanted,) if wanted and instead else ())),
+        removed=(*(Taint(key=key, effect=NO_SCHEDULE) for key in sorted(held - scheduling)), *removed),
+        evicting=None if instead else wanted,
+        labels=dict(_labels(node)),
+        silent_at=silent_at if ready != UNKNOWN else None,
+    )
+
+
+def decide_pod(pod: Pod, node: Node | None) -> bool:
+    """True for a pod that is to be marked as not ready: it says that it is, and its node is not."""
+    says_ready = any(one.type == READY and one.status != FALSE for one in pod.status.conditions or ())
+    return says_ready and readiness(node) not in ("", TRUE)
+
+
+def _unknown(node: Node) -> Iterator[dict[str, Any]]:
+    """The conditions that the kubelet no longer stands for, each as it is to be."""
+    for type in POSTED:
+        condition = condition_of(node, type)
+        if condition is None:
+            never = {"reason": "NodeStatusNeverUpdated", "message": "Kubelet never posted node status."}
+            yield {"type": type, "status": UNKNOWN, **never, "lastHeartbeatTime": node.metadata.creation_timestamp}
+        elif condition.status != UNKNOWN:
+            stopped = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+            yield {"type": type, "status": UNKNOWN, **stopped}
+
+
+def _scheduling_taints(node: Node) -> frozenset[str]:
+    of_conditions = {TAINTS.get((one.type, one.status), "") for one in node.status.conditions or ()}
+    return frozenset((of_conditions | ({UNSCHEDULABLE_TAINT} if node.spec.unschedulable else set())) - {""})
+
+
+def _evicting_taint(node: Node, ready: str, *, all_down: bool) -> tuple[Taint | None, tuple[Taint, ...]]:
+    """The NoExecute taint that the node lacks, and those that are to go."""
+    held = [key for key in _EVICTING_KEYS if has_taint(node, key, NO_EXECUTE)]
+    wanted = "" if all_down else TAINTS.get((READY, ready), "")
+    gone = tuple(Taint(key=key, effect=NO_EXECUTE) for key in held if key != wanted) if ready or all_down else ()
+    return (Taint(key=wanted, effect=NO_EXECUTE) if wanted and wanted not in held else None), gone
+
+
+def _labels(node: Node) -> Iterator[tuple[str, str]]:
+    """The beta labels follow the stable ones."""
+    have = node.metadata.labels or {}
+    for stable, beta in (OS_LABELS, ARCH_LABELS):
+        if stable in have and have.get(beta) != have[stable]:
+            yield beta, have[stable]
+
+
+def _reason(node: Node, ready: str, *, waits: bool, all_down: bool) -> Because:
+    if all_down and ready:
+        return why.AllDown(ready)
+    return why.WaitsForTurn(ready, zone_of(node)) if waits else why.Is(ready or "missing")

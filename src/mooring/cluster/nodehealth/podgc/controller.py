@@ -1,0 +1,129 @@
+"""The controller `pod-garbage-collector-controller`: which change wakes which pod, and since when nodes are missing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from mooring.api.core import NODES, Node
+from mooring.api.meta import Key, is_deleting, key_of
+from mooring.api.nodes import OUT_OF_SERVICE_TAINT, has_taint, readiness
+from mooring.api.pods import Pod
+from mooring.base.log import logger
+from mooring.cluster.nodehealth.caches import HealthCaches
+from mooring.cluster.nodehealth.options import NodeHealthOptions
+from mooring.cluster.nodehealth.podgc import reasons as why
+from mooring.cluster.nodehealth.podgc.decide import Absence, Cause, Decision, decide_pod, decide_terminated, is_removed
+from mooring.cluster.nodehealth.podgc.metrics import PodGcMetrics
+from mooring.cluster.nodehealth.podgc.reconcile import Reconciler
+from mooring.cluster.nodehealth.view import is_terminated
+from mooring.control.controller import Controller
+from mooring.control.result import Result, Stale
+from mooring.control.runtime import Runtime
+from mooring.kube.cache.informer import Change
+from mooring.kube.errors import ApiError, NotFound
+
+log = logger(__name__)
+
+WORKERS: Final = 4
+ALL_ENDED: Final = "ended"
+"""The one key of the pods that have ended: they are counted together."""
+
+
+class PodCollector:
+    """controllers: of each pod, and of the number of pods that have ended."""
+
+    def __init__(self, runtime: Runtime, caches: HealthCaches, options: NodeHealthOptions) -> None:
+        self._cluster, self._clock, self._view, self._options = runtime.cluster, runtime.clock, caches.view, options
+        self._absences: dict[str, Absence] = {}
+        self._reconciler = Reconciler(caches.writes, runtime.metrics.once(PodGcMetrics))
+        self._pods: Controller[Key] = Controller(runtime, "podgc", self._reconcile, workers=WORKERS, label="Pod", log=log)
+        self._ended: Controller[str] = Controller(runtime, "podgc-ended", self._reconcile_ended, workers=1, label="pods", log=log)
+        self.controllers = (self._pods, self._ended)
+        self._pods.watch(caches.pods, self._pod_changed)
+        self._pods.watch(caches.nodes, self._node_changed)
+        self._ended.watch(caches.pods, self._pod_ended)
+
+    # -- changes
+
+    def _pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
+        old, new = change.old, change.new
+        if new is None:
+            self._pods.forget(change.key)
+            node_name = change.object.spec.node_name
+            if not self._view.pods_on(node_name):
+                self._absences.pop(node_name, None)
+        elif old is None or (old.spec.node_name, is_deleting(old)) != (new.spec.node_name, is_deleting(new)):
+            yield change.key
+
+    def _node_changed(self, change: Change[Node]) -> Iterable[Key]:
+        """A node that came or went, or is out of service."""
+        old, new, name = change.old, change.new, change.key.name
+        if new is not None:
+            self._absences.pop(name, None)
+        if old is not None and new is not None and _condition(old) == _condition(new):
+            return ()
+        return [key_of(pod) for pod in self._view.pods_on(name)]
+
+    def _pod_ended(self, change: Change[Pod]) -> Iterator[str]:
+        if change.new is not None and is_terminated(change.new) and (change.old is None or not is_terminated(change.old)):
+            yield ALL_ENDED
+
+    # -- one pod
+
+    async def _reconcile(self, key: Key) -> Result:
+        pod = self._view.pods.get(key)
+        if pod is None:
+            return Result(why.Gone(str(key)))
+        decision = self._decided(pod)
+        self._pods.explain(key, decision.because)
+        if decision.asks:
+            await self._ask(pod.spec.node_name)
+            return Result(decision.because, again=True)
+        if decision.remove is not None:
+            return await self._reconciler.remove(pod, decision.remove, decision.because)
+        return Result(decision.because, after_s=decision.after_s)
+
+    def _decided(self, pod: Pod) -> Decision:
+        now, node_name = self._clock.now(), pod.spec.node_name
+        node, absence = self._view.node(node_name), None
+        if node is None and node_name:
+            absence = self._absences.setdefault(node_name, Absence(now))
+        return decide_pod(pod, node, absence, now, self._options.quarantine_s)
+
+    async def _ask(self, node_name: str) -> None:
+        """A node that is there after all is on its way into the cache, and gets its quarantine anew. Raises ApiError."""
+        known = frozenset(pod.metadata.uid for pod in self._view.pods_on(node_name))
+        try:
+            await self._cluster.get(NODES, node_name)
+        except NotFound:
+            if (absence := self._absences.get(node_name)) is not None:
+                self._absences[node_name] = dataclasses.replace(absence, confirmed=known)
+        else:
+            self._absences.pop(node_name, None)
+
+    async def _reconcile_ended(self, key: str) -> Result:
+        """One pod after the other: there are many only after a burst. One that can't be removed holds up no other.
+
+        Raises ApiError, Stale.
+        """
+        ended, threshold = self._view.terminated, self._options.terminated_pod_gc_threshold
+        surplus = decide_terminated(ended, threshold)
+        if not surplus:
+            return Result(why.FewEnough())
+        because = why.TooMany(len(ended), threshold)
+        failures: list[ApiError | Stale] = []
+        for pod in surplus:
+            try:
+                if not is_removed(pod):
+                    await self._reconciler.remove(pod, Cause.TERMINATED, because)
+            except (ApiError, Stale) as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return Result(because, done=f"removed {len(surplus)} pods that had ended")
+
+
+def _condition(node: Node) -> tuple[str, bool]:
+    return readiness(node), has_taint(node, OUT_OF_SERVICE_TAINT)

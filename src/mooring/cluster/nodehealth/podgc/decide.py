@@ -1,0 +1,94 @@
+"""Which pods are to be removed since no kubelet will do it. Pure.
+
+Source: kube-controller-manager 1.36, pkg/controller/podgc. Differs: by event and not every 20 s, and a pod that finalizers keep after its
+removal is not removed again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+
+from mooring.api.core import Node
+from mooring.api.meta import is_deleting
+from mooring.api.nodes import OUT_OF_SERVICE_TAINT, TRUE, has_taint, readiness
+from mooring.api.pods import Pod
+from mooring.base.clock import Instant
+from mooring.cluster.nodehealth.podgc import reasons as why
+from mooring.cluster.nodehealth.view import is_terminated
+from mooring.control.result import Because
+
+FINISHED = ("Succeeded", "Failed")
+
+
+class Cause(enum.Enum):
+    """As the metric calls it."""
+
+    ORPHANED = "orphaned"
+    OUT_OF_SERVICE = "out-of-service"
+    TERMINATED = "terminated"
+    UNSCHEDULED = "unscheduled"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Absence:
+    """Of a node that pods name. since: when this process found it missing.
+
+    confirmed: the uids of the pods that were known when the API server was asked, and did not have the node either. A pod that comes
+    later may be on a new node of that name, which the cache does not show yet.
+    """
+
+    since: Instant
+    confirmed: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """remove: by force, for this cause. asks: the API server for the node first. after_s: until the next look."""
+
+    because: Because
+    remove: Cause | None = None
+    asks: bool = False
+    after_s: float | None = None
+
+
+def decide_pod(pod: Pod, node: Node | None, absence: Absence | None, now: Instant, quarantine_s: float) -> Decision:
+    """absence: of the pod's node, where there is no node."""
+    node_name = pod.spec.node_name
+    if is_removed(pod):
+        return Decision(why.Removed())
+    if not node_name:
+        return Decision(why.Unscheduled(), Cause.UNSCHEDULED) if is_deleting(pod) else Decision(why.Kept())
+    if node is not None:
+        return _on_node(pod, node)
+    assert absence is not None
+    if pod.metadata.uid in absence.confirmed:
+        return Decision(why.NodeGone(node_name), Cause.ORPHANED)
+    left_s = absence.since + quarantine_s - now
+    if left_s > 0:
+        return Decision(why.NodeMissing(node_name, round(left_s, 3)), after_s=left_s)
+    return Decision(why.NodeMissing(node_name, 0.0), asks=True)
+
+
+def _on_node(pod: Pod, node: Node) -> Decision:
+    if is_deleting(pod) and readiness(node) != TRUE and has_taint(node, OUT_OF_SERVICE_TAINT):
+        return Decision(why.OutOfService(node.metadata.name), Cause.OUT_OF_SERVICE)
+    return Decision(why.Kept())
+
+
+def is_removed(pod: Pod) -> bool:
+    """True for a pod that was deleted without grace: only its finalizers keep it."""
+    return is_deleting(pod) and pod.metadata.deletion_grace_period_seconds == 0 and pod.status.phase in FINISHED
+
+
+def decide_terminated(pods: Iterable[Pod], threshold: int) -> tuple[Pod, ...]:
+    """The pods that have ended and are to go: evicted ones first, then the oldest."""
+    ended = [pod for pod in pods if is_terminated(pod)]
+    surplus = len(ended) - threshold if threshold > 0 else 0
+    return tuple(sorted(ended, key=_order)[:surplus]) if surplus > 0 else ()
+
+
+def _order(pod: Pod) -> tuple[bool, str, str]:
+    is_evicted = (pod.status.phase, pod.status.reason) == ("Failed", "Evicted")
+    return not is_evicted, pod.metadata.creation_timestamp or "", pod.metadata.name

@@ -1,0 +1,135 @@
+"""How many pods of a Job are to run, and whether it is over. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from mooring.api.meta import is_deleting
+from mooring.api.pods import Pod
+from mooring.api.workloads import Job
+from mooring.base.clock import parse_rfc3339
+from mooring.cluster.workloads.conditions import find, is_true
+from mooring.cluster.workloads.jobs import reasons as why
+from mooring.cluster.workloads.jobs.tally import FAILURE_TARGET, Tally, replaces_failed_only, terminating_of
+from mooring.cluster.workloads.pods import BURST_MAX, first_to_go, is_active, left_s
+from mooring.control.result import Because
+
+COMPLETE: Final = "Complete"
+FAILED: Final = "Failed"
+SUSPENDED: Final = "Suspended"
+CRITERIA_MET: Final = "SuccessCriteriaMet"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """The end of a Job, as its conditions say it."""
+
+    is_success: bool
+    reason: str
+    message: str
+
+
+REACHED: Final = Verdict(True, "CompletionsReached", "Reached expected number of succeeded pods")
+BACKED_OFF: Final = Verdict(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+TOO_LONG: Final = Verdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """verdict: how it ends, or has ended; None while it runs. after_s: until a new pod may be made, or the deadline comes.
+
+    fail: pods to be deleted that count as failed. spare: pods to be deleted that do not count: nobody needs them any more.
+    is_over: nothing of it runs any more. remove: its time after the end is up.
+    """
+
+    because: Because
+    create: int = 0
+    fail: tuple[Pod, ...] = ()
+    spare: tuple[Pod, ...] = ()
+    verdict: Verdict | None = None
+    is_over: bool = False
+    after_s: float | None = None
+    remove: bool = False
+
+
+def decide(job: Job, pods: Sequence[Pod], going: Collection[str], tally: Tally, waits_s: float, now: float) -> Decision:
+    """waits_s: the rest of the back-off after a failure. now: seconds since the epoch."""
+    if is_deleting(job):
+        return Decision(why.Deleting())
+    if is_finished(job):
+        return _kept(job, now)
+    active = tuple(pod for pod in pods if is_active(pod, going))
+    verdict = _verdict(job, active, tally, now)
+    if verdict is not None:
+        uncounted = bool(tally.uncounted.succeeded or tally.uncounted.failed)
+        is_over = not (active or terminating_of(pods, going) or uncounted)
+        fail, spare = ((), active) if verdict.is_success else (active, ())
+        return Decision(why.Ends(verdict.message), fail=fail, spare=spare, verdict=verdict, is_over=is_over)
+    if job.spec.suspend:
+        return Decision(why.Suspended(), spare=active)
+    busy = len(active) + (terminating_of(pods, going) if replaces_failed_only(job) else 0)
+    return _sized(job, active, busy, tally, waits_s, now)
+
+
+def _kept(job: Job, now: float) -> Decision:
+    """It has ended: it stays until somebody deletes it, or for so long as its spec says."""
+    life_s, ended_at = job.spec.ttl_seconds_after_finished, _ended_at(job)
+    if life_s is None or ended_at is None:
+        return Decision(why.Over())
+    after_s = left_s(parse_rfc3339(ended_at), life_s, now)
+    return Decision(why.Over(), after_s=after_s) if after_s > 0 else Decision(why.Expired(life_s), remove=True)
+
+
+def _ended_at(job: Job) -> str | None:
+    ended = find(job.status.conditions, FAILED) or find(job.status.conditions, COMPLETE)
+    return ended.last_transition_time if ended is not None else None
+
+
+def is_finished(job: Job) -> bool:
+    return is_true(job.status.conditions, COMPLETE) or is_true(job.status.conditions, FAILED)
+
+
+def _verdict(job: Job, active: Sequence[Pod], tally: Tally, now: float) -> Verdict | None:
+    for kind, is_success in ((CRITERIA_MET, True), (FAILURE_TARGET, False)):
+        found = find(job.status.conditions, kind)
+        if found is not None and found.status == "True":
+            return Verdict(is_success, found.reason, found.message)
+    if tally.all_failed > job.spec.backoff_limit:
+        return BACKED_OFF
+    left_s = _deadline_in_s(job, now)
+    if left_s is not None and left_s <= 0 and not job.spec.suspend:
+        return TOO_LONG
+    return REACHED if _is_reached(job, active, tally) else None
+
+
+def _is_reached(job: Job, active: Sequence[Pod], tally: Tally) -> bool:
+    """Without a number of completions one success ends it, once the others have ended."""
+    if job.spec.completions is None:
+        return tally.all_succeeded > 0 and not active
+    return tally.all_succeeded >= job.spec.completions
+
+
+def _deadline_in_s(job: Job, now: float) -> float | None:
+    if job.spec.active_deadline_seconds is None or job.status.start_time is None:
+        return None
+    return left_s(parse_rfc3339(job.status.start_time), job.spec.active_deadline_seconds, now)
+
+
+def _sized(job: Job, active: Sequence[Pod], busy: int, tally: Tally, waits_s: float, now: float) -> Decision:
+    """busy: the pods whose place no new one may take."""
+    wanted, deadline_s = _wanted(job, active, tally), _deadline_in_s(job, now)
+    if len(active) > wanted:
+        return Decision(why.TooMany(len(active), wanted), spare=first_to_go(active, len(active) - wanted), after_s=deadline_s)
+    if busy < wanted and waits_s > 0:
+        return Decision(why.BacksOff(tally.all_failed), after_s=min(waits_s, deadline_s if deadline_s is not None else waits_s))
+    create = min(max(0, wanted - busy), BURST_MAX)
+    return Decision(why.Runs(wanted, tally.all_succeeded), create=create, after_s=deadline_s)
+
+
+def _wanted(job: Job, active: Sequence[Pod], tally: Tally) -> int:
+    """How many pods are to run now."""
+    if job.spec.completions is None:
+        return len(active) if tally.all_succeeded else job.spec.parallelism
+    return min(job.spec.parallelism, job.spec.completions - tally.all_succeeded)

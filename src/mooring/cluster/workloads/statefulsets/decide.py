@@ -1,0 +1,282 @@
+"""The next steps of a StatefulSet, one pod after the other. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+from typing import Any
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.api.meta import Key, is_deleting
+from mooring.api.pods import Pod
+from mooring.api.workloads import StatefulSet
+from mooring.cluster.workloads.ownership import without_owner
+from mooring.cluster.workloads.pods import FINISHED, is_available, is_going
+from mooring.cluster.workloads.statefulsets import reasons as why
+from mooring.cluster.workloads.statefulsets.identity import (
+    DELETE,
+    claim_bodies,
+    claim_names,
+    claim_owners,
+    goes_with_former,
+    is_disputed,
+    lost_labels,
+    ordinal_of,
+    ordinals,
+    pod_body,
+    revision_of,
+)
+from mooring.control.result import Because
+
+Json = dict[str, Any]
+ClaimOf = Callable[[Key], PersistentVolumeClaim | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Template:
+    """A template, and the name of its revision."""
+
+    revision: str
+    template: Json
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """claim_of: from the cache. owned: the claims that go with the set. going: the uids of pods that we have deleted.
+
+    now: seconds since the epoch.
+    """
+
+    stateful_set: StatefulSet
+    pods: tuple[Pod, ...]
+    claim_of: ClaimOf
+    owned: tuple[PersistentVolumeClaim, ...]
+    going: Collection[str]
+    current: Template
+    update: Template
+    now: float
+
+    def is_terminating(self, pod: Pod) -> bool:
+        return is_going(pod, self.going)
+
+    def is_healthy(self, pod: Pod) -> bool:
+        """Ready for long enough, and not about to go."""
+        available = is_available(pod, self.stateful_set.spec.min_ready_seconds, self.now)
+        return pod.status.phase == "Running" and available and not self.is_terminating(pod)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Create:
+    """claims: those that the pod lacks."""
+
+    pod: Json
+    claims: tuple[Json, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lack:
+    """The claims that a pod lacks which waits for them."""
+
+    pod_name: str
+    claims: tuple[Json, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Own:
+    """The owners of a claim. updates: the name of the pod for which an event says so, "" for one that is new or too many."""
+
+    claim: PersistentVolumeClaim
+    owners: list[Json]
+    updates: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Held:
+    """A pod that is not made before a claim of its name is gone, which somebody has deleted."""
+
+    pod_name: str
+    claim_name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Label:
+    """The labels that a pod has lost."""
+
+    pod: Pod
+    labels: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """disputed: names of claims that belong to others, whatever the retention policy says."""
+
+    because: Because
+    label: tuple[Label, ...] = ()
+    own: tuple[Own, ...] = ()
+    disputed: tuple[str, ...] = ()
+    held: tuple[Held, ...] = ()
+    lack: tuple[Lack, ...] = ()
+    create: tuple[Create, ...] = ()
+    delete: tuple[Pod, ...] = ()
+
+
+def decide(view: View) -> Decision:
+    """Ordered: one pod at a time, from the first to the last; what is too many goes first from the end, once all others are well."""
+    stateful_set = view.stateful_set
+    if is_deleting(stateful_set):
+        return Decision(why.Deleting())
+    found = {ordinal: pod for pod in view.pods if (ordinal := ordinal_of(stateful_set, pod)) is not None}
+    started = decision = _started(view, found)
+    if not started.create and not started.delete and _may_go_on(view, found):
+        decision = _condemned(view, found) or _updated(view, found) or started
+    decision = dataclasses.replace(decision, lack=started.lack, held=started.held, label=tuple(_unlabelled(view, found)))
+    return dataclasses.replace(decision, own=tuple(_owned(view)), disputed=tuple(_disputed(view)))
+
+
+def _is_ordered(view: View) -> bool:
+    return view.stateful_set.spec.pod_management_policy != "Parallel"
+
+
+def _started(view: View, found: dict[int, Pod]) -> Decision:
+    """The pods that are missing; in order, those before them must be well."""
+    steps: list[Decision] = []
+    for ordinal in ordinals(view.stateful_set):
+        step = _step(view, ordinal, found.get(ordinal))
+        if step is None:
+            continue
+        steps.append(step)
+        if _is_ordered(view):
+            break
+    return Decision(
+        steps[-1].because if steps else why.AllThere(view.stateful_set.spec.replicas),
+        held=tuple(one for step in steps for one in step.held),
+        lack=tuple(one for step in steps for one in step.lack),
+        create=tuple(one for step in steps for one in step.create),
+        delete=tuple(one for step in steps for one in step.delete),
+    )
+
+
+def _step(view: View, ordinal: int, pod: Pod | None) -> Decision | None:
+    """The next step for the pod of this number, None where it is well."""
+    name = f"{view.stateful_set.metadata.name}-{ordinal}"
+    if pod is None:
+        return _held_up(view, name) or Decision(why.Missing(name), create=(_created(view, ordinal),))
+    if pod.status.phase in FINISHED and not view.is_terminating(pod):
+        return Decision(why.Ended(name), delete=(pod,))
+    if view.is_healthy(pod):
+        return None
+    claims = _missing_claims(view, name) if pod.status.phase == "Pending" else ()
+    return Decision(why.WaitsFor(name), lack=(Lack(name, claims),) if claims else ())
+
+
+def _may_go_on(view: View, found: dict[int, Pod]) -> bool:
+    """In order, nothing is taken away before all that is to stay is well."""
+    wanted = [found.get(ordinal) for ordinal in ordinals(view.stateful_set)]
+    return not _is_ordered(view) or all(pod is not None and not view.is_terminating(pod) and view.is_healthy(pod) for pod in wanted)
+
+
+def _created(view: View, ordinal: int) -> Create:
+    stateful_set = view.stateful_set
+    chosen = _template_for(view, ordinal)
+    body = pod_body(stateful_set, chosen.template, chosen.revision, ordinal)
+    return Create(body, _missing_claims(view, body["metadata"]["name"]))
+
+
+def _missing_claims(view: View, pod_name: str) -> tuple[Json, ...]:
+    namespace, claims = view.stateful_set.metadata.namespace, claim_bodies(view.stateful_set, pod_name)
+    return tuple(claim for claim in claims if view.claim_of(Key(namespace, claim["metadata"]["name"])) is None)
+
+
+def _template_for(view: View, ordinal: int) -> Template:
+    """Below the partition pods stay what they were."""
+    strategy = view.stateful_set.spec.update_strategy
+    partition = strategy.rolling_update.partition if strategy.rolling_update is not None else 0
+    below = ordinal < view.stateful_set.spec.ordinals.start + partition
+    return view.current if strategy.type == "RollingUpdate" and below else view.update
+
+
+def _held_up(view: View, pod_name: str) -> Decision | None:
+    """To wait, where a claim has to be gone before the pod is made anew."""
+    claims = _claims_of(view, pod_name)
+    for claim in claims:
+        if goes_with_former(view.stateful_set, claim, pod_name):
+            return Decision(why.ClaimGoes(pod_name, claim.metadata.name))
+    for claim in claims:
+        if is_deleting(claim):
+            return Decision(why.ClaimGoes(pod_name, claim.metadata.name), held=(Held(pod_name, claim.metadata.name),))
+    return None
+
+
+def _claims_of(view: View, pod_name: str) -> list[PersistentVolumeClaim]:
+    """Those that there are."""
+    namespace, names = view.stateful_set.metadata.namespace, claim_names(view.stateful_set, pod_name).values()
+    return [claim for name in names if (claim := view.claim_of(Key(namespace, name))) is not None]
+
+
+def _condemned(view: View, found: dict[int, Pod]) -> Decision | None:
+    """The pods beyond the number wished for, from the end; in order, an unwell one only when those before it are well."""
+    stay = ordinals(view.stateful_set)
+    beyond = [found[ordinal] for ordinal in sorted(found, reverse=True) if ordinal not in stay]
+    if not beyond:
+        return None
+    if not _is_ordered(view):
+        chosen = tuple(pod for pod in beyond if not view.is_terminating(pod))
+        return Decision(why.TooMany(chosen[0].metadata.name), delete=chosen) if chosen else None
+    last, unwell = beyond[0], [pod for pod in beyond if not view.is_healthy(pod)]
+    if view.is_terminating(last):
+        return Decision(why.WaitsForEnd(last.metadata.name))
+    if last in unwell[:-1]:
+        return Decision(why.WaitsFor(unwell[-1].metadata.name))
+    return Decision(why.TooMany(last.metadata.name), delete=(last,))
+
+
+def _updated(view: View, found: dict[int, Pod]) -> Decision | None:
+    """The last pod of an old template, once those after it are well."""
+    strategy = view.stateful_set.spec.update_strategy
+    if strategy.type != "RollingUpdate":
+        return None
+    partition = strategy.rolling_update.partition if strategy.rolling_update is not None else 0
+    for ordinal in reversed(ordinals(view.stateful_set)[partition:]):
+        pod = found.get(ordinal)
+        if pod is None:
+            return None
+        if revision_of(pod) != view.update.revision and not view.is_terminating(pod):
+            return Decision(why.Outdated(pod.metadata.name), delete=(pod,))
+        if not view.is_healthy(pod):
+            return Decision(why.WaitsFor(pod.metadata.name))
+    return None
+
+
+def _owned(view: View) -> list[Own]:
+    """The claims whose owners are not those of the retention policy."""
+    found = []
+    for pod in view.pods:
+        stays = ordinal_of(view.stateful_set, pod) in ordinals(view.stateful_set)
+        updates = pod.metadata.name if stays and pod.status.phase != "Pending" else ""
+        for claim in _claims_of(view, pod.metadata.name):
+            owners = claim_owners(view.stateful_set, pod, claim)
+            if owners is not None:
+                found.append(Own(claim, owners, updates))
+    return [*found, *_let_go(view)]
+
+
+def _let_go(view: View) -> list[Own]:
+    """The claims without a pod that go with the set by an earlier retention policy. Upstream leaves them so, and they go."""
+    if view.stateful_set.spec.persistent_volume_claim_retention_policy.when_deleted == DELETE:
+        return []
+    with_pods = {name for pod in view.pods for name in claim_names(view.stateful_set, pod.metadata.name).values()}
+    uid = view.stateful_set.metadata.uid
+    return [Own(claim, without_owner(claim, uid)) for claim in view.owned if claim.metadata.name not in with_pods]
+
+
+def _disputed(view: View) -> list[str]:
+    """Those of pods that have not begun: it is told once, when the pod is made."""
+    new = (pod for pod in view.pods if pod.status.phase == "Pending")
+    return [
+        claim.metadata.name for pod in new for claim in _claims_of(view, pod.metadata.name) if is_disputed(view.stateful_set, pod, claim)
+    ]
+
+
+def _unlabelled(view: View, found: dict[int, Pod]) -> list[Label]:
+    staying = (found[ordinal] for ordinal in ordinals(view.stateful_set) if ordinal in found)
+    return [Label(pod, labels) for pod in staying if not view.is_terminating(pod) and (labels := lost_labels(view.stateful_set, pod))]
