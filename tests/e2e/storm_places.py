@@ -30,9 +30,9 @@ from mooring.base.randomness import Random
 from mooring.cli import csi_provisioner
 from mooring.cli.process import Command, Machine, Setup
 from mooring.cli.sidecar import Context, Sidecar, SidecarLife, Work
+from mooring.cluster.binder.controller import make_binder
+from mooring.cluster.binder.options import BinderOptions
 from mooring.control.runtime import Runtime
-from mooring.controllers.binder.controller import make_binder
-from mooring.controllers.binding.options import BinderOptions
 from mooring.csi.client import Client
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics

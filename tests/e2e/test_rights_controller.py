@@ -11,10 +11,10 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.cluster.binder.controller import make_binder
+from mooring.cluster.binder.options import BinderOptions
 from mooring.control.manager import Manager
 from mooring.control.runtime import Runtime
-from mooring.controllers.binder.controller import make_binder
-from mooring.controllers.binding.options import BinderOptions
 from tests.e2e.controller_world import ControllerWorld, a_world
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy

@@ -14,9 +14,9 @@ from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.local import Faults
+from mooring.cluster.binder.controller import make_binder
+from mooring.cluster.binder.options import BinderOptions
 from mooring.control.manager import Manager
-from mooring.controllers.binder.controller import make_binder
-from mooring.controllers.binding.options import BinderOptions
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, Forbidden
 from tests.support.builders import Json, a_claim, a_class, a_pod, a_ready_node, a_volume

@@ -27,7 +27,7 @@ from mooring.api.storage import (
     VOLUME_ATTRIBUTES_CLASSES,
 )
 from mooring.api.workloads import CONTROLLER_REVISIONS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
-from mooring.controllers.binding.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
+from mooring.cluster.binder.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
 
 Json = dict[str, Any]
 DRIVER, NS = "csi.test", "default"

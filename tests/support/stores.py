@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mooring.api.meta import Key
-from mooring.controllers.binding import view as binder
-from mooring.controllers.binding.available_volumes import AvailableVolumes
-from mooring.controllers.scheduler import view as scheduler
-from mooring.controllers.scheduler.assumed_bindings import AssumedBindings
+from mooring.cluster.binder import view as binder
+from mooring.cluster.binder.available_volumes import AvailableVolumes
+from mooring.cluster.binder.scheduling import view as scheduler
+from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBindings
 from mooring.kube.cache.store import Store
 from tests.support.builders import KINDS, Json, typed
 

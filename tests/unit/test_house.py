@@ -387,7 +387,7 @@ def test_no_program_says_a_rooms_option_in_another_way(place: str) -> None:
 # Where a cache is followed past `Controller.watch`, and why.
 NO_CONTROLLERS = {
     "control/controller.py": "Controller.watch itself",
-    "controllers/binding/caches.py": "an index, up to date before any controller hears of the change",
+    "cluster/binder/caches.py": "an index, up to date before any controller hears of the change",
     "dev/live/watching.py": "the view, which reads all and decides nothing",
     "node/volumes/in_use.py": "a loop of its own, which gathers what it reports",
     "node/volumes/controller.py": "the registered drivers, which are no cache",

@@ -13,7 +13,7 @@ from mooring.cli.limits import check_positive, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
 from mooring.cli.tables import AsKubectlFlags, ManagerFlags
-from mooring.controllers.binding.options import PARTS, BinderOptions
+from mooring.cluster.binder.options import PARTS, BinderOptions
 
 if TYPE_CHECKING:
     from mooring.control.caches import Caches
@@ -84,7 +84,7 @@ def _serve(setup: Setup[BinderFlags], machine: Machine) -> int:
 
 def make_work(setup: Setup[BinderFlags], runtime: Runtime, caches: Caches | None = None) -> Work:
     """The controllers for one term. caches: a share of the process', None for their own."""
-    from mooring.controllers.binder.controller import make_binder
+    from mooring.cluster.binder.controller import make_binder
 
     options = setup.options(BinderOptions, parts=parts_of(setup.flags.controllers))
     return make_binder(runtime, options, caches=caches)

@@ -15,6 +15,8 @@ from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.cluster.attachdetach.controller import AttachDetach
 from mooring.cluster.attachdetach.options import AttachDetachOptions
+from mooring.cluster.binder.controller import make_binder
+from mooring.cluster.binder.options import BinderOptions
 from mooring.cluster.nodehealth.controller import NodeHealth
 from mooring.cluster.nodehealth.options import LIFECYCLE, PARTS, NodeHealthOptions
 from mooring.cluster.snapshots.controller import SnapshotController
@@ -22,8 +24,6 @@ from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.cluster.workloads.controller import Workloads
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
-from mooring.controllers.binder.controller import make_binder
-from mooring.controllers.binding.options import BinderOptions
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import Session
 from mooring.dev.extras import Extras

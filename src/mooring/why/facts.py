@@ -18,8 +18,8 @@ from mooring.api.snapshot import VolumeSnapshotContent
 from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import MooringError
-from mooring.controllers.binding.names import claims_of as claim_keys_of
-from mooring.controllers.binding.names import is_finished
+from mooring.cluster.binder.names import claims_of as claim_keys_of
+from mooring.cluster.binder.names import is_finished
 from mooring.sidecars.provisioner.claims.claim import provisioner_of, selected_node
 from mooring.sidecars.provisioner.intents import lease_codec
 from mooring.sidecars.provisioner.intents.intent import Intent

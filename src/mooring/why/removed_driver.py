@@ -23,8 +23,8 @@ from mooring.api.pods import PODS, Pod
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.base.clock import Clock, Instant
 from mooring.base.units import format_duration
+from mooring.cluster.binder.names import claim_key, claims_of, is_finished
 from mooring.control.lease.record import LeaseTimes, Record, record_of
-from mooring.controllers.binding.names import claim_key, claims_of, is_finished
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound
 from mooring.kube.list_all import list_all

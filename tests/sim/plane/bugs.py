@@ -14,9 +14,9 @@ from mooring.cluster.attachdetach import decision as d
 from mooring.cluster.attachdetach.facts import Place, Volume
 from mooring.cluster.attachdetach.memory import NodeRecord
 from mooring.cluster.attachdetach.release import Hold, Rules
+from mooring.cluster.binder.scheduling import event_handlers
 from mooring.cluster.nodehealth.podgc import decide as podgc
 from mooring.control.result import Result
-from mooring.controllers.scheduler import event_handlers
 from mooring.csi.codes import NON_FINAL
 from mooring.kube.cache.informer import Informer
 from mooring.sidecars.attacher.reconcile import Reconciler as AttacherReconciler

@@ -7,10 +7,10 @@ from typing import Any, Final
 from mooring.base.randomness import Random
 from mooring.cluster.attachdetach.controller import AttachDetach
 from mooring.cluster.attachdetach.options import AttachDetachOptions
+from mooring.cluster.binder import options as binding
 from mooring.cluster.nodehealth.controller import NodeHealth
 from mooring.cluster.workloads.controller import Workloads
 from mooring.control.runtime import Runtime
-from mooring.controllers.binding import options as binding
 from mooring.csi.in_process import InProcessDriver
 from mooring.sidecars.attacher.controller import Attacher
 from tests.sim.endpoint import info_of

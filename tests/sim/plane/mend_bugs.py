@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
+from mooring.cluster.binder.volumes import decide as binding
 from mooring.cluster.nodehealth import writes
 from mooring.cluster.nodehealth.writes import Writes
 from mooring.control.controller import Controller
-from mooring.controllers.binder.volumes import decide as binding
 from tests.sim.planting import Bug, both
 
 Planted = contextlib.AbstractContextManager[Any]

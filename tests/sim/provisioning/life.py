@@ -6,11 +6,11 @@ from typing import Any
 
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
+from mooring.cluster.binder import options as binding
+from mooring.cluster.binder.controller import make_binder
+from mooring.cluster.binder.options import BinderOptions
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
-from mooring.controllers.binder.controller import make_binder
-from mooring.controllers.binding import options as binding
-from mooring.controllers.binding.options import BinderOptions
 from mooring.csi.in_process import InProcessDriver
 from mooring.kube.cluster import Request
 from mooring.sidecars.provisioner.controller import Provisioner

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from unittest import mock
 
+from mooring.cluster.binder.available_volumes import AvailableVolumes
+from mooring.cluster.binder.volumes import decide as binding
 from mooring.control.event_correlation import Correlator
-from mooring.controllers.binder.volumes import decide as binding
-from mooring.controllers.binding.available_volumes import AvailableVolumes
 from mooring.sidecars.provisioner.claims import decide, pv_store, response_checks
 from mooring.sidecars.provisioner.claims.outcomes import Save
 from mooring.sidecars.provisioner.claims.pv_store import PvStore

@@ -8,7 +8,7 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.api.meta import Key
-from mooring.controllers.binding.writes import Whole
+from mooring.cluster.binder.writes import Whole
 from mooring.kube.cache.store import Relist, Store
 from mooring.sidecars.provisioner.claims import pv_store
 from tests.sim import bugs_of_habits

@@ -12,7 +12,7 @@ from typing import Final
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import is_deleting
 from mooring.api.storage import STORAGE_CLASSES
-from mooring.controllers.binding.names import NO_PROVISIONER
+from mooring.cluster.binder.names import NO_PROVISIONER
 from tests.sim.checkers import Complaint
 from tests.sim.provisioning.orphans import OrphanActs
 from tests.sim.provisioning.plan import FOREIGN, NAMESPACE, STATIC, is_static

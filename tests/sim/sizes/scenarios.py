@@ -13,11 +13,11 @@ from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.cluster.attachdetach.controller import AttachDetach
 from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.cluster.attachdetach.options import AttachDetachOptions
+from mooring.cluster.binder.controller import make_binder
+from mooring.cluster.binder.options import BinderOptions
 from mooring.cluster.nodehealth.controller import NodeHealth
 from mooring.cluster.snapshots.controller import SnapshotController
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
-from mooring.controllers.binder.controller import make_binder
-from mooring.controllers.binding.options import BinderOptions
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi

@@ -14,15 +14,15 @@ from msgspec import structs
 
 from mooring.cluster.attachdetach import assemble
 from mooring.cluster.attachdetach.memory import Record
+from mooring.cluster.binder.ephemeral.controller import EphemeralVolumes
+from mooring.cluster.binder.protection import controller as protection
+from mooring.cluster.binder.volumes.reasons import VolumeMissing
 from mooring.cluster.nodehealth.podgc import controller as podgc
 from mooring.cluster.nodehealth.podgc.decide import Decision as GcDecision
 from mooring.cluster.nodehealth.podgc.reasons import Kept
 from mooring.cluster.workloads.jobs import reconcile as jobs
 from mooring.cluster.workloads.statefulsets import decide as stateful_sets
 from mooring.control.event_correlation import Correlator
-from mooring.controllers.binder.ephemeral.controller import EphemeralVolumes
-from mooring.controllers.binder.protection import controller as protection
-from mooring.controllers.binder.volumes.reasons import VolumeMissing
 from mooring.sidecars.attacher import decide as attacher_decide
 from mooring.sidecars.attacher import view as attacher_view
 from mooring.sidecars.attacher.controller import Attacher

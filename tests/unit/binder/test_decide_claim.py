@@ -9,9 +9,10 @@ import pytest
 
 from mooring.api.classes import CLASS_BETA
 from mooring.api.meta import Key
-from mooring.controllers.binder.volumes import reasons as why
-from mooring.controllers.binder.volumes.decide import MISSING_S, NOTHING_ABSENT, decide_claim
-from mooring.controllers.binder.volumes.decision import (
+from mooring.cluster.binder.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER
+from mooring.cluster.binder.volumes import reasons as why
+from mooring.cluster.binder.volumes.decide import MISSING_S, NOTHING_ABSENT, decide_claim
+from mooring.cluster.binder.volumes.decision import (
     Absent,
     Ask,
     Bind,
@@ -22,7 +23,6 @@ from mooring.controllers.binder.volumes.decision import (
     SetClass,
     Step,
 )
-from mooring.controllers.binding.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER
 from tests.support.builders import DRIVER, NS, Json, a_bound_claim, a_claim, a_class, a_pod, a_volume
 from tests.support.stores import Stores
 

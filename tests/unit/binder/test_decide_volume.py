@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mooring.api.meta import Key
-from mooring.controllers.binder.volumes.decide import decide_volume
-from mooring.controllers.binder.volumes.decision import Action, GiveBack, LookUpClaim, SetVolumePhase, WakeClaim
-from mooring.controllers.binding.names import BOUND_BY_CONTROLLER, PROVISIONED_BY
+from mooring.cluster.binder.names import BOUND_BY_CONTROLLER, PROVISIONED_BY
+from mooring.cluster.binder.volumes.decide import decide_volume
+from mooring.cluster.binder.volumes.decision import Action, GiveBack, LookUpClaim, SetVolumePhase, WakeClaim
 from tests.support.builders import DRIVER, NS, Json, a_bound_claim, a_claim, a_volume
 from tests.support.stores import Stores
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from mooring.control.result import Stale
-from mooring.controllers.binding import edits
-from mooring.controllers.binding.names import (
+from mooring.cluster.binder import edits
+from mooring.cluster.binder.names import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
     PRE_RESIZE_CAPACITY,
@@ -17,6 +16,7 @@ from mooring.controllers.binding.names import (
     PROVISIONER_BETA,
     SELECTED_NODE,
 )
+from mooring.control.result import Stale
 from tests.support.builders import Json, a_bound_claim, a_claim, a_reference, a_volume, typed
 
 CLAIM = a_claim(uid="uid-claim", resourceVersion="7")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mooring.controllers.binder.ephemeral import reasons as why
-from mooring.controllers.binder.ephemeral.decide import decide_pod
+from mooring.cluster.binder.ephemeral import reasons as why
+from mooring.cluster.binder.ephemeral.decide import decide_pod
 from tests.support.builders import Json, a_claim, a_pod, an_ephemeral_volume, typed
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

@@ -10,12 +10,12 @@ import pytest
 from mooring.api.core import EVENTS, ObjectReference
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
+from mooring.cluster.binder import options
+from mooring.cluster.binder.announcer import Announcer
+from mooring.cluster.binder.reasons import EventText
+from mooring.cluster.binder.volumes.decide import MISSING_S
 from mooring.control import events
 from mooring.control.events import EventRecorder
-from mooring.controllers.binder.volumes.decide import MISSING_S
-from mooring.controllers.binding import options
-from mooring.controllers.binding.announcer import Announcer
-from mooring.controllers.binding.reasons import EventText
 from tests.support.binding import BinderWorld, Tenant
 from tests.support.builders import Json, a_bound_claim, a_claim
 from tests.support.cluster_world import EPOCH_S

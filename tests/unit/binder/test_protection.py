@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mooring.base.clock import LoopClock
-from mooring.controllers.binder.protection.decide import Guard, decide_attributes_class, decide_claim, decide_volume
-from mooring.controllers.binder.protection.reconcile import LivePods
-from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION
+from mooring.cluster.binder.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION
+from mooring.cluster.binder.protection.decide import Guard, decide_attributes_class, decide_claim, decide_volume
+from mooring.cluster.binder.protection.reconcile import LivePods
 from mooring.kube.cluster import Page, Selection, Unread
 from mooring.kube.errors import ServerError
 from tests.support.builders import NS, Json, a_claim, a_pod, a_volume, an_ephemeral_volume, typed

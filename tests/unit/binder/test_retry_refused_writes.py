@@ -9,7 +9,7 @@ import pytest
 
 from mooring.api.meta import Kind
 from mooring.apiserver.local import Faults
-from mooring.controllers.binding import options
+from mooring.cluster.binder import options
 from mooring.kube.errors import Conflict, Forbidden
 from tests.support.binding import NODE, PVC, BinderWorld, Tenant, binding
 from tests.support.builders import a_volume, an_ephemeral_volume

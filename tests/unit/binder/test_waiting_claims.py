@@ -10,9 +10,9 @@ import pytest
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
-from mooring.controllers.binder.volumes.event_handlers import Offers
-from mooring.controllers.binder.volumes.waiting_claims import WaitingClaims
-from mooring.controllers.binding.match import could_take
+from mooring.cluster.binder.match import could_take
+from mooring.cluster.binder.volumes.event_handlers import Offers
+from mooring.cluster.binder.volumes.waiting_claims import WaitingClaims
 from tests.support.builders import a_claim, a_volume, typed
 
 MANY = 20_000

@@ -8,12 +8,12 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
 from mooring.api.meta import Key
+from mooring.cluster.binder.caches import BindingCaches
+from mooring.cluster.binder.volumes.controller import VolumeLocks, unlocked
 from mooring.control.caches import Caches
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
-from mooring.controllers.binder.volumes.controller import VolumeLocks, unlocked
 from mooring.controllers.binding import edits, options
-from mooring.controllers.binding.caches import BindingCaches
 from tests.support.binding import POD, PV, PVC, BinderWorld, Tenant, annotations, binding
 from tests.support.builders import NS, a_claim, a_volume
 from tests.support.cluster_world import LateWatch

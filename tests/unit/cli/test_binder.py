@@ -10,7 +10,7 @@ import pytest
 from mooring.base.errors import ConfigError
 from mooring.base.flags import parse
 from mooring.cli.binder import COMMAND, BinderFlags, parts_of, run
-from mooring.controllers.binding.options import PARTS, SCHEDULER
+from mooring.cluster.binder.options import PARTS, SCHEDULER
 
 ROWS = {
     "*": frozenset(PARTS),
@@ -67,8 +67,6 @@ def test_it_carries_no_driver_no_server_and_no_terminal() -> None:
         "mooring.driver",
         "mooring.sidecars.attacher",
     )
-    code = (
-        f"import sys, mooring.cli.manager, mooring.controllers.binder.controller; print([one for one in {heavy!r} if one in sys.modules])"
-    )
+    code = f"import sys, mooring.cli.manager, mooring.cluster.binder.controller; print([one for one in {heavy!r} if one in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]" == done.stdout.strip()

@@ -19,11 +19,11 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRE
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.cluster.binder import options as binding
+from mooring.cluster.binder.controller import make_binder
+from mooring.cluster.binder.options import BinderOptions
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
-from mooring.controllers.binder.controller import make_binder
-from mooring.controllers.binding import options as binding
-from mooring.controllers.binding.options import BinderOptions
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from mooring.api.meta import Key
-from mooring.controllers.binding.names import NO_PROVISIONER, SELECTED_NODE
-from mooring.controllers.scheduler import reasons as why
-from mooring.controllers.scheduler import wake_topics
-from mooring.controllers.scheduler.assumed_bindings import AssumedBinding, AssumedBindings
-from mooring.controllers.scheduler.decide import Decision, decide_pod
-from mooring.controllers.scheduler.reasons import BindingFailed, Rejected, WaitsForVolumes
+from mooring.cluster.binder.names import NO_PROVISIONER, SELECTED_NODE
+from mooring.cluster.binder.scheduling import reasons as why
+from mooring.cluster.binder.scheduling import wake_topics
+from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding, AssumedBindings
+from mooring.cluster.binder.scheduling.decide import Decision, decide_pod
+from mooring.cluster.binder.scheduling.reasons import BindingFailed, Rejected, WaitsForVolumes
 from tests.support.builders import (
     BOUND_CLAIM,
     NS,

@@ -28,7 +28,7 @@ from mooring.cluster.attachdetach.identity import (
 from mooring.cluster.attachdetach.memory import NodeRecord, Record
 from mooring.cluster.attachdetach.view import BY_CLAIM, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
 from mooring.cluster.attachdetach.waited import silent_since, waited_before
-from mooring.controllers.binding.names import claim_name_of, claims_of, is_finished, owns
+from mooring.cluster.binder.names import claim_name_of, claims_of, is_finished, owns
 from mooring.kube.errors import LATE_S
 
 

@@ -15,9 +15,9 @@ from mooring.cluster.attachdetach import reasons as why
 from mooring.cluster.attachdetach.identity import BOUND, pod_wants_volumes
 from mooring.cluster.attachdetach.memory import REMIND_S
 from mooring.cluster.attachdetach.view import View
+from mooring.cluster.binder.names import claim_name_of, owns
 from mooring.control.events import SLACK_S, EventRecorder
 from mooring.control.result import Result
-from mooring.controllers.binding.names import claim_name_of, owns
 
 TELL_AFTER_S: Final = 10.0
 """Objects of one moment come in any order: what leads nowhere for so long is told."""

@@ -19,7 +19,7 @@ from mooring.api.volume_names import split_unique_name
 from mooring.cluster.attachdetach.identity import Identity, identity_of, inline_identity_of, is_managed
 from mooring.cluster.attachdetach.memory import Memory
 from mooring.cluster.attachdetach.orphans import Orphans
-from mooring.controllers.binding.names import claim_key, claims_of
+from mooring.cluster.binder.names import claim_key, claims_of
 from mooring.kube.cache.reader import Reader
 from mooring.kube.cache.store import IndexFunction
 

@@ -15,8 +15,8 @@ from mooring.api.meta import is_deleting, key_of
 from mooring.api.snapshot import VolumeSnapshot
 from mooring.api.storage import CSINode
 from mooring.base.clock import Instant
+from mooring.cluster.binder.names import is_finished
 from mooring.control.result import Because
-from mooring.controllers.binding.names import is_finished
 from mooring.dev.live.board import Board, Mounts, NodeRow, Objects, Reasons, Since, VolumeRow, state_of
 from mooring.dev.live.volumes import VolumeRows
 from mooring.driver.guard import CallRecord

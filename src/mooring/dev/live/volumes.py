@@ -17,7 +17,7 @@ from mooring.api.pods import Pod
 from mooring.api.storage import VolumeAttachment
 from mooring.api.volume_names import unique_name
 from mooring.base.clock import Instant
-from mooring.controllers.binding.names import BOUND, DELETE, FAILED, LOST, PROVISIONER, RELEASED, claims_of, is_finished
+from mooring.cluster.binder.names import BOUND, DELETE, FAILED, LOST, PROVISIONER, RELEASED, claims_of, is_finished
 from mooring.dev.live.board import READY, Mounted, Mounts, Objects, Reasons, VolumeRow, state_of
 from mooring.sidecars.resizer.names import CONTROLLER_ERROR, FS_PENDING, MODIFY_ERROR, NODE_ERROR, STORAGE
 

@@ -12,10 +12,10 @@ from typing import Final
 from mooring.api.meta import Key
 from mooring.api.pods import PODS, Pod
 from mooring.base.clock import Instant
+from mooring.cluster.binder.names import claims_of, is_finished
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always, joined
 from mooring.control.topics import Topic
-from mooring.controllers.binding.names import claims_of, is_finished
 from mooring.kube.cache.informer import Change, Informer
 from mooring.sidecars.resizer.decision import PODS_KNOWN, unused
 from mooring.sidecars.resizer.view import BY_CLAIM, POD, POD_INDEXES

@@ -25,8 +25,8 @@ from mooring.api.pods import Pod
 from mooring.api.quantity import Quantity, parse_quantity
 from mooring.api.storage import VolumeAttributesClass
 from mooring.base.clock import Instant
+from mooring.cluster.binder.names import claims_of, is_finished
 from mooring.control.slim import Part, items, only, slim
-from mooring.controllers.binding.names import claims_of, is_finished
 from mooring.csi.codes import NON_FINAL, go_name
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader

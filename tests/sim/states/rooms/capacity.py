@@ -12,7 +12,7 @@ from typing import Any, Final
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.quantity import parse_quantity
 from mooring.api.storage import CSI_STORAGE_CAPACITIES
-from mooring.controllers.binding import names
+from mooring.cluster.binder import names
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi

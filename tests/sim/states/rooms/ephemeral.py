@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.pods import PODS
-from mooring.controllers.binder.controller import make_binder
+from mooring.cluster.binder.controller import make_binder
+from mooring.cluster.binder.options import BinderOptions
 from mooring.controllers.binding import names, options
-from mooring.controllers.binding.options import BinderOptions
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.sidecars.provisioner.controller import Provisioner

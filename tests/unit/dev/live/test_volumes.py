@@ -9,9 +9,9 @@ import pytest
 from mooring.api.meta import Key, key_of
 from mooring.api.volume_names import unique_name
 from mooring.cluster.attachdetach import reasons as attachdetach
+from mooring.cluster.binder.names import PROVISIONER
 from mooring.control.reasons import reason
 from mooring.control.result import TriesAgain
-from mooring.controllers.binding.names import PROVISIONER
 from mooring.csi.codes import Code, DriverError
 from mooring.dev.live.board import Objects, VolumeRow
 from mooring.dev.live.model import Model

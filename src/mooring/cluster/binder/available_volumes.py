@@ -1,0 +1,83 @@
+"""Volumes without a claim, by class, mode and attributes class, then by access modes, ordered by size.
+
+The peer walks over every volume of a set of access modes for each claim; here a claim finds the smallest that is large enough at once.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from decimal import Decimal
+
+from mooring.api.classes import class_of, volume_class_of
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import is_deleting
+from mooring.cluster.binder.names import AVAILABLE, capacity_of, mode_of
+
+Shape = tuple[str, str, str]
+"""Class, volume mode, attributes class: they have to be equal."""
+Modes = tuple[str, ...]
+"""Access modes, sorted."""
+_Place = tuple[Shape, Modes, tuple[Decimal, str]]
+
+
+def shape_of_volume(pv: PersistentVolume) -> Shape:
+    return volume_class_of(pv), mode_of(pv), pv.spec.volume_attributes_class_name or ""
+
+
+def shape_of_claim(claim: PersistentVolumeClaim) -> Shape:
+    return class_of(claim), mode_of(claim), claim.spec.volume_attributes_class_name or ""
+
+
+def is_free(pv: PersistentVolume) -> bool:
+    """True for a volume that any claim may take."""
+    return pv.spec.claim_ref is None and pv.status.phase == AVAILABLE and not is_deleting(pv)
+
+
+class AvailableVolumes:
+    """Fed by the changes of volumes; a search walks over those that are large enough."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[Shape, dict[Modes, list[tuple[Decimal, str]]]] = {}
+
+    def move(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        """A volume has changed from one state to another."""
+        before, after = _place_of(old), _place_of(new)
+        if before != after:
+            if before is not None:
+                self._take(before)
+            if after is not None:
+                self._put(after)
+
+    def fitting(self, shape: Shape, modes: frozenset[str], bytes_min: Decimal) -> Iterator[Iterator[str]]:
+        """Names of volumes in groups of equal access modes, fewest first; each group smallest first."""
+        groups = self._shapes.get(shape, {})
+        for have in sorted(groups, key=lambda one: (len(one), one)):
+            if modes <= frozenset(have):
+                yield _names(groups[have], bytes_min)
+
+    def _put(self, place: _Place) -> None:
+        shape, modes, entry = place
+        bisect.insort(self._shapes.setdefault(shape, {}).setdefault(modes, []), entry)
+
+    def _take(self, place: _Place) -> None:
+        shape, modes, entry = place
+        entries = self._shapes[shape][modes]
+        at = bisect.bisect_left(entries, entry)
+        assert entries[at] == entry, "a volume is removed where it was put"
+        del entries[at]
+        if not entries:
+            del self._shapes[shape][modes]
+            if not self._shapes[shape]:
+                del self._shapes[shape]
+
+
+def _place_of(pv: PersistentVolume | None) -> _Place | None:
+    if pv is None or not is_free(pv):
+        return None
+    return shape_of_volume(pv), tuple(sorted(set(pv.spec.access_modes or ()))), (capacity_of(pv), pv.metadata.name)
+
+
+def _names(entries: list[tuple[Decimal, str]], bytes_min: Decimal) -> Iterator[str]:
+    for at in range(bisect.bisect_left(entries, (bytes_min, "")), len(entries)):
+        yield entries[at][1]

@@ -1,0 +1,34 @@
+"""The caches that the binder's controllers and the scheduler share; beside them the available volumes, and writers of whole objects."""
+
+from __future__ import annotations
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.pods import PODS, Pod
+from mooring.api.storage import STORAGE_CLASSES, StorageClass
+from mooring.cluster.binder.available_volumes import AvailableVolumes
+from mooring.cluster.binder.view import CLAIM_INDEXES, POD_INDEXES, VOLUME, VOLUME_INDEXES, Volumes
+from mooring.cluster.binder.writes import Whole
+from mooring.control.caches import Caches
+from mooring.control.runtime import Runtime
+from mooring.control.slim import always
+from mooring.kube.cache.informer import Change, Informer
+
+
+class BindingCaches:
+    """Claims, volumes, classes and pods; further kinds by `shared.of`."""
+
+    def __init__(self, runtime: Runtime, shared: Caches) -> None:
+        self.shared = shared
+        self.claims: Informer[PersistentVolumeClaim] = shared.of(PERSISTENT_VOLUME_CLAIMS, indexes=CLAIM_INDEXES)
+        self.volumes: Informer[PersistentVolume] = shared.of(PERSISTENT_VOLUMES, keeps=always(VOLUME), indexes=VOLUME_INDEXES)
+        self.pods: Informer[Pod] = shared.of(PODS, indexes=POD_INDEXES)
+        self.classes: Informer[StorageClass] = shared.of(STORAGE_CLASSES)
+        self.available = AvailableVolumes()
+        self.volumes.on_change(self._index_available)  # before any other handler: they look there
+        self.by_name = Volumes(self.volumes.store, self.available)
+        self.whole_claims = Whole(runtime.cluster, PERSISTENT_VOLUME_CLAIMS, self.claims)
+        self.whole_classes = Whole(runtime.cluster, STORAGE_CLASSES, self.classes)
+        self.whole_volumes = Whole(runtime.cluster, PERSISTENT_VOLUMES, self.volumes)
+
+    def _index_available(self, change: Change[PersistentVolume]) -> None:
+        self.available.move(change.old, change.new)

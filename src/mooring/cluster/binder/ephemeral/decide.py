@@ -1,0 +1,70 @@
+"""Claims of ephemeral volumes: the pod has the template, the claim belongs to the pod and is deleted with it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.api.meta import Key, is_deleting
+from mooring.api.pods import Pod, Volume
+from mooring.cluster.binder.ephemeral import reasons as why
+from mooring.cluster.binder.names import claim_name_of, is_finished, not_owner_text, owns
+from mooring.cluster.binder.reasons import EventText
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """The needs of a pod's ephemeral volumes. bodies: claims to create, by volume. problem: a claim of that name has another owner."""
+
+    bodies: tuple[tuple[str, dict[str, Any]], ...] = ()
+    problem: str = ""
+
+    @property
+    def event(self) -> EventText | None:
+        return failed_binding(self.problem) if self.problem else None
+
+    @property
+    def because(self) -> why.ClaimsNeeded | why.ForeignClaim:
+        return why.ForeignClaim(self.problem) if self.problem else why.ClaimsNeeded(len(self.bodies))
+
+
+def decide_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None]) -> Decision:
+    """The claims that a pod lacks. A pod that is being deleted or has ended needs none."""
+    if is_deleting(pod) or is_finished(pod):
+        return Decision()
+    bodies: list[tuple[str, dict[str, Any]]] = []
+    for volume in pod.spec.volumes or ():
+        if volume.ephemeral is None or volume.ephemeral.volume_claim_template is None:
+            continue
+        claim = claim_of(Key(pod.metadata.namespace, claim_name_of(pod, volume)))
+        if claim is None:
+            bodies.append((volume.name, _body(pod, volume)))
+        elif not owns(pod, claim):
+            return Decision(tuple(bodies), f"ephemeral volume {volume.name}: {not_owner_text(pod, claim)}")
+    return Decision(tuple(bodies))
+
+
+def refused(volume_name: str, claim_name: str, error: str) -> EventText:
+    """The pod's event about a claim that could not be created."""
+    return failed_binding(f"ephemeral volume {volume_name}: create PVC {claim_name}: {error}")
+
+
+def failed_binding(problem: str) -> EventText:
+    return EventText("Warning", "FailedBinding", problem)
+
+
+def _body(pod: Pod, volume: Volume) -> dict[str, Any]:
+    assert volume.ephemeral is not None
+    template = volume.ephemeral.volume_claim_template
+    assert template is not None
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+    meta: dict[str, Any] = {"name": claim_name_of(pod, volume), "namespace": pod.metadata.namespace}
+    for field, given in (("labels", template.metadata.labels), ("annotations", template.metadata.annotations)):
+        if given:
+            meta[field] = dict(given)
+    meta["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": msgspec.to_builtins(template.spec)}

@@ -1,0 +1,70 @@
+"""Adds a finalizer, and removes it; and reads the pods that a decision lacks.
+
+pvc-protection asks the API server for a namespace's pods only where the cache can't prove that it has all pods from when the claim was
+deleted; the peer asks for each batch of claims.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Final, TypeVar
+
+from mooring.api.meta import Object
+from mooring.api.pods import PODS, Pod
+from mooring.base.clock import Clock, Instant
+from mooring.cluster.binder import edits
+from mooring.cluster.binder.names import claims_of
+from mooring.cluster.binder.protection.decide import Decision, Guard
+from mooring.cluster.binder.writes import Whole
+from mooring.control.result import Result
+from mooring.kube.cluster import Cluster, Selection, order
+from mooring.kube.list_all import all_of
+
+T = TypeVar("T", bound=Object)
+
+LOOK_AGAIN_S: Final = 30.0
+"""Seconds until a claim is looked at again whose pod the cache lacks: a cache that lists anew never tells of that pod's end."""
+
+SHARED_S: Final = 5.0
+"""Seconds in which one list serves all claims of its namespace."""
+
+_EDITS: Final = {Guard.ADD: edits.add_finalizer, Guard.REMOVE: edits.remove_finalizer}
+_DONE: Final = {Guard.ADD: "added the finalizer", Guard.REMOVE: "removed the finalizer"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Listed:
+    """Pods of a namespace that name claims, as they were at a version and at a time."""
+
+    namespace: str
+    version: str
+    at: Instant
+    pods: tuple[Pod, ...]
+
+
+class LivePods:
+    """A namespace's pods from the API server, listed once for all claims that were deleted before and are looked at together."""
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self._cluster, self._clock = cluster, clock
+        self._lock = asyncio.Lock()
+        self._last: _Listed | None = None
+
+    async def of(self, namespace: str, version: str) -> tuple[Pod, ...]:
+        """The namespace's pods that name claims, read at this version or a later one, and not long ago."""
+        async with self._lock:
+            last, now = self._last, self._clock.now()
+            if last is None or last.namespace != namespace or order(last.version, version) < 0 or now - last.at > SHARED_S:
+                page = await self._cluster.list(PODS, Selection(namespace=namespace))
+                pods = tuple(pod for pod in all_of(page, PODS) if claims_of(pod))
+                last = self._last = _Listed(namespace, page.resource_version, now, pods)
+            return last.pods
+
+
+async def carry_out(writes: Whole[T], obj: T, decision: Decision, finalizer: str, after_s: float | None = None) -> Result:
+    """Raises ApiError, Stale."""
+    if not decision.writes:
+        return Result(decision.because, after_s=after_s)
+    await writes.put(obj, _EDITS[decision.guard](finalizer))
+    return Result(decision.because, done=f"{_DONE[decision.guard]} {finalizer}", after_s=after_s)

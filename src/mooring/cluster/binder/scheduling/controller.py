@@ -1,0 +1,111 @@
+"""The scheduler: a queue of pods, plans that are carried out, and waits that end with an event.
+
+A pod that waits for its volumes holds no worker: it has a plan and topics, and comes again when one of them is told. kube-scheduler polls
+once a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mooring.api.core import NODES
+from mooring.api.meta import Key
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, VOLUME_ATTACHMENTS
+from mooring.base.backoff import retry_backoff
+from mooring.base.log import logger
+from mooring.cluster.binder.caches import BindingCaches
+from mooring.cluster.binder.options import BinderOptions
+from mooring.cluster.binder.scheduling import event_handlers as handlers
+from mooring.cluster.binder.scheduling import wake_topics
+from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBindings
+from mooring.cluster.binder.scheduling.decide import decide_pod
+from mooring.cluster.binder.scheduling.reconcile import Reconciler
+from mooring.cluster.binder.scheduling.stale_node_selection import StaleNodeSelection
+from mooring.cluster.binder.scheduling.view import ATTACHMENT_INDEXES, CAPACITY_INDEXES, NODE, View
+from mooring.cluster.binder.view import LABELLED
+from mooring.control.controller import Controller
+from mooring.control.events import EventRecorder
+from mooring.control.result import Result, Retry
+from mooring.control.runtime import Runtime
+from mooring.control.slim import Part, always
+
+log = logger(__name__)
+
+BACK_OFF: Final = retry_backoff(1.0, 10.0)
+"""For pods whose volumes did not come, or that could not be written; kube-scheduler's."""
+
+
+class Scheduler:
+    """The controller `scheduler`."""
+
+    def __init__(self, runtime: Runtime, caches: BindingCaches, options: BinderOptions, events: EventRecorder) -> None:
+        self._clock, self._options = runtime.clock, options
+        self._plans = AssumedBindings()
+        self._pods: Controller[Key] = Controller(
+            runtime, "scheduler", self._reconcile, workers=options.workers, backoff=BACK_OFF, label="Pod", log=log
+        )
+        labelled: Callable[[Any], Part] = always(LABELLED)
+        nodes = caches.shared.of(NODES, keeps=always(NODE))
+        csi_nodes = caches.shared.of(CSI_NODES, keeps=labelled)
+        drivers = caches.shared.of(CSI_DRIVERS, keeps=labelled)
+        capacities = caches.shared.of(CSI_STORAGE_CAPACITIES, keeps=labelled, indexes=CAPACITY_INDEXES)
+        attachments = caches.shared.of(VOLUME_ATTACHMENTS, keeps=labelled, indexes=ATTACHMENT_INDEXES)
+        self.view = View(
+            caches.claims.store,
+            caches.by_name,
+            caches.classes.store,
+            caches.pods.store,
+            nodes.store,
+            csi_nodes.store,
+            drivers.store,
+            capacities.store,
+            attachments.store,
+            self._plans,
+        )
+        self._reconciler = Reconciler(runtime, self.view, caches, events, options.scheduler_name, self._drop)
+        self._stale_selections = StaleNodeSelection(runtime, self.view, caches.whole_claims)
+        self.controllers = (self._pods, self._stale_selections.controller)
+        self._pods.watch(caches.pods, handlers.undecided, tells=handlers.of_pod)
+        self._pods.watch(caches.claims, tells=handlers.of_claim)
+        self._pods.watch(caches.volumes, tells=handlers.of_volume)
+        self._pods.watch(caches.classes, tells=lambda change: (wake_topics.storage_class(change.key.name),))
+        self._pods.watch(nodes, tells=lambda change: (wake_topics.node(change.key.name), wake_topics.NODES))
+        self._pods.watch(csi_nodes, tells=lambda change: (wake_topics.LIMITS,))
+        self._pods.watch(drivers, tells=lambda change: (wake_topics.driver(change.key.name),))
+        self._pods.watch(capacities, tells=handlers.of_capacity)
+        self._pods.watch(attachments, tells=handlers.of_attachment)
+        self._stale_selections.controller.watch(nodes, self._stale_selections.node_changed)
+        self._stale_selections.controller.watch(caches.claims, self._stale_selections.claim_changed)
+
+    # -- one pod
+
+    async def _reconcile(self, key: Key) -> Result:
+        options, now = self._options, self._clock.now()
+        decision = decide_pod(self.view, key, now, scheduler_name=options.scheduler_name, bind_timeout_s=options.bind_timeout_s)
+        self._pods.explain(key, decision.because)
+        pod = self.view.pods.get(key)
+        if decision.over:
+            self._drop(key)
+        if decision.again:
+            return Result(decision.because, again=True)
+        if decision.plan is not None:
+            self._plans.add(decision.plan)  # no await since it was decided
+            await self._reconciler.write(decision.plan)
+            return Result(decision.because, again=True)
+        if pod is None:
+            return Result(decision.because)
+        if decision.bind:
+            return await self._reconciler.bind(pod, decision.because)
+        after_s = None if decision.wake_at is None else decision.wake_at - now
+        if decision.refusal is not None:
+            after_s = await self._reconciler.refuse(pod, decision.refusal, failed=decision.failed)
+        if decision.failed:
+            raise Retry(str(decision.because))
+        return Result(decision.because, waits_for=decision.waits, after_s=after_s, keeps_backoff=True)
+
+    def _drop(self, key: Key) -> None:
+        """Others may have waited for the volumes and claims of the plan, unless the pod has them now."""
+        plan = self._plans.drop(key)
+        if plan is not None and not handlers.has_its_node(self.view.pods.get(key), plan):
+            self._pods.tell(*handlers.of_dropped_plan(self.view, plan))

@@ -1,0 +1,159 @@
+"""The scheduler's decision on one pod. Pure: the caches, the plans and the time go in, the next step comes out.
+
+A pod without a plan gets a node, or the reason why there is none; a pod with a plan is bound once its volumes have come, or its plan ends.
+Its waits come out as topics.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+from mooring.api.classes import class_of
+from mooring.api.core import Node
+from mooring.api.meta import Key, is_deleting
+from mooring.api.pods import Pod
+from mooring.base.clock import Instant
+from mooring.cluster.binder.names import claims_of, is_finished, is_fully_bound
+from mooring.cluster.binder.scheduling import reasons as why
+from mooring.cluster.binder.scheduling import wake_topics
+from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding
+from mooring.cluster.binder.scheduling.claims import PodClaims, check_claims
+from mooring.cluster.binder.scheduling.disk_conflicts import has_conflict
+from mooring.cluster.binder.scheduling.node_filters import exceeds_limits, why_not_here
+from mooring.cluster.binder.scheduling.prebind import PlanFailed, missing_claims
+from mooring.cluster.binder.scheduling.view import View
+from mooring.cluster.binder.scheduling.volume_filters import VolumeFilters, VolumeVerdict
+from mooring.control.result import Because
+
+TIMED_OUT = "context deadline exceeded"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """plan: a new one, to be written. bind: the plan's node is the pod's. over: a plan that there may be is to be dropped.
+
+    again: then there is more to decide at once. waits: for these topics. wake_at: decided again at that time, whatever happens.
+    refusal: for the pod's event and condition. failed: the pod comes again after its back-off.
+    """
+
+    because: Because
+    refusal: why.Refusal | None = None
+    failed: bool = False
+    plan: AssumedBinding | None = None
+    bind: bool = False
+    over: bool = False
+    again: bool = False
+    waits: frozenset[str] = frozenset()
+    wake_at: Instant | None = None
+
+
+def decide_pod(view: View, key: Key, now: Instant, *, scheduler_name: str, bind_timeout_s: float) -> Decision:
+    """The next step for one Pod."""
+    pod = view.pods.get(key)
+    if pod is None or pod.spec.node_name or is_deleting(pod) or is_finished(pod):
+        return Decision(why.NothingToDo("it is gone, going, or has its node"), over=True)
+    if (pod.spec.scheduler_name or scheduler_name) != scheduler_name:
+        return Decision(why.NothingToDo(f'it belongs to the scheduler "{pod.spec.scheduler_name}"'), over=True)
+    if pod.spec.scheduling_gates:
+        return Decision(why.NothingToDo("it has scheduling gates"), over=True)
+    plan = view.plans.get(key)
+    if plan is not None and plan.uid != pod.metadata.uid:
+        return Decision(why.NothingToDo("its name was another pod's"), over=True, again=True)
+    return _place(view, pod, now + bind_timeout_s) if plan is None else _continue(view, plan, now)
+
+
+def _continue(view: View, plan: AssumedBinding, now: Instant) -> Decision:
+    if plan.bound or not plan.written:
+        return Decision(why.GoesTo(plan.node_name))
+    try:
+        missing = missing_claims(view, plan)
+    except PlanFailed as failure:
+        return _failed(f"binding volumes: {failure}")
+    if not missing:
+        return Decision(why.GoesTo(plan.node_name), bind=True)
+    if now >= plan.deadline:
+        return _failed(f"binding volumes: {TIMED_OUT}")
+    waits = {wake_topics.node(plan.node_name), *(wake_topics.volume(name) for name, _ in plan.static)}
+    for claim_key in (*plan.provision, *(key for _, key in plan.static)):
+        claim = view.claims.get(claim_key)
+        waits.add(wake_topics.claim(claim_key))
+        if claim is not None and claim.spec.volume_name:
+            waits.add(wake_topics.volume(claim.spec.volume_name))
+    return Decision(why.WaitsForVolumes(plan.node_name, missing), waits=frozenset(waits), wake_at=plan.deadline)
+
+
+def _failed(text: str) -> Decision:
+    failure = why.BindingFailed(text)
+    return Decision(failure, failure, failed=True, over=True)
+
+
+def _rejected(rejected: why.Rejected, waits: frozenset[str]) -> Decision:
+    return Decision(rejected, rejected, waits=waits)
+
+
+def _place(view: View, pod: Pod, deadline: Instant) -> Decision:
+    key = Key(pod.metadata.namespace, pod.metadata.name)
+    nodes = view.nodes.values()
+    claims = check_claims(view, pod)
+    if claims.problem:
+        waits = {*_waits_for_claims(view, pod), *(() if nodes else (wake_topics.NODES,))}
+        return _rejected(why.Rejected(len(nodes), pod=claims.problem), frozenset(waits))
+    fits, reasons = _filter(view, pod, claims, nodes)
+    if not fits:
+        return _rejected(why.Rejected(len(nodes), reasons=tuple(reasons)), _healed_by(view, pod, claims, reasons))
+    node, fit = min(fits, key=lambda one: (view.pod_count(one[0].metadata.name), one[0].metadata.name))
+    plan = AssumedBinding(key, pod.metadata.uid, node.metadata.name, fit.static, fit.provision, claims_of(pod), deadline)
+    return Decision(why.GoesTo(node.metadata.name), plan=plan)
+
+
+def _waits_for_claims(view: View, pod: Pod) -> Iterator[str]:
+    """The topics of the claims, and of the classes that determine how they are bound."""
+    for key in claims_of(pod):
+        yield wake_topics.claim(key)
+        claim = view.claims.get(key)
+        if claim is not None and not is_fully_bound(claim):
+            yield wake_topics.storage_class(class_of(claim))
+
+
+def _filter(view: View, pod: Pod, claims: PodClaims, nodes: Iterable[Node]) -> tuple[list[tuple[Node, VolumeVerdict]], list[str]]:
+    """The suitable nodes, and the reasons of the others."""
+    fitting = VolumeFilters(view, claims)
+    fits: list[tuple[Node, VolumeVerdict]] = []
+    reasons: list[str] = []
+    for node in nodes:
+        reason = why_not_here(pod, node)
+        if not reason and has_conflict(view, pod, node.metadata.name):
+            reason = why.DISK
+        reason = reason or (why.RWOP if claims.in_use else "")
+        if not reason and exceeds_limits(view, pod, node.metadata.name):
+            reason = why.LIMIT
+        if reason:
+            reasons.append(reason)
+            continue
+        fit = fitting.on(node)
+        if fit.reasons:
+            reasons += fit.reasons
+        else:
+            fits.append((node, fit))
+    return fits, reasons
+
+
+def _healed_by(view: View, pod: Pod, claims: PodClaims, reasons: Iterable[str]) -> frozenset[str]:
+    """The topics whose change could make one of these reasons go away."""
+    found = set(reasons)
+    waits = {wake_topics.NODES, *(wake_topics.claim(claim) for claim in claims_of(pod))}
+    class_names = {class_of(claim) for claim in claims.delayed}
+    if why.CONFLICT in found:
+        waits |= {wake_topics.volumes_of(name) for name in class_names} | {wake_topics.storage_class(name) for name in class_names}
+    if found & {why.FULL, why.CONFLICT}:
+        for name in class_names:
+            storage_class = view.storage_class(name)
+            waits |= {wake_topics.room_of(name), wake_topics.driver(storage_class.provisioner if storage_class else "")}
+    if found & {why.AFFINITY, why.BOUND_TO_NOTHING, why.ZONE}:
+        waits |= {wake_topics.volume(claim.spec.volume_name) for claim, _ in claims.bound}
+    if found & {why.LIMIT, why.DISK}:
+        waits.add(wake_topics.LIMITS)
+    if why.RWOP in found:
+        waits |= {wake_topics.users(claim) for claim in claims.in_use}
+    return frozenset(waits)

@@ -1,0 +1,104 @@
+"""Whether a pod may be on a node, whatever its volumes are, and whether the node may have so many volumes more. Pure.
+
+The limits of volumes are those that drivers report in CSINode. Differs from kube-scheduler: a volume that is attached to the node already,
+by a VolumeAttachment alone, is not counted twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from mooring.api.classes import class_of
+from mooring.api.core import Node, PersistentVolumeClaim, Taint
+from mooring.api.inline_volumes import inline_volumes_of
+from mooring.api.matching import node_matches, tolerates
+from mooring.api.meta import Key, key_of
+from mooring.api.pods import Pod, Toleration
+from mooring.cluster.binder.names import claims_of
+from mooring.cluster.binder.scheduling import reasons as why
+from mooring.cluster.binder.scheduling.view import View, is_ready
+from mooring.cluster.binder.view import BY_NODE
+
+_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+def why_not_here(pod: Pod, node: Node) -> str:
+    """The reason why the pod can't be on this node, "" for none. Resources, ports and affinity to other pods don't count here."""
+    tolerations = pod.spec.tolerations or ()
+    if node.spec.unschedulable and not _tolerated(_UNSCHEDULABLE, tolerations):
+        return why.UNSCHEDULABLE
+    if any(taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(taint, tolerations) for taint in node.spec.taints or ()):
+        return why.TAINTED
+    if not is_ready(node):
+        return why.NOT_READY
+    return "" if _wanted(pod, node) else why.SELECTOR
+
+
+def _wanted(pod: Pod, node: Node) -> bool:
+    labels = node.metadata.labels or {}
+    if any(labels.get(key) != value for key, value in (pod.spec.node_selector or {}).items()):
+        return False
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return required is None or node_matches(required, labels, node.metadata.name)
+
+
+def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    return any(tolerates(one, taint) for one in tolerations)
+
+
+# -- limits of volumes
+
+Unique = tuple[str, str]
+"""Driver, and the identity of one of its volumes."""
+
+
+def exceeds_limits(view: View, pod: Pod, node_name: str) -> bool:
+    """True when the pod's volumes are too many for one of their drivers on this node."""
+    limits = _limits(view, node_name)
+    if not limits:
+        return False
+    wanted = {one for one in volumes_of(view, pod) if one[0] in limits}
+    if not wanted:
+        return False
+    in_use = set(_attached(view, node_name))
+    for other in view.pods_on(node_name):
+        in_use.update(volumes_of(view, other))
+    new = Counter(driver for driver, _ in wanted - in_use)
+    have = Counter(driver for driver, _ in in_use)
+    return any(have[driver] + count > limits[driver] for driver, count in new.items())
+
+
+def _limits(view: View, node_name: str) -> dict[str, int]:
+    node = view.csi_nodes.get(Key("", node_name))
+    drivers = node.spec.drivers or () if node is not None else ()
+    return {one.name: one.allocatable.count for one in drivers if one.allocatable is not None and one.allocatable.count is not None}
+
+
+def volumes_of(view: View, pod: Pod) -> Iterator[Unique]:
+    """The pod's volumes of CSI drivers, its own in-tree disks too; one that is still to be made is known by its claim."""
+    for pv in inline_volumes_of(pod):
+        if pv.spec.csi is not None:
+            yield pv.spec.csi.driver, pv.spec.csi.volume_handle
+    found: Iterable[PersistentVolumeClaim | None] = (view.claims.get(key) for key in claims_of(pod))
+    for claim in found:
+        unique = _volume_of(view, claim) if claim is not None else None
+        if unique is not None:
+            yield unique
+
+
+def _volume_of(view: View, claim: PersistentVolumeClaim) -> Unique | None:
+    pv = view.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
+    if pv is not None:
+        return (pv.spec.csi.driver, pv.spec.csi.volume_handle) if pv.spec.csi else None
+    storage_class = view.storage_class(class_of(claim))
+    return None if storage_class is None else (storage_class.provisioner, f"claim {key_of(claim)}")
+
+
+def _attached(view: View, node_name: str) -> Iterator[Unique]:
+    for attachment in view.attachments.by(BY_NODE, node_name):
+        pv = view.volumes.get(attachment.spec.source.persistent_volume_name or "")
+        spec = attachment.spec.source.inline_volume_spec if pv is None else pv.spec
+        if spec is not None and spec.csi is not None:
+            yield attachment.spec.attacher, spec.csi.volume_handle

@@ -1,0 +1,143 @@
+"""Carries out the scheduler's decisions: writes a choice of volumes, binds the pod, and tells users why there is no node.
+
+A choice is written on exactly the states that it was made from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
+from mooring.api.meta import Key, annotation, key_of
+from mooring.api.pods import PODS, Pod
+from mooring.base.clock import rfc3339
+from mooring.cluster.binder import edits
+from mooring.cluster.binder.announcer import CROWDED_S, Announcer
+from mooring.cluster.binder.caches import BindingCaches
+from mooring.cluster.binder.names import SELECTED_NODE
+from mooring.cluster.binder.scheduling import reasons as why
+from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding
+from mooring.cluster.binder.scheduling.metrics import SchedulerMetrics
+from mooring.cluster.binder.scheduling.view import View
+from mooring.control.events import EventRecorder
+from mooring.control.result import Because, Result, Retry, Stale
+from mooring.control.runtime import Runtime
+from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, Unreachable
+from mooring.kube.patch import strategic_patch
+
+
+class Reconciler:
+    """drop: called with a pod whose plan has failed."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        view: View,
+        caches: BindingCaches,
+        events: EventRecorder,
+        scheduler_name: str,
+        drop: Callable[[Key], None],
+    ) -> None:
+        self._cluster, self._clock, self._view, self._drop = runtime.cluster, runtime.clock, view, drop
+        self._claims, self._volumes = caches.whole_claims, caches.whole_volumes
+        self._events, self._announcer = events, Announcer(events, runtime.clock)
+        self._metrics, self._scheduler_name = runtime.metrics.once(SchedulerMetrics), scheduler_name
+
+    async def write(self, plan: AssumedBinding) -> None:
+        """Writes the choice, on exactly the states that it was made from; nothing is undone when a later write fails.
+
+        Raises ApiError, Stale.
+        """
+        view = self._view
+        static = [(view.volumes.get(pv_name), view.claims.get(key)) for pv_name, key in plan.static]
+        provision = [view.claims.get(key) for key in plan.provision]  # no await since it was decided
+        try:
+            for pv, claim in static:
+                assert pv is not None, "chosen a moment ago"
+                assert claim is not None, "it was chosen for"
+                await self._claim_volume(pv, claim)
+            for claim in provision:
+                assert claim is not None, "looked at a moment ago"
+                await self._select_node(claim, plan.node_name)
+        except Stale:
+            self._drop(plan.pod)
+            raise
+        except ApiError as error:
+            self._drop(plan.pod)
+            self._attempted("error")
+            self._metrics.failed("bind")
+            pod = self._view.pods.get(plan.pod)
+            if pod is not None:
+                await self._tell_users(pod, why.BindingFailed(str(error)))
+            raise
+        plan.written = True
+
+    async def _claim_volume(self, pv: PersistentVolume, claim: PersistentVolumeClaim) -> None:
+        if self._view.claims.get(key_of(claim)) is not claim:
+            raise Stale(f'"{key_of(claim)}" has changed')
+        if pv.spec.claim_ref is None or pv.spec.claim_ref.uid != claim.metadata.uid:
+            await self._volumes.put(pv, edits.claim_volume(claim))
+
+    async def _select_node(self, claim: PersistentVolumeClaim, node_name: str) -> None:
+        if annotation(claim, SELECTED_NODE) != node_name:
+            await self._claims.put(claim, edits.select_node(node_name))
+
+    async def bind(self, pod: Pod, because: Because) -> Result:
+        """Raises ApiError, Retry."""
+        key = key_of(pod)
+        plan = self._view.plans.get(key)
+        assert plan is not None, "decided a moment ago"
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": pod.metadata.uid},
+            "target": {"kind": "Node", "name": plan.node_name},
+        }
+        try:
+            await self._cluster.post(PODS, key.name, "binding", body, key.namespace)
+        except (Conflict, NotFound) as error:  # another scheduler was quicker: the watch will show it
+            self._drop(key)
+            self._attempted("error")
+            raise Retry(f"the pod could not be bound: {error}") from error
+        except ApiError as error:
+            self._drop(key)
+            self._attempted("error")
+            if not isinstance(error, ServerError | Unreachable):  # else the pod may have its node
+                await self._tell_users(pod, why.BindingFailed(str(error), why.BINDER))
+            raise
+        plan.bound = True
+        self._attempted("scheduled")
+        self._announcer.forget(pod.metadata.uid)
+        self._events.event(reference_to(pod, "Pod"), "Normal", "Scheduled", f"Successfully assigned {key} to {plan.node_name}")
+        return Result(because, done="bound")
+
+    async def refuse(self, pod: Pod, because: why.Refusal, *, failed: bool) -> float | None:
+        """The pod gets no node now. failed: it had a plan. Gives the seconds until its event is to be sent again."""
+        self._attempted("error" if failed else "unschedulable")
+        after_s = await self._tell_users(pod, because)
+        if failed:
+            self._metrics.failed("bind")
+        return after_s
+
+    def _attempted(self, result: str) -> None:
+        self._metrics.attempted(result, self._scheduler_name)
+
+    async def _tell_users(self, pod: Pod, because: why.Refusal) -> float | None:
+        """By an event, and in the pod's condition when that differs. Gives the seconds until the event is to be sent again."""
+        after_s = None if self._announcer.tell(reference_to(pod, "Pod"), because.event) else CROWDED_S
+        old = next((one for one in pod.status.conditions or () if one.type == "PodScheduled"), None)
+        if old is not None and (old.status, old.reason, old.message) == ("False", because.condition, str(because)):
+            return after_s
+        condition: dict[str, Any] = {"type": "PodScheduled", "status": "False", "reason": because.condition, "message": str(because)}
+        condition["lastProbeTime"] = None
+        if old is None or old.status != "False":
+            condition["lastTransitionTime"] = rfc3339(self._clock.wall_s())
+        patch = strategic_patch({"status": {"conditions": [condition]}}, of=pod)
+        try:
+            with contextlib.suppress(NotFound):
+                await self._cluster.patch(PODS, pod.metadata.name, patch, pod.metadata.namespace, subresource="status")
+        except (Conflict, Invalid) as error:  # another pod has its name by now
+            raise Stale(str(error)) from error
+        return after_s

@@ -1,0 +1,151 @@
+"""The changes that wake claims and volumes, found by indexes. No periodic rounds."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from mooring.api.classes import volume_class_of
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, key_of
+from mooring.api.pods import Pod
+from mooring.api.storage import StorageClass
+from mooring.cluster.binder.available_volumes import is_free
+from mooring.cluster.binder.match import could_take
+from mooring.cluster.binder.names import claim_key, claims_of, is_delayed, is_finished, is_fully_bound
+from mooring.cluster.binder.view import BY_CLAIM, BY_CLASS, BY_VOLUME, UNSET, View, is_default
+from mooring.cluster.binder.volumes.waiting_claims import WaitingClaims, is_looking
+from mooring.control.controller import Controller
+from mooring.control.slim import changed
+from mooring.kube.cache.informer import Change
+from mooring.kube.cache.reader import Reader
+
+
+class Offers:
+    """Free volumes offered to claims, one at a time, since one can have it: the claim that has waited longest looks first.
+
+    A claim that was offered one, or whose last turn failed, is offered no other until its turn has gone well.
+    """
+
+    def __init__(self, view: View, claims: Reader[PersistentVolumeClaim], controller: Controller[Key]) -> None:
+        self._view, self._claims, self._controller = view, claims, controller
+        self._waiting = WaitingClaims()
+        self._offered: dict[Key, str] = {}
+
+    def claim_changed(self, key: Key, claim: PersistentVolumeClaim | None) -> None:
+        """claim: as it is now, None for one that is gone."""
+        self._waiting.move(key, claim)
+        if claim is None and key not in self._offered:
+            self._waiting.back(key)  # another of that name has not failed
+
+    def offer(self, pv: PersistentVolume) -> None:
+        """Wakes the first claim that would take this free volume, unless it finds a better one."""
+        if is_delayed(self._view.storage_class(volume_class_of(pv))):
+            return
+        key = self._waiting.first(pv, lambda key: self._would_take(key, pv))
+        if key is not None:
+            self._offered[key] = pv.metadata.name
+            self._waiting.send_away(key)
+            self._controller.add(key)
+
+    def _would_take(self, key: Key, pv: PersistentVolume) -> bool:
+        """While our own write to the claim is under way, what waits is behind the cache."""
+        claim = self._claims.get(key)
+        return claim is not None and is_looking(claim) and could_take(claim, pv)
+
+    @contextlib.contextmanager
+    def reconciling(self, key: Key) -> Iterator[Turn]:
+        """Around a claim's reconcile: a volume that was offered to it and that it did not take is offered to the next one."""
+        turn = Turn()
+        try:
+            yield turn
+        finally:
+            if not turn.continues:
+                self._end(key, failed=turn.failed)
+
+    def _end(self, key: Key, *, failed: bool) -> None:
+        pv = self._view.volumes.get(self._offered.pop(key, ""))
+        claim = self._claims.get(key)
+        if failed and claim is not None:
+            self._waiting.send_away(key)
+        if pv is not None and is_free(pv) and (failed or claim is None or claim.spec.volume_name):
+            self.offer(pv)  # to the next one: this one is away, or looks for none
+        if not failed or claim is None:
+            self._waiting.back(key)
+
+
+class Turn:
+    """One claim's reconcile. It has failed unless is_over() was called, or goes_on(): it goes on when its volume is unlocked."""
+
+    def __init__(self) -> None:
+        self.failed, self.continues = True, False
+
+    def is_over(self) -> None:
+        self.failed = False
+
+    def goes_on(self) -> None:
+        self.continues = True
+
+
+class BindingEventHandlers:
+    """Handlers for the caches."""
+
+    def __init__(
+        self, view: View, claims: Reader[PersistentVolumeClaim], claim_queue: Controller[Key], volume_queue: Controller[str], offers: Offers
+    ) -> None:
+        self._view, self._claims, self._claim_queue, self._volume_queue, self._offers = view, claims, claim_queue, volume_queue, offers
+
+    def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+        if not changed(change.old, change.new):
+            return
+        key = change.key
+        self._offers.claim_changed(key, change.new)
+        if change.new is None:
+            self._claim_queue.forget(key)  # another of that name has no failures
+        self._claim_queue.add(key)
+        for claim in (change.old, change.new):
+            if claim is not None and claim.spec.volume_name:
+                self._volume_queue.add(claim.spec.volume_name)
+        for pv in self._view.volumes.by(BY_CLAIM, str(key)):
+            self._volume_queue.add(pv.metadata.name)
+
+    def volume_changed(self, change: Change[PersistentVolume]) -> None:
+        if not changed(change.old, change.new):
+            return
+        self._volume_queue.add(change.key.name)
+        for pv in (change.old, change.new):
+            if pv is not None and pv.spec.claim_ref is not None:
+                self._claim_queue.add(claim_key(pv.spec.claim_ref))
+        for claim in self._claims.by(BY_VOLUME, change.key.name):
+            self._claim_queue.add(key_of(claim))
+        if change.new is not None and is_free(change.new):
+            self._offers.offer(change.new)
+
+    def class_changed(self, change: Change[StorageClass]) -> Iterator[Key]:
+        if changed(change.old, change.new):
+            for one in (change.old, change.new):
+                if one is not None:
+                    yield from self._claims_of(one.metadata.name)
+                    if is_default(one):
+                        yield from self._claims_of(UNSET)
+
+    def _claims_of(self, class_name: str) -> Iterator[Key]:
+        return map(key_of, self._claims.by(BY_CLASS, class_name))
+
+    def pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
+        """The event of a claim that waits for its first pod names the pod."""
+        if change.old is not None and change.new is not None and _same_to_claims(change.old, change.new):
+            return
+        for pod in (change.old, change.new):
+            for key in claims_of(pod) if pod is not None else ():
+                claim = self._claims.get(key)
+                if claim is not None and not is_fully_bound(claim):
+                    yield key
+
+
+def _same_to_claims(old: Pod, new: Pod) -> bool:
+    return (old.spec.node_name, is_finished(old), old.metadata.deletion_timestamp) == (
+        new.spec.node_name,
+        is_finished(new),
+        new.metadata.deletion_timestamp,
+    )

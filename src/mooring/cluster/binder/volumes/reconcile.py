@@ -1,0 +1,76 @@
+"""Carries out decisions about claims and volumes, one write after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key
+from mooring.cluster.binder import edits
+from mooring.cluster.binder.caches import BindingCaches
+from mooring.cluster.binder.view import View
+from mooring.cluster.binder.volumes import decision as d
+from mooring.cluster.binder.volumes.decision import Step
+from mooring.control.result import Stale
+
+
+class Reconciler:
+    """wake_claim: puts a claim into its queue. All methods raise ApiError, Stale."""
+
+    def __init__(self, view: View, caches: BindingCaches, wake_claim: Callable[[Key], None]) -> None:
+        self._view, self._wake_claim = view, wake_claim
+        self._claims, self._volumes, self._classes = caches.whole_claims, caches.whole_volumes, caches.whole_classes
+
+    async def on_claim(self, claim: PersistentVolumeClaim, decision: d.Decision) -> d.Absent:
+        """claim: as the decision saw it."""
+        absent = d.Absent()
+        for action in decision.actions:
+            match action:
+                case d.Bind(pv_name, steps):
+                    await self._bind(claim, pv_name, steps)
+                case d.SetClass(class_name):
+                    await self._claims.put(claim, edits.set_class(class_name))
+                case d.Ask(provisioner):
+                    await self._claims.put(claim, edits.ask(provisioner))
+                case d.SetClaimPhase(phase):
+                    await self._claims.put(claim, edits.set_claim_phase(phase), "status")
+                case d.LookUpClass(name):
+                    absent = d.Absent(class_name="" if await self._classes.refresh(Key("", name)) is not None else name)
+                case d.LookUpVolume(name):
+                    absent = d.Absent(pv_name="" if await self._volumes.refresh(Key("", name)) is not None else name)
+                case _:
+                    raise AssertionError(f"no action for a claim: {action}")
+        return absent
+
+    async def _bind(self, claim: PersistentVolumeClaim, pv_name: str, steps: tuple[Step, ...]) -> None:
+        pv = self._view.volumes.get(pv_name)
+        if pv is None:
+            raise Stale(f'PersistentVolume "{pv_name}" is no more')
+        for step in steps:
+            match step:
+                case Step.CLAIM_VOLUME:
+                    pv = await self._volumes.put(pv, edits.claim_volume(claim))
+                case Step.MARK_VOLUME:
+                    pv = await self._volumes.put(pv, edits.set_volume_phase("Bound"), "status")
+                case Step.NAME_VOLUME:
+                    claim = await self._claims.put(claim, edits.name_volume(pv_name))
+                case Step.MARK_CLAIM:
+                    claim = await self._claims.put(claim, edits.mark_claim(pv), "status")
+
+    async def on_volume(self, pv: PersistentVolume, decision: d.Decision) -> str:
+        """pv: as the decision saw it. Gives the uid of a claim that the API server does not have, "" for none."""
+        gone_uid = ""
+        for action in decision.actions:
+            match action:
+                case d.SetVolumePhase(phase):
+                    pv = await self._volumes.put(pv, edits.set_volume_phase(phase), "status")
+                case d.GiveBack(whole):
+                    pv = await self._volumes.put(pv, edits.give_back(whole=whole))
+                case d.LookUpClaim(key, uid):
+                    found = await self._claims.refresh(key)
+                    gone_uid = "" if found is not None and found.metadata.uid == uid else uid
+                case d.WakeClaim(key):
+                    self._wake_claim(key)
+                case _:
+                    raise AssertionError(f"no action for a volume: {action}")
+        return gone_uid

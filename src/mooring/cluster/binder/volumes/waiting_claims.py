@@ -1,0 +1,124 @@
+"""Claims that look for a volume, by class, modes and size, so that a free volume finds its claim at once.
+
+The mirror of `binding/available_volumes.py`. Claims that ask for the same are one group, in the order of their arrival; of the groups that
+a volume could serve the one whose first claim has waited longest is served. The cost is a look at each such group, however many wait.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Callable
+from decimal import Decimal
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key
+from mooring.cluster.binder import names
+from mooring.cluster.binder.available_volumes import Modes, Shape, shape_of_claim, shape_of_volume
+from mooring.cluster.binder.names import capacity_of, has_annotation, request_of
+
+_Wish = tuple[Decimal, str]
+"""Bytes, and the selector as text, "" for none."""
+_Place = tuple[Shape, Modes, _Wish]
+_LAST_TEXT = "\U0010ffff"
+"""After every selector's text."""
+
+
+def is_looking(claim: PersistentVolumeClaim) -> bool:
+    """True while no volume was chosen for the claim."""
+    return not claim.spec.volume_name and not has_annotation(claim, names.BIND_COMPLETED)
+
+
+class _Groups:
+    """Claims of one shape and set of access modes, by what they ask for."""
+
+    def __init__(self) -> None:
+        self.wishes: list[_Wish] = []  # sorted
+        self.waiting: dict[_Wish, list[tuple[int, Key]]] = {}  # each sorted by arrival
+
+    def put(self, wish: _Wish, entry: tuple[int, Key]) -> None:
+        if wish not in self.waiting:
+            self.waiting[wish] = []
+            bisect.insort(self.wishes, wish)
+        bisect.insort(self.waiting[wish], entry)
+
+    def take(self, wish: _Wish, entry: tuple[int, Key]) -> None:
+        entries = self.waiting[wish]
+        at = bisect.bisect_left(entries, entry)
+        assert entries[at] == entry, "a claim is removed where it was put"
+        del entries[at]
+        if not entries:
+            del self.waiting[wish]
+            del self.wishes[bisect.bisect_left(self.wishes, wish)]
+
+    def up_to(self, size: Decimal) -> list[_Wish]:
+        """The wishes that a volume of this size is large enough for."""
+        return self.wishes[: bisect.bisect_right(self.wishes, (size, _LAST_TEXT))]
+
+
+class WaitingClaims:
+    """Fed by the changes of claims. A claim that is away is not found."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, tuple[_Place, tuple[int, Key]]] = {}
+        self._groups: dict[Shape, dict[Modes, _Groups]] = {}
+        self._away: set[Key] = set()
+        self._arrivals = itertools.count()
+
+    def move(self, key: Key, claim: PersistentVolumeClaim | None) -> None:
+        """The claim is now this; None: it is gone."""
+        before, place = self._known.get(key), None if claim is None else _place_of(claim)
+        if (None if before is None else before[0]) == place:
+            return
+        if before is not None:
+            self._leave(key)
+            del self._known[key]
+        if place is not None:
+            self._known[key] = place, (next(self._arrivals) if before is None else before[1][0], key)
+            self._enter(key)
+
+    def send_away(self, key: Key) -> None:
+        """The claim is not to be found until `back`."""
+        self._leave(key)
+        self._away.add(key)
+
+    def back(self, key: Key) -> None:
+        if key in self._away:
+            self._away.discard(key)
+            self._enter(key)
+
+    def first(self, pv: PersistentVolume, fits: Callable[[Key], bool]) -> Key | None:
+        """Gives the oldest of the claims that the volume could serve. fits: the last word on one of them."""
+        found: tuple[int, Key] | None = None
+        have, size = set(pv.spec.access_modes or ()), capacity_of(pv)
+        for modes, groups in self._groups.get(shape_of_volume(pv), {}).items():
+            for wish in groups.up_to(size) if have.issuperset(modes) else ():
+                entries = groups.waiting[wish]
+                if found is None or entries[0] < found:
+                    first = next((entry for entry in entries if fits(entry[1])), None)
+                    if first is not None and (found is None or first < found):
+                        found = first
+        return None if found is None else found[1]
+
+    def _enter(self, key: Key) -> None:
+        if key in self._known and key not in self._away:
+            (shape, modes, wish), entry = self._known[key]
+            self._groups.setdefault(shape, {}).setdefault(modes, _Groups()).put(wish, entry)
+
+    def _leave(self, key: Key) -> None:
+        if key in self._known and key not in self._away:
+            (shape, modes, wish), entry = self._known[key]
+            groups = self._groups[shape][modes]
+            groups.take(wish, entry)
+            if not groups.wishes:
+                del self._groups[shape][modes]
+                if not self._groups[shape]:
+                    del self._groups[shape]
+
+
+def _place_of(claim: PersistentVolumeClaim) -> _Place | None:
+    if not is_looking(claim):
+        return None
+    selector = claim.spec.selector
+    wish = request_of(claim), "" if selector is None else str(selector)
+    return shape_of_claim(claim), tuple(sorted(set(claim.spec.access_modes or ()))), wish
