@@ -18,7 +18,7 @@ from mooring.api.snapshot import (
     VolumeSnapshot,
     VolumeSnapshotContent,
 )
-from mooring.controllers.snapshotting.names import AS_SOURCE_FINALIZER, BOUND_FINALIZER, CONTENT_FINALIZER
+from mooring.api.snapshot_names import AS_SOURCE_FINALIZER, BOUND_FINALIZER, CONTENT_FINALIZER
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
 from tests.support.control_plane import ControlPlane

@@ -15,12 +15,12 @@ from urllib.parse import parse_qs, urlsplit
 from mooring.api.core import NODES
 from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot_names import BEING_DELETED, CONTENT_FINALIZER
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.cluster.attachdetach.identity import MANAGED
-from mooring.controllers.snapshotting.names import BEING_DELETED, CONTENT_FINALIZER
 from mooring.dev.extras import install
 from mooring.driver.server import serving
 from mooring.kube.client.http import HttpCluster

@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 from mooring.api.core import EVENTS
 from mooring.api.quantity import parse_quantity
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
-from mooring.controllers.snapshotting.names import BEING_CREATED
+from mooring.api.snapshot_names import BEING_CREATED
 from mooring.dev.extras import install
 from mooring.kube.cluster import Cluster
 from tests.e2e.storms import Replica, Replicas, side_by_side

@@ -12,11 +12,11 @@ from typing import Any, Final
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot_names import BEING_DELETED, YES
 from mooring.apiserver.local import Faults
 from mooring.cluster.snapshots.controller import SnapshotController
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.control.runtime import Runtime
-from mooring.controllers.snapshotting.names import BEING_DELETED, YES
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.session import probe_and_identify
 from mooring.sidecars.snapshotter.controller import Snapshotter

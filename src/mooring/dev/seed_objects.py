@@ -9,10 +9,10 @@ from mooring.api.core import NODES, PERSISTENT_VOLUMES
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
 from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
+from mooring.api.snapshot_names import DEFAULT_CLASS as DEFAULT_CLASS_OF_SNAPSHOTS
+from mooring.api.snapshot_names import GROUP_DEFAULT_CLASS
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.errors import ConfigError
-from mooring.controllers.snapshotting.names import DEFAULT_CLASS as DEFAULT_CLASS_OF_SNAPSHOTS
-from mooring.controllers.snapshotting.names import GROUP_DEFAULT_CLASS
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.driver_capabilities import DriverCapabilities

@@ -9,8 +9,8 @@ from typing import Final
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, VolumeGroupSnapshotContent
 from mooring.api.meta import ObjectMeta
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshotContent
+from mooring.api.snapshot_names import BEING_CREATED, GROUP_BEING_CREATED, is_marked
 from mooring.base.clock import parse_rfc3339
-from mooring.controllers.snapshotting.names import BEING_CREATED, GROUP_BEING_CREATED, is_marked
 
 LEFT_S: Final = 600.0
 """A content that has been in deletion for this long does not find out by itself."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from mooring.api import snapshot_names as names
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS
 from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
-from mooring.controllers.snapshotting import names
 from tests.sim.keeper import Keeper
 from tests.sim.snapshots.endings import Endings
 from tests.sim.snapshots.hands import HOLDS, KINDS

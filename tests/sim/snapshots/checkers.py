@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from mooring.controllers.snapshotting import names
+from mooring.api import snapshot_names as names
 from tests.sim.checkers import Complaint
 from tests.sim.snapshots.endings import is_dangling
 from tests.sim.snapshots.hands import HOLDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.controllers.snapshotting import names
+from mooring.api import snapshot_names as names
 from tests.sim.snapshots.ledger import Ledger
 from tests.sim.snapshots.objects import (
     CONTENTS,

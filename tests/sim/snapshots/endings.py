@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.api import snapshot_names as names
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
-from mooring.controllers.snapshotting import names
 from tests.sim.snapshots.hands import KINDS, Hands
 from tests.sim.snapshots.objects import CLAIMS, CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of_group, is_going
 from tests.sim.snapshots.plan import GROUPED, MISSING_CLASS, OTHER_CLASS

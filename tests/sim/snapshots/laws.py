@@ -21,9 +21,9 @@
 
 from __future__ import annotations
 
+from mooring.api import snapshot_names as names
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
-from mooring.controllers.snapshotting import names
 from tests.sim.laws import PER_SECOND_MAX, WRITING
 from tests.sim.snapshots.deletions import Deletions
 from tests.sim.snapshots.habits import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP

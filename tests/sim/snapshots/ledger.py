@@ -6,8 +6,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
+from mooring.api.snapshot_names import DELETE_POLICY
 from mooring.base.clock import Instant
-from mooring.controllers.snapshotting.names import DELETE_POLICY
 from tests.sim.snapshots.backend import SnapshotBackend
 from tests.sim.snapshots.objects import CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of, members_of, ref_of, uid_of
 from tests.sim.snapshots.plan import Plan

@@ -19,7 +19,7 @@ from mooring.cluster.snapshots.decision import Decision
 from mooring.cluster.snapshots.groups import reconcile as controller_groups
 from mooring.cluster.snapshots.lost_writes import LostWrites
 from mooring.cluster.snapshots.writes import Writes as ControllerWrites
-from mooring.controllers.snapshotting.writes import annotate
+from mooring.control.object_writes import annotate
 from mooring.kube.patch import json_patch, replace, test
 from mooring.sidecars.snapshotter import controller as snapshotter_controller
 from mooring.sidecars.snapshotter import decide, reconcile

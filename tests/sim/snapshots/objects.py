@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mooring.controllers.snapshotting import names
+from mooring.api import snapshot_names as names
 
 Json = dict[str, Any]
 SNAPSHOTS, CONTENTS, CLAIMS = "volumesnapshots", "volumesnapshotcontents", "persistentvolumeclaims"

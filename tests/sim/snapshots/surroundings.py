@@ -6,10 +6,10 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from mooring.api import snapshot_names as names
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
-from mooring.controllers.snapshotting import names
 from tests.sim.snapshots.hands import Hands
 from tests.sim.snapshots.objects import CLAIMS, SNAPSHOTS, Json, is_going
 from tests.sim.snapshots.plan import CLAIMS_MAX, DRIVER, GROUPED, NAMESPACE, SECRET, ClassPlan

@@ -18,7 +18,7 @@ from mooring.cluster.snapshots.groups import decide_deletion as group_deletion
 from mooring.cluster.snapshots.groups import objects as group_objects
 from mooring.cluster.snapshots.reasons import ContentDeleting
 from mooring.control.decision import Decision as KitDecision
-from mooring.controllers.snapshotting.writes import annotate
+from mooring.control.object_writes import annotate
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add, json_patch, test
 from mooring.sidecars.snapshotter import decide as snapshotter_decide

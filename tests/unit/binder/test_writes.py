@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from mooring.controllers.binding import edits, options
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
 from mooring.api.meta import Key
@@ -13,7 +14,6 @@ from mooring.cluster.binder.volumes.controller import VolumeLocks, unlocked
 from mooring.control.caches import Caches
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
-from mooring.controllers.binding import edits, options
 from tests.support.binding import POD, PV, PVC, BinderWorld, Tenant, annotations, binding
 from tests.support.builders import NS, a_claim, a_volume
 from tests.support.cluster_world import LateWatch

@@ -6,6 +6,17 @@ from typing import Any
 
 import pytest
 
+from mooring.api.snapshot_names import (
+    AS_SOURCE_FINALIZER,
+    BEING_CREATED,
+    BEING_DELETED,
+    BOUND_FINALIZER,
+    CLAIM_FINALIZER,
+    CONTENT_FINALIZER,
+    MANAGED_BY,
+    SECRET_NAME,
+    SECRET_NAMESPACE,
+)
 from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decide import (
     BOTH_OR_NONE,
@@ -25,17 +36,6 @@ from mooring.cluster.snapshots.decision import (
     ProtectContent,
     SaveStatus,
     Tell,
-)
-from mooring.controllers.snapshotting.names import (
-    AS_SOURCE_FINALIZER,
-    BEING_CREATED,
-    BEING_DELETED,
-    BOUND_FINALIZER,
-    CLAIM_FINALIZER,
-    CONTENT_FINALIZER,
-    MANAGED_BY,
-    SECRET_NAME,
-    SECRET_NAMESPACE,
 )
 from tests.support.builders import DELETED, DRIVER, a_bound_claim, a_claim, a_group_content, a_node, a_snapshot_class
 from tests.unit.snapshot_controller.situations import (

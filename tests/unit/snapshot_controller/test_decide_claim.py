@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from mooring.cluster.snapshots import reasons as why
-from mooring.cluster.snapshots.decide_claim import CLAIM_GRACE_S, decide_claim
-from mooring.cluster.snapshots.decision import Decision, ReleaseClaim
-from mooring.controllers.snapshotting.names import (
+from mooring.api.snapshot_names import (
     AS_SOURCE_FINALIZER,
     BEING_CREATED,
     BOUND_FINALIZER,
@@ -19,6 +16,9 @@ from mooring.controllers.snapshotting.names import (
     GROUP_HANDLE,
     IN_GROUP_FINALIZER,
 )
+from mooring.cluster.snapshots import reasons as why
+from mooring.cluster.snapshots.decide_claim import CLAIM_GRACE_S, decide_claim
+from mooring.cluster.snapshots.decision import Decision, ReleaseClaim
 from tests.support.builders import APP, DELETED, Json, a_bound_claim, a_group_content, a_group_snapshot
 from tests.unit.snapshot_controller.situations import CLAIM, a_snap, a_view, its_content, steps, with_status
 

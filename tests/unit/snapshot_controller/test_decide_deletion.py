@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from mooring.api.snapshot_names import AS_SOURCE_FINALIZER, BEING_DELETED, BOUND_FINALIZER, IN_GROUP_FINALIZER
 from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decide_deletion import WAITS_S
 from mooring.cluster.snapshots.decision import Decision, DeleteContent, LookUp, MarkDeleted, Release
-from mooring.controllers.snapshotting.names import AS_SOURCE_FINALIZER, BEING_DELETED, BOUND_FINALIZER, IN_GROUP_FINALIZER
 from tests.support.builders import DELETED, a_claim
 from tests.unit.snapshot_controller.situations import CONTENT, a_snap, decided, its_content, refusal, steps, the, with_status
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mooring.api.snapshot_names import CONTENT_FINALIZER
 from mooring.control.decision import Decision
-from mooring.controllers.snapshotting.names import CONTENT_FINALIZER
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.sidecars.snapshotter.decide import decide_content
 from mooring.sidecars.snapshotter.decision import Action, NoteClass

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.api.core import SecretReference
-from mooring.control.decision import Decision
-from mooring.controllers.snapshotting.names import (
+from mooring.api.snapshot_names import (
     BEING_CREATED,
     BEING_DELETED,
     CONTENT_FINALIZER,
@@ -16,6 +15,7 @@ from mooring.controllers.snapshotting.names import (
     SECRET_NAME,
     SECRET_NAMESPACE,
 )
+from mooring.control.decision import Decision
 from mooring.sidecars.snapshotter import reasons as why
 from mooring.sidecars.snapshotter.decision import (
     Action,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, GROUP_HANDLE
+from mooring.api.snapshot_names import BEING_CREATED, BEING_DELETED, GROUP_HANDLE
 from mooring.csi.codes import NON_FINAL, Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter.decide_after import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mooring.api.snapshot_names import GROUP_BEING_CREATED, GROUP_BEING_DELETED, GROUP_CONTENT_FINALIZER
 from mooring.control.decision import Decision
-from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED, GROUP_BEING_DELETED, GROUP_CONTENT_FINALIZER
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter import reasons as why
 from mooring.sidecars.snapshotter.decide_after import after_answered, after_unsaved, as_json

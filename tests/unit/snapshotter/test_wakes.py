@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED
+from mooring.api.snapshot_names import BEING_CREATED, BEING_DELETED
 from mooring.kube.cache.informer import Cause, Change
 from mooring.sidecars.snapshotter.controller import is_news
 from tests.support.builders import DELETED, typed

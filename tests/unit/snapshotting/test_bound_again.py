@@ -8,12 +8,12 @@ import pytest
 
 from mooring.api.core import SECRETS
 from mooring.api.meta import Key
+from mooring.api.snapshot_names import BEING_DELETED, YES
+from mooring.api.snapshot_names import SECRET_NAME as DELETION_SECRET_NAME
+from mooring.api.snapshot_names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
 from mooring.cluster.snapshots.writes import Writes
 from mooring.control.caches import Caches
 from mooring.control.result import Stale
-from mooring.controllers.snapshotting.names import BEING_DELETED, YES
-from mooring.controllers.snapshotting.names import SECRET_NAME as DELETION_SECRET_NAME
-from mooring.controllers.snapshotting.names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
 from tests.support.builders import Json, a_new_content, a_secret, a_snapshot_class
 from tests.support.cluster_world import SlowGets
 from tests.support.snapshot_driver import DELETE

@@ -10,7 +10,7 @@ import pytest
 from mooring.api.core import SECRETS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
-from mooring.controllers.snapshotting.names import (
+from mooring.api.snapshot_names import (
     BEING_DELETED,
     GROUP_BEING_DELETED,
     GROUP_CONTENT_FINALIZER,

@@ -6,11 +6,11 @@ import pytest
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
+from mooring.api.snapshot_names import CLAIM_FINALIZER
 from mooring.cluster.snapshots.decision import ReleaseClaim
 from mooring.cluster.snapshots.reconcile import Reconciler
 from mooring.cluster.snapshots.writes import Writes
 from mooring.control.caches import Caches
-from mooring.controllers.snapshotting.names import CLAIM_FINALIZER
 from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
 from tests.support.builders import APP, a_group_class, a_group_snapshot

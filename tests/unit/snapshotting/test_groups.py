@@ -10,9 +10,7 @@ from mooring.api.core import EVENTS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
-from mooring.apiserver.local import Faults
-from mooring.base.clock import parse_rfc3339
-from mooring.controllers.snapshotting.names import (
+from mooring.api.snapshot_names import (
     AS_SOURCE_FINALIZER,
     BOUND_FINALIZER,
     CLAIM_FINALIZER,
@@ -24,6 +22,8 @@ from mooring.controllers.snapshotting.names import (
     group_content_name,
     member_name,
 )
+from mooring.apiserver.local import Faults
+from mooring.base.clock import parse_rfc3339
 from mooring.csi.codes import Code
 from mooring.kube.errors import LATE_S, ServerError, Unreachable
 from tests.support.builders import APP, a_claim, a_group_class, a_group_content, a_group_snapshot, a_new_snapshot, a_snapshot_class

@@ -11,17 +11,17 @@ import pytest
 from mooring.api.core import EVENTS, SECRETS
 from mooring.api.meta import Key
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
-from mooring.cluster.snapshots.writes import Writes
-from mooring.control.caches import Caches
-from mooring.control.result import Stale
-from mooring.controllers.snapshotting.names import (
+from mooring.api.snapshot_names import (
     AS_SOURCE_FINALIZER,
     BEING_CREATED,
     BOUND_FINALIZER,
     CLAIM_FINALIZER,
     CONTENT_FINALIZER,
 )
-from mooring.controllers.snapshotting.writes import patch_object
+from mooring.cluster.snapshots.writes import Writes
+from mooring.control.caches import Caches
+from mooring.control.object_writes import patch_object
+from mooring.control.result import Stale
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError

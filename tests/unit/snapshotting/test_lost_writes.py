@@ -6,7 +6,7 @@ import pytest
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
-from mooring.controllers.snapshotting.names import BEING_DELETED, CLAIM_FINALIZER, GROUP_BEING_DELETED
+from mooring.api.snapshot_names import BEING_DELETED, CLAIM_FINALIZER, GROUP_BEING_DELETED
 from mooring.kube.errors import LATE_S, ApiError, ServerError, Unreachable
 from tests.support.builders import a_group_snapshot, a_new_content, a_new_snapshot, a_snapshot_class
 from tests.support.cluster_world import LateWatch

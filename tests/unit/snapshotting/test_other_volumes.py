@@ -8,7 +8,7 @@ import pytest
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
-from mooring.controllers.snapshotting.names import GROUP_BEING_CREATED
+from mooring.api.snapshot_names import GROUP_BEING_CREATED
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import TooLarge
 from tests.support.builders import APP, a_group_class, a_group_content, a_group_snapshot, a_new_content

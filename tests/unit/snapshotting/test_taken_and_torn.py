@@ -11,10 +11,10 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
+from mooring.api.snapshot_names import BEING_CREATED, CLAIM_FINALIZER, MANAGED_BY, TOUCHED
+from mooring.api.snapshot_names import SECRET_NAME as DELETION_SECRET_NAME
+from mooring.api.snapshot_names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
 from mooring.apiserver.local import Faults
-from mooring.controllers.snapshotting.names import BEING_CREATED, CLAIM_FINALIZER, MANAGED_BY, TOUCHED
-from mooring.controllers.snapshotting.names import SECRET_NAME as DELETION_SECRET_NAME
-from mooring.controllers.snapshotting.names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
 from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
 from tests.support.builders import APP, a_group_class, a_group_content, a_group_snapshot, a_new_content, a_secret

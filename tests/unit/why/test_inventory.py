@@ -11,9 +11,9 @@ import pytest
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS
 from mooring.api.pods import PODS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
+from mooring.api.snapshot_names import BEING_CREATED, CONTENT_FINALIZER, GROUP_BEING_CREATED
 from mooring.base.clock import rfc3339
 from mooring.base.errors import ConfigError
-from mooring.controllers.snapshotting.names import BEING_CREATED, CONTENT_FINALIZER, GROUP_BEING_CREATED
 from mooring.why.facts import CannotLook
 from tests.support.builders import DRIVER, Json, a_class, a_group_content, a_new_content, a_pod, a_va
 from tests.support.orphaned import Found, Listing, OrphansWorld

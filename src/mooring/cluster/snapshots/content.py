@@ -10,11 +10,7 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.matching import fits_node
 from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotClass
-from mooring.base.errors import MooringError
-from mooring.cluster.snapshots.decision import LookUp
-from mooring.cluster.snapshots.view import View, claim_of, holds_claim
-from mooring.controllers.snapshotting.class_parameters import ClassParameterError, SnapshotSecret, for_driver, secret_of
-from mooring.controllers.snapshotting.names import (
+from mooring.api.snapshot_names import (
     BEING_CREATED,
     CONTENT_FINALIZER,
     DEFAULT_CLASS,
@@ -24,6 +20,10 @@ from mooring.controllers.snapshotting.names import (
     YES,
     content_name,
 )
+from mooring.api.snapshot_parameters import ClassParameterError, SnapshotSecret, for_driver, secret_of
+from mooring.base.errors import MooringError
+from mooring.cluster.snapshots.decision import LookUp
+from mooring.cluster.snapshots.view import View, claim_of, holds_claim
 
 
 class CantTell(MooringError):

@@ -20,6 +20,7 @@ from mooring.api.snapshot import (
     VolumeSnapshotClass,
     VolumeSnapshotContent,
 )
+from mooring.api.snapshot_names import BEING_CREATED, BEING_DELETED, is_marked
 from mooring.base.backoff import retry_backoff
 from mooring.base.clock import Instant
 from mooring.base.log import logger
@@ -41,11 +42,10 @@ from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
+from mooring.control.own_writes import is_news
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always, changed
-from mooring.controllers.snapshotting.names import BEING_CREATED, BEING_DELETED, is_marked
-from mooring.controllers.snapshotting.wakes import is_news
 from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import ApiError

@@ -18,6 +18,15 @@ from mooring.api.snapshot import (
     VolumeSnapshotClass,
     VolumeSnapshotContent,
 )
+from mooring.api.snapshot_names import (
+    AS_SOURCE_FINALIZER,
+    BEING_DELETED,
+    BOUND_FINALIZER,
+    DELETE_POLICY,
+    GROUP_SNAPSHOT_KIND,
+    is_marked,
+    is_member,
+)
 from mooring.base.text import quoted
 from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.content import CantTell, check_fit, content_for, default_class, source_of
@@ -45,15 +54,6 @@ from mooring.cluster.snapshots.view import (
     is_ready,
     snapshot_of,
     wanted_content,
-)
-from mooring.controllers.snapshotting.names import (
-    AS_SOURCE_FINALIZER,
-    BEING_DELETED,
-    BOUND_FINALIZER,
-    DELETE_POLICY,
-    GROUP_SNAPSHOT_KIND,
-    is_marked,
-    is_member,
 )
 
 STATUS_DELAY_S: Final = 0.5

@@ -6,11 +6,11 @@ from typing import Final
 
 from mooring.api.meta import finalizers_of, is_deleting
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshotContent
+from mooring.api.snapshot_names import AS_SOURCE_FINALIZER, BEING_DELETED, BOUND_FINALIZER, CONTENT_FINALIZER, is_marked
 from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decision import Decision, ProtectContent, Tell, Touch
 from mooring.cluster.snapshots.forsaken import DELETE_PENDING, is_forsaken, way_out
 from mooring.cluster.snapshots.view import View, snapshot_of
-from mooring.controllers.snapshotting.names import AS_SOURCE_FINALIZER, BEING_DELETED, BOUND_FINALIZER, CONTENT_FINALIZER, is_marked
 
 TOUCH_S: Final = 1.0
 """How long the driver's side has to let a content go by itself, once it may."""

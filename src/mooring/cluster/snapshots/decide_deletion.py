@@ -7,10 +7,7 @@ from typing import Any, Final
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.meta import Key, Kind, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshot, VolumeSnapshotContent
-from mooring.cluster.snapshots import reasons as why
-from mooring.cluster.snapshots.decision import Action, Decision, DeleteContent, Failure, LookUp, MarkDeleted, Release
-from mooring.cluster.snapshots.view import View, snapshot_of, wanted_content
-from mooring.controllers.snapshotting.names import (
+from mooring.api.snapshot_names import (
     AS_SOURCE_FINALIZER,
     BEING_DELETED,
     BOUND_FINALIZER,
@@ -19,6 +16,9 @@ from mooring.controllers.snapshotting.names import (
     IN_GROUP_FINALIZER,
     is_marked,
 )
+from mooring.cluster.snapshots import reasons as why
+from mooring.cluster.snapshots.decision import Action, Decision, DeleteContent, Failure, LookUp, MarkDeleted, Release
+from mooring.cluster.snapshots.view import View, snapshot_of, wanted_content
 
 WAITS_S: Final = 60.0
 """How long a snapshot waits for the end of its content before it says so."""

@@ -11,10 +11,10 @@ from typing import Final
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS
 from mooring.api.meta import Key, Object, finalizers_of, is_deleting
+from mooring.api.snapshot_names import GROUP_BEING_DELETED, GROUP_CONTENT_FINALIZER, GROUP_FINALIZER, is_marked
 from mooring.base.text import quoted
 from mooring.cluster.snapshots.decision import Tell
 from mooring.cluster.snapshots.view import BY_REF, View
-from mooring.controllers.snapshotting.names import GROUP_BEING_DELETED, GROUP_CONTENT_FINALIZER, GROUP_FINALIZER, is_marked
 
 DELETE_PENDING: Final = "SnapshotContentDeletePending"
 

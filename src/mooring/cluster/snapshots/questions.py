@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mooring.api.meta import Key, finalizers_of, is_deleting
 from mooring.api.snapshot import VolumeSnapshot
+from mooring.api.snapshot_names import AS_SOURCE_FINALIZER, GROUP_SNAPSHOT_KIND
 from mooring.cluster.snapshots.view import View
-from mooring.controllers.snapshotting.names import AS_SOURCE_FINALIZER, GROUP_SNAPSHOT_KIND
 
 
 def was_made(snapshot: VolumeSnapshot) -> bool:

@@ -22,7 +22,7 @@ from mooring.control.events import EventRecorder
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
-from mooring.controllers.snapshotting.told import Told
+from mooring.control.told import Told
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, NotFound

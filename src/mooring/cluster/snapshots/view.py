@@ -16,8 +16,7 @@ from mooring.api.group_snapshot import (
 from mooring.api.meta import Key, Object, finalizers_of, is_deleting
 from mooring.api.snapshot import GROUP as SNAPSHOT_GROUP
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent, VolumeSnapshotContentStatus
-from mooring.control.slim import always, only, slim
-from mooring.controllers.snapshotting.names import (
+from mooring.api.snapshot_names import (
     AS_SOURCE_FINALIZER,
     BEING_CREATED,
     BEING_DELETED,
@@ -35,6 +34,7 @@ from mooring.controllers.snapshotting.names import (
     is_member,
     member_content_name,
 )
+from mooring.control.slim import always, only, slim
 from mooring.kube.cache.reader import Reader
 
 BY_CLAIM: Final = "snapshots/claim"

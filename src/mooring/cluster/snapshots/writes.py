@@ -13,13 +13,12 @@ from typing import Any
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
 from mooring.api.meta import Key, finalizers_of, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
+from mooring.api.snapshot_names import BEING_DELETED, CLAIM_FINALIZER, CONTENT_FINALIZER, TOUCHED, YES, is_marked
 from mooring.base.clock import Clock
 from mooring.cluster.snapshots.lost_writes import LostWrites
 from mooring.cluster.snapshots.status import as_json
 from mooring.control.locks import KeyLocks
-from mooring.control.result import Stale
-from mooring.controllers.snapshotting.names import BEING_DELETED, CLAIM_FINALIZER, CONTENT_FINALIZER, TOUCHED, YES, is_marked
-from mooring.controllers.snapshotting.writes import (
+from mooring.control.object_writes import (
     addition,
     annotate,
     annotate_as_judged,
@@ -29,6 +28,7 @@ from mooring.controllers.snapshotting.writes import (
     removal,
     stale_where_moved,
 )
+from mooring.control.result import Stale
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
 from mooring.kube.errors import AlreadyExists, NotFound

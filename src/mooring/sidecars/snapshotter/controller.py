@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.snapshot import VolumeSnapshotContent
+from mooring.api.snapshot_names import MANAGED_BY, is_marked
 from mooring.base.backoff import retry_backoff
 from mooring.base.log import logger
 from mooring.control.caches import Caches
@@ -19,11 +20,10 @@ from mooring.control.controller import Controller
 from mooring.control.decision import Decision
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
+from mooring.control.object_writes import LASTING
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
-from mooring.controllers.snapshotting.names import MANAGED_BY, is_marked
-from mooring.controllers.snapshotting.writes import LASTING
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of

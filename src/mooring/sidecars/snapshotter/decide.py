@@ -12,10 +12,10 @@ import dataclasses
 from mooring.api.core import SecretReference
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.meta import Key, is_deleting
+from mooring.api.snapshot_names import is_group_content, is_marked
 from mooring.base.clock import Instant
 from mooring.control.decision import Decision
 from mooring.control.result import Because
-from mooring.controllers.snapshotting.names import is_group_content, is_marked
 from mooring.sidecars.snapshotter import reasons as why
 from mooring.sidecars.snapshotter.decide_deletion import decide_deletion
 from mooring.sidecars.snapshotter.decision import (

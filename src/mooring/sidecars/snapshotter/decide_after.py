@@ -28,9 +28,9 @@ import msgspec
 
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent, VolumeGroupSnapshotContentStatus, VolumeSnapshotInfo
 from mooring.api.snapshot import VolumeSnapshotContent, VolumeSnapshotContentStatus
+from mooring.api.snapshot_names import is_group_content
 from mooring.base.clock import rfc3339
 from mooring.base.text import quoted
-from mooring.controllers.snapshotting.names import is_group_content
 from mooring.csi.codes import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter.decision import Failure, Tell

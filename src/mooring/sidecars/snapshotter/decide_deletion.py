@@ -5,9 +5,9 @@ from __future__ import annotations
 from mooring.api.core import SecretReference
 from mooring.api.meta import finalizers_of
 from mooring.api.snapshot import VolumeSnapshotContent
+from mooring.api.snapshot_names import DELETE_POLICY, is_marked
 from mooring.base.clock import Instant
 from mooring.control.decision import Decision
-from mooring.controllers.snapshotting.names import DELETE_POLICY, is_marked
 from mooring.sidecars.snapshotter import reasons as why
 from mooring.sidecars.snapshotter.decision import Action, ClearStatus, Delete, Failure, LoadSecret, Release, Tell, Unmark
 from mooring.sidecars.snapshotter.kinds import Content

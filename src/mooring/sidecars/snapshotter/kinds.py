@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final, TypeAlias
 
+from mooring.api import snapshot_names as names
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CONTENTS, VolumeGroupSnapshotClass, VolumeGroupSnapshotContent
 from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshotClass, VolumeSnapshotContent
-from mooring.controllers.snapshotting import names
-from mooring.controllers.snapshotting.class_parameters import SnapshotSecret
+from mooring.api.snapshot_parameters import SnapshotSecret
 
 Content: TypeAlias = VolumeSnapshotContent | VolumeGroupSnapshotContent
 Class: TypeAlias = VolumeSnapshotClass | VolumeGroupSnapshotClass

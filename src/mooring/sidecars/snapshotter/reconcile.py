@@ -10,15 +10,15 @@ import msgspec
 from mooring.api.core import SecretReference
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.meta import Key, finalizers_of
+from mooring.api.snapshot_names import DELETE_POLICY, is_marked
 from mooring.base.errors import MooringError
 from mooring.control.decision import Decision
 from mooring.control.events import EventRecorder
 from mooring.control.locks import KeyLocks
+from mooring.control.object_writes import annotate_as_judged, mark_as_judged, patch_object, removal
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
-from mooring.controllers.snapshotting.names import DELETE_POLICY, is_marked
-from mooring.controllers.snapshotting.writes import annotate_as_judged, mark_as_judged, patch_object, removal
 from mooring.csi.capabilities import controller_rpcs
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call, Driver

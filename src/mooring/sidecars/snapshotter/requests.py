@@ -8,9 +8,9 @@ from typing import Final
 
 from mooring.api.core import SecretReference
 from mooring.api.meta import annotation
+from mooring.api.snapshot_parameters import PREFIX, ClassParameterError, for_driver, secret_of, without_ours
 from mooring.base.errors import MooringError
 from mooring.base.text import quoted
-from mooring.controllers.snapshotting.class_parameters import PREFIX, ClassParameterError, for_driver, secret_of, without_ours
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter.kinds import SINGLES, Content
 from mooring.sidecars.snapshotter.options import SnapshotterOptions

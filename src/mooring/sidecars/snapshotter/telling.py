@@ -10,9 +10,9 @@ from mooring.base.clock import Clock, rfc3339
 from mooring.base.log import logger
 from mooring.base.text import shortened
 from mooring.control.events import EventRecorder
+from mooring.control.object_writes import as_read
 from mooring.control.result import Stale
-from mooring.controllers.snapshotting.told import Told
-from mooring.controllers.snapshotting.writes import as_read
+from mooring.control.told import Told
 from mooring.kube.cluster import Patch
 from mooring.kube.errors import ApiError
 from mooring.kube.patch import set_fields

@@ -11,9 +11,9 @@ from mooring.api.core import ObjectReference
 from mooring.api.group_snapshot import VolumeGroupSnapshotClass, VolumeGroupSnapshotContent
 from mooring.api.meta import Key, is_deleting
 from mooring.api.snapshot import VolumeSnapshotClass, VolumeSnapshotContent
+from mooring.api.snapshot_names import BEING_DELETED, DELETE_POLICY, is_group_content, is_marked
 from mooring.base.clock import parse_rfc3339
 from mooring.control.slim import WHOLE, Part, always, slim
-from mooring.controllers.snapshotting.names import BEING_DELETED, DELETE_POLICY, is_group_content, is_marked
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES, Class, Content, Row

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
+from mooring.api import snapshot_names as names
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.cluster.snapshots.controller import SnapshotController
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
-from mooring.controllers.snapshotting import names
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.controllers.snapshotting import names
+from mooring.api import snapshot_names as names
 from tests.support.builders import DRIVER, NS, Json, a_bound_claim, a_claim, a_new_content, a_pv, a_snapshot
 
 FOREIGN: Final = "example.com/other"

@@ -6,13 +6,13 @@ import functools
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
+from mooring.api import snapshot_names as names
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
 from mooring.cluster.snapshots.controller import SnapshotController
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
-from mooring.controllers.snapshotting import names
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi

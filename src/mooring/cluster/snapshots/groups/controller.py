@@ -15,6 +15,7 @@ from mooring.api.group_snapshot import (
 )
 from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
+from mooring.api.snapshot_names import GROUP_FINALIZER, GROUP_SNAPSHOT_KIND
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.cluster.snapshots.decision import Failure
@@ -27,11 +28,10 @@ from mooring.cluster.snapshots.view import BY_GROUP_CONTENT, BY_NAMESPACE, View
 from mooring.cluster.snapshots.writes import Writes
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
+from mooring.control.own_writes import is_news
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
-from mooring.controllers.snapshotting.names import GROUP_FINALIZER, GROUP_SNAPSHOT_KIND
-from mooring.controllers.snapshotting.wakes import is_news
 from mooring.kube.cache.informer import Cause, Change, Informer
 
 log = logger(__name__)

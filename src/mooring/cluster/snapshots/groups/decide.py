@@ -23,6 +23,14 @@ from mooring.api.group_snapshot import (
 from mooring.api.matching import selects
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot_names import (
+    GROUP_BEING_DELETED,
+    GROUP_CONTENT_FINALIZER,
+    GROUP_DEFAULT_CLASS,
+    GROUP_FINALIZER,
+    is_marked,
+    member_content_name,
+)
 from mooring.cluster.snapshots.content import CantTell, Source, bound_volume, check_stays
 from mooring.cluster.snapshots.decision import Failure, HoldClaim, Tell
 from mooring.cluster.snapshots.forsaken import tell_forsaken_of_group
@@ -31,15 +39,7 @@ from mooring.cluster.snapshots.groups.decide_deletion import decide_deletion, po
 from mooring.cluster.snapshots.groups.decision import Action, Create, Decision, Write
 from mooring.cluster.snapshots.groups.objects import group_content, member, member_content, member_key, member_status
 from mooring.cluster.snapshots.view import BY_NAMESPACE, View, wanted_group_content
-from mooring.controllers.snapshotting.names import (
-    GROUP_BEING_DELETED,
-    GROUP_CONTENT_FINALIZER,
-    GROUP_DEFAULT_CLASS,
-    GROUP_FINALIZER,
-    is_marked,
-    member_content_name,
-)
-from mooring.controllers.snapshotting.writes import addition, annotate_as_judged, as_judged
+from mooring.control.object_writes import addition, annotate_as_judged, as_judged
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add, json_patch, set_fields
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS, VolumeGroupSnapshot, VolumeGroupSnapshotContent
 from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOTS
+from mooring.api.snapshot_names import DELETE_POLICY, GROUP_BEING_DELETED, GROUP_FINALIZER, YES, is_marked
 from mooring.cluster.snapshots.decide_deletion import MAY_BE_MADE, WAITS_S, waits_text
 from mooring.cluster.snapshots.decision import Failure, LookUp
 from mooring.cluster.snapshots.forsaken import tell_forsaken_of_group
 from mooring.cluster.snapshots.groups import reasons as why
 from mooring.cluster.snapshots.groups.decision import Action, Decision, Delete, Write
 from mooring.cluster.snapshots.view import View, wanted_group_content
-from mooring.controllers.snapshotting.names import DELETE_POLICY, GROUP_BEING_DELETED, GROUP_FINALIZER, YES, is_marked
-from mooring.controllers.snapshotting.writes import annotate_as_judged, removal
+from mooring.control.object_writes import annotate_as_judged, removal
 from mooring.kube.patch import json_patch
 
 

@@ -16,10 +16,7 @@ from mooring.api.group_snapshot import (
 )
 from mooring.api.meta import Key, Kind, Object
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot
-from mooring.cluster.snapshots.content import CantTell
-from mooring.cluster.snapshots.view import BY_HANDLE, View, handle_key
-from mooring.controllers.snapshotting.class_parameters import ClassParameterError, SnapshotSecret, for_driver, secret_of
-from mooring.controllers.snapshotting.names import (
+from mooring.api.snapshot_names import (
     AS_SOURCE_FINALIZER,
     BOUND_FINALIZER,
     CONTENT_FINALIZER,
@@ -33,6 +30,9 @@ from mooring.controllers.snapshotting.names import (
     member_content_name,
     member_name,
 )
+from mooring.api.snapshot_parameters import ClassParameterError, SnapshotSecret, for_driver, secret_of
+from mooring.cluster.snapshots.content import CantTell
+from mooring.cluster.snapshots.view import BY_HANDLE, View, handle_key
 
 
 def group_content(group: VolumeGroupSnapshot, found: VolumeGroupSnapshotClass, handles: Iterable[str]) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from mooring.cluster.snapshots.groups.decision import Action, Create, Delete, Wr
 from mooring.cluster.snapshots.reconcile import ERROR_BYTES_MAX, is_told, look_up
 from mooring.cluster.snapshots.writes import Writes
 from mooring.control.events import EventRecorder
+from mooring.control.object_writes import patch_object, stale_where_moved
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
-from mooring.controllers.snapshotting.told import Told
-from mooring.controllers.snapshotting.writes import patch_object, stale_where_moved
+from mooring.control.told import Told
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.kube.patch import set_fields

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from mooring.api.meta import Kind, Object, OwnerReference, finalizers_of, is_deleting, key_of
+from mooring.api.snapshot_names import TOUCHED, YES, is_marked
 from mooring.control.result import Stale
-from mooring.controllers.snapshotting.names import TOUCHED, YES, is_marked
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
 from mooring.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, ServerError, TooLarge

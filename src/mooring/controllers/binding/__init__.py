@@ -1,1 +1,0 @@
-"""The parts that binder and scheduler share: how a claim and a volume fit together."""
