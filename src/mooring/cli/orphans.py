@@ -29,9 +29,9 @@ from mooring.cli.tables import AddressFlags, AsKubectlFlags, ProcessFlags
 if TYPE_CHECKING:
     from mooring.base.clock import Clock
     from mooring.csi.driver import Driver
+    from mooring.inspect.inventory import Scanner
+    from mooring.inspect.orphans import Finding, Report
     from mooring.kube.cluster import Cluster
-    from mooring.why.inventory import Scanner
-    from mooring.why.orphans import Finding, Report
 
 CLEAN, CANNOT, LEFT = 0, 1, 3
 CONNECT_S_MAX: Final = 5.0
@@ -184,18 +184,18 @@ class Orphans:
             return {}
 
     async def _look(self) -> Report:
-        from mooring.why.orphans import judged
+        from mooring.inspect.orphans import judged
 
         return judged(await self._scanner().scan(), self._flags.prefix)
 
     def _scanner(self) -> Scanner:
-        from mooring.why.inventory import Scanner
+        from mooring.inspect.inventory import Scanner
 
         return Scanner(self._cluster, self._driver, self._clock, self._driver_name, self._place, self._flags.timeout_s)
 
     async def _look_at_snapshots(self) -> int:
         """All that can be said of a driver that lists no volumes. Raises ConfigError where that is nothing."""
-        from mooring.why.orphans import judged
+        from mooring.inspect.orphans import judged
 
         report = judged(await self._scanner().scan_snapshots())
         text = f"the driver {self._driver_name} does not list its volumes (LIST_VOLUMES): nobody can say what has leaked"
@@ -207,7 +207,7 @@ class Orphans:
 
     async def _tidied(self, report: Report) -> Report:
         """The report of another look, where anything was taken out of the journal. Raises MooringError."""
-        from mooring.why.settled import tidied
+        from mooring.inspect.settled import tidied
 
         uids = {intent.uid for intent in report.settled}
         pages = [one async for one in tidied(self._cluster, self._driver_name, uids, self._clock.wall_s())] if uids else []
@@ -244,7 +244,7 @@ class Orphans:
             self._say(f"  and {len(ways_out) - WAYS_OUT_MAX} more")
 
     def _is_confirmed(self, chosen: Sequence[Finding]) -> bool:
-        from mooring.why.render import counted, size
+        from mooring.inspect.render import counted, size
 
         if self._flags.yes:
             return True
@@ -259,7 +259,7 @@ class Orphans:
 
     async def _remove(self, chosen: Sequence[Finding], removed: dict[str, str]) -> None:
         """removed: is told of each volume what kept it from being deleted, "" for nothing. Raises MooringError."""
-        from mooring.why.delete_volume import Removal
+        from mooring.inspect.delete_volume import Removal
 
         if not chosen:
             return
@@ -284,7 +284,7 @@ class Orphans:
     # -- telling
 
     def _show(self, report: Report, removed: Mapping[str, str]) -> None:
-        from mooring.why.render import as_json, as_table
+        from mooring.inspect.render import as_json, as_table
 
         shown = as_json if self._flags.output == "json" else as_table
         self._stdout.write(shown(report, removed, self._clock.wall_s()))

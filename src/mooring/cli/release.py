@@ -25,9 +25,9 @@ from mooring.cli.tables import ProcessFlags
 
 if TYPE_CHECKING:
     from mooring.base.clock import Clock
+    from mooring.inspect.left_behind import Held, LeftBehind
+    from mooring.inspect.removed_driver import Search
     from mooring.kube.cluster import Cluster
-    from mooring.why.left_behind import Held, LeftBehind
-    from mooring.why.removed_driver import Search
 
 CLEAN, CANNOT, LEFT = 0, 1, 3
 
@@ -127,16 +127,16 @@ class Releasing:
         return "" if self._is_confirmed(report.free()) else " without the driver's name"
 
     async def _look(self) -> LeftBehind:
-        from mooring.why.left_behind import judged
-        from mooring.why.removed_driver import Search
+        from mooring.inspect.left_behind import judged
+        from mooring.inspect.removed_driver import Search
 
         if self._search is None:
             self._search = Search(self._cluster, self._clock, self._flags.driver, self._say)
         return judged(await self._search.look(), self._detached)
 
     def _is_confirmed(self, chosen: Sequence[Held]) -> bool:
-        from mooring.why.left_behind import finalizer_of
-        from mooring.why.render import counted
+        from mooring.inspect.left_behind import finalizer_of
+        from mooring.inspect.render import counted
 
         if self._flags.yes:
             return True
@@ -151,14 +151,14 @@ class Releasing:
 
     async def _release(self, chosen: Sequence[Held]) -> None:
         """Raises MooringError; what was done until then is in the outcomes."""
-        from mooring.why.removed_driver import Release
+        from mooring.inspect.removed_driver import Release
 
         async for one, problem in Release(self._cluster, self._clock, self._look).run(chosen):
             self._outcomes[one.key] = problem
             self._say(f"{one.kind} {one.name}: {problem or 'released'}")
 
     def _show(self, report: LeftBehind) -> None:
-        from mooring.why.render_left_behind import as_json, as_table
+        from mooring.inspect.render_left_behind import as_json, as_table
 
         shown = as_json if self._flags.output == "json" else as_table
         self._stdout.write(shown(report, self._outcomes))

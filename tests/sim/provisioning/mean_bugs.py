@@ -11,6 +11,7 @@ from unittest import mock
 from mooring.cluster.binder.available_volumes import AvailableVolumes
 from mooring.cluster.binder.volumes import decide as binding
 from mooring.control.event_correlation import Correlator
+from mooring.inspect import references
 from mooring.sidecars.provisioner.claims import decide, pv_store, response_checks
 from mooring.sidecars.provisioner.claims.outcomes import Save
 from mooring.sidecars.provisioner.claims.pv_store import PvStore
@@ -24,7 +25,6 @@ from mooring.sidecars.provisioner.intents.pages import JournalEntries
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from mooring.sidecars.provisioner.source_protection import decide as source_decide
 from mooring.sidecars.provisioner.source_protection.controller import SourceProtection
-from mooring.why import references
 from tests.sim.planting import Bug, both
 
 _Plant = contextlib.AbstractContextManager[Any]

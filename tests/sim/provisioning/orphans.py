@@ -11,10 +11,10 @@ from mooring.base.errors import MooringError
 from mooring.cli.orphans import Orphans, OrphansFlags
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.why.delete_volume import FRESH_S
-from mooring.why.facts import CannotLook
-from mooring.why.inventory import Scanner
-from mooring.why.orphans import Report, judged
+from mooring.inspect.delete_volume import FRESH_S
+from mooring.inspect.facts import CannotLook
+from mooring.inspect.inventory import Scanner
+from mooring.inspect.orphans import Report, judged
 from tests.sim.provisioning.pages import JournalActs
 from tests.sim.provisioning.plan import DRIVER
 

@@ -13,9 +13,9 @@ from mooring.api.coordination import LEASES
 from mooring.base.errors import ConfigError
 from mooring.cli import mooring as command
 from mooring.cli.orphans import CANNOT, CLEAN, LEFT
+from mooring.inspect.facts import CannotLook
+from mooring.inspect.settled import tidied
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.why.facts import CannotLook
-from mooring.why.settled import tidied
 from tests.support.orphaned import PLACE, Listing, OrphansWorld
 from tests.support.virtual_loop import in_virtual_time
 

@@ -14,7 +14,7 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
 from mooring.api.snapshot_names import BEING_CREATED, CONTENT_FINALIZER, GROUP_BEING_CREATED
 from mooring.base.clock import rfc3339
 from mooring.base.errors import ConfigError
-from mooring.why.facts import CannotLook
+from mooring.inspect.facts import CannotLook
 from tests.support.builders import DRIVER, Json, a_class, a_group_content, a_new_content, a_pod, a_va
 from tests.support.orphaned import Found, Listing, OrphansWorld
 from tests.support.snapshot_crds import GROUP_CRDS

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from mooring.inspect.facts import Attachment, Claim, Inventory, Object, Volume
+from mooring.inspect.orphans import Finding, FindingKind, Report, judged
+from mooring.inspect.render import as_json, as_table
 from mooring.sidecars.provisioner.intents.intent import Intent
-from mooring.why.facts import Attachment, Claim, Inventory, Object, Volume
-from mooring.why.orphans import Finding, FindingKind, Report, judged
-from mooring.why.render import as_json, as_table
 
 DRIVER = "csi.test"
 

@@ -12,7 +12,7 @@ import msgspec
 from mooring.api.core import NodeSelector
 from mooring.api.matching import node_matches
 from mooring.api.migration import UNSPECIFIED
-from mooring.why.facts import Inventory, Object
+from mooring.inspect.facts import Inventory, Object
 
 _DASHES: Final = str.maketrans("", "", "-_")
 

@@ -7,12 +7,12 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from mooring.inspect.facts import Inventory, Object, Volume
+from mooring.inspect.placing import HandleMatcher, Placement, placing
+from mooring.inspect.references import Reference, References, references
+from mooring.inspect.settled import settled
+from mooring.inspect.unsettled import Unsettled
 from mooring.sidecars.provisioner.intents.intent import Intent
-from mooring.why.facts import Inventory, Object, Volume
-from mooring.why.placing import HandleMatcher, Placement, placing
-from mooring.why.references import Reference, References, references
-from mooring.why.settled import settled
-from mooring.why.unsettled import Unsettled
 
 
 class FindingKind(enum.Enum):

@@ -16,11 +16,7 @@ from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.base.clock import Clock
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.cluster import EVERYTHING, Cluster, Selection
-from mooring.kube.errors import NotServed
-from mooring.kube.list_all import list_all
-from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.why.facts import (
+from mooring.inspect.facts import (
     CannotLook,
     Claim,
     Inventory,
@@ -35,7 +31,11 @@ from mooring.why.facts import (
     own_volumes_of,
     snapshots_of,
 )
-from mooring.why.unsettled import Unsettled, unsettled_of
+from mooring.inspect.unsettled import Unsettled, unsettled_of
+from mooring.kube.cluster import EVERYTHING, Cluster, Selection
+from mooring.kube.errors import NotServed
+from mooring.kube.list_all import list_all
+from mooring.sidecars.provisioner.intents import lease_codec
 
 PAGES_MAX: Final = 10_000
 

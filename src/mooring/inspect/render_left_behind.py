@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.base.text import visible
-from mooring.why.left_behind import Held, LeftBehind, finalizer_of
-from mooring.why.render import aligned, counted
+from mooring.inspect.left_behind import Held, LeftBehind, finalizer_of
+from mooring.inspect.render import aligned, counted
 
 _HEADS: Final = ("KIND", "NAME", "VOLUME", "NODE", "WHY")
 

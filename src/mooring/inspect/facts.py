@@ -20,11 +20,11 @@ from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import MooringError
 from mooring.cluster.binder.names import claims_of as claim_keys_of
 from mooring.cluster.binder.names import is_finished
+from mooring.inspect.unsettled import Unsettled
 from mooring.sidecars.provisioner.claims.claim import provisioner_of, selected_node
 from mooring.sidecars.provisioner.intents import lease_codec
 from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.sidecars.provisioner.names import PROVISIONED_BY
-from mooring.why.unsettled import Unsettled
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

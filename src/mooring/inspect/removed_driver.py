@@ -25,11 +25,11 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.units import format_duration
 from mooring.cluster.binder.names import claim_key, claims_of, is_finished
 from mooring.control.lease.record import LeaseTimes, Record, record_of
+from mooring.inspect.left_behind import Held, LeftBehind, LiveLease, Scene, finalizer_of
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound
 from mooring.kube.list_all import list_all
 from mooring.kube.patch import merge_patch
-from mooring.why.left_behind import Held, LeftBehind, LiveLease, Scene, finalizer_of
 
 LEASE_S_MAX: Final = 120.0
 """A Lease that holds for longer counts as held: nobody waits for its end."""

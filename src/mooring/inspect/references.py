@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from mooring.inspect.facts import Attachment, Claim, Inventory, Object, Volume
+from mooring.inspect.placing import HandleMatcher, plain
 from mooring.sidecars.provisioner.intents.intent import Intent
-from mooring.why.facts import Attachment, Claim, Inventory, Object, Volume
-from mooring.why.placing import HandleMatcher, plain
 
 _GENERATED: Final = re.compile("[0-9a-f]{8}")
 

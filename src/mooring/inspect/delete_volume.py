@@ -10,7 +10,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.why.orphans import Finding, Report
+from mooring.inspect.orphans import Finding, Report
 
 FRESH_S: Final = 3.0
 """How long a look is trusted: a volume may find its object at any time, and one deletion may take a minute."""

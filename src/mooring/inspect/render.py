@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from mooring.api.quantity import Quantity, parse_quantity
 from mooring.base.text import visible
+from mooring.inspect.orphans import Finding, FindingKind, Report
 from mooring.sidecars.provisioner.intents.intent import Intent
-from mooring.why.orphans import Finding, FindingKind, Report
 
 _HEADS: Final = ("KIND", "VOLUME", "SIZE", "AGE", "PERSISTENTVOLUME", "CLAIM", "WHY")
 _OF_SNAPSHOTS: Final = frozenset({FindingKind.UNSETTLED, FindingKind.ASKED})

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from typing import Any
 
 from mooring.api.coordination import LEASES
+from mooring.inspect.facts import Inventory, Volume, is_idle
+from mooring.inspect.placing import plain
 from mooring.kube.cluster import Cluster, Selection
 from mooring.kube.errors import ApiError
 from mooring.kube.list_all import list_all
 from mooring.kube.patch import merge_patch
 from mooring.sidecars.provisioner.intents import lease_codec
 from mooring.sidecars.provisioner.intents.intent import Intent
-from mooring.why.facts import Inventory, Volume, is_idle
-from mooring.why.placing import plain
 
 
 def settled(inventory: Inventory, homeless: Iterable[Volume]) -> tuple[Intent, ...]:
