@@ -29,7 +29,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.polling import until
 from mooring.dev.seed_objects import claim
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath.statefile import read_state
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
 from tests.support.mooring_dev import MOORING, dev, needs_mounts

@@ -16,7 +16,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.dev.polling import until, until_any
 from mooring.dev.seed_objects import claim, group_snapshot, pod, restored, snapshot
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath.statefile import read_state
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EVERYTHING, Cluster, Patch, PatchType

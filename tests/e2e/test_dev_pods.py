@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath.statefile import read_state
 from mooring.mounts.mountinfo import MountTable, parse
 from mooring.mounts.system import loop_devices_of
 from tests.support.layers import REAL_MOUNTS, not_tested

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath.statefile import read_state
 from tests.e2e.test_dev_drivers import COMMAND, OWN_CLAIM, processes_with
 from tests.e2e.test_dev_pods import BLOCK, CLAIM, Kubectl, is_empty, loop_devices, mounts_seen_by, needs_loop_devices, pod, pods_volume
 from tests.support import mount_driver

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath.statefile import read_state
 from tests.e2e.test_dev_pods import CLAIM, Kubectl, is_empty, mounts_seen_by
 from tests.e2e.test_dev_power import QUICK, TAINT, a_deployment, is_ready, node_of_pod, published, turned
 from tests.support.mooring_dev import dev, dev_to_kill, needs_mounts

@@ -18,7 +18,7 @@ from mooring.base.randomness import Random
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
-from mooring.hostpath.driver import DRIVER_NAME
+from mooring.driver.hostpath.driver import DRIVER_NAME
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from tests.support.builders import a_held_pv

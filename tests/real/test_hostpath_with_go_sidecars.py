@@ -15,7 +15,7 @@ from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath.statefile import read_state
 from tests.support import folder_driver
 from tests.support.builders import a_claim
 from tests.support.paths import PVCS, PVS, VAS

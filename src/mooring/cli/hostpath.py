@@ -15,11 +15,11 @@ from mooring.base.flags import Parsed, options_from
 from mooring.cli.hostpath_flags import PEER_NAMES, HostPathFlags
 from mooring.cli.people import run_for_people
 from mooring.cli.process import Command
-from mooring.hostpath.rules import Rules
+from mooring.driver.hostpath.rules import Rules
 
 if TYPE_CHECKING:
-    from mooring.hostpath.driver import HostPath
-    from mooring.hostpath.layout import Limits, Segments
+    from mooring.driver.hostpath.driver import HostPath
+    from mooring.driver.hostpath.layout import Limits, Segments
 
 NODE_SEGMENT: Final = "topology.hostpath.csi/node"
 """The key of a node's own place, as in csi-driver-host-path."""
@@ -70,8 +70,8 @@ def _own_name(word: str) -> str:
 
 async def _serve(flags: HostPathFlags) -> int:
     from mooring.base.stopping import stop_signals
+    from mooring.driver.hostpath.observed import Observation
     from mooring.driver.server import check_identity, serving_at
-    from mooring.hostpath.observed import Observation
 
     with _driver(flags) as driver, stop_signals(signal.SIGHUP, signal.SIGQUIT) as stop:
         check_identity(driver)
@@ -91,8 +91,8 @@ async def _serve(flags: HostPathFlags) -> int:
 def _driver(flags: HostPathFlags) -> HostPath:
     from mooring.base.randomness import Random
     from mooring.driver.capabilities import Capability, NodeCapability
-    from mooring.hostpath.driver import DRIVER_NAME, HostPath
-    from mooring.hostpath.node.way import Way
+    from mooring.driver.hostpath.driver import DRIVER_NAME, HostPath
+    from mooring.driver.hostpath.node.way import Way
 
     return HostPath(
         Path(flags.state),
@@ -118,7 +118,7 @@ def _rules(flags: HostPathFlags) -> Rules:
 
 
 def _limits(flags: HostPathFlags) -> Limits:
-    from mooring.hostpath.layout import Limits
+    from mooring.driver.hostpath.layout import Limits
 
     kinds = {kind: size for kind, size in flags.capacity.items() if kind}
     return Limits(

@@ -19,7 +19,7 @@ from mooring.cli.hostpath_kinds import (
     one_of,
 )
 from mooring.cli.tables import ProcessFlags
-from mooring.hostpath.rules import Rules
+from mooring.driver.hostpath.rules import Rules
 
 PEER_NAMES: Final[Mapping[str, str]] = {
     "statedir": "state",

@@ -25,13 +25,13 @@ from mooring.dev.driver_program import DriverProgram
 from mooring.dev.node_drivers import LATE_S, Elsewhere, NodeDriver, NodeProgram, Served
 from mooring.dev.story import Story
 from mooring.dev.traced import tell
+from mooring.driver.hostpath.driver import HostPath
+from mooring.driver.hostpath.layout import Segments
+from mooring.driver.hostpath.node.way import AUTO, LINK, Way
+from mooring.driver.hostpath.rules import Rules
 from mooring.driver.loading import load, told
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving
-from mooring.hostpath.driver import HostPath
-from mooring.hostpath.layout import Segments
-from mooring.hostpath.node.way import AUTO, LINK, Way
-from mooring.hostpath.rules import Rules
 
 OURS_S: Final = 20.0
 PROGRAM_S: Final = 60.0

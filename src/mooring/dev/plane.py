@@ -48,7 +48,7 @@ from mooring.dev.nodes import Nodes, node_ids
 from mooring.dev.options import Patience
 from mooring.dev.story import Story
 from mooring.dev.traced import TracedCluster, TracedDriver
-from mooring.hostpath.layout import Segments
+from mooring.driver.hostpath.layout import Segments
 from mooring.kube.cluster import Cluster
 from mooring.node.options import LEASE_S
 

@@ -17,8 +17,8 @@ from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.dev.plane import Plane
 from mooring.dev.story import Story
-from mooring.hostpath.state import State, Volume
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath.state import State, Volume
+from mooring.driver.hostpath.statefile import read_state
 from mooring.kube.cluster import Cluster, EventType, Selection
 from mooring.kube.errors import Gone
 from mooring.mounts.mountinfo import MountTable

@@ -15,15 +15,15 @@ import msgspec
 from mooring.base.folders import sync_folder
 from mooring.csi.codes import Code, DriverError
 from mooring.driver import guard
-from mooring.hostpath import creating, kept_file, statefile, volumes
-from mooring.hostpath.core import Core
-from mooring.hostpath.filling import Filling
-from mooring.hostpath.kept_file import KeptFile
-from mooring.hostpath.node import images, mounting
-from mooring.hostpath.node import targets as node_targets
-from mooring.hostpath.node.figures import Figures
-from mooring.hostpath.node.part import NodePart
-from mooring.hostpath.node.way import Way
+from mooring.driver.hostpath import creating, kept_file, statefile, volumes
+from mooring.driver.hostpath.core import Core
+from mooring.driver.hostpath.filling import Filling
+from mooring.driver.hostpath.kept_file import KeptFile
+from mooring.driver.hostpath.node import images, mounting
+from mooring.driver.hostpath.node import targets as node_targets
+from mooring.driver.hostpath.node.figures import Figures
+from mooring.driver.hostpath.node.part import NodePart
+from mooring.driver.hostpath.node.way import Way
 from mooring.mounts import devices, filesystems, loops, targets
 from mooring.mounts.mountinfo import MountTable
 from tests.sim.planting import Bug, both

@@ -16,9 +16,9 @@ from unittest import mock
 
 from mooring.base.randomness import Random
 from mooring.driver import blocking
-from mooring.hostpath import kept_file
-from mooring.hostpath.filling import Filling
-from mooring.hostpath.node import way
+from mooring.driver.hostpath import kept_file
+from mooring.driver.hostpath.filling import Filling
+from mooring.driver.hostpath.node import way
 from mooring.mounts import loops, system, targets
 from mooring.mounts.mountinfo import Mount
 from tests.sim.driver import threads

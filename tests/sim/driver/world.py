@@ -15,10 +15,10 @@ from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
-from mooring.hostpath.driver import HostPath
-from mooring.hostpath.node.way import MOUNT, Way
-from mooring.hostpath.rules import Rules
-from mooring.hostpath.statefile import STATE_NAME
+from mooring.driver.hostpath.driver import HostPath
+from mooring.driver.hostpath.node.way import MOUNT, Way
+from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.statefile import STATE_NAME
 from tests.sim.driver.disk import INCARNATION, Disk, Killed
 from tests.sim.driver.plan import Plan
 from tests.sim.node.world import MEMORY

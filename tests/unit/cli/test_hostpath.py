@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath.statefile import read_state
 from tests.support.programs import Program, free_ports
 from tests.support.waiting import eventually
 from tests.unit.driver.calls import a_creation

@@ -13,7 +13,7 @@ import pytest
 
 import mooring
 from mooring.cli import mooring as command
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath.statefile import read_state
 from tests.support.programs import Program
 from tests.support.waiting import eventually
 

@@ -21,8 +21,8 @@ from mooring.dev.polling import DemoFailed, PodFolder
 from mooring.dev.run import run_demo
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
-from mooring.hostpath.driver import HostPath
-from mooring.hostpath.node.mounting import Links, Source
+from mooring.driver.hostpath.driver import HostPath
+from mooring.driver.hostpath.node.mounting import Links, Source
 from mooring.mounts.namespace import MountSpace
 from mooring.node.volumes.files import VolumeFiles
 from mooring.sidecars.attacher.options import AttacherOptions

@@ -11,7 +11,7 @@ import pytest
 from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.driver import HostPath
+from mooring.driver.hostpath.driver import HostPath
 
 Mode = csi.VolumeCapability.AccessMode
 GIB = 1 << 30

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.hostpath.driver import HostPath
+from mooring.driver.hostpath.driver import HostPath
 from tests.support.private_mounts import clear_below, enter_private_mounts
 from tests.unit.driver.calls import a_driver
 

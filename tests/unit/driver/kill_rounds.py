@@ -22,9 +22,9 @@ from typing import Any
 
 from mooring.base.randomness import Random
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.driver import HostPath
-from mooring.hostpath.state import State
-from mooring.hostpath.statefile import StateFolder
+from mooring.driver.hostpath.driver import HostPath
+from mooring.driver.hostpath.state import State
+from mooring.driver.hostpath.statefile import StateFolder
 from tests.unit.driver.calls import Mode, a_deletion, a_publication, an_unpublication, created, snapshotted
 
 Seen = frozenset[str]

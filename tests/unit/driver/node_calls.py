@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.node.way import LINK, MOUNT, Way
+from mooring.driver.hostpath.node.way import LINK, MOUNT, Way
 from tests.unit.driver.calls import Mode, a_capability, a_driver, a_publication, created
 
 MIB = 1 << 20

@@ -12,11 +12,11 @@ import pytest
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, Expansion, Service
-from mooring.hostpath import statefile
-from mooring.hostpath.attachments import PUBLICATION_KEY
-from mooring.hostpath.driver import HostPath
-from mooring.hostpath.layout import Limits
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath import statefile
+from mooring.driver.hostpath.attachments import PUBLICATION_KEY
+from mooring.driver.hostpath.driver import HostPath
+from mooring.driver.hostpath.layout import Limits
+from mooring.driver.hostpath.statefile import read_state
 from tests.unit.driver.calls import (
     GIB,
     Mode,

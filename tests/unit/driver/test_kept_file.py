@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mooring.hostpath.kept_file import KeptFile
+from mooring.driver.hostpath.kept_file import KeptFile
 
 STEP = 16 << 10
 

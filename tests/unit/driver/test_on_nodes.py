@@ -15,12 +15,12 @@ from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, NodeCapability
-from mooring.hostpath import statefile
-from mooring.hostpath.layout import Limits
-from mooring.hostpath.node.mounting import Links
-from mooring.hostpath.node.way import LINK, Way
-from mooring.hostpath.rules import Rules
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath import statefile
+from mooring.driver.hostpath.layout import Limits
+from mooring.driver.hostpath.node.mounting import Links
+from mooring.driver.hostpath.node.way import LINK, Way
+from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.statefile import read_state
 from tests.unit.driver.calls import (
     GIB,
     a_capability,

@@ -15,10 +15,10 @@ import pytest
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import NodeCapability
-from mooring.hostpath import statefile
-from mooring.hostpath.rules import Rules
-from mooring.hostpath.state import State
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath import statefile
+from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.state import State
+from mooring.driver.hostpath.statefile import read_state
 from mooring.mounts import filesystems, loops, system
 from mooring.mounts.targets import mount_table
 from tests.support.private_mounts import loops_below, mounted_below

@@ -12,8 +12,8 @@ import pytest
 
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.layout import Limits
-from mooring.hostpath.rules import Rules
+from mooring.driver.hostpath.layout import Limits
+from mooring.driver.hostpath.rules import Rules
 from tests.unit.driver.calls import (
     GIB,
     a_creation,

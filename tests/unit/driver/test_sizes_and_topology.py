@@ -13,9 +13,9 @@ from mooring.cli.hostpath_kinds import CAPABILITIES
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, Service
-from mooring.hostpath.driver import HostPath
-from mooring.hostpath.layout import Limits
-from mooring.hostpath.statefile import read_state
+from mooring.driver.hostpath.driver import HostPath
+from mooring.driver.hostpath.layout import Limits
+from mooring.driver.hostpath.statefile import read_state
 from tests.unit.driver.calls import (
     GIB,
     Mode,

@@ -22,9 +22,9 @@ import pytest
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.node.mounting import Links, RealMounts
-from mooring.hostpath.node.way import AUTO, MOUNT, Way
-from mooring.hostpath.rules import Rules
+from mooring.driver.hostpath.node.mounting import Links, RealMounts
+from mooring.driver.hostpath.node.way import AUTO, MOUNT, Way
+from mooring.driver.hostpath.rules import Rules
 from mooring.mounts import filesystems, loops, system, targets, trees
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.system import ToolFailed
@@ -321,7 +321,7 @@ def a_tool_that_fails_says_nothing_about_the_right_to_mount(folder: Path) -> Non
 
 
 def root_without_the_capability_gets_links(folder: Path) -> None:
-    code = "from mooring.hostpath.node.way import Path, Way; import sys; print(type(Way(Path(sys.argv[1])).mounts()).__name__)"
+    code = "from mooring.driver.hostpath.node.way import Path, Way; import sys; print(type(Way(Path(sys.argv[1])).mounts()).__name__)"
     assert "Links\n" == system.run("setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", code, str(folder))
 
 

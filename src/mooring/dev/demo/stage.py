@@ -17,7 +17,7 @@ from mooring.dev.options import Patience
 from mooring.dev.plane import Plane
 from mooring.dev.polling import MountsAtFirst, PodFolder, Polling
 from mooring.dev.story import Story
-from mooring.hostpath.node import images
+from mooring.driver.hostpath.node import images
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.mounts import filesystems, loops
 from mooring.mounts.namespace import MountSpace

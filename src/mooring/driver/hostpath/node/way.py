@@ -10,9 +10,9 @@ from typing import Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.hostpath.node import images
-from mooring.hostpath.node.mounting import Links, Mounts, RealMounts
-from mooring.hostpath.rules import Rules
+from mooring.driver.hostpath.node import images
+from mooring.driver.hostpath.node.mounting import Links, Mounts, RealMounts
+from mooring.driver.hostpath.rules import Rules
 from mooring.mounts import filesystems, system
 from mooring.mounts.targets import TRIAL, mount_table, mounting_refusal
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.node import checks
-from mooring.hostpath.node.groups import give_to_group
-from mooring.hostpath.node.inline import InlineVolumes
-from mooring.hostpath.node.staging import check_mountable, release_unused
-from mooring.hostpath.publishing import check_reach
-from mooring.hostpath.state import Target, Use, Volume
+from mooring.driver.hostpath.node import checks
+from mooring.driver.hostpath.node.groups import give_to_group
+from mooring.driver.hostpath.node.inline import InlineVolumes
+from mooring.driver.hostpath.node.staging import check_mountable, release_unused
+from mooring.driver.hostpath.publishing import check_reach
+from mooring.driver.hostpath.state import Target, Use, Volume
 from mooring.mounts import targets
 
 

@@ -27,8 +27,8 @@ from mooring.base.errors import ConfigError
 from mooring.base.folders import hold, refusal, sync_folder
 from mooring.base.log import logger
 from mooring.driver.copying import copy_file, copy_folder
-from mooring.hostpath.kept_file import KeptFile
-from mooring.hostpath.state import Group, Snapshot, State, Volume, is_group_id, is_snapshot_id, is_volume_id
+from mooring.driver.hostpath.kept_file import KeptFile
+from mooring.driver.hostpath.state import Group, Snapshot, State, Volume, is_group_id, is_snapshot_id, is_volume_id
 from mooring.mounts.trees import remove_tree
 
 FORMAT: Final = 3

@@ -11,12 +11,12 @@ from mooring.base.clock import Clock
 from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.filling import Filling
-from mooring.hostpath.journal import Journal
-from mooring.hostpath.layout import Layout, Limits
-from mooring.hostpath.rules import Rules
-from mooring.hostpath.state import Snapshot, State, Volume
-from mooring.hostpath.statefile import StateFolder
+from mooring.driver.hostpath.filling import Filling
+from mooring.driver.hostpath.journal import Journal
+from mooring.driver.hostpath.layout import Layout, Limits
+from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.state import Snapshot, State, Volume
+from mooring.driver.hostpath.statefile import StateFolder
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.node.mounting import Mounts, Source
-from mooring.hostpath.state import Volume
+from mooring.driver.hostpath.node.mounting import Mounts, Source
+from mooring.driver.hostpath.state import Volume
 
 
 def controller_condition(volume: Volume, data: Path) -> csi.VolumeCondition:

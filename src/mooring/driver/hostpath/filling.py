@@ -15,9 +15,9 @@ from typing import Final
 
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
-from mooring.hostpath.journal import Journal
-from mooring.hostpath.state import Snapshot, State, Volume
-from mooring.hostpath.statefile import StateFolder
+from mooring.driver.hostpath.journal import Journal
+from mooring.driver.hostpath.state import Snapshot, State, Volume
+from mooring.driver.hostpath.statefile import StateFolder
 from mooring.mounts.system import ToolFailed
 
 _log = logger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
-from mooring.hostpath.state import State
+from mooring.driver.hostpath.state import State
 
 _log = logger(__name__)
 

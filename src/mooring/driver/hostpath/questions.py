@@ -6,13 +6,13 @@ from google.protobuf.wrappers_pb2 import Int64Value
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.hostpath.core import Core, nodes_of
+from mooring.driver.hostpath.creating import check_capabilities, check_mutable, check_parameters
+from mooring.driver.hostpath.health import controller_condition
+from mooring.driver.hostpath.layout import room
+from mooring.driver.hostpath.publishing import unsupported
+from mooring.driver.hostpath.state import Volume, is_volume_id
 from mooring.driver.sdk import Plugin
-from mooring.hostpath.core import Core, nodes_of
-from mooring.hostpath.creating import check_capabilities, check_mutable, check_parameters
-from mooring.hostpath.health import controller_condition
-from mooring.hostpath.layout import room
-from mooring.hostpath.publishing import unsupported
-from mooring.hostpath.state import Volume, is_volume_id
 
 
 class Questions(Plugin):

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.hostpath.core import Core, check_whole
+from mooring.driver.hostpath.creating import KIND, check_capabilities, check_mutable, check_same, grown_bytes, planned, tell_ignored
+from mooring.driver.hostpath.publishing import check_unused, unsupported
+from mooring.driver.hostpath.state import Volume
 from mooring.driver.sdk import Plugin
-from mooring.hostpath.core import Core, check_whole
-from mooring.hostpath.creating import KIND, check_capabilities, check_mutable, check_same, grown_bytes, planned, tell_ignored
-from mooring.hostpath.publishing import check_unused, unsupported
-from mooring.hostpath.state import Volume
 
 
 class Volumes(Plugin):

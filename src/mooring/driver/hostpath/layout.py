@@ -14,7 +14,7 @@ from typing import Final
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.state import State, Volume
+from mooring.driver.hostpath.state import State, Volume
 
 Segments = Mapping[str, str]
 

@@ -8,11 +8,11 @@ import msgspec
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.hostpath.creating import KIND, planned
+from mooring.driver.hostpath.node.part import NodePart
+from mooring.driver.hostpath.state import Volume
+from mooring.driver.hostpath.volumes import remove_data, take_back
 from mooring.driver.sdk import Plugin
-from mooring.hostpath.creating import KIND, planned
-from mooring.hostpath.node.part import NodePart
-from mooring.hostpath.state import Volume
-from mooring.hostpath.volumes import remove_data, take_back
 
 INLINE_BYTES: Final = 100 << 20
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.publishing import Mode, unsupported
-from mooring.hostpath.rules import Rules
-from mooring.hostpath.state import Use, Volume
+from mooring.driver.hostpath.publishing import Mode, unsupported
+from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.state import Use, Volume
 
 EPHEMERAL: Final = "csi.storage.k8s.io/ephemeral"
 """In volume_context: the volume is the pod's own, made when it is published and deleted afterwards."""

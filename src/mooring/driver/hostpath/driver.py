@@ -22,23 +22,23 @@ from mooring.base.clock import Clock, LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.driver.capabilities import NODE, Capability, Expansion, NodeCapability, Service, left_out
-from mooring.hostpath.attachments import Attachments
-from mooring.hostpath.core import Core
-from mooring.hostpath.filling import Filling
-from mooring.hostpath.group_snapshots import GroupSnapshots
-from mooring.hostpath.journal import Journal
-from mooring.hostpath.layout import Layout, Limits, Segments
-from mooring.hostpath.node.figures import Figures
-from mooring.hostpath.node.part import NodePart
-from mooring.hostpath.node.staging import Staging
-from mooring.hostpath.node.targets import Targets
-from mooring.hostpath.node.volume_locks import VolumeLocks
-from mooring.hostpath.node.way import Way
-from mooring.hostpath.questions import Questions
-from mooring.hostpath.rules import Rules
-from mooring.hostpath.snapshots import Snapshots
-from mooring.hostpath.statefile import StateFolder, encoded
-from mooring.hostpath.volumes import Volumes
+from mooring.driver.hostpath.attachments import Attachments
+from mooring.driver.hostpath.core import Core
+from mooring.driver.hostpath.filling import Filling
+from mooring.driver.hostpath.group_snapshots import GroupSnapshots
+from mooring.driver.hostpath.journal import Journal
+from mooring.driver.hostpath.layout import Layout, Limits, Segments
+from mooring.driver.hostpath.node.figures import Figures
+from mooring.driver.hostpath.node.part import NodePart
+from mooring.driver.hostpath.node.staging import Staging
+from mooring.driver.hostpath.node.targets import Targets
+from mooring.driver.hostpath.node.volume_locks import VolumeLocks
+from mooring.driver.hostpath.node.way import Way
+from mooring.driver.hostpath.questions import Questions
+from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.snapshots import Snapshots
+from mooring.driver.hostpath.statefile import StateFolder, encoded
+from mooring.driver.hostpath.volumes import Volumes
 
 DRIVER_NAME: Final = "hostpath.csi.mooring"
 _GROUP_CALLS: Final = frozenset({"create_volume_group_snapshot", "delete_volume_group_snapshot", "get_volume_group_snapshot"})

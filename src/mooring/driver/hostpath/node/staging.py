@@ -9,12 +9,12 @@ import msgspec
 
 from mooring.csi.codes import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.hostpath.node.checks import check_fits, check_may_stage, check_may_unstage, is_readonly
+from mooring.driver.hostpath.node.mounting import Source
+from mooring.driver.hostpath.node.part import NodePart
+from mooring.driver.hostpath.publishing import check_reach
+from mooring.driver.hostpath.state import Volume
 from mooring.driver.sdk import Plugin
-from mooring.hostpath.node.checks import check_fits, check_may_stage, check_may_unstage, is_readonly
-from mooring.hostpath.node.mounting import Source
-from mooring.hostpath.node.part import NodePart
-from mooring.hostpath.publishing import check_reach
-from mooring.hostpath.state import Volume
 from mooring.mounts import targets
 
 

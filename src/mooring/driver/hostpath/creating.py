@@ -10,9 +10,9 @@ from mooring.base.flagkinds import read_bool
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.layout import Layout, Limits, chosen, left_bytes
-from mooring.hostpath.publishing import unknown_mode
-from mooring.hostpath.state import Snapshot, State, Volume
+from mooring.driver.hostpath.layout import Layout, Limits, chosen, left_bytes
+from mooring.driver.hostpath.publishing import unknown_mode
+from mooring.driver.hostpath.state import Snapshot, State, Volume
 
 _log = logger(__name__)
 

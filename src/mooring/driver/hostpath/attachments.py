@@ -6,10 +6,10 @@ from typing import Final
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.hostpath.core import Core
+from mooring.driver.hostpath.publishing import check_left_node, check_may_publish, check_published, check_reach, unsupported
+from mooring.driver.hostpath.state import Publication, Volume
 from mooring.driver.sdk import Plugin
-from mooring.hostpath.core import Core
-from mooring.hostpath.publishing import check_left_node, check_may_publish, check_published, check_reach, unsupported
-from mooring.hostpath.state import Publication, Volume
 
 PUBLICATION_KEY: Final = "publication"
 """In publish_context: the publication's number. A volume that was away and came back has another one."""

@@ -25,8 +25,8 @@ from mooring.csi.call_counts import BUCKETS_S
 from mooring.csi.codes import Code, DriverError, go_name
 from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.redact import redacted
+from mooring.driver.hostpath.faults import Faults
 from mooring.driver.server import socket_path
-from mooring.hostpath.faults import Faults
 
 METRIC: Final = "csi_driver_operations_seconds"
 

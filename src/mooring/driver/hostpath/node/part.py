@@ -12,11 +12,11 @@ from typing import TypeVar
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.blocking import blocking
-from mooring.hostpath.core import Core, check_whole
-from mooring.hostpath.node.mounting import Mounts, Source
-from mooring.hostpath.node.volume_locks import VolumeLocks
-from mooring.hostpath.node.way import Way
-from mooring.hostpath.state import Use, Volume
+from mooring.driver.hostpath.core import Core, check_whole
+from mooring.driver.hostpath.node.mounting import Mounts, Source
+from mooring.driver.hostpath.node.volume_locks import VolumeLocks
+from mooring.driver.hostpath.node.way import Way
+from mooring.driver.hostpath.state import Use, Volume
 
 T = TypeVar("T")
 

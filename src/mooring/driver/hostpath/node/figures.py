@@ -8,12 +8,12 @@ from pathlib import Path
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.hostpath.creating import grown_bytes
+from mooring.driver.hostpath.health import node_condition
+from mooring.driver.hostpath.node.checks import check_fits, check_growth
+from mooring.driver.hostpath.node.part import NodePart
+from mooring.driver.hostpath.state import Volume
 from mooring.driver.sdk import Plugin
-from mooring.hostpath.creating import grown_bytes
-from mooring.hostpath.health import node_condition
-from mooring.hostpath.node.checks import check_fits, check_growth
-from mooring.hostpath.node.part import NodePart
-from mooring.hostpath.state import Volume
 from mooring.mounts.targets import plain
 
 Usage = csi.VolumeUsage

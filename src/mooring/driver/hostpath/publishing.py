@@ -8,9 +8,9 @@ from typing import Final
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.hostpath.layout import Layout, Limits, shown
-from mooring.hostpath.rules import Rules
-from mooring.hostpath.state import Publication, State, Volume
+from mooring.driver.hostpath.layout import Layout, Limits, shown
+from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.state import Publication, State, Volume
 
 _log = logger(__name__)
 
