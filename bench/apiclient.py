@@ -23,11 +23,11 @@ import trustme
 from bench.interpreter import interpreter
 from mooring.base.clock import LoopClock
 from mooring.base.loops import loop_factory
-from mooring.http1.tls_transport import READ_BYTES, TlsTransport
 from mooring.kube.client.config import ClusterConfig, Pem, Tls
 from mooring.kube.client.retrying import Transport
 from mooring.kube.client.tls import TlsContexts
 from mooring.kube.client.transport import HttpTransport
+from mooring.wire.http1.tls_transport import READ_BYTES, TlsTransport
 from tests.support.aiohttp_transport import AiohttpTransport
 
 _OBJECT = {

@@ -37,7 +37,7 @@ DOORS = {
     "cryptography": ["apiserver/identity/tls.py", "apiserver/identity/tokens.py"],
     "rich": ["dev/", "cli/"],
     "uvloop": ["base/loops.py"],
-    "mooring.http1": ["http1/", "kube/client/transport.py", "apiserver/web/"],
+    "mooring.wire.http1": ["http1/", "kube/client/transport.py", "apiserver/web/"],
     "mooring.kube.client.http": ["control/runner.py", "dev/", "cli/"],
     "hpack": ["csi/wire/"],
     "mooring.csi.wire_driver": ["dev/", "cli/", "node/"],

@@ -7,7 +7,7 @@ import asyncio
 from mooring.apiserver.web.connection import _STEPS_A_TURN, Connection, Limits
 from mooring.apiserver.web.messages import TEXT, Reply, Request
 from mooring.base.turns import Line, Turns
-from mooring.http1.requests import Head
+from mooring.wire.http1.requests import Head
 
 ASKED = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 

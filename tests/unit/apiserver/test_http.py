@@ -27,10 +27,10 @@ from mooring.base import log
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
-from mooring.http1.bodies import BODY_BYTES_MAX
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import EventType, Patch, PatchType
+from mooring.wire.http1.bodies import BODY_BYTES_MAX
 from tests.support.builders import a_secret, a_va
 from tests.unit.apiserver.objects import a_store, create
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving

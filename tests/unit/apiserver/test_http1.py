@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.apiserver.web.messages import Reply, rendered
-from mooring.http1.bodies import BODY_BYTES_MAX, DRAINED_BYTES_MAX, Body
-from mooring.http1.requests import parse_head
-from mooring.http1.syntax import Malformed
+from mooring.wire.http1.bodies import BODY_BYTES_MAX, DRAINED_BYTES_MAX, Body
+from mooring.wire.http1.requests import parse_head
+from mooring.wire.http1.syntax import Malformed
 
 
 def a_head(line: str = "GET / HTTP/1.1", *headers: str, host: bool = True) -> bytes:

@@ -151,7 +151,7 @@ def test_CDR1_sigint_deletes_the_object_and_sigterm_keeps_it(folder: Path, numbe
 HEAVY = {
     "_ssl",
     "grpc",
-    "mooring.http1",
+    "mooring.wire.http1",
     "msgspec",
     "yaml",
     "rich",

@@ -15,7 +15,7 @@ ATTACHER, PROVISIONER, RESIZER = "mooring.cli.csi_attacher", "mooring.cli.csi_pr
 @pytest.mark.parametrize("flag", ["--version", "--help", "--no-such"])
 def test_no_client_is_loaded_to_answer_for_oneself(program, flag):
     """Start time and memory are budgets."""
-    heavy = {"grpc", "mooring.http1", "msgspec", "google.protobuf", "prometheus_client", "rich"}
+    heavy = {"grpc", "mooring.wire.http1", "msgspec", "google.protobuf", "prometheus_client", "rich"}
     code = f"import sys; from {program} import run; run([sys.argv[1]], 'x'); sys.exit({heavy} & sys.modules.keys() or 0)"
     ended = subprocess.run([sys.executable, "-c", code, flag], capture_output=True, text=True, timeout=30, check=False)
     assert (0, "") == (ended.returncode, ended.stderr if flag != "--no-such" else ""), ended.stderr

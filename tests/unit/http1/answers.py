@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mooring.http1.responses import INTERIM_MAX
-from mooring.http1.syntax import HEAD_BYTES_MAX
+from mooring.wire.http1.responses import INTERIM_MAX
+from mooring.wire.http1.syntax import HEAD_BYTES_MAX
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from mooring.http1.connection import UNREAD_BYTES_MAX, Closed, Connection
-from mooring.http1.syntax import BrokenOff, Malformed
+from mooring.wire.http1.connection import UNREAD_BYTES_MAX, Closed, Connection
+from mooring.wire.http1.syntax import BrokenOff, Malformed
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.http1.fake_links import ANSWER, FakeLink, turns
 

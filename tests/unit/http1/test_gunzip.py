@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.http1.gunzip import Gunzip, TooLarge, decoder_of
-from mooring.http1.syntax import Malformed
+from mooring.wire.http1.gunzip import Gunzip, TooLarge, decoder_of
+from mooring.wire.http1.syntax import Malformed
 
 LARGE = 10**6
 PACKED = gzip.compress(b"x", mtime=0)

@@ -7,9 +7,9 @@ import ssl
 
 import pytest
 
-from mooring.http1.connection import Connection
-from mooring.http1.pool import Pool
-from mooring.http1.syntax import BrokenOff
+from mooring.wire.http1.connection import Connection
+from mooring.wire.http1.pool import Pool
+from mooring.wire.http1.syntax import BrokenOff
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.http1.fake_links import FakeDials, turns, until
 

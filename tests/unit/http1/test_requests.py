@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.http1.requests import header_lines, parse_head, request_bytes
-from mooring.http1.syntax import Unsendable
+from mooring.wire.http1.requests import header_lines, parse_head, request_bytes
+from mooring.wire.http1.syntax import Unsendable
 
 HOST = header_lines([("Host", "a:1")])
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.http1.responses import INTERIM_MAX, ResponseReader
-from mooring.http1.syntax import HEAD_BYTES_MAX, BrokenOff, Malformed
+from mooring.wire.http1.responses import INTERIM_MAX, ResponseReader
+from mooring.wire.http1.syntax import HEAD_BYTES_MAX, BrokenOff, Malformed
 from tests.unit.http1.answers import MALFORMED, OK, cut, with_chunks
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from mooring.http1 import sockets
-from mooring.http1.sockets import in_turn, open_socket
+from mooring.wire.http1 import sockets
+from mooring.wire.http1.sockets import in_turn, open_socket
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 

@@ -9,7 +9,7 @@ import pytest
 
 from mooring.base import turns
 from mooring.base.turns import Turns
-from mooring.http1.tls_transport import READ_BYTES, TlsTransport
+from mooring.wire.http1.tls_transport import READ_BYTES, TlsTransport
 
 
 class Tcp:

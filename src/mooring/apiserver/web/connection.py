@@ -20,10 +20,10 @@ from typing import Any, Final, Protocol
 from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, rendered, status_line
 from mooring.apiserver.web.unsent import Unsent
 from mooring.base.turns import Line
-from mooring.http1.bodies import Body
-from mooring.http1.requests import Head, parse_head
-from mooring.http1.syntax import HEAD_BYTES_MAX, Malformed
-from mooring.http1.tls_transport import TlsTransport
+from mooring.wire.http1.bodies import Body
+from mooring.wire.http1.requests import Head, parse_head
+from mooring.wire.http1.syntax import HEAD_BYTES_MAX, Malformed
+from mooring.wire.http1.tls_transport import TlsTransport
 
 _AHEAD_BYTES_MAX: Final = 64 * 1024
 _STEPS_A_TURN: Final = 32

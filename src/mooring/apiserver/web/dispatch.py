@@ -25,9 +25,9 @@ from mooring.apiserver.web.streams import Stream, Streams
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.turns import Line, Turns
-from mooring.http1.bodies import BODY_BYTES_MAX
-from mooring.http1.requests import Head
 from mooring.kube.errors import ServerError
+from mooring.wire.http1.bodies import BODY_BYTES_MAX
+from mooring.wire.http1.requests import Head
 
 _log = logger(__name__)
 

@@ -33,8 +33,8 @@ from mooring.apiserver.web.streams import Streams
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
-from mooring.http1.tls_transport import READ_BYTES, TlsTransport
 from mooring.kube.client import kubeconfig
+from mooring.wire.http1.tls_transport import READ_BYTES, TlsTransport
 
 _CLOSING_S_MAX: Final = 5.0
 _SWEEP_S: Final = 10.0

@@ -1,4 +1,4 @@
-"""Requests to an API server over HTTP/1.1 of our own (`mooring.http1`). Its many errors are told as one, `Unreachable`.
+"""Requests to an API server over HTTP/1.1 of our own (`mooring.wire.http1`). Its many errors are told as one, `Unreachable`.
 
 One connection per running request and per watch, kept for the next. A read is sent a second time when a kept connection turns out to
 be closed before a byte of its answer has come; a write never is.
@@ -15,18 +15,18 @@ from urllib.parse import unquote, urlsplit
 
 from mooring.base import fence
 from mooring.base.clock import LoopClock
-from mooring.http1.connection import Closed, Connection
-from mooring.http1.dialing import ContextMaker, Dialer, Proxy, Server
-from mooring.http1.gunzip import Gunzip, TooLarge, decoder_of
-from mooring.http1.pool import DIAL_TIMEOUT_S, DialError, DialTimeout, Pool
-from mooring.http1.requests import header_lines, request_bytes
-from mooring.http1.responses import ResponseHead
-from mooring.http1.syntax import BrokenOff, Malformed, Unsendable
 from mooring.kube.client.config import ClusterConfig, Tls
 from mooring.kube.client.responses import Headers, Response
 from mooring.kube.client.retrying import Pairs
 from mooring.kube.client.tls import TlsContexts, client_context, tls_reason
 from mooring.kube.errors import Unreachable
+from mooring.wire.http1.connection import Closed, Connection
+from mooring.wire.http1.dialing import ContextMaker, Dialer, Proxy, Server
+from mooring.wire.http1.gunzip import Gunzip, TooLarge, decoder_of
+from mooring.wire.http1.pool import DIAL_TIMEOUT_S, DialError, DialTimeout, Pool
+from mooring.wire.http1.requests import header_lines, request_bytes
+from mooring.wire.http1.responses import ResponseHead
+from mooring.wire.http1.syntax import BrokenOff, Malformed, Unsendable
 
 BODY_BYTES_MAX: Final = 256 * 2**20
 """For an answer, also once it is unpacked."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from mooring.http1.connection import Link
-from mooring.http1.responses import ResponseReader
-from mooring.http1.syntax import BrokenOff, Malformed
-from mooring.http1.tls_transport import TlsTransport
+from mooring.wire.http1.connection import Link
+from mooring.wire.http1.responses import ResponseReader
+from mooring.wire.http1.syntax import BrokenOff, Malformed
+from mooring.wire.http1.tls_transport import TlsTransport
 
 
 class ProxyRefused(Exception):

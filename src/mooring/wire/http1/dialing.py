@@ -8,12 +8,12 @@ import ssl
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from mooring.http1.connection import Connection, Link, Owner
-from mooring.http1.plain_transport import PlainTransport
-from mooring.http1.requests import header_lines, request_bytes
-from mooring.http1.sockets import open_socket
-from mooring.http1.tls_transport import READ_BYTES, TlsTransport
-from mooring.http1.tunnel import Tunnel
+from mooring.wire.http1.connection import Connection, Link, Owner
+from mooring.wire.http1.plain_transport import PlainTransport
+from mooring.wire.http1.requests import header_lines, request_bytes
+from mooring.wire.http1.sockets import open_socket
+from mooring.wire.http1.tls_transport import READ_BYTES, TlsTransport
+from mooring.wire.http1.tunnel import Tunnel
 
 ContextMaker = Callable[[], ssl.SSLContext]
 """Gives TLS' context for a connection that is made now."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
-from mooring.http1.syntax import NAME, TOKEN, Malformed, Unsendable, content_length, header_fields, stays
+from mooring.wire.http1.syntax import NAME, TOKEN, Malformed, Unsendable, content_length, header_fields, stays
 
 _REQUEST_LINE: Final = re.compile(rb"(%b{1,32}) ([\x21-\x7e\x80-\xff]+) HTTP/([0-9])\.([0-9])" % TOKEN.encode())
 _ENCODED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")

@@ -13,8 +13,8 @@ import asyncio
 import enum
 from typing import Final, Protocol
 
-from mooring.http1.responses import ResponseHead, ResponseReader
-from mooring.http1.syntax import BrokenOff, Malformed
+from mooring.wire.http1.responses import ResponseHead, ResponseReader
+from mooring.wire.http1.syntax import BrokenOff, Malformed
 
 UNREAD_BYTES_MAX: Final = 256 * 1024
 """For a stream: with more of them unread the socket rests."""

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mooring.http1.bodies import Chunks
-from mooring.http1.syntax import HEAD_BYTES_MAX, BrokenOff, Malformed, content_length, header_fields, stays
+from mooring.wire.http1.bodies import Chunks
+from mooring.wire.http1.syntax import HEAD_BYTES_MAX, BrokenOff, Malformed, content_length, header_fields, stays
 
 INTERIM_MAX: Final = 16
 """Answers 1xx before the one that counts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mooring.http1.syntax import Malformed, header_fields
+from mooring.wire.http1.syntax import Malformed, header_fields
 
 BODY_BYTES_MAX: Final = 3 * 1024 * 1024
 """For a request."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from mooring.http1.connection import Closed, Connection, Owner
+from mooring.wire.http1.connection import Closed, Connection, Owner
 
 IDLE_S: Final = 60.0
 """Below the 90 s after which an API server drops an idle connection, so that we seldom meet a closed one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Any, Final
 
-from mooring.http1.syntax import Malformed
+from mooring.wire.http1.syntax import Malformed
 
 _GZIP: Final = 31
 _PIECE: Final = 16 * 1024
