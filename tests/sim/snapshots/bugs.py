@@ -10,13 +10,13 @@ from unittest import mock
 
 import msgspec
 
+from mooring.api import snapshot_names as names
 from mooring.api.meta import key_of
 from mooring.cluster.snapshots import controller, decide_claim
 from mooring.cluster.snapshots import reconcile as controller_reconcile
 from mooring.cluster.snapshots import writes as controller_writes
 from mooring.cluster.snapshots.writes import Writes as ControllerWrites
-from mooring.api import snapshot_names as names
-from mooring.control import object_writes as writes as snapshotting_writes
+from mooring.control import object_writes as snapshotting_writes
 from mooring.control.object_writes import as_judged
 from mooring.kube.cache.informer import Cause
 from mooring.sidecars.snapshotter import decide, decide_after, reconcile, view

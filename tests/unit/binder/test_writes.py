@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from mooring.controllers.binding import edits, options
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
 from mooring.api.meta import Key
+from mooring.cluster.binder import edits, options
 from mooring.cluster.binder.caches import BindingCaches
 from mooring.cluster.binder.volumes.controller import VolumeLocks, unlocked
 from mooring.control.caches import Caches

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
-from mooring.controllers.binding import names, options
-
 from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.snapshot import VOLUME_SNAPSHOTS
+from mooring.cluster.binder import names, options
 from mooring.cluster.binder.controller import make_binder
 from mooring.cluster.binder.options import BinderOptions
 from mooring.csi.capabilities import DriverInfo
