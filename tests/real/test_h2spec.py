@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from mooring.csi import wire_server
-from mooring.csi.wire.serving.call_headers import CallHeaders
-from mooring.csi.wire.serving.request import Refusal, Request, Wrong
 from mooring.csi.wire_server import listening
+from mooring.wire.grpc.serving.call_headers import CallHeaders
+from mooring.wire.grpc.serving.request import Refusal, Request, Wrong
 from tests.support.real import binary
 
 pytestmark = pytest.mark.slow

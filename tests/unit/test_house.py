@@ -39,7 +39,7 @@ DOORS = {
     "uvloop": ["base/loops.py"],
     "mooring.wire.http1": ["http1/", "kube/client/transport.py", "apiserver/web/"],
     "mooring.kube.client.http": ["control/runner.py", "dev/", "cli/"],
-    "hpack": ["csi/wire/"],
+    "hpack": ["wire/grpc/"],
     "mooring.csi.wire_driver": ["dev/", "cli/", "node/"],
     "mooring.apiserver.web.server": ["apiserver/", "dev/", "cli/"],
 }

@@ -17,10 +17,10 @@ from mooring.csi.client import DEADLINE_TEXT, CallObserver, check_fence
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.socket_driver import ATTEMPT_S_MAX, BACKOFF_S_MAX, FIRST_BACKOFF_S, SocketDriver, closing, dial_text, read_answer
-from mooring.csi.wire.events import Answered
-from mooring.csi.wire.frames import ErrorCode
-from mooring.csi.wire.status import text_of_reset
 from mooring.csi.wire_link import Link
+from mooring.wire.grpc.events import Answered
+from mooring.wire.grpc.frames import ErrorCode
+from mooring.wire.grpc.status import text_of_reset
 
 _DEADLINE_SLACK_S: Final = 0.05
 """A driver's own timer may end a call that much before ours: it was told a rounded time, and no later one."""

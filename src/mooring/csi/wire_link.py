@@ -14,9 +14,9 @@ from typing import Final, Protocol
 from mooring.base.log import logger
 from mooring.csi.client import DEADLINE_TEXT, fence_refusal
 from mooring.csi.codes import Code
-from mooring.csi.wire.connection import Connection
-from mooring.csi.wire.events import Answered, Event, Gone, Leaving, Settled
-from mooring.csi.wire.frames import READ_BYTES
+from mooring.wire.grpc.connection import Connection
+from mooring.wire.grpc.events import Answered, Event, Gone, Leaving, Settled
+from mooring.wire.grpc.frames import READ_BYTES
 
 _log = logger(__name__)
 

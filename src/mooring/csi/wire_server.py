@@ -20,11 +20,11 @@ from mooring.csi.client import DEADLINE_TEXT
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import ending_in
 from mooring.csi.socket_file import cannot_bind, permissions, removed_at_the_end
-from mooring.csi.wire.events import Gone
-from mooring.csi.wire.frames import READ_BYTES
-from mooring.csi.wire.serving.connection import ServerConnection
-from mooring.csi.wire.serving.events import Asked, Event
-from mooring.csi.wire.serving.limits import FEW, Limits
+from mooring.wire.grpc.events import Gone
+from mooring.wire.grpc.frames import READ_BYTES
+from mooring.wire.grpc.serving.connection import ServerConnection
+from mooring.wire.grpc.serving.events import Asked, Event
+from mooring.wire.grpc.serving.limits import FEW, Limits
 
 _log = logger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import hpack
 
-from mooring.csi.wire.connection import Connection
-from mooring.csi.wire.events import Event, Settled
+from mooring.wire.grpc.connection import Connection
+from mooring.wire.grpc.events import Event, Settled
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)

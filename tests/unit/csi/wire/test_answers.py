@@ -3,8 +3,8 @@
 import pytest
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.events import Answered
-from mooring.csi.wire.stream import MESSAGE_BYTES_MAX
+from mooring.wire.grpc.events import Answered
+from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.talk import a_call, a_connection
 

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.connection import Connection
-from mooring.csi.wire.events import Answered, Gone, Leaving, Settled
-from mooring.csi.wire.serving.connection import ServerConnection
-from mooring.csi.wire.serving.events import Asked, Dropped
+from mooring.wire.grpc.connection import Connection
+from mooring.wire.grpc.events import Answered, Gone, Leaving, Settled
+from mooring.wire.grpc.serving.connection import ServerConnection
+from mooring.wire.grpc.serving.events import Asked, Dropped
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.checker import ClientChecker
 

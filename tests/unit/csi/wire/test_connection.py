@@ -3,8 +3,8 @@
 import pytest
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.connection import HEADER_BYTES_MAX, Connection
-from mooring.csi.wire.events import Answered, Gone, Leaving, Settled
+from mooring.wire.grpc.connection import HEADER_BYTES_MAX, Connection
+from mooring.wire.grpc.events import Answered, Gone, Leaving, Settled
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.talk import a_call, a_connection
 

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.connection import Connection
-from mooring.csi.wire.events import Answered, Gone, Leaving, Settled
+from mooring.wire.grpc.connection import Connection
+from mooring.wire.grpc.events import Answered, Gone, Leaving, Settled
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.talk import frame
 

@@ -6,10 +6,10 @@ import random
 import hpack
 import pytest
 
-from mooring.csi.wire.answer_headers import AnswerHeadersDecoder
-from mooring.csi.wire.connection import Connection
-from mooring.csi.wire.events import Answered, Gone, Leaving, Settled
-from mooring.csi.wire.frames import BrokenConnection
+from mooring.wire.grpc.answer_headers import AnswerHeadersDecoder
+from mooring.wire.grpc.connection import Connection
+from mooring.wire.grpc.events import Answered, Gone, Leaving, Settled
+from mooring.wire.grpc.frames import BrokenConnection
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.checker import ClientChecker
 from tests.unit.csi.wire.test_cuts import FIRST, WHOLE

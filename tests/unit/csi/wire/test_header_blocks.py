@@ -6,10 +6,10 @@ import tracemalloc
 import hpack
 import pytest
 
-from mooring.csi.wire.answer_headers import AnswerHeaders, AnswerHeadersDecoder
-from mooring.csi.wire.connection import HEADER_BYTES_MAX
-from mooring.csi.wire.frames import BrokenConnection, ErrorCode
-from mooring.csi.wire.request_headers import RequestHeaders, grpc_timeout
+from mooring.wire.grpc.answer_headers import AnswerHeaders, AnswerHeadersDecoder
+from mooring.wire.grpc.connection import HEADER_BYTES_MAX
+from mooring.wire.grpc.frames import BrokenConnection, ErrorCode
+from mooring.wire.grpc.request_headers import RequestHeaders, grpc_timeout
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.talk import a_call, a_connection
 

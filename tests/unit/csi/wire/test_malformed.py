@@ -3,9 +3,9 @@
 import pytest
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.connection import HEADER_BYTES_MAX
-from mooring.csi.wire.events import Answered, Gone
-from mooring.csi.wire.frames import frame as our_frame
+from mooring.wire.grpc.connection import HEADER_BYTES_MAX
+from mooring.wire.grpc.events import Answered, Gone
+from mooring.wire.grpc.frames import frame as our_frame
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.talk import a_call, a_connection, frame
 

@@ -6,10 +6,10 @@ from unittest import mock
 
 import pytest
 
-from mooring.csi.wire.frames import BrokenConnection
-from mooring.csi.wire.outgoing import Outgoing
-from mooring.csi.wire.sending import Sending
-from mooring.csi.wire.settings import WINDOW_MAX, PeerSettings
+from mooring.wire.grpc.frames import BrokenConnection
+from mooring.wire.grpc.outgoing import Outgoing
+from mooring.wire.grpc.sending import Sending
+from mooring.wire.grpc.settings import WINDOW_MAX, PeerSettings
 
 
 def blocked(count: int, window: int = 0) -> tuple[Sending, dict[int, Outgoing]]:

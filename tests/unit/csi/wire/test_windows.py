@@ -6,8 +6,8 @@ import random
 import pytest
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.calls import WINDOW_BYTES
-from mooring.csi.wire.events import Answered
+from mooring.wire.grpc.calls import WINDOW_BYTES
+from mooring.wire.grpc.events import Answered
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.talk import a_call, a_connection
 

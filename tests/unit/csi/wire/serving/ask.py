@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mooring.csi.wire.serving.connection import ServerConnection
-from mooring.csi.wire.serving.events import Asked, Event
+from mooring.wire.grpc.serving.connection import ServerConnection
+from mooring.wire.grpc.serving.events import Asked, Event
 from tests.unit.csi.wire import talk
 
 PATH = "/a.B/C"

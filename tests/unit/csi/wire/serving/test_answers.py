@@ -9,11 +9,11 @@ import hpack
 import pytest
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.serving.answers import percent_encoded
-from mooring.csi.wire.serving.connection import ServerConnection
-from mooring.csi.wire.serving.events import Asked, Dropped
-from mooring.csi.wire.serving.limits import FEW
-from mooring.csi.wire.status import decoded
+from mooring.wire.grpc.serving.answers import percent_encoded
+from mooring.wire.grpc.serving.connection import ServerConnection
+from mooring.wire.grpc.serving.events import Asked, Dropped
+from mooring.wire.grpc.serving.limits import FEW
+from mooring.wire.grpc.status import decoded
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.serving.ask import FIELDS, a_server, answer_in, asked, request, resets_in
 

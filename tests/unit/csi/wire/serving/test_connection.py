@@ -7,12 +7,12 @@ import random
 import pytest
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.connection import Connection
-from mooring.csi.wire.events import Answered, Gone, Settled
-from mooring.csi.wire.serving.calls import AT_ONCE_S, WASTED_MAX
-from mooring.csi.wire.serving.connection import HEADER_BYTES_MAX, ServerConnection
-from mooring.csi.wire.serving.events import Asked, Dropped, Event
-from mooring.csi.wire.serving.limits import FEW
+from mooring.wire.grpc.connection import Connection
+from mooring.wire.grpc.events import Answered, Gone, Settled
+from mooring.wire.grpc.serving.calls import AT_ONCE_S, WASTED_MAX
+from mooring.wire.grpc.serving.connection import HEADER_BYTES_MAX, ServerConnection
+from mooring.wire.grpc.serving.events import Asked, Dropped, Event
+from mooring.wire.grpc.serving.limits import FEW
 from tests.unit.csi.wire import talk
 from tests.unit.csi.wire.serving.ask import FIELDS, a_server, answer_in, asked, request, resets_in
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mooring.csi.wire.frames import DATA, END_STREAM, HEAD, BrokenConnection, ErrorCode, header_frames
-from mooring.csi.wire.outgoing import Outgoing
-from mooring.csi.wire.settings import WINDOW_DEFAULT, WINDOW_MAX, PeerSettings
+from mooring.wire.grpc.frames import DATA, END_STREAM, HEAD, BrokenConnection, ErrorCode, header_frames
+from mooring.wire.grpc.outgoing import Outgoing
+from mooring.wire.grpc.settings import WINDOW_DEFAULT, WINDOW_MAX, PeerSettings
 
 REPLIES_MAX: Final = 10_000
 """For PING and SETTINGS that were not written yet: a peer that floods us with them, or does not read."""

@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 import hpack
 
-from mooring.csi.wire.frames import BrokenConnection, ErrorCode
+from mooring.wire.grpc.frames import BrokenConnection, ErrorCode
 
 _KEPT_MAX = 256
 _KEPT_BYTES_MAX: Final = 256

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.csi.wire.frames import BrokenConnection, ErrorCode
+from mooring.wire.grpc.frames import BrokenConnection, ErrorCode
 
 FRAMES_MAX: Final = 1_000
 """For one block. A server that fills its frames needs 512 for 8 MiB."""

@@ -10,10 +10,10 @@ import re
 from typing import Final, NamedTuple
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.answer_headers import AnswerHeaders
-from mooring.csi.wire.frames import ErrorCode
-from mooring.csi.wire.outgoing import Outgoing
-from mooring.csi.wire.status import code_of_http, decoded, text_of_http
+from mooring.wire.grpc.answer_headers import AnswerHeaders
+from mooring.wire.grpc.frames import ErrorCode
+from mooring.wire.grpc.outgoing import Outgoing
+from mooring.wire.grpc.status import code_of_http, decoded, text_of_http
 
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 """For one answer. gRPC's default of 4 MiB is reached by ListVolumes without paging at some 20,000 volumes."""

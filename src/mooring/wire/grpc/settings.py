@@ -6,7 +6,7 @@ import dataclasses
 import struct
 from typing import Final
 
-from mooring.csi.wire.frames import FRAME_BYTES_DEFAULT, SETTINGS, BrokenConnection, ErrorCode, frame
+from mooring.wire.grpc.frames import FRAME_BYTES_DEFAULT, SETTINGS, BrokenConnection, ErrorCode, frame
 
 HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE, MAX_HEADER_LIST_SIZE = range(1, 7)
 WINDOW_DEFAULT: Final = 65_535

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from mooring.csi.wire import frames
-from mooring.csi.wire.frames import BrokenConnection, ErrorCode
-from mooring.csi.wire.header_block import HeaderBlock
-from mooring.csi.wire.header_decoder import HeaderDecoder
+from mooring.wire.grpc import frames
+from mooring.wire.grpc.frames import BrokenConnection, ErrorCode
+from mooring.wire.grpc.header_block import HeaderBlock
+from mooring.wire.grpc.header_decoder import HeaderDecoder
 
 F = TypeVar("F")
 

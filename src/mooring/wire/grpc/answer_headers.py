@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from mooring.csi.wire.header_decoder import Fields, HeaderDecoder, by_name, is_grpc
+from mooring.wire.grpc.header_decoder import Fields, HeaderDecoder, by_name, is_grpc
 
 _PSEUDO: Final = frozenset({b":status"})
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mooring.csi.wire import frames
-from mooring.csi.wire.events import Gone
-from mooring.csi.wire.frame_reader import FrameReader
-from mooring.csi.wire.frames import PREFACE, BrokenConnection, ErrorCode
-from mooring.csi.wire.header_decoder import HeaderDecoder
-from mooring.csi.wire.sending import Sending
-from mooring.csi.wire.serving.call_headers import read_call_headers
-from mooring.csi.wire.serving.calls import WINDOW_BYTES, ServedCalls
-from mooring.csi.wire.serving.events import Event
-from mooring.csi.wire.serving.limits import FEW, Limits
-from mooring.csi.wire.settings import changed, our_settings
+from mooring.wire.grpc import frames
+from mooring.wire.grpc.events import Gone
+from mooring.wire.grpc.frame_reader import FrameReader
+from mooring.wire.grpc.frames import PREFACE, BrokenConnection, ErrorCode
+from mooring.wire.grpc.header_decoder import HeaderDecoder
+from mooring.wire.grpc.sending import Sending
+from mooring.wire.grpc.serving.call_headers import read_call_headers
+from mooring.wire.grpc.serving.calls import WINDOW_BYTES, ServedCalls
+from mooring.wire.grpc.serving.events import Event
+from mooring.wire.grpc.serving.limits import FEW, Limits
+from mooring.wire.grpc.settings import changed, our_settings
 
 HEADER_BYTES_MAX: Final = 64 * 1024
 """For one request's headers. A client of ours sends 200 bytes."""

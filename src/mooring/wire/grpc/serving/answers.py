@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.literals import STATUS_200, literal, named
+from mooring.wire.grpc.literals import STATUS_200, literal, named
 
 _CONTENT_TYPE, _STATUS = 31, 8  # in HPACK's static table
 _ESCAPED: Final = re.compile(rb"[^\x20-\x24\x26-\x7e]")

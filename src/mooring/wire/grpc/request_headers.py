@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from mooring.csi.wire.literals import TABLE_EMPTIED, literal, named
+from mooring.wire.grpc.literals import TABLE_EMPTIED, literal, named
 
 _KEPT_MAX: Final = 256
 _DIGITS_8: Final = 99_999_999

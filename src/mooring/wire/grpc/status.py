@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.frames import ErrorCode, error_name
+from mooring.wire.grpc.frames import ErrorCode, error_name
 
 _BY_ERROR_CODE: Final = {
     ErrorCode.NO_ERROR: Code.INTERNAL,

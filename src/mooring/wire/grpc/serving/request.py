@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.frames import ErrorCode
-from mooring.csi.wire.outgoing import Outgoing
-from mooring.csi.wire.serving.call_headers import CallHeaders, timeout_s
-from mooring.csi.wire.status import decoded
+from mooring.wire.grpc.frames import ErrorCode
+from mooring.wire.grpc.outgoing import Outgoing
+from mooring.wire.grpc.serving.call_headers import CallHeaders, timeout_s
+from mooring.wire.grpc.status import decoded
 
 IDLE_FRAMES_MAX: Final = 1_000
 """DATA frames of one request that say nothing."""

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Final
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.frames import END_STREAM, BrokenConnection, ErrorCode, header_frames, rst_stream, window_update
-from mooring.csi.wire.literals import TABLE_EMPTIED
-from mooring.csi.wire.sending import Sending
-from mooring.csi.wire.serving.answers import HEADERS, TRAILERS_OK, error_headers
-from mooring.csi.wire.serving.call_headers import CallHeaders
-from mooring.csi.wire.serving.events import Asked, Dropped, Event
-from mooring.csi.wire.serving.limits import Limits
-from mooring.csi.wire.serving.request import Refusal, Request, Wrong
-from mooring.csi.wire.settings import WINDOW_DEFAULT, PeerSettings
+from mooring.wire.grpc.frames import END_STREAM, BrokenConnection, ErrorCode, header_frames, rst_stream, window_update
+from mooring.wire.grpc.literals import TABLE_EMPTIED
+from mooring.wire.grpc.sending import Sending
+from mooring.wire.grpc.serving.answers import HEADERS, TRAILERS_OK, error_headers
+from mooring.wire.grpc.serving.call_headers import CallHeaders
+from mooring.wire.grpc.serving.events import Asked, Dropped, Event
+from mooring.wire.grpc.serving.limits import Limits
+from mooring.wire.grpc.serving.request import Refusal, Request, Wrong
+from mooring.wire.grpc.settings import WINDOW_DEFAULT, PeerSettings
 
 WASTED_MAX: Final = 1_000
 """Calls that a client has dropped at once, or begun beyond its limit, more than were answered: each costs us more than its client."""

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import Final
 
-from mooring.csi.wire.header_decoder import Fields, by_name, is_grpc
+from mooring.wire.grpc.header_decoder import Fields, by_name, is_grpc
 
 _PSEUDO: Final = frozenset({b":method", b":scheme", b":path", b":authority"})
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")

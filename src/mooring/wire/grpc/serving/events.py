@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeAlias
 
-from mooring.csi.wire.events import Gone
+from mooring.wire.grpc.events import Gone
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

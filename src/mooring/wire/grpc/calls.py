@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from mooring.csi.codes import Code
-from mooring.csi.wire.answer_headers import AnswerHeaders
-from mooring.csi.wire.events import Answered, Event
-from mooring.csi.wire.frames import BrokenConnection, ErrorCode, rst_stream, window_update
-from mooring.csi.wire.request_headers import RequestHeaders
-from mooring.csi.wire.sending import Sending
-from mooring.csi.wire.settings import PeerSettings
-from mooring.csi.wire.status import code_of_reset, text_of_reset
-from mooring.csi.wire.stream import MESSAGE_BYTES_MAX, Stream, Verdict
+from mooring.wire.grpc.answer_headers import AnswerHeaders
+from mooring.wire.grpc.events import Answered, Event
+from mooring.wire.grpc.frames import BrokenConnection, ErrorCode, rst_stream, window_update
+from mooring.wire.grpc.request_headers import RequestHeaders
+from mooring.wire.grpc.sending import Sending
+from mooring.wire.grpc.settings import PeerSettings
+from mooring.wire.grpc.status import code_of_reset, text_of_reset
+from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX, Stream, Verdict
 
 HELD_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
 """For answers of one connection that are not complete yet."""

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Final
 
 from mooring.csi.codes import Code
-from mooring.csi.wire import frames
-from mooring.csi.wire.answer_headers import AnswerHeadersDecoder
-from mooring.csi.wire.calls import WINDOW_BYTES, Calls, Refusal
-from mooring.csi.wire.events import Event, Gone, Leaving, Settled
-from mooring.csi.wire.frame_reader import FrameReader
-from mooring.csi.wire.frames import BrokenConnection, ErrorCode
-from mooring.csi.wire.request_headers import RequestHeaders
-from mooring.csi.wire.sending import Sending
-from mooring.csi.wire.settings import WINDOW_DEFAULT, changed, our_settings
+from mooring.wire.grpc import frames
+from mooring.wire.grpc.answer_headers import AnswerHeadersDecoder
+from mooring.wire.grpc.calls import WINDOW_BYTES, Calls, Refusal
+from mooring.wire.grpc.events import Event, Gone, Leaving, Settled
+from mooring.wire.grpc.frame_reader import FrameReader
+from mooring.wire.grpc.frames import BrokenConnection, ErrorCode
+from mooring.wire.grpc.request_headers import RequestHeaders
+from mooring.wire.grpc.sending import Sending
+from mooring.wire.grpc.settings import WINDOW_DEFAULT, changed, our_settings
 
 HEADER_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of all headers of an answer, or of its trailers with an error's text: a text of a megabyte whose letters are all sent as `%xx` fits. It
