@@ -36,11 +36,12 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.clock import LoopClock
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.socket_driver import LOST_TEXT
 from mooring.csi.wire_driver import WireDriver
+from mooring.wire.grpc.codes import Code
 
 TEXT: Final = "no ä \U0001f600 100%25 full\nline\t"
 CALL: Final = Call(20.0)

@@ -11,10 +11,11 @@ import signal
 import sys
 
 from bench.interop.check import TEXT
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import time_left_s
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
+from mooring.wire.grpc.codes import Code
 
 
 class Answers:

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.clock import LoopClock
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 from tests.unit.csi import raw_server
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire import test_answers as answers
-from tests.unit.csi.wire import test_malformed as malformed
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc import test_answers as answers
+from tests.unit.wire.grpc import test_malformed as malformed
 
 NEVER_BEGUN: Final = "a frame of a stream that nobody began: HTTP/2 says that the connection is broken; Go's client ignores it"
 SETTING: Final = "a setting that none may have: Go's client takes it"

@@ -17,13 +17,14 @@ from mooring.cli.csi_attacher import COMMAND, AttacherFlags, check
 from mooring.cli.process import Machine, Setup
 from mooring.cli.sidecar import Context, Sidecar, SidecarLife
 from mooring.csi.client import Client
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Q, Rpc
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
 from mooring.kube.cluster import Cluster
 from mooring.sidecars.attacher.controller import Attacher
 from mooring.sidecars.attacher.options import AttacherOptions
+from mooring.wire.grpc.codes import Code
 from tests.e2e.targets import Running, Target
 from tests.support.scripted_driver import ScriptedDriver
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.e2e.targets import Target, on_every_target
 from tests.support.builders import NODE_ID_ANNOTATION
 from tests.support.scripted_driver import PUBLISH, RPC, UNPUBLISH, Fail, Lose, Wait

@@ -21,13 +21,14 @@ from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUME
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.errors import ApiError, BadRequest, Invalid
 from mooring.sidecars.provisioner import names
+from mooring.wire.grpc.codes import Code
 from tests.e2e.processes import embedded_server
 from tests.support.builders import a_claim, a_class
 from tests.support.cluster_world import ClusterUser

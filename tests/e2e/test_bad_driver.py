@@ -12,8 +12,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import RPCS
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from tests.e2e.processes import ProcessTarget, embedded_server, on_server
 from tests.support.scripted_driver import PUBLISH, RPC, UNPUBLISH, ScriptedDriver

@@ -14,10 +14,11 @@ from typing import Any, Final
 import pytest
 
 from mooring.api.core import EVENTS
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid
 from mooring.sidecars.resizer import names
+from mooring.wire.grpc.codes import Code
 from tests.e2e.resizer_world import PV, PVC, Resizing, a_world
 from tests.support.builders import Json, a_claim, a_class, a_pv, a_reference, a_secret, an_attributes_class
 from tests.support.control_plane import ControlPlane

@@ -15,9 +15,10 @@ from typing import Any, Final
 import pytest
 
 from mooring.api.core import EVENTS
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Invalid
+from mooring.wire.grpc.codes import Code
 from tests.e2e.snapshot_world import PVC, VS, VSC, Snapshots, a_world
 from tests.support.builders import Json, a_bound_claim, a_new_content, a_new_snapshot, a_pv, a_reference, a_secret, a_snapshot_class
 from tests.support.control_plane import ControlPlane

@@ -20,8 +20,9 @@ from typing import Any
 
 import pytest
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.driver.server import serving
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import Json
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy, Refuse, Reset, fault_proxy

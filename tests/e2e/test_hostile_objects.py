@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.e2e.targets import Target, on_every_target
 from tests.support.builders import a_csi_node, a_held_pv, a_secret, a_va
 from tests.support.scripted_driver import PUBLISH, Fail

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.e2e.processes import ProcessTarget, on_server
 from tests.e2e.targets import KINDS
 from tests.support.builders import a_csi_node

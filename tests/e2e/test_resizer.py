@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mooring.csi.codes import Code
 from mooring.sidecars.resizer import names
+from mooring.wire.grpc.codes import Code
 from tests.e2e.resizer_world import PVC, a_world
 from tests.support.control_plane import ControlPlane
 from tests.support.embedded import EmbeddedServer

@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.e2e.processes import ProcessTarget, on_server
 from tests.e2e.targets import KINDS
 from tests.support.control_plane import ControlPlane

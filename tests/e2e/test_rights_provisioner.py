@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mooring.api.storage import STORAGE_CLASSES
-from mooring.csi.codes import Code
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.intents.journal import VERBS
+from mooring.wire.grpc.codes import Code
 from tests.e2e.provisioner_world import SNAPSHOT_GROUP, Provisioning, a_world, make_snapshot, serve_snapshots
 from tests.support.binding import PVC, annotations, finalizers
 from tests.support.control_plane import ControlPlane

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mooring.api.pods import PODS
-from mooring.csi.codes import Code
 from mooring.sidecars.resizer import names
+from mooring.wire.grpc.codes import Code
 from tests.e2e.resizer_world import PVC, Resizing, a_world
 from tests.support.builders import NS, a_pod, a_secret
 from tests.support.control_plane import ControlPlane

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mooring.api.core import EVENTS
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.e2e.snapshot_world import PVC, VS, VSC, Snapshots, a_world
 from tests.support.builders import a_claim, a_new_content
 from tests.support.control_plane import ControlPlane

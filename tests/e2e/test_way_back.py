@@ -15,7 +15,7 @@ import pytest
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS
 from mooring.api.snapshot_names import AS_SOURCE_FINALIZER, GROUP_FINALIZER, IN_GROUP_FINALIZER
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.e2e import provisioner_world, resizer_world, snapshot_world
 from tests.e2e.processes import on_server
 from tests.support.binding import PV, PVC

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from mooring.base.clock import LoopClock
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 from mooring.driver.hostpath.statefile import read_state
+from mooring.wire.grpc.codes import Code
 from tests.support import folder_driver
 from tests.support.builders import a_claim
 from tests.support.paths import PVCS, PVS, VAS

@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
+from mooring.wire.grpc.codes import Code
 from tests.sim.habits import NO_ARRAY, ArrayHabits
 from tests.sim.plan import Plan
 from tests.sim.story import Story

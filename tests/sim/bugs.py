@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from unittest import mock
 
-from mooring.csi.codes import Code
 from mooring.kube.cache.informer import Cause, Informer
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add_finalizer, merge_patch
@@ -33,6 +32,7 @@ from mooring.sidecars.attacher.memory import Learnt, Memory
 from mooring.sidecars.attacher.reconcile import Reconciler
 from mooring.sidecars.attacher.view import View
 from mooring.sidecars.attacher.writes import Failed
+from mooring.wire.grpc.codes import Code
 from tests.sim import bugs_of_habits
 from tests.sim.planting import Bug, failures_are_final, no_back_off
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.codes import DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.backend import PUBLISH, UNPUBLISH
 from tests.sim.habits import NO_ARRAY, ArrayHabits

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mooring.api.binding import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
 from mooring.api.coordination import LEASES
 from mooring.api.core import EVENTS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
@@ -27,7 +28,6 @@ from mooring.api.storage import (
     VOLUME_ATTRIBUTES_CLASSES,
 )
 from mooring.api.workloads import CONTROLLER_REVISIONS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
-from mooring.cluster.binder.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
 
 Json = dict[str, Any]
 DRIVER, NS = "csi.test", "default"

@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.socket_file import make_room
 from mooring.csi.wire_server import Method, listening
+from mooring.wire.grpc.codes import Code
 from tests.support.programs import Program
 from tests.support.protobuf import chunk
 from tests.support.protobuf import number as digits

@@ -19,11 +19,12 @@ from pathlib import Path
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving
+from mooring.wire.grpc.codes import Code
 from tests.support.programs import Program
 
 Expansion = csi.PluginCapability.VolumeExpansion

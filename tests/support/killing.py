@@ -7,9 +7,10 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import Cluster, Request
+from mooring.wire.grpc.codes import Code
 from tests.support.virtual_loop import VirtualLoop
 
 

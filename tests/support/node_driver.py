@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.support.fake_mounts import FakeMounts
 from tests.support.node_habits import LEAVINGS, NodeHabits
 from tests.support.scripted_driver import ScriptedDriver

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 
 LEAVINGS: Final[Mapping[str, Callable[[Path], object]]] = {
     "file": Path.touch,

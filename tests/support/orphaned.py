@@ -11,12 +11,13 @@ from typing import Any
 
 from mooring.api.coordination import LEASES
 from mooring.cli.orphans import Orphans, OrphansFlags
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.intents import lease_codec
 from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import DRIVER, a_claim, a_held_pv
 from tests.support.cluster_world import ClusterWorld
 from tests.support.scripted_driver import RPC

@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 
 RPC = csi.ControllerServiceCapability.RPC
 PUBLISH, UNPUBLISH = "ControllerPublishVolume", "ControllerUnpublishVolume"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.support.scripted_driver import RPC, ScriptedDriver
 
 CREATE, DELETE, LIST, GET = "CreateSnapshot", "DeleteSnapshot", "ListSnapshots", "GetSnapshot"

@@ -11,8 +11,9 @@ import dataclasses
 from typing import Final
 
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.support.unreliable_volumes import CREATE, DELETE, RPC, SERVICE, UnreliableVolumes
 
 SIZE_MAX: Final = 1 << 40

@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from mooring.base.randomness import Random
-from mooring.csi.codes import NON_FINAL, Code, DriverError
+from mooring.csi.errors import NON_FINAL, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
+from mooring.wire.grpc.codes import Code
 from tests.support.programs import Program
 
 RPC = csi.ControllerServiceCapability.RPC

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.support import unreliable_driver
 from tests.support.unreliable_driver import Fates
 

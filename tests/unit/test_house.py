@@ -37,7 +37,7 @@ DOORS = {
     "cryptography": ["apiserver/identity/tls.py", "apiserver/identity/tokens.py"],
     "rich": ["dev/", "cli/"],
     "uvloop": ["base/loops.py"],
-    "mooring.wire.http1": ["http1/", "kube/client/transport.py", "apiserver/web/"],
+    "mooring.wire.http1": ["wire/http1/", "kube/client/transport.py", "apiserver/web/"],
     "mooring.kube.client.http": ["control/runner.py", "dev/", "cli/"],
     "hpack": ["wire/grpc/"],
     "mooring.csi.wire_driver": ["dev/", "cli/", "node/"],
@@ -45,11 +45,11 @@ DOORS = {
 }
 
 # What a sidecar must not carry: memory and start time are budgets.
-SERVERS = ["mooring.apiserver", "mooring.dev", "mooring.driver", "mooring.driver.hostpath"]
+SERVERS = ["mooring.apiserver", "mooring.dev", "mooring.driver"]
 HEAVY = ["grpc", "rich", "pygments", "cryptography", "sqlite3", "aiohttp", *SERVERS]
 SIDECAR_ROOMS = ["base", "api", "kube", "csi", "control", "sidecars/attacher", "sidecars/provisioner", "sidecars/resizer"]
-SIDECAR_ROOMS += ["cluster/snapshots", "sidecars/snapshotter", "controllers/snapshotting"]
-SIDECAR_ROOMS += ["node", "registrar", "cluster_registrar", "probe"]
+SIDECAR_ROOMS += ["cluster/snapshots", "sidecars/snapshotter"]
+SIDECAR_ROOMS += ["node", "sidecars/registrar", "sidecars/cluster_registrar", "sidecars/livenessprobe"]
 
 
 @functools.cache
@@ -83,7 +83,7 @@ LONE_TASKS = {
     "cli/cluster_registrar.py": "the signal, not the work, decides how it ends; both tasks are waited for",
     "node/volumes/announcements.py": "a group would wrap the step's own error; the task ends with the step",
     "kube/client/credentials.py": "a run serves whoever needs its credentials, so it may outlive the request that it was begun for",
-    "http1/pool.py": "a new connection serves whoever is first in line then, so it may outlive the request that it was begun for",
+    "wire/http1/pool.py": "a new connection serves whoever is first in line then, so it may outlive the request that it was begun for",
     "csi/wire_server.py": "a group would wrap the error of the block; at its end every call is waited for",
     "node/plugins/drivers.py": "a connection is followed from `put` to `remove`, which no block spans",
 }
@@ -324,16 +324,15 @@ def test_each_controller_room_has_the_files_of_the_plan() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     head = f"| Room | {' | '.join(f'`{name}`' for name in PLAN)} |\n"
     rows = page.partition(head)[2].partition("\n\n")[0].splitlines()[1:]
-    controllers = SRC / "controllers"
     planned: dict[str, list[str]] = {}
     for row in rows:
         room, *cells = (cell.strip() for cell in row.strip("|").split("|"))
         planned[room.strip("`")] = cells
-    assert {path.parent.relative_to(controllers).as_posix() for path in controllers.rglob("decide.py")} == set(planned)
+    assert {below_src(path.parent) for room in ("sidecars", "cluster") for path in (SRC / room).rglob("decide.py")} == set(planned)
     for room, cells in planned.items():
         for name, cell in zip(PLAN, cells, strict=True):
-            assert (cell == "yes") == (controllers / room / name).exists(), f"{room}/{name}"
-            assert all((controllers / other).exists() for other in re.findall(r"`([\w/]+\.py)`", cell)), cell
+            assert (cell == "yes") == (SRC / room / name).exists(), f"{room}/{name}"
+            assert all((SRC / other).exists() for other in re.findall(r"`([\w/]+\.py)`", cell)), cell
 
 
 # -- options

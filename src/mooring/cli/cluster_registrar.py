@@ -71,7 +71,7 @@ COMMAND: Final[Command[ClusterRegistrarFlags]] = Command(
 
 
 def _serve(setup: Setup[ClusterRegistrarFlags], machine: Machine) -> int:
-    from mooring.csi.codes import DriverError  # here, so that --version and --help need not load gRPC
+    from mooring.csi.errors import DriverError  # here, so that --version and --help need not load gRPC
 
     try:
         return loops.run(_live(setup.flags, machine))

@@ -90,7 +90,7 @@ COMMAND: Final[Command[ProbeFlags]] = Command(
 
 
 def _serve(setup: Setup[ProbeFlags]) -> int:
-    from mooring.csi.codes import DriverError  # here, so that --version and --help need not load gRPC
+    from mooring.csi.errors import DriverError  # here, so that --version and --help need not load gRPC
 
     try:
         asyncio.run(unless_stopped(_live(setup.flags)))

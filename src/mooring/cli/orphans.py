@@ -175,7 +175,7 @@ class Orphans:
 
     async def _learn_place(self) -> Mapping[str, str]:
         """Where the driver is, {} when it has no node service or does not know."""
-        from mooring.csi.codes import DriverError
+        from mooring.csi.errors import DriverError
         from mooring.sidecars.provisioner.local_node.requests import learn_place
 
         try:

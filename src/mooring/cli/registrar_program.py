@@ -91,7 +91,7 @@ def _serve(setup: Setup[RegistrarFlags], machine: Machine) -> int:
         _log.info(0, "The mode is deprecated and probes nothing: use /healthz or /readyz of --http-endpoint", mode=OLD_PROBE)
         return 0
 
-    from mooring.csi.codes import DriverError  # here, so that --version and --help need not load gRPC
+    from mooring.csi.errors import DriverError  # here, so that --version and --help need not load gRPC
 
     try:
         asyncio.run(unless_stopped(_live(setup.flags, machine)))

@@ -29,8 +29,8 @@ from mooring.control.caches import Caches
 from mooring.control.program.terms import Post, Posts
 from mooring.control.runtime import Runtime
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Driver
+from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.probe_and_identify import Limits
 from mooring.csi.session import LOST_TEXT, DriverLost, Session, carry_on, exit_on_loss

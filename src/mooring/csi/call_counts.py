@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Final
 
 from mooring.csi.capabilities import MIGRATED_DRIVERS
-from mooring.csi.codes import Code, go_name
+from mooring.wire.grpc.codes import Code, go_name
 
 NAME: Final = "csi_sidecar_operations_seconds"
 HELP: Final = "[ALPHA] Container Storage Interface operation duration with gRPC error code status total"

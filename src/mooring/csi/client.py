@@ -10,9 +10,10 @@ from typing import Protocol
 from mooring.base import fence
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Driver, Q, Rpc
+from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted, scrubbed
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

@@ -16,10 +16,11 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.csi.client import DEADLINE_TEXT, Client, check_fence
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Q, Rpc, ending_in
+from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import scrubbed
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

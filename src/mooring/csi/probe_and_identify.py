@@ -17,10 +17,11 @@ from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.capabilities import DRIVER_NAME, NAME_MAX, DriverInfo, controller_rpcs, services, volume_expansions
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

@@ -13,11 +13,12 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.wire_dial import dial
 from mooring.csi.wire_link import Link
 from mooring.csi.wire_server import Method
+from mooring.wire.grpc.codes import Code
 
 SERVICE: Final = "pluginregistration.Registration"
 CSI_PLUGIN: Final = "CSIPlugin"

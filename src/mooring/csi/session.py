@@ -16,10 +16,11 @@ from mooring.base.errors import ConfigError, MooringError
 from mooring.base.log import logger
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.client import Client
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Driver, Q, Rpc
+from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.probe_and_identify import AGAIN_S, Limits, probe_and_identify
+from mooring.wire.grpc.codes import Code
 
 __all__ = ["DriverChanged", "DriverInfo", "DriverLost", "Limits", "Session", "carry_on", "exit_on_loss", "probe_and_identify", "stay_away"]
 

@@ -13,8 +13,9 @@ from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.address import ABSENT, socket_path, trouble
 from mooring.csi.client import CallObserver, Client
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Q, Rpc
+from mooring.csi.errors import DriverError
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

@@ -7,9 +7,10 @@ import os
 import socket
 
 from mooring.csi.client import DEADLINE_TEXT
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.socket_driver import LOST_TEXT, dial_text
 from mooring.csi.wire_link import Link
+from mooring.wire.grpc.codes import Code
 
 
 async def dial(path: str, timeout_s: float) -> Link:

@@ -14,10 +14,11 @@ from typing import Final
 
 from mooring.base.clock import Clock
 from mooring.csi.client import DEADLINE_TEXT, CallObserver, check_fence
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Q, Rpc
+from mooring.csi.errors import DriverError
 from mooring.csi.socket_driver import ATTEMPT_S_MAX, BACKOFF_S_MAX, FIRST_BACKOFF_S, SocketDriver, closing, dial_text, read_answer
 from mooring.csi.wire_link import Link
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.events import Answered
 from mooring.wire.grpc.frames import ErrorCode
 from mooring.wire.grpc.status import text_of_reset

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from mooring.base.log import logger
 from mooring.csi.client import DEADLINE_TEXT, fence_refusal
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.connection import Connection
 from mooring.wire.grpc.events import Answered, Event, Gone, Leaving, Settled
 from mooring.wire.grpc.frames import READ_BYTES

@@ -17,9 +17,10 @@ from mooring.base.diagnostics import listening_socket, split_address
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.client import DEADLINE_TEXT
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import ending_in
+from mooring.csi.errors import DriverError
 from mooring.csi.socket_file import cannot_bind, permissions, removed_at_the_end
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.events import Gone
 from mooring.wire.grpc.frames import READ_BYTES
 from mooring.wire.grpc.serving.connection import ServerConnection

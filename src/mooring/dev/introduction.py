@@ -8,9 +8,10 @@ from typing import Final
 from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.codes import Code, DriverError, go_name
 from mooring.csi.driver import Driver
+from mooring.csi.errors import DriverError
 from mooring.csi.session import Session
+from mooring.wire.grpc.codes import Code, go_name
 
 _NEXT_STEP: Final = {
     Driver.get_plugin_info.path: "a driver needs the Identity service of CSI",

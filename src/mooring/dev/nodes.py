@@ -9,12 +9,13 @@ from typing import Any, Final, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError, first_of
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.drivers import Sockets
 from mooring.dev.node import Node, Shared
+from mooring.wire.grpc.codes import Code
 
 INFO_S: Final = 10.0
 

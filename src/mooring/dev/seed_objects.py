@@ -13,9 +13,9 @@ from mooring.api.snapshot_names import DEFAULT_CLASS as DEFAULT_CLASS_OF_SNAPSHO
 from mooring.api.snapshot_names import GROUP_DEFAULT_CLASS
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.errors import ConfigError
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.dev.extras import Extras
 from mooring.kube.cluster import Cluster, Patch, PatchType

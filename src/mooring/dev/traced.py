@@ -12,8 +12,8 @@ from mooring.api.core import EVENTS, NODES
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.csi.client import CallObserver
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Q, Rpc
+from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.story import Story
@@ -21,6 +21,7 @@ from mooring.dev.summary import patch_summary
 from mooring.driver.guard import CallRecord
 from mooring.kube.cluster import EVERYTHING, Cluster, PatchType, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, Invalid
+from mooring.wire.grpc.codes import Code
 
 T = TypeVar("T")
 

@@ -13,9 +13,10 @@ import threading
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.mounts.system import ToolFailed
 from mooring.mounts.targets import Occupied
+from mooring.wire.grpc.codes import Code
 
 P = ParamSpec("P")
 T = TypeVar("T")

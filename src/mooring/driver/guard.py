@@ -15,12 +15,13 @@ from google.protobuf.message import Message
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.logform import Lines
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Rpc, ending_in, time_left_s
+from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted, scrubbed
 from mooring.driver.checks import Advertised, precondition_fault, request_fault
 from mooring.driver.response_checks import response_fault
 from mooring.driver.steps import measured
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 
 _DIGITS: Final = 32
 _BYTES_MAX: Final = 2**63 - 1

@@ -26,8 +26,8 @@ from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import BoolValue
 
 from mooring.base.clock import Clock
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Rpc
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver import segments
 from mooring.driver.capabilities import (
@@ -43,6 +43,7 @@ from mooring.driver.checks import Advertised
 from mooring.driver.guard import Guard, Observer, patiently
 from mooring.driver.services import Services
 from mooring.driver.slips import slip
+from mooring.wire.grpc.codes import Code
 
 __all__ = ["Code", "DriverError", "Plugin"]
 

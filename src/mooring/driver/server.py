@@ -14,14 +14,15 @@ from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi import wire_server
 from mooring.csi.capabilities import DRIVER_NAME
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import RPCS, Rpc
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import Method, carried_out
 from mooring.csi.socket_file import check_length, make_room
 from mooring.csi.wire_server import listening, listening_on_tcp
 from mooring.driver.sdk import Plugin
 from mooring.driver.segments import fault_of
 from mooring.driver.steps import watched
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.serving.limits import Limits
 from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX
 

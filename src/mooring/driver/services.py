@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 
 
 class Services:

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from typing import Final
 
 from mooring.base.clock import Clock, Instant
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.inspect.orphans import Finding, Report
+from mooring.wire.grpc.codes import Code
 
 FRESH_S: Final = 3.0
 """How long a look is trusted: a volume may find its object at any time, and one deletion may take a minute."""

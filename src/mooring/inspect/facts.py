@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from mooring.api.binding import claims_of as claim_keys_of
+from mooring.api.binding import is_finished
 from mooring.api.classes import class_of
 from mooring.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim
 from mooring.api.inline_volumes import inline_volumes_of
@@ -18,8 +20,6 @@ from mooring.api.snapshot import VolumeSnapshotContent
 from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import MooringError
-from mooring.cluster.binder.names import claims_of as claim_keys_of
-from mooring.cluster.binder.names import is_finished
 from mooring.inspect.unsettled import Unsettled
 from mooring.sidecars.provisioner.claims.claim import provisioner_of, selected_node
 from mooring.sidecars.provisioner.intents import lease_codec

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from mooring.api.binding import claim_key, claims_of, is_finished
 from mooring.api.coordination import LEASES
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Kind, finalizers_of, key_of
@@ -23,7 +24,6 @@ from mooring.api.pods import PODS, Pod
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.base.clock import Clock, Instant
 from mooring.base.units import format_duration
-from mooring.cluster.binder.names import claim_key, claims_of, is_finished
 from mooring.control.lease.record import LeaseTimes, Record, record_of
 from mooring.inspect.left_behind import Held, LeftBehind, LiveLease, Scene, finalizer_of
 from mooring.kube.cluster import Cluster

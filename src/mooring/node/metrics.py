@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from mooring.api.volume_names import PLUGIN
 from mooring.csi.call_counts import BUCKETS_S, NO_GRPC_CODE
-from mooring.csi.codes import go_name
+from mooring.wire.grpc.codes import go_name
 
 SUCCEEDED: Final = "success"
 FAILED: Final = "fail-unknown"

@@ -13,7 +13,7 @@ from unittest import mock
 import msgspec
 
 from mooring.base.folders import sync_folder
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.driver import guard
 from mooring.driver.hostpath import creating, kept_file, statefile, volumes
 from mooring.driver.hostpath.core import Core
@@ -26,6 +26,7 @@ from mooring.driver.hostpath.node.part import NodePart
 from mooring.driver.hostpath.node.way import Way
 from mooring.mounts import devices, filesystems, loops, targets
 from mooring.mounts.mountinfo import MountTable
+from mooring.wire.grpc.codes import Code
 from tests.sim.planting import Bug, both
 
 Planted = contextlib.AbstractContextManager[Any]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.sim.driver.users import LATER, SIZE, User
 from tests.sim.driver.world import World
 

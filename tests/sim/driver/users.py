@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.mounts.mountinfo import Mount
+from mooring.wire.grpc.codes import Code
 from tests.sim.driver.kernel import MADE, MADE_AT
 from tests.sim.driver.plan import KINDS
 from tests.sim.driver.world import World

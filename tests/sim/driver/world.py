@@ -14,11 +14,12 @@ from typing import Any, Final
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.node.way import MOUNT, Way
 from mooring.driver.hostpath.rules import Rules
 from mooring.driver.hostpath.statefile import STATE_NAME
+from mooring.wire.grpc.codes import Code
 from tests.sim.driver.disk import INCARNATION, Disk, Killed
 from tests.sim.driver.plan import Plan
 from tests.sim.node.world import MEMORY

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.codes import NON_FINAL, Code, DriverError
+from mooring.csi.errors import NON_FINAL, DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.sim.backend import Backend, Fate, Operation
 from tests.sim.growth.habits import EXPAND, MODIFY, Quirk
 from tests.sim.growth.plan import DRIVER, INFEASIBLE_CLASS, Plan

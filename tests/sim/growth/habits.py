@@ -16,7 +16,7 @@ import dataclasses
 from typing import Final
 
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.sim.plan import perhaps
 
 EXPAND, MODIFY = "expand", "modify"

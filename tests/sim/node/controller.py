@@ -13,8 +13,8 @@ from typing import Any, Final
 from mooring.api.core import NODES
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
-from mooring.csi.codes import Code
 from mooring.kube.cluster import Patch, PatchType
+from mooring.wire.grpc.codes import Code
 from tests.sim.node.laws import node_in_use
 from tests.sim.node.plan import VolumePlan
 from tests.sim.node.pod_words import FINISHED

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mooring.base.clock import Clock
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
+from mooring.wire.grpc.codes import Code
 from tests.sim.backend import NOT_FINAL, Backend, Operation, _one_of
 from tests.sim.node.machine import Machine
 from tests.sim.node.plan import DriverPlan, Plan

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mooring.base.errors import ConfigError
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN
+from mooring.wire.grpc.codes import Code
 from tests.sim.mortal import Mortal
 from tests.sim.node.driver import INFO, PUBLISH, STAGE, STATS, UNPUBLISH, UNSTAGE, NodeService
 from tests.sim.node.laws import COUNT_ELSEWHERE

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.support.node_habits import LEAVINGS, NodeHabits, Stubborn
 
 _OWN: Final = 1 << 41

@@ -14,7 +14,7 @@ from mooring.api.core import NODES
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import TokenRequest
-from mooring.csi.codes import DriverError
+from mooring.csi.errors import DriverError
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError
 from mooring.node.csinode import reconcile as csinode

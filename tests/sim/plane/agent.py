@@ -17,7 +17,7 @@ from mooring.api.core import NODES
 from mooring.api.meta import Kind
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
-from mooring.csi.codes import DriverError
+from mooring.csi.errors import DriverError
 from mooring.kube.cluster import Request
 from mooring.kube.errors import Unreachable
 from tests.sim.backend import Operation

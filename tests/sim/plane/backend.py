@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mooring.base.clock import Clock
 from mooring.base.randomness import Random
-from mooring.csi.codes import DriverError
+from mooring.csi.errors import DriverError
 from tests.sim.backend import PUBLISH, UNPUBLISH, Backend, Fate, Operation
 from tests.sim.endpoint import Endpoint
 from tests.sim.plane.plan import Plan

@@ -17,7 +17,7 @@ from mooring.cluster.attachdetach.release import Hold, Rules
 from mooring.cluster.binder.scheduling import event_handlers
 from mooring.cluster.nodehealth.podgc import decide as podgc
 from mooring.control.result import Result
-from mooring.csi.codes import NON_FINAL
+from mooring.csi.errors import NON_FINAL
 from mooring.kube.cache.informer import Informer
 from mooring.sidecars.attacher.reconcile import Reconciler as AttacherReconciler
 from mooring.sidecars.attacher.writes import Failed

@@ -10,10 +10,10 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, Final
 
+from mooring.api.binding import BIND_COMPLETED
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
-from mooring.cluster.binder.names import BIND_COMPLETED
 from tests.sim.provisioning.laws import Laws
 
 HAND: Final[ContextVar[bool]] = ContextVar("hand", default=False)

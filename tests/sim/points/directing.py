@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 from unittest import mock
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.sim.backend import Backend, Fate, Operation
 from tests.sim.node.disk import Disk
 from tests.sim.points.director import ARRIVES, CALL, DIRECTOR, DYING_S, LED

@@ -13,9 +13,10 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.kube.cluster import Request, Verb
 from mooring.kube.errors import ApiError, Unreachable
+from mooring.wire.grpc.codes import Code
 from tests.sim.keeper import Made
 from tests.sim.laws import WRITING
 from tests.sim.line import what_of

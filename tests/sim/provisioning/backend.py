@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
+from mooring.wire.grpc.codes import Code
 from tests.sim.backend import Backend, Fate, Operation, _one_of
 from tests.sim.provisioning.habits import ANOTHERS, HANGS, KIND, STUBBORN_CODES
 from tests.sim.provisioning.owed import Owed

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.sidecars.provisioner import calls
 from mooring.sidecars.provisioner.claims import outcomes
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
@@ -26,6 +26,7 @@ from mooring.sidecars.provisioner.intents.lease_store import LeaseStore
 from mooring.sidecars.provisioner.intents.pages import JournalLease
 from mooring.sidecars.provisioner.intents.states import IntentEvent
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
+from mooring.wire.grpc.codes import Code
 from tests.sim.planting import Bug, both, failures_are_final, no_back_off
 from tests.sim.provisioning import life, mean_bugs, slow_bugs
 

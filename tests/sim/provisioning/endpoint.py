@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from mooring.api.core import SECRETS
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.codes import DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.backend import Found, Wish

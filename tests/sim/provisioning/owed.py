@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
+from mooring.wire.grpc.codes import Code
 
 _UNSURE = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
 

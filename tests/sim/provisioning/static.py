@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from mooring.api.binding import NO_PROVISIONER
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import is_deleting
 from mooring.api.storage import STORAGE_CLASSES
-from mooring.cluster.binder.names import NO_PROVISIONER
 from tests.sim.checkers import Complaint
 from tests.sim.provisioning.orphans import OrphanActs
 from tests.sim.provisioning.plan import FOREIGN, NAMESPACE, STATIC, is_static

@@ -12,8 +12,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from mooring.csi.codes import NON_FINAL, Code, DriverError
+from mooring.csi.errors import NON_FINAL, DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.sim.backend import FINAL, NOT_FINAL, Fate, Operation, _one_of
 from tests.sim.snapshots.habits import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP, Quirk
 from tests.sim.snapshots.plan import SPELLINGS

@@ -6,8 +6,9 @@ from collections.abc import Awaitable
 from typing import Any, Final, TypeVar
 
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.sim.mortal import Mortal
 from tests.sim.snapshots.habits import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP
 from tests.sim.snapshots.plan import DRIVER, Plan

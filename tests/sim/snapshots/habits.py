@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.sim.plan import perhaps
 
 CREATE, DELETE, CREATE_GROUP, DELETE_GROUP = "create", "delete", "create group", "delete group"

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.sim.backend import Backend
 from tests.sim.snapshots.habits import DELETE, Quirk
 from tests.sim.snapshots.plan import SPELLINGS

@@ -9,10 +9,10 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import Request
 from mooring.kube.errors import Forbidden, Invalid, ServerError
+from mooring.wire.grpc.codes import Code
 from tests.support.attaching import (
     GET_NODE,
     GET_PV,

@@ -9,12 +9,12 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.attacher import controller
 from mooring.sidecars.attacher.decide import decide_attachment
 from mooring.sidecars.attacher.decision import Decision
 from mooring.sidecars.attacher.view import View
+from mooring.wire.grpc.codes import Code
 from tests.support.attaching import GET_SECRET, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, AttacherWorld
 from tests.support.builders import DRIVER, FINALIZER, a_csi_node, a_held_pv, a_secret, a_va, an_attached_va
 from tests.support.recording import RecordingCluster

@@ -8,9 +8,9 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, NotFound
+from mooring.wire.grpc.codes import Code
 from tests.support.attaching import GET_PV, GET_SECRET, GET_VA, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, AttacherWorld
 from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_secret, a_va, an_attached_va
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mooring.api.core import EVENTS
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.support.attaching import PUBLISH, UNPUBLISH, AttacherWorld
 from tests.support.builders import a_va
 from tests.support.scripted_driver import Fail

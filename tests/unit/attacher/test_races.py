@@ -12,9 +12,9 @@ from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.apiserver.table import DEFAULT_LIMITS, Table
-from mooring.csi.codes import Code
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
 from mooring.kube.errors import Forbidden, Invalid, Unreachable
+from mooring.wire.grpc.codes import Code
 from tests.support.attaching import PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, STD_ATTACH, UNPUBLISH, AttacherWorld
 from tests.support.builders import DELETED, DRIVER, FINALIZER, a_csi_node, a_held_pv, a_va, an_attached_va
 from tests.support.recording import RecordingCluster, Request

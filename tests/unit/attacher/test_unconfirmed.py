@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
-from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
+from mooring.wire.grpc.codes import Code
 from tests.support.attaching import PATCH_STATUS, PUBLISH, UNPUBLISH, AttacherWorld
 from tests.support.builders import DRIVER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Step, Wait

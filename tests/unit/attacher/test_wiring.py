@@ -6,10 +6,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.codes import Code
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.support.attaching import GET_SECRET, PUBLISH, AttacherWorld
 from tests.support.builders import DRIVER, a_csi_node, a_held_pv, a_secret, a_va
 from tests.support.scripted_driver import RPC, Fail, ScriptedDriver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mooring.cluster.binder.names import NO_PROVISIONER, SELECTED_NODE
+from mooring.api.binding import NO_PROVISIONER, SELECTED_NODE
 from tests.support.binding import NODE, POD, PV, PVC, HeldWrites, annotations, binding, rejection
 from tests.support.builders import a_claim
 from tests.support.virtual_loop import in_virtual_time

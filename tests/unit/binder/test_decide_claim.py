@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from mooring.api.binding import BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER
 from mooring.api.classes import CLASS_BETA
 from mooring.api.meta import Key
-from mooring.cluster.binder.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER
 from mooring.cluster.binder.volumes import reasons as why
 from mooring.cluster.binder.volumes.decide import MISSING_S, NOTHING_ABSENT, decide_claim
 from mooring.cluster.binder.volumes.decision import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mooring.api.binding import BOUND_BY_CONTROLLER, PROVISIONED_BY
 from mooring.api.meta import Key
-from mooring.cluster.binder.names import BOUND_BY_CONTROLLER, PROVISIONED_BY
 from mooring.cluster.binder.volumes.decide import decide_volume
 from mooring.cluster.binder.volumes.decision import Action, GiveBack, LookUpClaim, SetVolumePhase, WakeClaim
 from tests.support.builders import DRIVER, NS, Json, a_bound_claim, a_claim, a_volume

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from mooring.cluster.binder import edits
-from mooring.cluster.binder.names import (
+from mooring.api.binding import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
     PRE_RESIZE_CAPACITY,
@@ -16,6 +15,7 @@ from mooring.cluster.binder.names import (
     PROVISIONER_BETA,
     SELECTED_NODE,
 )
+from mooring.cluster.binder import edits
 from mooring.control.result import Stale
 from tests.support.builders import Json, a_bound_claim, a_claim, a_reference, a_volume, typed
 

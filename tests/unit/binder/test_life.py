@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from mooring.api.binding import NO_PROVISIONER, VAC_PROTECTION
 from mooring.api.core import EVENTS
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.cluster.binder import options
 from mooring.cluster.binder.controller import make_binder
-from mooring.cluster.binder.names import NO_PROVISIONER, VAC_PROTECTION
 from mooring.cluster.binder.protection.reconcile import LOOK_AGAIN_S
 from mooring.kube.errors import Conflict, ServerError, Unreachable
 from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Forbids, HeldWrites, Tenant, annotations, binding, finalizers

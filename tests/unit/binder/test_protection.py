@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mooring.api.binding import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION
 from mooring.base.clock import LoopClock
-from mooring.cluster.binder.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION
 from mooring.cluster.binder.protection.decide import Guard, decide_attributes_class, decide_claim, decide_volume
 from mooring.cluster.binder.protection.reconcile import LivePods
 from mooring.kube.cluster import Page, Selection, Unread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.cluster.binder.names import NO_PROVISIONER, SELECTED_NODE
+from mooring.api.binding import NO_PROVISIONER, SELECTED_NODE
 from mooring.kube.errors import ServerError
 from tests.support.binding import POD, PVC, HeldWrites, Tenant, binding
 from tests.support.builders import a_capacity, a_claim, a_csi_driver, a_volume

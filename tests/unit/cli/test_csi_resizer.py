@@ -17,10 +17,11 @@ from mooring.cli.csi_resizer import COMMAND, ResizerFlags, check, sidecar
 from mooring.cli.process import Machine, Setup
 from mooring.cli.sidecar import SidecarLife
 from mooring.cli.tables import SidecarFlags
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.kube.errors import ServerError
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.options import ResizerOptions
+from mooring.wire.grpc.codes import Code
 from tests.support.killing import Life, MortalCluster
 from tests.support.resizing import EXPAND, MODIFY, NODE_PENDING, VACS, ResizerWorld, ResizingDriver
 from tests.support.scripted_driver import RPC

@@ -17,8 +17,8 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.cli.driver import run
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.registration import Registration
 from mooring.csi.wire_driver import WireDriver

@@ -13,11 +13,12 @@ from mooring.base.errors import ConfigError, InvariantError
 from mooring.base.randomness import Random
 from mooring.control.manager import DRAIN_S_MAX
 from mooring.control.program.health import DRIVER_S_MAX
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import DriverLost
 from mooring.kube.errors import Forbidden
+from mooring.wire.grpc.codes import Code
 from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.virtual_loop import in_virtual_time

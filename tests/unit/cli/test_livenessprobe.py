@@ -18,8 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mooring.base.clock import LoopClock
 from mooring.cli.livenessprobe_program import ProbeFlags, _open_unconnected
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.support.programs import Program, free_ports
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.waiting import eventually

@@ -22,8 +22,9 @@ from mooring.cli.livenessprobe import run as run_probe
 from mooring.cli.process import Machine
 from mooring.cli.registrar import run as run_registrar
 from mooring.cli.registrar_program import RegistrarFlags, _live
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.registration import Registration
+from mooring.wire.grpc.codes import Code
 from tests.support.embedded import EmbeddedServer
 from tests.support.programs import Program, free_ports
 from tests.support.scripted_driver import ScriptedDriver

@@ -14,8 +14,9 @@ from mooring.base.randomness import Random
 from mooring.cli import sidecar
 from mooring.cli.life import Life
 from mooring.cli.process import Machine
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.session import DriverLost
+from mooring.wire.grpc.codes import Code
 
 
 class LifeOfEvents(Life):

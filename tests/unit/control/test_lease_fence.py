@@ -11,11 +11,12 @@ import pytest
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.base.randomness import Random
 from mooring.control.lease.elector import Candidate, LeaderElector, LeaseTimes
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Unreachable
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_va
 from tests.support.cluster_world import ClusterWorld
 from tests.support.scripted_driver import ScriptedDriver

@@ -15,8 +15,8 @@ import grpc.aio
 
 from mooring.base.clock import LoopClock
 from mooring.csi.client import Client
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import RPCS, Call
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver

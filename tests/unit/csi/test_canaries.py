@@ -6,10 +6,11 @@ import traceback
 import pytest
 
 from mooring.base.metrics import Metrics
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import RPCS, Call
+from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import TOKENS_KEY, is_secret
+from mooring.wire.grpc.codes import Code
 from tests.unit.csi.servers import CALL, Plugin, failing
 
 CANARIES = ("canary-password", "canary-key-line-1", "canary-key-line-2")

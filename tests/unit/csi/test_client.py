@@ -6,10 +6,11 @@ import pytest
 
 from mooring.base import fence
 from mooring.base.metrics import Metrics
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import RPCS, Call
+from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.unit.csi.servers import CALL, Plugin, failing, hanging
 
 PUBLISH = "/csi.v1.Controller/ControllerPublishVolume"

@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from mooring.base.clock import LoopClock
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.csi.servers import CALL, Plugin, answering, failing
 

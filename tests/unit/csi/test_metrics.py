@@ -8,12 +8,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.csi.capabilities import MIGRATED_DRIVERS
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.probe_and_identify import probe_and_identify
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.csi.servers import CALL, Plugin, failing
 

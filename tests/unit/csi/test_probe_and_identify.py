@@ -6,10 +6,11 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import DriverInfo, Limits, probe_and_identify
+from mooring.wire.grpc.codes import Code
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.csi.servers import Plugin
 

@@ -9,13 +9,14 @@ from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import DriverChanged, DriverLost, Session, carry_on, exit_on_loss, stay_away
 from mooring.csi.wire_driver import WireDriver
+from mooring.wire.grpc.codes import Code
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.csi.servers import CALL, Plugin, failing, serving
 

@@ -9,10 +9,11 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX
 from tests.unit.csi import raw_server as raw
 from tests.unit.csi.servers import CALL, Plugin, answering, hanging, serving

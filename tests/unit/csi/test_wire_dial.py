@@ -7,11 +7,12 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.csi import wire_link
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.socket_driver import LOST_TEXT
 from mooring.csi.wire_dial import dial
 from mooring.csi.wire_driver import WireDriver
+from mooring.wire.grpc.codes import Code
 from tests.unit.csi import raw_server as raw
 from tests.unit.csi.faulty_server import door
 from tests.unit.csi.servers import CALL

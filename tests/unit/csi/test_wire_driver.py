@@ -13,11 +13,12 @@ from mooring.base import fence
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi import wire_link
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.socket_driver import LOST_TEXT
 from mooring.csi.wire_driver import WireDriver
+from mooring.wire.grpc.codes import Code
 from tests.unit.csi import raw_server as raw
 from tests.unit.csi.faulty_server import door
 from tests.unit.csi.servers import CALL, Plugin, serving

@@ -7,13 +7,13 @@ import random
 import pytest
 
 from mooring.base.clock import LoopClock
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 from tests.unit.csi import raw_server as raw
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire.test_fuzz import a_frame
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.test_fuzz import a_frame
 
 PROBE = csi.ProbeRequest()
 

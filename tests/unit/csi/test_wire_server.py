@@ -15,14 +15,15 @@ import pytest
 
 from mooring.base.errors import ConfigError
 from mooring.csi import wire_server
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.wire_server import listening
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.frames import READ_BYTES
 from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Event
 from mooring.wire.grpc.serving.limits import FEW, Limits
 from tests.unit.csi.unary_servers import CLIENTS, SAY, SERVERS, SERVICE, Echo, fate, over
-from tests.unit.csi.wire import talk
+from tests.unit.wire.grpc import talk
 
 BEGIN = talk.PREFACE + talk.settings()
 ANY_SERVER = pytest.mark.parametrize("server", SERVERS.values(), ids=SERVERS.keys())

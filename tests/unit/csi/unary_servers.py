@@ -12,11 +12,12 @@ import grpc
 import grpc.aio
 import hpack
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.wire_dial import dial
 from mooring.csi.wire_server import Method, listening
+from mooring.wire.grpc.codes import Code
 from tests.unit.csi.servers import STATUS
-from tests.unit.csi.wire import talk
+from tests.unit.wire.grpc import talk
 
 SERVICE = "mooring.test.Echo"
 

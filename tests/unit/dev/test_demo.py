@@ -12,7 +12,7 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.cluster.nodehealth.options import EVICTION, LIFECYCLE
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.dev import controllers, drivers, polling, run
 from mooring.dev.driver_form import Reference
@@ -26,6 +26,7 @@ from mooring.driver.hostpath.node.mounting import Links, Source
 from mooring.mounts.namespace import MountSpace
 from mooring.node.volumes.files import VolumeFiles
 from mooring.sidecars.attacher.options import AttacherOptions
+from mooring.wire.grpc.codes import Code
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -10,13 +10,14 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import Session
 from mooring.dev.extras import Extras, no_provisioner
 from mooring.dev.introduction import LastFailure, introduced, name_fault
+from mooring.wire.grpc.codes import Code
 from tests.support.virtual_loop import in_virtual_time
 
 

@@ -12,12 +12,13 @@ from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.log import logger
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import KNOWN_MAX, Repeats, Story, log_told_in
 from mooring.dev.traced import TracedCluster
 from mooring.driver.guard import CallRecord
 from mooring.kube.cluster import Patch, PatchType
+from mooring.wire.grpc.codes import Code
 from tests.unit.dev.stepped_clock import StillClock
 
 _log = logger("mooring.test_repeats")

@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.dev.live.screen import ViewScreen
 from mooring.dev.screen import LiveScreen, PlainScreen, Shown
 from mooring.dev.story import Story
 from mooring.driver.guard import CallRecord
+from mooring.wire.grpc.codes import Code
 from tests.unit.dev.stepped_clock import StillClock
 
 BAD = "no\x1b]0;PWNED\x07\x1b[2J\x9b31m\u202e\r\nfake line"

@@ -10,13 +10,14 @@ from google.protobuf.message import Message
 
 from mooring.base.log import logger
 from mooring.base.logform import Lines
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import redacted
 from mooring.dev.screen import LiveScreen, PlainScreen, screen_for
 from mooring.dev.story import Happening, Story, log_told_in
 from mooring.dev.summary import LINE_MAX, VALUE_MAX, message_summary, patch_summary
 from mooring.driver.guard import CallRecord
+from mooring.wire.grpc.codes import Code
 from tests.unit.dev.stepped_clock import StillClock
 from tests.unit.driver.calls import a_creation, a_publication
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.driver import HostPath
+from mooring.wire.grpc.codes import Code
 
 Mode = csi.VolumeCapability.AccessMode
 GIB = 1 << 30

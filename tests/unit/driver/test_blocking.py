@@ -8,12 +8,12 @@ import threading
 
 import pytest
 
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.blocking import blocking
 from mooring.driver.sdk import Plugin
 from mooring.mounts.system import ToolFailed
 from mooring.mounts.targets import Occupied
+from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import a_creation, refused
 
 

@@ -14,11 +14,11 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath import statefile
 from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.statefile import StateFolder, read_state
+from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import (
     GIB,
     a_capability,

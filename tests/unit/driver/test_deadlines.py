@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 
 from mooring.base.clock import LoopClock
-from mooring.csi.codes import Code
 from mooring.csi.driver import Call, time_left_s
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving
+from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import a_creation, refused
 
 

@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from mooring.base.clock import LoopClock
-from mooring.csi.codes import Code
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 from mooring.driver.capabilities import Capability
 from mooring.kube.client import kubeconfig
+from mooring.wire.grpc.codes import Code
 from tests.support.pages import blocks
 from tests.support.programs import Program
 from tests.support.rest import Rest

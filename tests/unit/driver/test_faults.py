@@ -14,14 +14,15 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 from mooring.driver.hostpath.faults import Deed, Faults
 from mooring.driver.hostpath.observed import Observation, cut_connections
 from mooring.driver.hostpath.statefile import read_state
 from mooring.driver.server import serving_at
+from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import a_creation, a_deletion, a_driver, refused
 
 SOON = Call(timeout_s=1.0)

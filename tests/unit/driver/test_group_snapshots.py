@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, Service
 from mooring.driver.hostpath import statefile
 from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.statefile import read_state
+from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import a_deletion, a_driver, a_snapshot_of, created, refused, snapshotted
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, Expansion, Service
 from mooring.driver.hostpath import statefile
@@ -17,6 +16,7 @@ from mooring.driver.hostpath.attachments import PUBLICATION_KEY
 from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.layout import Limits
 from mooring.driver.hostpath.statefile import read_state
+from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import (
     GIB,
     Mode,

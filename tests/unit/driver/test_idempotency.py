@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.idempotency import check_same, check_size, id_of, is_id, page, size_for
 from mooring.driver.records import Records
+from mooring.wire.grpc.codes import Code
 
 
 def a_range(required: int = 0, limit: int = 0) -> csi.CapacityRange:

@@ -13,13 +13,13 @@ import pytest
 from mooring.base import log
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
-from mooring.csi.codes import Code
 from mooring.csi.driver import Call
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import NODE, GroupCapability, NodeCapability, Service, left_out, methods_of
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import check_identity
+from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import a_capability, refused
 
 GROUP = csi.VolumeGroupSnapshot(

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, NodeCapability
 from mooring.driver.hostpath import statefile
@@ -21,6 +20,7 @@ from mooring.driver.hostpath.node.mounting import Links
 from mooring.driver.hostpath.node.way import LINK, Way
 from mooring.driver.hostpath.rules import Rules
 from mooring.driver.hostpath.statefile import read_state
+from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import (
     GIB,
     a_capability,

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import NodeCapability
 from mooring.driver.hostpath import statefile
@@ -21,6 +20,7 @@ from mooring.driver.hostpath.state import State
 from mooring.driver.hostpath.statefile import read_state
 from mooring.mounts import filesystems, loops, system
 from mooring.mounts.targets import mount_table
+from mooring.wire.grpc.codes import Code
 from tests.support.private_mounts import loops_below, mounted_below
 from tests.unit.driver.calls import a_capability, a_deletion, a_publication, an_expansion, created, refused, snapshotted
 from tests.unit.driver.node_calls import MANY_NODES, MIB, OnNode, a_target, a_withdrawal, an_inline, mounting

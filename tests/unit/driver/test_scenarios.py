@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.layout import Limits
 from mooring.driver.hostpath.rules import Rules
+from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import (
     GIB,
     a_creation,

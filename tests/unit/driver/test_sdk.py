@@ -12,13 +12,14 @@ import pytest
 
 from mooring.base import log
 from mooring.base.clock import LoopClock
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, Service
 from mooring.driver.guard import CallRecord
 from mooring.driver.sdk import Plugin
+from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import a_creation, a_deletion, a_publication, an_unpublication, refused
 
 

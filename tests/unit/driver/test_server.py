@@ -18,8 +18,8 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi import wire_server
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call, time_left_s
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 from mooring.csi.wire_server import listening_on_tcp
@@ -27,11 +27,12 @@ from mooring.driver.blocking import blocking
 from mooring.driver.capabilities import methods_of
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import LIMITS, serving, serving_at, socket_path
+from mooring.wire.grpc.codes import Code
 from tests.unit.csi.unary_servers import Echo
-from tests.unit.csi.wire import talk
 from tests.unit.driver.calls import a_creation, a_driver, a_publication
 from tests.unit.driver.test_node_service import Publishing
 from tests.unit.driver.test_sdk import Creating, OnlyIdentity
+from tests.unit.wire.grpc import talk
 
 
 async def asked(path: Path, method: str, request: Any) -> bytes:

@@ -10,12 +10,12 @@ import pytest
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.cli.hostpath_kinds import CAPABILITIES
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, Service
 from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.layout import Limits
 from mooring.driver.hostpath.statefile import read_state
+from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import (
     GIB,
     Mode,

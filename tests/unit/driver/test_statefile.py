@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath import statefile
 from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.journal import Journal
 from mooring.driver.hostpath.state import State, Volume
 from mooring.driver.hostpath.statefile import StateFolder, decoded, encoded, read_state
+from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import a_creation, a_driver, a_publication, created, published_nodes, refused
 
 ID = "vol-00000000-0000-4000-8000-000000000001"

@@ -15,9 +15,9 @@ from mooring.kube.client import transport as transport_module
 from mooring.kube.client.responses import Response
 from mooring.kube.client.transport import HttpTransport
 from mooring.kube.errors import Unreachable
-from tests.unit.http1.answers import MALFORMED, OK, cut, with_chunks
 from tests.unit.kube.certificates import server_context
 from tests.unit.kube.hostile_server import GOOD, Act, HostileServer, Wire, a_transport, ask, behave, hostile_server, read
+from tests.unit.wire.http1.answers import MALFORMED, OK, cut, with_chunks
 
 METHODS = ("GET", "PATCH", "WATCH")
 

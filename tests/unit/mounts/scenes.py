@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.csi.codes import DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.node.mounting import Links, RealMounts
 from mooring.driver.hostpath.node.way import AUTO, MOUNT, Way

@@ -10,9 +10,9 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
-from mooring.csi.codes import Code
 from mooring.mounts import system
 from mooring.node.volumes import block_files
+from mooring.wire.grpc.codes import Code
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import EXPAND, NODE_RPC, PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.scripted_driver import Fail, Lose

@@ -8,8 +8,8 @@ import pytest
 
 from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
-from mooring.csi.codes import Code
 from mooring.kube.errors import Conflict
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_secret
 from tests.support.node_driver import EXPAND, NODE_RPC, PUBLISH, STAGE, UNSTAGE
 from tests.support.scripted_driver import Fail, Wait

@@ -10,8 +10,8 @@ from mooring.api.core import SECRETS
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.control.secrets import FRESH_S
-from mooring.csi.codes import Code
 from mooring.node.volumes import fs_group
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_secret, an_attached_va
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE

@@ -6,7 +6,7 @@ import pytest
 
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_secret, an_attached_va
 from tests.support.node_driver import NODE_RPC, PUBLISH, STAGE, UNPUBLISH, UNSTAGE, NodeDriver
 from tests.support.scripted_driver import Fail

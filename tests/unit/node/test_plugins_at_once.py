@@ -11,13 +11,14 @@ from typing import Any, cast
 import pytest
 
 from mooring.api.storage import CSI_NODES
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN, Registration
 from mooring.csi.wire_driver import WireDriver
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.plugins.controller import DIAL_S, INFO_S, Plugins
 from mooring.node.plugins.drivers import Drivers
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mooring.api.pods import PODS
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.support.node_driver import PUBLISH
 from tests.support.scripted_driver import Fail
 from tests.support.virtual_loop import in_virtual_time

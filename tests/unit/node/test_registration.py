@@ -9,10 +9,11 @@ import pytest
 
 from mooring.api.core import NODES
 from mooring.control.result import Retry
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.node.csinode.decide import NODE_IDS
 from mooring.node.plugins.controller import BACK_OFF
 from mooring.node.plugins.decide import Step, decide_plugin
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_csi_node, a_node
 from tests.unit.node.plugin_world import real_time, registry_world
 

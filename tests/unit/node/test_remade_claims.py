@@ -9,7 +9,7 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import Json, a_bound_claim, a_pv
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE

@@ -10,11 +10,11 @@ import pytest
 
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
-from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
 from mooring.node import records
 from mooring.node.volumes import found, left_folders
 from mooring.node.volumes.files import remove_folder
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_node
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.scripted_driver import Fail, Wait

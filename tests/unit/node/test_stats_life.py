@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.metrics import NodeMetrics
 from mooring.node.volumes.stats import PERIOD_S, Asked, Usage, UsageMetrics, VolumeStats
+from mooring.wire.grpc.codes import Code
 from tests.support.cluster_world import metric
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import NODE_RPC, STATS, NodeDriver

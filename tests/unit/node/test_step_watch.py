@@ -10,8 +10,8 @@ import pytest
 
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
-from mooring.csi.codes import Code
 from mooring.node.volumes.step_tasks import Threads
+from mooring.wire.grpc.codes import Code
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH
 from tests.support.scripted_driver import Fail, Wait
 from tests.support.virtual_loop import in_virtual_time

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mooring.api.pods import PODS
-from mooring.csi.codes import Code
 from mooring.node.volumes.step_tasks import Threads
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import Json
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.scripted_driver import Fail, Lose

@@ -10,10 +10,11 @@ import pytest
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.apiserver.local import LocalCluster
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ServerError
 from mooring.node import records
+from mooring.wire.grpc.codes import Code
 from tests.support.cluster_world import HeldWatch
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.volumes import expansion, requests
 from mooring.node.volumes.expansion import INFEASIBLE, Growth, decide_growth
@@ -17,6 +17,7 @@ from mooring.node.volumes.fs_group import Walk, sets_group
 from mooring.node.volumes.requests import MOUNT_GROUP, MULTI_WRITER, PodUse
 from mooring.node.volumes.state import Volume
 from mooring.node.volumes.stats import NoStats, Usage, usage_of
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import typed
 
 Mode = csi.VolumeCapability.AccessMode

@@ -13,7 +13,6 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import EVENTS
 from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOTS
 from mooring.api.storage import STORAGE_CLASSES
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import BadRequest, Invalid, ServerError
 from mooring.sidecars.provisioner import names
@@ -22,6 +21,7 @@ from mooring.sidecars.provisioner.intents.intent import Intent, Intents
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.options import Rules
+from mooring.wire.grpc.codes import Code
 from tests.support.binding import Forbids
 from tests.support.builders import a_content, a_pv, a_secret, a_snapshot
 from tests.support.provisioning import CLAIMS, CREATE, DELETE, DRIVER, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer

@@ -16,7 +16,6 @@ from mooring.api.meta import Kind
 from mooring.api.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES, CSIStorageCapacity
 from mooring.apiserver.local import Faults
 from mooring.base.errors import ConfigError
-from mooring.csi.codes import Code
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
@@ -30,6 +29,7 @@ from mooring.sidecars.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_
 from mooring.sidecars.provisioner.capacity.requests import capacity_of
 from mooring.sidecars.provisioner.capacity.view import Capacity, Item, item_of, places_of
 from mooring.sidecars.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import WFFC, a_capacity, a_class, a_csi_node, a_node, a_pod, a_pv, typed
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.scripted_driver import RPC, Fail, Wait

@@ -8,11 +8,11 @@ import pytest
 
 from mooring.api.core import SECRETS
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import an_attributes_class
 from tests.support.provisioning import CREATE, PROVISIONING, AnsweringDriver, ProvisioningWorld
 from tests.support.scripted_driver import RPC, Fail, Lose, Step

@@ -9,10 +9,10 @@ import pytest
 
 from mooring.api.classes import CLASS_BETA
 from mooring.api.meta import Kind
-from mooring.csi.codes import Code
 from mooring.kube.errors import ApiError, ServerError
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.options import Rules
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_pv
 from tests.support.cluster_world import metric
 from tests.support.provisioning import (

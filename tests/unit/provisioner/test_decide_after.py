@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mooring.api.core import PersistentVolumeClaim
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.claims import reasons as why
 from mooring.sidecars.provisioner.claims.decide_after import (
@@ -30,6 +30,7 @@ from mooring.sidecars.provisioner.claims.outcomes import Failure, Save, State
 from mooring.sidecars.provisioner.claims.requests import Order
 from mooring.sidecars.provisioner.claims.store_pending import ending
 from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_claim, typed
 
 WANTED = "as the claim is now"

@@ -15,7 +15,6 @@ from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
 from mooring.base.randomness import Random
 from mooring.control.secrets import SecretCache
-from mooring.csi.codes import Code
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.session import probe_and_identify
@@ -27,6 +26,7 @@ from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.fresh import SILENCE_S_MAX
 from mooring.sidecars.provisioner.intents.intent import STILL_OPEN
 from mooring.sidecars.provisioner.options import NodeOptions, ProvisionerOptions
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_class, a_held_pv, a_secret, a_va
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.scripted_driver import RPC, Fail, Wait

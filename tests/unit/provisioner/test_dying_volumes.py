@@ -10,10 +10,10 @@ import itertools
 import pytest
 
 from mooring.api.coordination import LEASES
-from mooring.csi.codes import Code
 from mooring.kube.errors import Invalid, ServerError
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_pv
 from tests.support.provisioning import CREATE, DELETE, POST_PV, PVS, ProvisioningWorld
 from tests.support.scripted_driver import Fail

@@ -12,11 +12,12 @@ from mooring.api.classes import CLASS_BETA
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_STORAGE_CAPACITIES
 from mooring.apiserver.local import Faults, LocalCluster
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.kube.errors import Conflict, Forbidden
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.local_node import reasons as why
 from mooring.sidecars.provisioner.options import CapacityOptions, NodeOptions, Rules
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_pv, a_reference
 from tests.support.cluster_world import metric
 from tests.support.provisioning import DRIVER, POST_PV, PUT_CLAIM, ProvisioningWorld

@@ -9,7 +9,6 @@ import pytest
 
 from mooring.api.core import Node
 from mooring.api.storage import CSINode
-from mooring.csi.codes import Code
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
 from mooring.sidecars.provisioner import names
@@ -20,6 +19,7 @@ from mooring.sidecars.provisioner.claims.view import CLAIM_INDEXES, ClusterTopol
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation, encoded
 from mooring.sidecars.provisioner.options import Rules
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import DRIVER, Json, a_claim, a_class, a_csi_node, a_node, typed
 from tests.support.provisioning import ProvisioningWorld
 from tests.support.scripted_driver import Fail, Lose

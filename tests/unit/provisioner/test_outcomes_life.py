@@ -11,7 +11,6 @@ import pytest
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS, SecretReference
 from mooring.api.snapshot import VOLUME_SNAPSHOTS
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
-from mooring.csi.codes import Code, go_name
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError, Unreachable
 from mooring.sidecars.provisioner import names, volumes
@@ -20,6 +19,7 @@ from mooring.sidecars.provisioner.intents.intent import Intents
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.options import Rules
+from mooring.wire.grpc.codes import Code, go_name
 from tests.support.builders import a_content, a_pv, a_reference, a_snapshot, an_attributes_class
 from tests.support.cluster_world import metric
 from tests.support.provisioning import (

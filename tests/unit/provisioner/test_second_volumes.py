@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ServerError
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_pv
 from tests.support.provisioning import CREATE, DELETE, FAILED, POST_PV, PVS, ProvisioningWorld
 from tests.support.scripted_driver import Fail, Lose, Step, Wait

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from mooring.apiserver.local import Faults
-from mooring.csi.codes import Code
 from mooring.kube.errors import Invalid, ServerError
 from mooring.sidecars.provisioner.fresh import SILENCE_S_MAX
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.options import NodeOptions
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_pv
 from tests.support.provisioning import CLAIMS, CREATE, DELETE, POST_PV, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
 from tests.support.scripted_driver import Fail, Lose

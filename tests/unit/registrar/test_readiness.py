@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from mooring.api.core import NODES
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.driver.server import serving
 from mooring.kube.errors import Forbidden
 from mooring.node.csinode.decide import NODE_IDS
 from mooring.sidecars.registrar.registrar import Registrar
+from mooring.wire.grpc.codes import Code
 from tests.unit.node.plugin_world import NodePlugin, RegistryWorld, real_time, registry_world
 
 

@@ -8,10 +8,11 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.pods import Pod
 from mooring.api.storage import VolumeAttributesClass
 from mooring.control.slim import check
-from mooring.csi.codes import NON_FINAL, Code, DriverError
+from mooring.csi.errors import NON_FINAL, DriverError
 from mooring.sidecars.resizer import view
 from mooring.sidecars.resizer.expansion import decide as expansion
 from mooring.sidecars.resizer.modification import decide as modification
+from mooring.wire.grpc.codes import Code
 from tests.support.volume_driver import GiB
 
 CODES = [code for code in Code if code is not Code.OK]

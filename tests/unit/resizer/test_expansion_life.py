@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mooring.api.core import SECRETS
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Conflict, Unreachable
 from mooring.sidecars.resizer import names
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_secret
 from tests.support.cluster_world import HeldWatch, LateWatch, without
 from tests.support.resizing import (

@@ -9,9 +9,9 @@ import pytest
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.apiserver.local import Faults
-from mooring.csi.codes import Code
 from mooring.kube.errors import Forbidden
 from mooring.sidecars.resizer import names
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_pod, an_ephemeral_volume
 from tests.support.cluster_world import without
 from tests.support.resizing import EXPAND, MARK, NODE_PENDING, PROGRESS, ResizerWorld

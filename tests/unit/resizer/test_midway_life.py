@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mooring.csi.codes import Code
 from mooring.sidecars.resizer import names
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_secret
 from tests.support.cluster_world import without
 from tests.support.resizing import (

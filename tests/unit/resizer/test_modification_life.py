@@ -8,9 +8,9 @@ import pytest
 
 from mooring.api.meta import Kind
 from mooring.apiserver.local import Faults
-from mooring.csi.codes import Code, go_name
 from mooring.kube.errors import Forbidden, Unreachable
 from mooring.sidecars.resizer import names
+from mooring.wire.grpc.codes import Code, go_name
 from tests.support.builders import a_secret, an_attributes_class
 from tests.support.cluster_world import HeldWatch, LateWatch, without
 from tests.support.resizing import (

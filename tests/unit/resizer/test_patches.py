@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.expansion import patches as growth
 from mooring.sidecars.resizer.expansion.decide import After
 from mooring.sidecars.resizer.modification import patches as classes
 from mooring.sidecars.resizer.modification.decide import decide_after
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import typed
 from tests.support.resizing import INFEASIBLE, NODE_PENDING, PROGRESS, condition
 from tests.unit.resizer.views import claim_body, facts, pv_body

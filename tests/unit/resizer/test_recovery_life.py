@@ -11,9 +11,9 @@ import pytest
 from mooring.api.core import SECRETS
 from mooring.api.meta import Kind
 from mooring.apiserver.local import Faults
-from mooring.csi.codes import Code, go_name
 from mooring.kube.errors import ServerError, Unreachable
 from mooring.sidecars.resizer import names
+from mooring.wire.grpc.codes import Code, go_name
 from tests.support.builders import a_secret
 from tests.support.cluster_world import LateWatch, without
 from tests.support.resizing import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mooring.api.binding import NO_PROVISIONER, SELECTED_NODE
 from mooring.api.meta import Key
-from mooring.cluster.binder.names import NO_PROVISIONER, SELECTED_NODE
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling import wake_topics
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding, AssumedBindings

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.api.snapshot_names import BEING_CREATED, BEING_DELETED, GROUP_HANDLE
-from mooring.csi.codes import NON_FINAL, Code, DriverError
+from mooring.csi.errors import NON_FINAL, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter.decide_after import (
     after_asked,
@@ -19,6 +19,7 @@ from mooring.sidecars.snapshotter.decide_after import (
     as_json,
 )
 from mooring.sidecars.snapshotter.requests import CreateOrder
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import DELETED, typed
 from tests.unit.snapshotter.situations import CREATED_NS, CUT, UNREADY, a_made_content
 

@@ -11,8 +11,8 @@ from mooring.cluster.snapshots.decision import ReleaseClaim
 from mooring.cluster.snapshots.reconcile import Reconciler
 from mooring.cluster.snapshots.writes import Writes
 from mooring.control.caches import Caches
-from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import APP, a_group_class, a_group_snapshot
 from tests.support.cluster_world import WAIT_S
 from tests.support.scripted_driver import Lose
@@ -20,7 +20,7 @@ from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.snapshot_driver import CREATE, CREATE_GROUP, SnapshotDriver
 from tests.support.snapshotting import PUT_PVC, PVC, VS, VSC, SnapshotWorld, error_of, finalizers
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.snapshot_controller.situations import CLAIM, a_view, its_content
+from tests.unit.snapshots.situations import CLAIM, a_view, its_content
 
 pytestmark = in_virtual_time
 

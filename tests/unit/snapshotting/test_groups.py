@@ -24,8 +24,8 @@ from mooring.api.snapshot_names import (
 )
 from mooring.apiserver.local import Faults
 from mooring.base.clock import parse_rfc3339
-from mooring.csi.codes import Code
 from mooring.kube.errors import LATE_S, ServerError, Unreachable
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import APP, a_claim, a_group_class, a_group_content, a_group_snapshot, a_new_snapshot, a_snapshot_class
 from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose

@@ -7,7 +7,7 @@ import pytest
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
 from mooring.api.snapshot_names import GROUP_CONTENT_FINALIZER, group_content_name
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_group_class, a_group_content, a_group_snapshot, a_new_content, a_new_snapshot
 from tests.support.scripted_driver import Fail
 from tests.support.snapshot_crds import GROUP_CRDS

@@ -22,10 +22,10 @@ from mooring.cluster.snapshots.writes import Writes
 from mooring.control.caches import Caches
 from mooring.control.object_writes import patch_object
 from mooring.control.result import Stale
-from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
 from mooring.sidecars.snapshotter.reconcile import release
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_claim, a_new_content, a_new_snapshot, a_secret, a_snapshot_class
 from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose

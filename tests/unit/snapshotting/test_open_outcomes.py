@@ -12,8 +12,8 @@ import pytest
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
 from mooring.api.snapshot_names import BEING_CREATED, CONTENT_FINALIZER, GROUP_BEING_CREATED
-from mooring.csi.codes import Code
 from mooring.kube.errors import Invalid, ServerError, TooLarge, Unreachable
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_group_class, a_group_content, a_new_content
 from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose

@@ -15,8 +15,8 @@ from mooring.api.snapshot_names import BEING_CREATED, CLAIM_FINALIZER, MANAGED_B
 from mooring.api.snapshot_names import SECRET_NAME as DELETION_SECRET_NAME
 from mooring.api.snapshot_names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
 from mooring.apiserver.local import Faults
-from mooring.csi.codes import Code
 from mooring.kube.errors import ServerError
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import APP, a_group_class, a_group_content, a_group_snapshot, a_new_content, a_secret
 from tests.support.cluster_world import SlowGets
 from tests.support.scripted_driver import Fail

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
+from mooring.api.binding import claim_name_of, claims_of, is_finished, owns
 from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, reference_to
 from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key, is_deleting
@@ -28,7 +29,6 @@ from mooring.cluster.attachdetach.identity import (
 from mooring.cluster.attachdetach.memory import NodeRecord, Record
 from mooring.cluster.attachdetach.view import BY_CLAIM, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
 from mooring.cluster.attachdetach.waited import silent_since, waited_before
-from mooring.cluster.binder.names import claim_name_of, claims_of, is_finished, owns
 from mooring.kube.errors import LATE_S
 
 

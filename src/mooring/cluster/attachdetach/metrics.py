@@ -11,6 +11,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from mooring.api.binding import claims_of
 from mooring.api.core import PersistentVolume
 from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key
@@ -18,7 +19,6 @@ from mooring.api.pods import Pod
 from mooring.cluster.attachdetach.identity import identity_of, pod_wants_volumes
 from mooring.cluster.attachdetach.release import OUT_OF_SERVICE, TIMEOUT
 from mooring.cluster.attachdetach.view import BY_CLAIM, View
-from mooring.cluster.binder.names import claims_of
 
 _BUCKETS_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 FORCED: Final = "attach_detach_controller_attachdetach_controller_forced_detaches"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from mooring.api.binding import claim_name_of, owns
 from mooring.api.core import PersistentVolumeClaim, reference_to
 from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key
@@ -15,7 +16,6 @@ from mooring.cluster.attachdetach import reasons as why
 from mooring.cluster.attachdetach.identity import BOUND, pod_wants_volumes
 from mooring.cluster.attachdetach.memory import REMIND_S
 from mooring.cluster.attachdetach.view import View
-from mooring.cluster.binder.names import claim_name_of, owns
 from mooring.control.events import SLACK_S, EventRecorder
 from mooring.control.result import Result
 

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from mooring.api.binding import claim_key, claims_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key, key_of
@@ -19,7 +20,6 @@ from mooring.api.volume_names import split_unique_name
 from mooring.cluster.attachdetach.identity import Identity, identity_of, inline_identity_of, is_managed
 from mooring.cluster.attachdetach.memory import Memory
 from mooring.cluster.attachdetach.orphans import Orphans
-from mooring.cluster.binder.names import claim_key, claims_of
 from mooring.kube.cache.reader import Reader
 from mooring.kube.cache.store import IndexFunction
 

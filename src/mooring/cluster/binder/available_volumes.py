@@ -9,10 +9,10 @@ import bisect
 from collections.abc import Iterator
 from decimal import Decimal
 
+from mooring.api.binding import AVAILABLE, capacity_of, mode_of
 from mooring.api.classes import class_of, volume_class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import is_deleting
-from mooring.cluster.binder.names import AVAILABLE, capacity_of, mode_of
 
 Shape = tuple[str, str, str]
 """Class, volume mode, attributes class: they have to be equal."""

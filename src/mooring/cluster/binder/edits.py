@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mooring.api.core import PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import annotation
-from mooring.cluster.binder.names import (
+from mooring.api.binding import (
     BIND_COMPLETED,
     BOUND,
     BOUND_BY_CONTROLLER,
@@ -18,6 +16,8 @@ from mooring.cluster.binder.names import (
     SELECTED_NODE,
     YES,
 )
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import annotation
 from mooring.control.result import Stale
 
 Json = dict[str, Any]

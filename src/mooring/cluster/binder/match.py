@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mooring.api.binding import capacity_of, mode_of, names_claim, request_of
 from mooring.api.classes import volume_class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.matching import selects
 from mooring.api.meta import is_deleting, key_of
 from mooring.cluster.binder.available_volumes import is_free, shape_of_claim, shape_of_volume
-from mooring.cluster.binder.names import capacity_of, mode_of, names_claim, request_of
 from mooring.cluster.binder.view import BY_CLAIM, Volumes
 
 Fits = Callable[[PersistentVolume], bool]

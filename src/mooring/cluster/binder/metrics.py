@@ -12,11 +12,11 @@ from prometheus_client.core import GaugeMetricFamily, UntypedMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from mooring.api.binding import BOUND, PROVISIONED_BY, mode_of
 from mooring.api.classes import class_of, volume_class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import annotation
 from mooring.base.clock import Instant
-from mooring.cluster.binder.names import BOUND, PROVISIONED_BY, mode_of
 from mooring.kube.cache.reader import Reader
 
 _BUCKETS_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)

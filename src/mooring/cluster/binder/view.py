@@ -10,13 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from mooring.api.classes import class_of
-from mooring.api.core import PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import Key, Object, is_deleting
-from mooring.api.pods import Pod
-from mooring.api.storage import StorageClass
-from mooring.cluster.binder.available_volumes import AvailableVolumes
-from mooring.cluster.binder.names import (
+from mooring.api.binding import (
     BIND_COMPLETED,
     IS_DEFAULT,
     SELECTED_NODE,
@@ -26,6 +20,12 @@ from mooring.cluster.binder.names import (
     has_no_class,
     is_finished,
 )
+from mooring.api.classes import class_of
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, Object, is_deleting
+from mooring.api.pods import Pod
+from mooring.api.storage import StorageClass
+from mooring.cluster.binder.available_volumes import AvailableVolumes
 from mooring.control.slim import slim, slimmed
 from mooring.kube.cache.reader import Reader
 

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from typing import Final
 
+from mooring.api.binding import is_finished
 from mooring.api.core import Node, Taint
 from mooring.api.meta import is_deleting, key_of
 from mooring.api.snapshot import VolumeSnapshot
 from mooring.api.storage import CSINode
 from mooring.base.clock import Instant
-from mooring.cluster.binder.names import is_finished
 from mooring.control.result import Because
 from mooring.dev.live.board import Board, Mounts, NodeRow, Objects, Reasons, Since, VolumeRow, state_of
 from mooring.dev.live.volumes import VolumeRows

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from mooring.api.binding import BOUND, DELETE, FAILED, LOST, PROVISIONER, RELEASED, claims_of, is_finished
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key, ObjectMeta, annotation, is_deleting, key_of
@@ -17,7 +18,6 @@ from mooring.api.pods import Pod
 from mooring.api.storage import VolumeAttachment
 from mooring.api.volume_names import unique_name
 from mooring.base.clock import Instant
-from mooring.cluster.binder.names import BOUND, DELETE, FAILED, LOST, PROVISIONER, RELEASED, claims_of, is_finished
 from mooring.dev.live.board import READY, Mounted, Mounts, Objects, Reasons, VolumeRow, state_of
 from mooring.sidecars.resizer.names import CONTROLLER_ERROR, FS_PENDING, MODIFY_ERROR, NODE_ERROR, STORAGE
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.core import Core
 from mooring.driver.hostpath.publishing import check_left_node, check_may_publish, check_published, check_reach, unsupported
 from mooring.driver.hostpath.state import Publication, Volume
 from mooring.driver.sdk import Plugin
+from mooring.wire.grpc.codes import Code
 
 PUBLICATION_KEY: Final = "publication"
 """In publish_context: the publication's number. A volume that was away and came back has another one."""

@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from mooring.base.clock import Clock
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.filling import Filling
 from mooring.driver.hostpath.journal import Journal
@@ -17,6 +17,7 @@ from mooring.driver.hostpath.layout import Layout, Limits
 from mooring.driver.hostpath.rules import Rules
 from mooring.driver.hostpath.state import Snapshot, State, Volume
 from mooring.driver.hostpath.statefile import StateFolder
+from mooring.wire.grpc.codes import Code
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from typing import Final
 
 from mooring.base.flagkinds import read_bool
 from mooring.base.log import logger
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.layout import Layout, Limits, chosen, left_bytes
 from mooring.driver.hostpath.publishing import unknown_mode
 from mooring.driver.hostpath.state import Snapshot, State, Volume
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

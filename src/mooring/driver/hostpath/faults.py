@@ -30,7 +30,8 @@ from google.protobuf.message import Message
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.csi.codes import Code, DriverError, go_name
+from mooring.csi.errors import DriverError
+from mooring.wire.grpc.codes import Code, go_name
 
 _log = logger(__name__)
 _CODES = {go_name(code): code for code in Code}

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.log import logger
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.driver.hostpath.journal import Journal
 from mooring.driver.hostpath.state import Snapshot, State, Volume
 from mooring.driver.hostpath.statefile import StateFolder
 from mooring.mounts.system import ToolFailed
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

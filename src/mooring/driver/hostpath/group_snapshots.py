@@ -7,13 +7,14 @@ from collections.abc import Iterable
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.core import Core, check_whole
 from mooring.driver.hostpath.creating import IGNORE_FAILED_READ, check_snapshot_parameters, tell_ignored
 from mooring.driver.hostpath.state import Group
 from mooring.driver.hostpath.volumes import remove_data
 from mooring.driver.sdk import Plugin
+from mooring.wire.grpc.codes import Code
 
 
 class GroupSnapshots(Plugin):

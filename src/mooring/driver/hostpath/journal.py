@@ -11,8 +11,9 @@ import errno
 from collections.abc import Callable
 
 from mooring.base.log import logger
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.driver.hostpath.state import State
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

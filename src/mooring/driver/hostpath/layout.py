@@ -12,9 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.state import State, Volume
+from mooring.wire.grpc.codes import Code
 
 Segments = Mapping[str, str]
 

@@ -22,11 +22,12 @@ from mooring.base.diagnostics import HEALTHZ, TEXT, Diagnostics, Reply
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import CONTENT_TYPE, Metrics
 from mooring.csi.call_counts import BUCKETS_S
-from mooring.csi.codes import Code, DriverError, go_name
 from mooring.csi.driver import RPCS, Rpc
+from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted
 from mooring.driver.hostpath.faults import Faults
 from mooring.driver.server import socket_path
+from mooring.wire.grpc.codes import Code, go_name
 
 METRIC: Final = "csi_driver_operations_seconds"
 

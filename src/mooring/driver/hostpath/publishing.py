@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from mooring.base.log import logger
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.layout import Layout, Limits, shown
 from mooring.driver.hostpath.rules import Rules
 from mooring.driver.hostpath.state import Publication, State, Volume
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.wrappers_pb2 import Int64Value
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.core import Core, nodes_of
 from mooring.driver.hostpath.creating import check_capabilities, check_mutable, check_parameters
@@ -13,6 +13,7 @@ from mooring.driver.hostpath.layout import room
 from mooring.driver.hostpath.publishing import unsupported
 from mooring.driver.hostpath.state import Volume, is_volume_id
 from mooring.driver.sdk import Plugin
+from mooring.wire.grpc.codes import Code
 
 
 class Questions(Plugin):

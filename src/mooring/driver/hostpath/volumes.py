@@ -6,13 +6,14 @@ import asyncio
 import errno
 from collections.abc import Mapping
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.core import Core, check_whole
 from mooring.driver.hostpath.creating import KIND, check_capabilities, check_mutable, check_same, grown_bytes, planned, tell_ignored
 from mooring.driver.hostpath.publishing import check_unused, unsupported
 from mooring.driver.hostpath.state import Volume
 from mooring.driver.sdk import Plugin
+from mooring.wire.grpc.codes import Code
 
 
 class Volumes(Plugin):

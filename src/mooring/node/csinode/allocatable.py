@@ -16,8 +16,8 @@ from mooring.control.queue import BackOff
 from mooring.control.reasons import reason
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.csinode.decision import DriverOnNode, Refused
 from mooring.node.csinode.reconcile import NodeObjects

@@ -20,8 +20,8 @@ from mooring.control.queue import BackOff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.csi.capabilities import DRIVER_NAME
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN, Registration

@@ -10,13 +10,13 @@ from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name
 from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.csi.codes import Code
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 from mooring.kube.patch import strategic_patch
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.state import Volume, VolumeState
 from mooring.node.volumes.step_tools import StepFailed
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

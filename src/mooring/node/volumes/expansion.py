@@ -15,7 +15,8 @@ from typing import Any, Final
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.quantity import parse_quantity
 from mooring.control.slim import only, slim
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
+from mooring.wire.grpc.codes import Code
 
 PENDING: Final = "NodeResizePending"
 IN_PROGRESS: Final = "NodeResizeInProgress"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from mooring.api.meta import Key
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node import records
 from mooring.node.plugins.drivers import CALL_S

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.plugins.drivers import CALL_S
 from mooring.node.volumes import requests

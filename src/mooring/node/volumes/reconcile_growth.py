@@ -8,8 +8,8 @@ from typing import Final
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
 from mooring.base.clock import rfc3339
 from mooring.base.log import logger
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict
 from mooring.kube.patch import strategic_patch
@@ -19,6 +19,7 @@ from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import VolumeState
 from mooring.node.volumes.step_tools import StepFailed, StepTools, Surroundings
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

@@ -17,8 +17,8 @@ from prometheus_client.registry import Collector
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.randomness import Random
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
@@ -26,6 +26,7 @@ from mooring.node.plugins.drivers import CALL_S, Drivers, NotRegistered
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.requests import STATS, PodUse
 from mooring.node.volumes.state import Stand
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

@@ -20,7 +20,7 @@ from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.base.randomness import Random
 from mooring.control.secrets import SecretCache, SecretError
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
@@ -33,6 +33,7 @@ from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.requests import EPHEMERAL, TOKENS, PodUse
 from mooring.node.volumes.state import Failure, Stand, Volume, VolumeState
 from mooring.node.volumes.step_tasks import Threads
+from mooring.wire.grpc.codes import Code
 
 RENEW_SHARE: Final = 0.8
 """The share of a token's life after which a new one is requested."""

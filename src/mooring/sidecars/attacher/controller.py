@@ -22,7 +22,6 @@ from mooring.control.manager import Loop, Manager
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
-from mooring.csi.codes import Code
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import DriverInfo
@@ -39,6 +38,7 @@ from mooring.sidecars.attacher.options import AttacherOptions
 from mooring.sidecars.attacher.reconcile import Reconciler
 from mooring.sidecars.attacher.view import ATTACHMENT_INDEXES, VOLUME_INDEXES, View, keeps_of_attachment, keeps_of_node, keeps_of_volume
 from mooring.sidecars.attacher.writes import Failed, Target
+from mooring.wire.grpc.codes import Code
 
 log = logger(__name__)
 

@@ -16,8 +16,8 @@ from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 from mooring.sidecars.attacher.memory import Drift

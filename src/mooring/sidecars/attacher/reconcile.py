@@ -14,8 +14,8 @@ from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
 from mooring.control.slim import changed
 from mooring.control.topics import Topic
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.csi.errors import DriverError
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError, NotFound
 from mooring.sidecars.attacher import decision as d

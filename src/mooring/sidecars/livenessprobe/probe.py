@@ -13,10 +13,11 @@ from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.address import socket_path, trouble
 from mooring.csi.client import DEADLINE_TEXT
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.socket_driver import LOST_TEXT, SocketDriver
+from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 

@@ -14,14 +14,15 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, SECRETS, PersistentVolume
 from mooring.api.meta import key_of
 from mooring.base.log import logger
 from mooring.control.secrets import SecretCache, SecretError
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, NotFound
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims.view import Looked, Wanted
+from mooring.wire.grpc.codes import Code
 
 log = logger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.csi.codes import DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN, Registration, methods
 from mooring.csi.socket_file import check_length, make_room

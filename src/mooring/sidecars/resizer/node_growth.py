@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 
 
 async def grows_on_nodes(driver: Driver, timeout_s: float) -> bool:

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from mooring.api.binding import claims_of, is_finished
 from mooring.api.meta import Key
 from mooring.api.pods import PODS, Pod
 from mooring.base.clock import Instant
-from mooring.cluster.binder.names import claims_of, is_finished
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always, joined
 from mooring.control.topics import Topic

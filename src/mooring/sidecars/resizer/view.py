@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from decimal import Decimal
 from typing import Final, Protocol
 
+from mooring.api.binding import claims_of, is_finished
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
 from mooring.api.meta import Condition, Key, annotation
 from mooring.api.migration import (
@@ -25,14 +26,14 @@ from mooring.api.pods import Pod
 from mooring.api.quantity import Quantity, parse_quantity
 from mooring.api.storage import VolumeAttributesClass
 from mooring.base.clock import Instant
-from mooring.cluster.binder.names import claims_of, is_finished
 from mooring.control.slim import Part, items, only, slim
-from mooring.csi.codes import NON_FINAL, go_name
 from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.csi.errors import NON_FINAL
 from mooring.kube.cache.reader import Reader
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.memory import Memory
 from mooring.sidecars.resizer.options import ResizerOptions
+from mooring.wire.grpc.codes import go_name
 
 BY_VOLUME: Final = "resizer/volume"
 BY_CLASS: Final = "resizer/class"

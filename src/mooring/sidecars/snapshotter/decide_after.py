@@ -31,7 +31,7 @@ from mooring.api.snapshot import VolumeSnapshotContent, VolumeSnapshotContentSta
 from mooring.api.snapshot_names import is_group_content
 from mooring.base.clock import rfc3339
 from mooring.base.text import quoted
-from mooring.csi.codes import DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter.decision import Failure, Tell
 from mooring.sidecars.snapshotter.kinds import SINGLES, Content

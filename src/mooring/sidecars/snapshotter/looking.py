@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.csi.errors import DriverError
 from mooring.sidecars.snapshotter.decide_after import After, after_looked_for, after_unlisted
 from mooring.sidecars.snapshotter.kinds import Content
 from mooring.sidecars.snapshotter.requests import CreateOrder, list_of_volume_request
 from mooring.sidecars.snapshotter.view import View
+from mooring.wire.grpc.codes import Code
 
 PAGES_MAX: Final = 1000
 """For the list of one volume's snapshots."""

@@ -20,8 +20,8 @@ from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
 from mooring.csi.capabilities import controller_rpcs
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Patch
@@ -46,6 +46,7 @@ from mooring.sidecars.snapshotter.requests import Made
 from mooring.sidecars.snapshotter.telling import Telling
 from mooring.sidecars.snapshotter.view import View, handle_of, is_given_up, is_going, members_of, row_of
 from mooring.sidecars.snapshotter.whose import as_told, matched, stranger
+from mooring.wire.grpc.codes import Code
 
 _RPC: Final = csi.ControllerServiceCapability.RPC
 

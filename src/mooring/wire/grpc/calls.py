@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from mooring.csi.codes import Code
 from mooring.wire.grpc.answer_headers import AnswerHeaders
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.events import Answered, Event
 from mooring.wire.grpc.frames import BrokenConnection, ErrorCode, rst_stream, window_update
 from mooring.wire.grpc.request_headers import RequestHeaders

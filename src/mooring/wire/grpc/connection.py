@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mooring.csi.codes import Code
 from mooring.wire.grpc import frames
 from mooring.wire.grpc.answer_headers import AnswerHeadersDecoder
 from mooring.wire.grpc.calls import WINDOW_BYTES, Calls, Refusal
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.events import Event, Gone, Leaving, Settled
 from mooring.wire.grpc.frame_reader import FrameReader
 from mooring.wire.grpc.frames import BrokenConnection, ErrorCode

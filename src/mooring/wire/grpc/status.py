@@ -6,7 +6,7 @@ import http
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.frames import ErrorCode, error_name
 
 _BY_ERROR_CODE: Final = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from mooring.csi.codes import Code
 from mooring.wire.grpc.answer_headers import AnswerHeaders
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.frames import ErrorCode
 from mooring.wire.grpc.outgoing import Outgoing
 from mooring.wire.grpc.status import code_of_http, decoded, text_of_http

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
+from mooring.api import binding as names
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.quantity import parse_quantity
 from mooring.api.storage import CSI_STORAGE_CAPACITIES
-from mooring.cluster.binder import names
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi

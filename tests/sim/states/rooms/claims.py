@@ -11,12 +11,12 @@ from mooring.cluster.binder import names, options
 from mooring.cluster.binder.controller import make_binder
 from mooring.cluster.binder.options import BinderOptions
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.codes import Code
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.controller import Provisioner
 from mooring.sidecars.provisioner.names import SNAPSHOT_FINALIZER
 from mooring.sidecars.provisioner.options import ProvisionerOptions, Rules
+from mooring.wire.grpc.codes import Code
 from tests.sim.states.run import Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld

@@ -8,12 +8,12 @@ from typing import Any, Final
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.quantity import parse_quantity
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.codes import Code
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.controller import Resizer
 from mooring.sidecars.resizer.options import ResizerOptions
+from mooring.wire.grpc.codes import Code
 from tests.sim.states.run import Complaint
 from tests.sim.states.space import Axis, Space, State
 from tests.sim.states.world import StateWorld

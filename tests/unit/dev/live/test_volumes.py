@@ -6,16 +6,17 @@ import json
 
 import pytest
 
+from mooring.api.binding import PROVISIONER
 from mooring.api.meta import Key, key_of
 from mooring.api.volume_names import unique_name
 from mooring.cluster.attachdetach import reasons as attachdetach
-from mooring.cluster.binder.names import PROVISIONER
 from mooring.control.reasons import reason
 from mooring.control.result import TriesAgain
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.dev.live.board import Objects, VolumeRow
 from mooring.dev.live.model import Model
 from mooring.driver.guard import CallRecord
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import (
     DRIVER,
     Json,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from mooring.api.binding import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key, Object, is_deleting, key_of
 from mooring.api.pods import Pod
@@ -12,7 +13,6 @@ from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
 from mooring.base.log import logger
 from mooring.cluster.binder.announcer import CROWDED_S, REMIND_S, Announcer
 from mooring.cluster.binder.caches import BindingCaches
-from mooring.cluster.binder.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of
 from mooring.cluster.binder.protection.decide import Guard, decide_attributes_class, decide_claim, decide_volume
 from mooring.cluster.binder.protection.reconcile import LOOK_AGAIN_S, LivePods, carry_out
 from mooring.cluster.binder.reasons import EventText, Gone

@@ -6,10 +6,10 @@ import dataclasses
 import enum
 from collections.abc import Iterable
 
+from mooring.api.binding import BOUND, PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claim_name_of, is_finished, owns
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
 from mooring.api.pods import Pod
-from mooring.cluster.binder.names import BOUND, PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claim_name_of, is_finished, owns
 from mooring.cluster.binder.protection import reasons as why
 
 

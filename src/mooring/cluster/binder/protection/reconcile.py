@@ -10,11 +10,11 @@ import asyncio
 import dataclasses
 from typing import Final, TypeVar
 
+from mooring.api.binding import claims_of
 from mooring.api.meta import Object
 from mooring.api.pods import PODS, Pod
 from mooring.base.clock import Clock, Instant
 from mooring.cluster.binder import edits
-from mooring.cluster.binder.names import claims_of
 from mooring.cluster.binder.protection.decide import Decision, Guard
 from mooring.cluster.binder.writes import Whole
 from mooring.control.result import Result

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 
+from mooring.api.binding import LOST, claim_name_of, is_delayed, is_finished, is_fully_bound, not_owner_text, owns
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, is_deleting, key_of
 from mooring.api.pods import Pod, Volume
-from mooring.cluster.binder.names import LOST, claim_name_of, is_delayed, is_finished, is_fully_bound, not_owner_text, owns
 from mooring.cluster.binder.scheduling.view import View
 from mooring.cluster.binder.view import BY_CLAIM
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+from mooring.api.binding import claims_of, is_finished, is_fully_bound
 from mooring.api.classes import class_of
 from mooring.api.core import Node
 from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import Pod
 from mooring.base.clock import Instant
-from mooring.cluster.binder.names import claims_of, is_finished, is_fully_bound
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling import wake_topics
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding

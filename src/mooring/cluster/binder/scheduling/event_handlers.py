@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mooring.api.binding import BOUND, SELECTED_NODE, claims_of, is_finished
 from mooring.api.classes import class_of, volume_class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIStorageCapacity, VolumeAttachment
-from mooring.cluster.binder.names import BOUND, SELECTED_NODE, claims_of, is_finished
 from mooring.cluster.binder.scheduling import wake_topics
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding
 from mooring.cluster.binder.scheduling.view import View

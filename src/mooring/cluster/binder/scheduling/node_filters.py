@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from mooring.api.binding import claims_of
 from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolumeClaim, Taint
 from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.matching import node_matches, tolerates
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod, Toleration
-from mooring.cluster.binder.names import claims_of
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.view import View, is_ready
 from mooring.cluster.binder.view import BY_NODE

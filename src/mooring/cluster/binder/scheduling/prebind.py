@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from mooring.api.binding import SELECTED_NODE, is_fully_bound
 from mooring.api.core import Node, PersistentVolume
 from mooring.api.matching import fits_node
 from mooring.api.meta import Key, annotation
-from mooring.cluster.binder.names import SELECTED_NODE, is_fully_bound
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding
 from mooring.cluster.binder.scheduling.view import View
 

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from mooring.api.binding import SELECTED_NODE
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key, annotation, key_of
 from mooring.api.pods import PODS, Pod
@@ -16,7 +17,6 @@ from mooring.base.clock import rfc3339
 from mooring.cluster.binder import edits
 from mooring.cluster.binder.announcer import CROWDED_S, Announcer
 from mooring.cluster.binder.caches import BindingCaches
-from mooring.cluster.binder.names import SELECTED_NODE
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding
 from mooring.cluster.binder.scheduling.metrics import SchedulerMetrics

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from mooring.api.binding import SELECTED_NODE
 from mooring.api.core import Node, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
 from mooring.base.log import logger
 from mooring.cluster.binder import edits
 from mooring.cluster.binder.match import reserved_for
-from mooring.cluster.binder.names import SELECTED_NODE
 from mooring.cluster.binder.scheduling.reasons import NothingToDo
 from mooring.cluster.binder.scheduling.view import View
 from mooring.cluster.binder.view import BY_SELECTED

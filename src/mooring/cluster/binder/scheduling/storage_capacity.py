@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
+from mooring.api.binding import amount, request_of
 from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolumeClaim
 from mooring.api.matching import selects
 from mooring.api.meta import Key, key_of
 from mooring.api.storage import CSIStorageCapacity
-from mooring.cluster.binder.names import amount, request_of
 from mooring.cluster.binder.scheduling.view import View
 from mooring.cluster.binder.view import BY_CLASS, BY_RESERVING
 

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from mooring.api.binding import SELECTED_NODE, has_annotation
 from mooring.api.core import Node, PersistentVolumeClaim
 from mooring.api.meta import Condition, Key, annotation, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
-from mooring.cluster.binder.names import SELECTED_NODE, has_annotation
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBindings
 from mooring.cluster.binder.view import BY_CLASS, BY_NODE, Volumes
 from mooring.control.slim import items, slim, slimmed

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Callable
 from decimal import Decimal
 
+from mooring.api.binding import NO_PROVISIONER, request_of
 from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.matching import fits_node, topology_matches
 from mooring.api.meta import Key, key_of
 from mooring.cluster.binder.match import best_match
-from mooring.cluster.binder.names import NO_PROVISIONER, request_of
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.claims import PodClaims
 from mooring.cluster.binder.scheduling.storage_capacity import Promised, counts_room, has_room, promised

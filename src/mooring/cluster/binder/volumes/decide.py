@@ -13,12 +13,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
+from mooring.api import binding as names
+from mooring.api.binding import claim_key, has_annotation, has_no_class, is_delayed, mode_of, names_claim
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
-from mooring.cluster.binder import names
 from mooring.cluster.binder.match import best_match, why_unsuited
-from mooring.cluster.binder.names import claim_key, has_annotation, has_no_class, is_delayed, mode_of, names_claim
 from mooring.cluster.binder.reasons import Because, Gone
 from mooring.cluster.binder.view import BY_VOLUME, View
 from mooring.cluster.binder.volumes import reasons as why

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from mooring.api.binding import claim_key, claims_of, is_delayed, is_finished, is_fully_bound
 from mooring.api.classes import volume_class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
@@ -12,7 +13,6 @@ from mooring.api.pods import Pod
 from mooring.api.storage import StorageClass
 from mooring.cluster.binder.available_volumes import is_free
 from mooring.cluster.binder.match import could_take
-from mooring.cluster.binder.names import claim_key, claims_of, is_delayed, is_finished, is_fully_bound
 from mooring.cluster.binder.view import BY_CLAIM, BY_CLASS, BY_VOLUME, UNSET, View, is_default
 from mooring.cluster.binder.volumes.waiting_claims import WaitingClaims, is_looking
 from mooring.control.controller import Controller

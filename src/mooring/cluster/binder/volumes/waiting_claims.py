@@ -1,6 +1,6 @@
 """Claims that look for a volume, by class, modes and size, so that a free volume finds its claim at once.
 
-The mirror of `binding/available_volumes.py`. Claims that ask for the same are one group, in the order of their arrival; of the groups that
+The mirror of `binder/available_volumes.py`. Claims that ask for the same are one group, in the order of their arrival; of the groups that
 a volume could serve the one whose first claim has waited longest is served. The cost is a look at each such group, however many wait.
 """
 
@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Callable
 from decimal import Decimal
 
+from mooring.api import binding as names
+from mooring.api.binding import capacity_of, has_annotation, request_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key
-from mooring.cluster.binder import names
 from mooring.cluster.binder.available_volumes import Modes, Shape, shape_of_claim, shape_of_volume
-from mooring.cluster.binder.names import capacity_of, has_annotation, request_of
 
 _Wish = tuple[Decimal, str]
 """Bytes, and the selector as text, "" for none."""

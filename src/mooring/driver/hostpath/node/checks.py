@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.publishing import Mode, unsupported
 from mooring.driver.hostpath.rules import Rules
 from mooring.driver.hostpath.state import Use, Volume
+from mooring.wire.grpc.codes import Code
 
 EPHEMERAL: Final = "csi.storage.k8s.io/ephemeral"
 """In volume_context: the volume is the pod's own, made when it is published and deleted afterwards."""

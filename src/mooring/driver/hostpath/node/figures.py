@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.creating import grown_bytes
 from mooring.driver.hostpath.health import node_condition
@@ -15,6 +15,7 @@ from mooring.driver.hostpath.node.part import NodePart
 from mooring.driver.hostpath.state import Volume
 from mooring.driver.sdk import Plugin
 from mooring.mounts.targets import plain
+from mooring.wire.grpc.codes import Code
 
 Usage = csi.VolumeUsage
 

@@ -6,13 +6,14 @@ from typing import Final
 
 import msgspec
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.creating import KIND, planned
 from mooring.driver.hostpath.node.part import NodePart
 from mooring.driver.hostpath.state import Volume
 from mooring.driver.hostpath.volumes import remove_data, take_back
 from mooring.driver.sdk import Plugin
+from mooring.wire.grpc.codes import Code
 
 INLINE_BYTES: Final = 100 << 20
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.blocking import blocking
 from mooring.driver.hostpath.core import Core, check_whole
@@ -17,6 +17,7 @@ from mooring.driver.hostpath.node.mounting import Mounts, Source
 from mooring.driver.hostpath.node.volume_locks import VolumeLocks
 from mooring.driver.hostpath.node.way import Way
 from mooring.driver.hostpath.state import Use, Volume
+from mooring.wire.grpc.codes import Code
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from mooring.csi.codes import DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.node.checks import check_fits, check_may_stage, check_may_unstage, is_readonly
 from mooring.driver.hostpath.node.mounting import Source

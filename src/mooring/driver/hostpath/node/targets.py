@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.node import checks
 from mooring.driver.hostpath.node.groups import give_to_group
@@ -14,6 +14,7 @@ from mooring.driver.hostpath.node.staging import check_mountable, release_unused
 from mooring.driver.hostpath.publishing import check_reach
 from mooring.driver.hostpath.state import Target, Use, Volume
 from mooring.mounts import targets
+from mooring.wire.grpc.codes import Code
 
 
 class Targets(InlineVolumes):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mooring.api.meta import Kind, key_of
 from mooring.api.storage import CSIStorageCapacity
 from mooring.control.result import Result, Retry
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.csi.errors import DriverError
 from mooring.kube.cache.informer import Informer
 from mooring.kube.client.rate_limit import Throttle
 from mooring.kube.cluster import Cluster

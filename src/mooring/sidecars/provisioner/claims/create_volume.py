@@ -11,8 +11,8 @@ from mooring.api.volume_migration import as_in_tree
 from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
-from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError, Conflict
 from mooring.sidecars.provisioner import volumes
@@ -36,6 +36,7 @@ from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.sidecars.provisioner.intents.states import IntentEvent
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from mooring.sidecars.provisioner.source_protection.controller import SourceProtection
+from mooring.wire.grpc.codes import Code
 
 log = logger(__name__)
 

@@ -11,8 +11,9 @@ from typing import Final
 
 from mooring.base.errors import MooringError
 from mooring.control.topics import Topic
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.errors import DriverError
 from mooring.sidecars.provisioner.claims import wake_topics
+from mooring.wire.grpc.codes import Code
 
 CLEANUP_TRIES: Final = 5
 CLEANUP_PAUSE_S: Final = 0.1

@@ -18,8 +18,8 @@ from mooring.base.log import logger
 from mooring.control.result import Stale
 from mooring.control.secrets import SecretError
 from mooring.control.topics import Topic
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from mooring.kube.patch import is_about_identity, strategic_patch
 from mooring.sidecars.provisioner import names

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import key_of
 from mooring.base.log import logger
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.kube.errors import ApiError, Conflict, NotFound
 from mooring.sidecars.provisioner.calls import select_node
 from mooring.sidecars.provisioner.claims.claim_events import WARNING, claim_reference

@@ -28,7 +28,7 @@ from mooring.api.quantity import Quantity
 from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
 from mooring.control.result import Problem
-from mooring.csi.codes import Code, DriverError, go_name
+from mooring.csi.errors import DriverError
 from mooring.csi.volume_capability import AccessModeError
 from mooring.sidecars.resizer import names, slow
 from mooring.sidecars.resizer.decision import PODS_KNOWN, Decision, LoadSecret, LookAtSecret, unused, volume_changed
@@ -36,6 +36,7 @@ from mooring.sidecars.resizer.expansion import reasons as why
 from mooring.sidecars.resizer.memory import call_over
 from mooring.sidecars.resizer.requests import BYTES_MAX, ExpandOrder, RequestError, expand_order, size_to_ask
 from mooring.sidecars.resizer.view import Sizes, View, bytes_text, is_claim_of, is_true, sizes_of
+from mooring.wire.grpc.codes import Code, go_name
 
 PODS_S_MAX: Final = 10.0
 """How long the cache of pods is waited for; then the driver is asked again, as if nobody knew of pods."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from mooring.api.core import PersistentVolumeClaim, SecretReference
 from mooring.api.meta import key_of
-from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
+from mooring.csi.errors import DriverError
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.claim_controller import ClaimReconciler, never
 from mooring.sidecars.resizer.decision import Decision, LoadSecret, LookAtSecret

@@ -24,13 +24,14 @@ from mooring.api.meta import Key
 from mooring.base.clock import Instant
 from mooring.control.result import Problem
 from mooring.control.topics import Topic
-from mooring.csi.codes import Code, DriverError, go_name
+from mooring.csi.errors import DriverError
 from mooring.sidecars.resizer import names, slow
 from mooring.sidecars.resizer.decision import Decision, LoadSecret, LookAtSecret, class_changed, volume_changed
 from mooring.sidecars.resizer.memory import call_over
 from mooring.sidecars.resizer.modification import reasons as why
 from mooring.sidecars.resizer.requests import ModifyOrder, RequestError, modify_order
 from mooring.sidecars.resizer.view import View, is_true
+from mooring.wire.grpc.codes import Code, go_name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

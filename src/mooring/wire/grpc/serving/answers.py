@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.literals import STATUS_200, literal, named
 
 _CONTENT_TYPE, _STATUS = 31, 8  # in HPACK's static table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.frames import END_STREAM, BrokenConnection, ErrorCode, header_frames, rst_stream, window_update
 from mooring.wire.grpc.literals import TABLE_EMPTIED
 from mooring.wire.grpc.sending import Sending

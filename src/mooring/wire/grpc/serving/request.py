@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.frames import ErrorCode
 from mooring.wire.grpc.outgoing import Outgoing
 from mooring.wire.grpc.serving.call_headers import CallHeaders, timeout_s

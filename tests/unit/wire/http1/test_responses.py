@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mooring.wire.http1.responses import INTERIM_MAX, ResponseReader
 from mooring.wire.http1.syntax import HEAD_BYTES_MAX, BrokenOff, Malformed
-from tests.unit.http1.answers import MALFORMED, OK, cut, with_chunks
+from tests.unit.wire.http1.answers import MALFORMED, OK, cut, with_chunks
 
 
 def read(*parts: bytes, method: str = "GET", end: bool = False) -> ResponseReader:

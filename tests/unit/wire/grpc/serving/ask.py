@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Asked, Event
-from tests.unit.csi.wire import talk
+from tests.unit.wire.grpc import talk
 
 PATH = "/a.B/C"
 FIELDS = [

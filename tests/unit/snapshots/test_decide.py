@@ -38,7 +38,7 @@ from mooring.cluster.snapshots.decision import (
     Tell,
 )
 from tests.support.builders import DELETED, DRIVER, a_bound_claim, a_claim, a_group_content, a_node, a_snapshot_class
-from tests.unit.snapshot_controller.situations import (
+from tests.unit.snapshots.situations import (
     CONTENT,
     a_snap,
     a_view,

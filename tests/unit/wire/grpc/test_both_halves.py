@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.connection import Connection
 from mooring.wire.grpc.events import Answered, Gone, Leaving, Settled
 from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Asked, Dropped
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire.checker import ClientChecker
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.checker import ClientChecker
 
 SIZES = (0, 1, 5, 100, 16_379, 16_380, 70_000, 300_000)
 ERROR = "no ä such % volume\n"

@@ -20,7 +20,7 @@ from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decide_claim import CLAIM_GRACE_S, decide_claim
 from mooring.cluster.snapshots.decision import Decision, ReleaseClaim
 from tests.support.builders import APP, DELETED, Json, a_bound_claim, a_group_content, a_group_snapshot
-from tests.unit.snapshot_controller.situations import CLAIM, a_snap, a_view, its_content, steps, with_status
+from tests.unit.snapshots.situations import CLAIM, a_snap, a_view, its_content, steps, with_status
 
 READY = {"readyToUse": True, "boundVolumeSnapshotContentName": "snapcontent-uid-snap"}
 CUT = {"snapshotHandle": "h", "readyToUse": True}

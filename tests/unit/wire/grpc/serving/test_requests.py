@@ -6,16 +6,16 @@ import struct
 
 import pytest
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.events import Gone
 from mooring.wire.grpc.serving.call_headers import timeout_s
 from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Asked, Dropped
 from mooring.wire.grpc.serving.limits import FEW
 from mooring.wire.grpc.serving.request import IDLE_FRAMES_MAX
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire.serving import ask
-from tests.unit.csi.wire.serving.ask import FIELDS, PATH, a_server, answer_in, asked, request, resets_in, without
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.serving import ask
+from tests.unit.wire.grpc.serving.ask import FIELDS, PATH, a_server, answer_in, asked, request, resets_in, without
 
 BLOCK = talk.block([*FIELDS, ("grpc-timeout", "250m"), ("x-own", "y" * 40)])
 PIECES = (

@@ -10,9 +10,9 @@ from mooring.wire.grpc.answer_headers import AnswerHeadersDecoder
 from mooring.wire.grpc.connection import Connection
 from mooring.wire.grpc.events import Answered, Gone, Leaving, Settled
 from mooring.wire.grpc.frames import BrokenConnection
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire.checker import ClientChecker
-from tests.unit.csi.wire.test_cuts import FIRST, WHOLE
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.checker import ClientChecker
+from tests.unit.wire.grpc.test_cuts import FIRST, WHOLE
 
 STREAMS = (0, 1, 1, 1, 3, 3, 5, 7, 2, 99, 2**31 - 1)
 

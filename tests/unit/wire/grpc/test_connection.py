@@ -2,11 +2,11 @@
 
 import pytest
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.connection import HEADER_BYTES_MAX, Connection
 from mooring.wire.grpc.events import Answered, Gone, Leaving, Settled
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire.talk import a_call, a_connection
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.talk import a_call, a_connection
 
 EOF = "error reading from server: EOF"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.events import Answered
 from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire.talk import a_call, a_connection
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.talk import a_call, a_connection
 
 GRPC = [("content-type", "application/grpc")]
 BEGUN = talk.headers(1, talk.OK_HEADERS)

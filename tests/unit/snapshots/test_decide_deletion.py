@@ -11,7 +11,7 @@ from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decide_deletion import WAITS_S
 from mooring.cluster.snapshots.decision import Decision, DeleteContent, LookUp, MarkDeleted, Release
 from tests.support.builders import DELETED, a_claim
-from tests.unit.snapshot_controller.situations import CONTENT, a_snap, decided, its_content, refusal, steps, the, with_status
+from tests.unit.snapshots.situations import CONTENT, a_snap, decided, its_content, refusal, steps, the, with_status
 
 GOING: dict[str, Any] = {"deletionTimestamp": DELETED, "finalizers": [AS_SOURCE_FINALIZER, BOUND_FINALIZER]}
 MARKED = {"annotations": {BEING_DELETED: "yes"}}

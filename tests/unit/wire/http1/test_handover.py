@@ -11,7 +11,7 @@ from mooring.wire.http1.connection import Connection
 from mooring.wire.http1.pool import Pool
 from mooring.wire.http1.syntax import BrokenOff
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.http1.fake_links import FakeDials, turns, until
+from tests.unit.wire.http1.fake_links import FakeDials, turns, until
 
 pytestmark = in_virtual_time
 

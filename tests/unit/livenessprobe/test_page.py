@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mooring.base.metrics import CONTENT_TYPE as CONTENT_TYPE_ELSEWHERE
 from mooring.csi.call_counts import CallCounts
-from mooring.csi.codes import Code
 from mooring.csi.metrics import CallMetrics
 from mooring.sidecars.livenessprobe.page import CONTENT_TYPE, START, go_number, metrics_page, process_started_s
+from mooring.wire.grpc.codes import Code
 
 PROBE = "/csi.v1.Identity/Probe"
 

@@ -13,7 +13,7 @@ from mooring.wire.http1.connection import Closed, Connection
 from mooring.wire.http1.pool import DIAL_TIMEOUT_S, DIALS_MAX, IDLE_S, DialError, DialTimeout, Pool
 from mooring.wire.http1.syntax import BrokenOff
 from tests.support.virtual_loop import in_virtual_time, run_virtual
-from tests.unit.http1.fake_links import ANSWER, FakeDials, turns
+from tests.unit.wire.http1.fake_links import ANSWER, FakeDials, turns
 
 pytestmark = in_virtual_time
 

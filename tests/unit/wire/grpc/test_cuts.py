@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.connection import Connection
 from mooring.wire.grpc.events import Answered, Gone, Leaving, Settled
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire.talk import frame
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.talk import frame
 
 
 def every_kind_of_frame():

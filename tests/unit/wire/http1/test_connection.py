@@ -9,7 +9,7 @@ import pytest
 from mooring.wire.http1.connection import UNREAD_BYTES_MAX, Closed, Connection
 from mooring.wire.http1.syntax import BrokenOff, Malformed
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.http1.fake_links import ANSWER, FakeLink, turns
+from tests.unit.wire.http1.fake_links import ANSWER, FakeLink, turns
 
 pytestmark = in_virtual_time
 

@@ -10,8 +10,8 @@ from mooring.wire.grpc.answer_headers import AnswerHeaders, AnswerHeadersDecoder
 from mooring.wire.grpc.connection import HEADER_BYTES_MAX
 from mooring.wire.grpc.frames import BrokenConnection, ErrorCode
 from mooring.wire.grpc.request_headers import RequestHeaders, grpc_timeout
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire.talk import a_call, a_connection
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.talk import a_call, a_connection
 
 CUT = b"\x88" + talk.block([("content-type", "application/grpc"), ("grpc-message", "x")]) + b"\x40\x01a\x81\x1f" + b"\x5f\x03abc"
 

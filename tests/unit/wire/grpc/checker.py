@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hpack
 
-from tests.unit.csi.wire import talk
+from tests.unit.wire.grpc import talk
 
 NEW, OPEN, CLOSED = "new", "open", "closed"
 

@@ -8,14 +8,14 @@ import urllib.parse
 import hpack
 import pytest
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.serving.answers import percent_encoded
 from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Asked, Dropped
 from mooring.wire.grpc.serving.limits import FEW
 from mooring.wire.grpc.status import decoded
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire.serving.ask import FIELDS, a_server, answer_in, asked, request, resets_in
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.serving.ask import FIELDS, a_server, answer_in, asked, request, resets_in
 
 ENDED = talk.END_HEADERS | talk.END_STREAM
 

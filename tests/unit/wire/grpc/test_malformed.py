@@ -2,12 +2,12 @@
 
 import pytest
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.connection import HEADER_BYTES_MAX
 from mooring.wire.grpc.events import Answered, Gone
 from mooring.wire.grpc.frames import frame as our_frame
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire.talk import a_call, a_connection, frame
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.talk import a_call, a_connection, frame
 
 OPEN, OVER, IDLE, PUSHED = 1, 3, 5, 2
 BEGUN = talk.headers(OPEN, talk.OK_HEADERS)

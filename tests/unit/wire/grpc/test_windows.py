@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from mooring.csi.codes import Code
 from mooring.wire.grpc.calls import WINDOW_BYTES
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.events import Answered
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire.talk import a_call, a_connection
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.talk import a_call, a_connection
 
 DEFAULT = 65_535
 

@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from mooring.csi.codes import Code
+from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.connection import Connection
 from mooring.wire.grpc.events import Answered, Gone, Settled
 from mooring.wire.grpc.serving.calls import AT_ONCE_S, WASTED_MAX
 from mooring.wire.grpc.serving.connection import HEADER_BYTES_MAX, ServerConnection
 from mooring.wire.grpc.serving.events import Asked, Dropped, Event
 from mooring.wire.grpc.serving.limits import FEW
-from tests.unit.csi.wire import talk
-from tests.unit.csi.wire.serving.ask import FIELDS, a_server, answer_in, asked, request, resets_in
+from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.serving.ask import FIELDS, a_server, answer_in, asked, request, resets_in
 
 
 def last_in(sent: bytes) -> int:
