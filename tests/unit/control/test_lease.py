@@ -355,7 +355,8 @@ async def test_called_off_in_the_moment_of_winning_it_gives_the_lease_back():
             await asyncio.sleep(0)
         await b.stop()
         assert spec_of(cluster)["holderIdentity"] == ""
-        assert b.events == []
+        assert ["bb became leader", "bb stopped leading"] == [message for *_, message in b.events]
+        assert 0.0 == b.gauge("leader_election_master_status")
 
 
 async def test_the_lease_is_renewed_until_the_work_has_ended():

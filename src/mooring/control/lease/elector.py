@@ -138,6 +138,7 @@ class LeaderElector:
             self._happens(Happening.CALLED_OFF)
             if self._is(Role.DRAINING):
                 self._happens(Happening.WORK_ENDED)  # it was won, and no work has begun
+            self._announce()
             if self._is(Role.RELEASING):
                 await self._release()
             raise
@@ -151,6 +152,7 @@ class LeaderElector:
                 if STEPS[self._role, self._lock.observed(lease)] is Step.WRITE:
                     self._happens(Happening.CLAIMS)
                     await self._write(lease)
+                    self._announce()
                 else:
                     self._happens(Happening.REFUSED)
                 self._log_once.reset()
@@ -200,7 +202,6 @@ class LeaderElector:
 
         The work's task is in no group: a group would wait for work that refuses to end, and leaving that is the point of WorkOutlivesLease.
         """
-        self._announce()
         task = asyncio.get_running_loop().create_task(_run(work, self._fence_of_term()), name=f"lease/{self._me.lock_name}/work")
         called_off: asyncio.CancelledError | None = None
         try:
