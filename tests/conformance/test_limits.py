@@ -7,12 +7,21 @@ from typing import Any
 import pytest
 
 from tests.support.applying import APPLY_PATCH
+from tests.support.customkinds import GROUP, a_definition, a_version, an_object, installed, spec_of
 from tests.support.paths import LEASES, SECRETS
 from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
 BODY_BYTES_MAX = 3 * 1024 * 1024
+LONG = "9" * 400
+NUMBERS = {
+    "number": {"type": "number"},
+    "half": {"type": "number", "multipleOf": 0.5, "minimum": -1.5},
+    "whole": {"type": "integer"},
+    "either": {"x-kubernetes-int-or-string": True},
+    "open": {"x-kubernetes-preserve-unknown-fields": True},
+}
 PATTERN = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
@@ -135,7 +144,7 @@ def test_what_is_no_quantity_is_refused(api: Rest, name: str, written: str) -> N
     api.post(CAPACITIES, body).refused(400, "BadRequest", says=says)
 
 
-@pytest.mark.parametrize("number", ["1e400", "-1E400", "2147483648", "1.5", "99999999999999999999999999"])
+@pytest.mark.parametrize("number", ["1e400", "-1E400", "2147483648", "1.5", "99999999999999999999999999", LONG, f"-{LONG}"])
 def test_a_number_that_does_not_fit_is_told_as_it_was_written(api: Rest, name: str, number: str) -> None:
     """Differs from kube-apiserver, which names Go's struct before the field."""
     body = f'{{"metadata":{{"name":"{name}"}},"spec":{{"leaseDurationSeconds":{number}}}}}'.encode()
@@ -147,6 +156,29 @@ def test_a_number_that_does_not_fit_is_told_as_it_was_written(api: Rest, name: s
 def test_a_number_in_place_of_a_text_is_not_told(api: Rest, name: str) -> None:
     body = {"metadata": {"name": name}, "type": 1.5}
     api.post(SECRETS, body).refused(400, "BadRequest", says="json: cannot unmarshal number into Go struct field ")
+
+
+@pytest.mark.parametrize("number", [LONG, f"-{LONG}", "1e400"])
+def test_an_applied_number_that_no_float_holds_is_text(api: Rest, name: str, number: str) -> None:
+    """Since an apply is YAML, also one in JSON."""
+    body = f'{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","generation":{number}}}}}'.encode()
+    answer = api.patch(f"{CONFIG_MAPS}/{name}", body, APPLY_PATCH, fieldManager="m", force="true")
+    assert 500 == answer.status, answer
+    assert answer.json["message"].endswith(".metadata.generation: expected numeric (int or float), got string"), answer
+
+
+@pytest.mark.parametrize("number", [LONG, f"-{LONG}", "1e400"])
+@pytest.mark.parametrize("member", ["number", "half", "whole", "either", "open"])
+def test_a_custom_object_has_no_number_that_no_float_holds(api: Rest, name: str, number: str, member: str) -> None:
+    numbers = installed(api, a_definition("numbers", a_version(spec_of(**NUMBERS))))
+    whole = f'{{"apiVersion":"{GROUP}/v1","kind":"Number","metadata":{{"name":"{name}"}},"spec":{{"{member}":{number}}}}}'.encode()
+    says = f"cannot unmarshal number {number} into Go value of type float64"
+    api.post(numbers, whole).refused(400, "BadRequest", says=says)
+    api.post(numbers, an_object("numbers", name)).ok(201)
+    api.request("PUT", f"{numbers}/{name}", whole).refused(400, "BadRequest", says=says)
+    spec = f'{{"{member}":{number}}}'
+    for patch, kind in ((f'{{"spec":{spec}}}', MERGE_PATCH), (f'[{{"op":"add","path":"/spec","value":{spec}}}]', JSON_PATCH)):
+        assert 400 <= api.patch(f"{numbers}/{name}", patch.encode(), kind).status < 500
 
 
 # -- YAML

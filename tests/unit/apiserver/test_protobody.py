@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mooring.apiserver.codecs.jsonbody import Huge
 from mooring.apiserver.codecs.protobody import parse_protobuf
 from mooring.apiserver.codecs.schema import Message, Messages, decode
 from mooring.apiserver.rules import RESOURCES
@@ -139,6 +140,14 @@ def test_what_is_unknown_is_skipped() -> None:
 def test_what_is_no_message_is_refused(content: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parsed(content)
+
+
+@pytest.mark.parametrize("digits", [309, 400])
+def test_a_number_that_no_float_holds_is_none_of_pythons(digits: int) -> None:
+    """The first is found wherever it stands, since one letter in 77 is looked at."""
+    for letters in range(80):
+        found = told(chunk(12, chunk(1, f'{{"{"a" * letters}":-{"9" * digits}}}'.encode())))["raw"]
+        assert [f"-{'9' * digits}"] == [str(value) for value in found.values() if isinstance(value, Huge)]
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from mooring.apiserver.codecs.jsonbody import parse_json
+
 VARINT: Final = 0
 FIXED64: Final = 1
 BYTES: Final = 2
@@ -221,7 +223,7 @@ def _int_or_string(data: bytes, wire: int, begin: int, end: int) -> int | str:
 def _raw_json(data: bytes, wire: int, begin: int, end: int) -> Any:
     raw = _Parts(data, wire, begin, end).raw(1)
     try:
-        return msgspec.json.decode(raw) if raw else None
+        return parse_json(raw) if raw else None
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"no JSON: {error}") from None
 
