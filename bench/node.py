@@ -34,10 +34,10 @@ from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.csi import registration
 from mooring.csi.proto import pluginregistration_pb2
-from mooring.csi.wire_server import listening
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
 from mooring.node.layout import Layout
+from mooring.wire.grpc.server import listening
 from tests.support import container_runtime
 from tests.support.builders import a_bound_claim, a_csi_driver, a_held_pv, a_pod, a_reference, a_va
 from tests.support.control_plane import ControlPlane

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.wire_server import listening
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import LIMITS, serving
+from mooring.wire.grpc.server import listening
 from tests.support.stalls import StallMeter
 from tests.unit.csi import servers
 

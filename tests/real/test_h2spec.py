@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from mooring.csi import wire_server
-from mooring.csi.wire_server import listening
+from mooring.wire.grpc import server
+from mooring.wire.grpc.server import listening
 from mooring.wire.grpc.serving.call_headers import CallHeaders
 from mooring.wire.grpc.serving.request import Refusal, Request, Wrong
 from tests.support.real import binary
@@ -82,7 +82,7 @@ async def bridge_to(socket: Path) -> AsyncGenerator[int, None]:
 async def test_our_server_is_as_h2spec_wants_it_but_for_known_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = binary("h2spec")
     takes_any_request(monkeypatch)
-    monkeypatch.setattr(wire_server, "SETTLED_S_MAX", 600.0)  # some cases wait, and say nothing before
+    monkeypatch.setattr(server, "SETTLED_S_MAX", 600.0)  # some cases wait, and say nothing before
 
     async def answer(_: bytes) -> bytes:
         return b"x" * 100

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mooring.csi.errors import DriverError
-from mooring.csi.socket_file import make_room
-from mooring.csi.wire_server import Method, listening
 from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.server import Method, listening
+from mooring.wire.grpc.socket_file import make_room
 from tests.support.programs import Program
 from tests.support.protobuf import chunk
 from tests.support.protobuf import number as digits

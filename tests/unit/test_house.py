@@ -84,7 +84,7 @@ LONE_TASKS = {
     "node/volumes/announcements.py": "a group would wrap the step's own error; the task ends with the step",
     "kube/client/credentials.py": "a run serves whoever needs its credentials, so it may outlive the request that it was begun for",
     "wire/http1/pool.py": "a new connection serves whoever is first in line then, so it may outlive the request that it was begun for",
-    "csi/wire_server.py": "a group would wrap the error of the block; at its end every call is waited for",
+    "wire/grpc/server.py": "a group would wrap the error of the block; at its end every call is waited for",
     "node/plugins/drivers.py": "a connection is followed from `put` to `remove`, which no block spans",
 }
 

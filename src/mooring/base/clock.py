@@ -5,7 +5,10 @@ import datetime
 import functools
 import math
 import time
-from typing import Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, Protocol
 
 Instant = float
 """Seconds on the monotonic clock of the running loop. Only differences mean anything."""
@@ -47,6 +50,25 @@ class SharedClock(LoopClock):
 
     def now(self) -> Instant:
         return self._loop.time()
+
+
+_ENDS: Final[ContextVar[float | None]] = ContextVar("mooring.deadline", default=None)
+
+
+@contextmanager
+def ending_in(seconds: float | None) -> Iterator[None]:
+    """While the block runs, the call ends that soon; None for a call without a deadline."""
+    token = _ENDS.set(None if seconds is None else asyncio.get_running_loop().time() + seconds)
+    try:
+        yield
+    finally:
+        _ENDS.reset(token)
+
+
+def time_left_s() -> float | None:
+    """Seconds until the caller gives up, 0 at the least; None where it waits without end. Ask on the event loop."""
+    ends = _ENDS.get()
+    return None if ends is None else max(0.0, ends - asyncio.get_running_loop().time())
 
 
 def processor_s() -> float:

@@ -29,8 +29,16 @@ def behind(fence: Fence) -> Iterator[None]:
 
 
 def current() -> Fence | None:
-    """The fence of who asks, None for none: for a door that sends later, when the context is another's."""
+    """The caller's fence, None for none: for a door that sends later, when the context is another's."""
     return _FENCE.get()
+
+
+def refusal() -> Fence | None:
+    """A function that says why the caller's call may not be sent, at any later time; None for a caller behind no fence."""
+    fence = current()
+    if fence is None:
+        return None
+    return lambda: f"the call was not sent: {why}" if (why := fence()) else ""
 
 
 def closed() -> str:

@@ -9,8 +9,7 @@ import stat
 from typing import Final
 
 from mooring.base.errors import ConfigError
-
-PATH_BYTES_MAX: Final = 107  # Linux: 108 with the closing zero
+from mooring.wire.grpc.socket_file import PATH_BYTES_MAX
 
 ABSENT: Final = "the socket does not exist yet: is the driver running, and is the folder of its socket mounted here too?"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import Callable
 from typing import Protocol
 
 from mooring.base import fence
@@ -16,9 +15,6 @@ from mooring.csi.redact import redacted, scrubbed
 from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
-
-DEADLINE_TEXT = "context deadline exceeded"
-"""Go's words for a deadline of the caller's own, which end up in attachError and are searched for there."""
 
 CANCELED_TEXT = "context canceled"
 
@@ -78,17 +74,9 @@ class Client(Driver):
 
 def check_fence() -> None:
     """To be called by a transport in the last moment before it sends a call. Raises DriverError (Canceled) for work that may not act."""
-    refusal = fence_refusal()
+    refusal = fence.refusal()
     if refusal is not None and (why := refusal()):
         raise DriverError(Code.CANCELED, why)
-
-
-def fence_refusal() -> Callable[[], str] | None:
-    """What `check_fence` would raise with at any later time, "" for nothing; None for who calls behind no fence."""
-    of_caller = fence.current()
-    if of_caller is None:
-        return None
-    return lambda: f"the call was not sent: {why}" if (why := of_caller()) else ""
 
 
 def _presentable(error: DriverError, request: Q) -> DriverError:

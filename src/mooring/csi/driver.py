@@ -13,17 +13,18 @@ load. Rejected: thirty methods by hand (three lines each, all alike), the same g
 from __future__ import annotations
 
 import abc
-import asyncio
 import dataclasses
 import re
-from collections.abc import Coroutine, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
 from google.protobuf.message import Message
 
+from mooring.base import clock
 from mooring.csi.proto import csi_pb2 as csi
+
+time_left_s = clock.time_left_s
+"""For authors of drivers, who import it from here."""
 
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
@@ -128,22 +129,3 @@ class Driver(abc.ABC):
 
 RPCS: Final[Mapping[str, Rpc[Any, Any]]] = {attribute: rpc for attribute, rpc in vars(Driver).items() if isinstance(rpc, Rpc)}
 """Every RPC of the port by its attribute, `create_volume`."""
-
-
-_ENDS: Final[ContextVar[float | None]] = ContextVar("mooring.csi.deadline", default=None)
-
-
-@contextmanager
-def ending_in(seconds: float | None) -> Iterator[None]:
-    """While the block runs, the call ends that soon; None for a call without a deadline."""
-    token = _ENDS.set(None if seconds is None else asyncio.get_running_loop().time() + seconds)
-    try:
-        yield
-    finally:
-        _ENDS.reset(token)
-
-
-def time_left_s() -> float | None:
-    """Seconds until the caller gives up, 0 at the least; None where it waits without end. Ask on the event loop."""
-    ends = _ENDS.get()
-    return None if ends is None else max(0.0, ends - asyncio.get_running_loop().time())

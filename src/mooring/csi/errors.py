@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.base.errors import MooringError
-from mooring.wire.grpc.codes import Code, go_name
+from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.errors import RpcError
 
 NON_FINAL: Final = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED})
 """After these the operation may still be going on in the backend; external-attacher 4.12 holds these same codes for not final."""
 
 
-class DriverError(MooringError):
-    """A CSI call that did not succeed. str() is Go's form: `rpc error: code = NotFound desc = no such volume`.
+class DriverError(RpcError):
+    """A CSI call that did not succeed.
 
-    code: the gRPC code (an int, so that numbers of newer drivers pass). message: the driver's text. answered: the driver said OK, with an
-    answer that can't be read: the request may have been carried out. unsent: there was nobody to send the request to.
+    answered: the driver said OK, with an answer that can't be read: the request may have been carried out. unsent: there was nobody to
+    send the request to.
     """
 
     def __init__(self, code: int, message: str, *, answered: bool = False, unsent: bool = False) -> None:
-        super().__init__(f"rpc error: code = {go_name(code)} desc = {message}")
-        self.code = code
-        self.message = message
+        super().__init__(code, message)
         self.answered = answered
         self.unsent = unsent
 

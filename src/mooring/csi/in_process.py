@@ -12,15 +12,16 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from mooring.base.clock import Clock
+from mooring.base.clock import Clock, ending_in
 from mooring.base.log import logger
 from mooring.base.logform import Lines
-from mooring.csi.client import DEADLINE_TEXT, Client, check_fence
-from mooring.csi.driver import A, Call, Q, Rpc, ending_in
+from mooring.csi.client import Client, check_fence
+from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import scrubbed
 from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.errors import DEADLINE_TEXT
 
 _log = logger(__name__)
 

@@ -15,10 +15,11 @@ from google.protobuf.message import DecodeError, Message
 
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import pluginregistration_pb2 as registration
-from mooring.csi.wire_dial import dial
-from mooring.csi.wire_link import Link
-from mooring.csi.wire_server import Method
 from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.dial import dial
+from mooring.wire.grpc.errors import RpcError
+from mooring.wire.grpc.link import Link
+from mooring.wire.grpc.server import Method
 
 SERVICE: Final = "pluginregistration.Registration"
 CSI_PLUGIN: Final = "CSIPlugin"
@@ -72,12 +73,20 @@ class Registration:
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + timeout_s
         if self._link is None or not self._link.is_open:
-            self._link = await dial(self._path, timeout_s)
+            self._link = await _dialed(self._path, timeout_s)
         left_s = max(ends_at - loop.time(), 0.001)
         answer = await self._link.call(f"/{SERVICE}/{name}", request.SerializeToString(), left_s)
         if answer.code != Code.OK:
             raise DriverError(answer.code, answer.text, answered=answer.answered)
         return _read(response_type, answer.payload or b"", f"the answer to {name}")
+
+
+async def _dialed(path: str, timeout_s: float) -> Link:
+    """Raises DriverError."""
+    try:
+        return await dial(path, timeout_s)
+    except RpcError as error:
+        raise DriverError(error.code, error.message) from None
 
 
 def _read(kind: type[M], body: bytes, what: str) -> M:

@@ -19,9 +19,6 @@ from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
 
-LOST_TEXT: Final = "error reading from server: EOF"
-"""For a call whose connection broke, as Go's client says it."""
-
 CLOSING_TEXT: Final = "grpc: the client connection is closing"
 
 FIRST_BACKOFF_S: Final = 0.1
@@ -100,11 +97,6 @@ class SocketDriver(Client):
 def closing() -> DriverError:
     """The error of calls that close() ends, or that come after it."""
     return DriverError(Code.CANCELED, CLOSING_TEXT)
-
-
-def dial_text(path: str, why: str) -> str:
-    """The words of Go's client for a connection that did not come about. why: the system's words, `connection refused`."""
-    return f'connection error: desc = "transport: Error while dialing: dial unix {path}: connect: {why.lower()}"'
 
 
 def read_answer(rpc: Rpc[Q, A], answer: bytes | None) -> A:

@@ -13,14 +13,15 @@ import socket
 from typing import Final
 
 from mooring.base.clock import Clock
-from mooring.csi.client import DEADLINE_TEXT, CallObserver, check_fence
+from mooring.csi.client import CallObserver, check_fence
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.errors import DriverError
-from mooring.csi.socket_driver import ATTEMPT_S_MAX, BACKOFF_S_MAX, FIRST_BACKOFF_S, SocketDriver, closing, dial_text, read_answer
-from mooring.csi.wire_link import Link
+from mooring.csi.socket_driver import ATTEMPT_S_MAX, BACKOFF_S_MAX, FIRST_BACKOFF_S, SocketDriver, closing, read_answer
 from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.errors import DEADLINE_TEXT, dial_text, preface_text
 from mooring.wire.grpc.events import Answered
 from mooring.wire.grpc.frames import ErrorCode
+from mooring.wire.grpc.link import Link
 from mooring.wire.grpc.status import text_of_reset
 
 _DEADLINE_SLACK_S: Final = 0.05
@@ -168,7 +169,7 @@ class WireDriver(SocketDriver):
         assert self._attempt is not None
         link, self._attempt = self._attempt, None
         link.close()
-        self._failed(_preface_text("i/o timeout"))
+        self._failed(preface_text("i/o timeout"))
 
     def _failed(self, why: str) -> None:
         self._stop_timer()
@@ -210,16 +211,11 @@ class WireDriver(SocketDriver):
         elif link is self._attempt:
             self._attempt = None
             if not self._closed:
-                self._failed(_preface_text(text.removeprefix("error reading from server: ")))
+                self._failed(preface_text(text.removeprefix("error reading from server: ")))
 
     def _changed(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
-
-
-def _preface_text(why: str) -> str:
-    """Go's words for a peer that accepts a connection and does not speak HTTP/2 on it."""
-    return f'connection error: desc = "error reading server preface: {why}"'
 
 
 def _error(answered: Answered, *, is_late: bool) -> DriverError:

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Protocol
 
-from mooring.csi.socket_file import make_room
 from mooring.dev.driver_program import DriverProgram
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving
+from mooring.wire.grpc.socket_file import make_room
 
 LATE_S: Final = 0.2
 """How long calls in flight may take at the end: whoever made them has waited for them before."""

@@ -34,7 +34,6 @@ from mooring.base.errors import ConfigError, first_of
 from mooring.base.folders import refusal
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
-from mooring.csi.address import PATH_BYTES_MAX
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.session import DriverChanged, Session
 from mooring.csi.wire_driver import WireDriver
@@ -51,6 +50,7 @@ from mooring.dev.traced import TracedCluster, TracedDriver
 from mooring.driver.hostpath.layout import Segments
 from mooring.kube.cluster import Cluster
 from mooring.node.options import LEASE_S
+from mooring.wire.grpc.socket_file import PATH_BYTES_MAX
 
 LEASE_SHARE: Final = 0.8
 """The share of the grace period that a node's Lease lasts, as by default."""

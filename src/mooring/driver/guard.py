@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from mooring.base.clock import Clock
+from mooring.base.clock import Clock, ending_in, time_left_s
 from mooring.base.log import logger
 from mooring.base.logform import Lines
-from mooring.csi.driver import Rpc, ending_in, time_left_s
+from mooring.csi.driver import Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted, scrubbed
 from mooring.driver.checks import Advertised, precondition_fault, request_fault

@@ -12,18 +12,18 @@ from google.protobuf.message import DecodeError
 
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.csi import wire_server
 from mooring.csi.capabilities import DRIVER_NAME
 from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.in_process import Method, carried_out
-from mooring.csi.socket_file import check_length, make_room
-from mooring.csi.wire_server import listening, listening_on_tcp
 from mooring.driver.sdk import Plugin
 from mooring.driver.segments import fault_of
 from mooring.driver.steps import watched
 from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.server import Method as RpcMethod
+from mooring.wire.grpc.server import listening, listening_on_tcp
 from mooring.wire.grpc.serving.limits import Limits
+from mooring.wire.grpc.socket_file import check_length, make_room
 from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX
 
 _log = logger(__name__)
@@ -95,13 +95,13 @@ def socket_path(endpoint: str) -> Path:
     return check_length(path)
 
 
-def _methods(plugin: object) -> dict[str, wire_server.Method]:
+def _methods(plugin: object) -> dict[str, RpcMethod]:
     """The calls that the driver has a method for, by their paths; the server answers Unimplemented to the others."""
     found = {rpc: getattr(plugin, rpc.attribute, None) for rpc in RPCS.values()}
     return {rpc.path: _method(rpc, method) for rpc, method in found.items() if method}
 
 
-def _method(rpc: Rpc[Any, Any], method: Method) -> wire_server.Method:
+def _method(rpc: Rpc[Any, Any], method: Method) -> RpcMethod:
     async def answered(body: bytes) -> bytes:
         try:
             request = rpc.request_type.FromString(body)

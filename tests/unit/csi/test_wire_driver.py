@@ -12,13 +12,13 @@ import pytest
 from mooring.base import fence
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
-from mooring.csi import wire_link
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.socket_driver import LOST_TEXT
 from mooring.csi.wire_driver import WireDriver
+from mooring.wire.grpc import link
 from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.errors import LOST_TEXT
 from tests.unit.csi import raw_server as raw
 from tests.unit.csi.faulty_server import door
 from tests.unit.csi.servers import CALL, Plugin, serving
@@ -91,8 +91,8 @@ async def test_answers_may_come_byte_by_byte(socket):
 async def test_calls_of_one_turn_go_out_in_one_write(socket, monkeypatch):
     """One answer's wave of calls costs one system call, not one for each."""
     writes = []
-    send = wire_link.Link._sent
-    monkeypatch.setattr(wire_link.Link, "_sent", lambda self, data: writes.append(len(data)) or send(self, data))
+    send = link.Link._sent
+    monkeypatch.setattr(link.Link, "_sent", lambda self, data: writes.append(len(data)) or send(self, data))
     async with a_peer(socket) as (driver, peer, _, group):
         writes.clear()
         calls = [probing(group, driver) for _ in range(20)]
@@ -148,8 +148,8 @@ async def test_a_fence_that_closes_while_a_call_waits_for_the_drivers_room_keeps
 async def test_a_call_behind_a_fence_is_sent_in_the_turn_that_asked_the_fence(socket, monkeypatch):
     """Between the two the process could be stopped."""
     writes = []
-    send = wire_link.Link._sent
-    monkeypatch.setattr(wire_link.Link, "_sent", lambda self, data: writes.append(len(data)) or send(self, data))
+    send = link.Link._sent
+    monkeypatch.setattr(link.Link, "_sent", lambda self, data: writes.append(len(data)) or send(self, data))
     written = []
 
     def asked():
@@ -231,7 +231,7 @@ async def test_a_late_call_ends_a_connection_that_is_being_left(socket):
 
 
 async def test_a_connection_whose_calls_are_used_up_is_left_for_another(socket, monkeypatch):
-    monkeypatch.setattr(wire_link, "Connection", functools.partial(wire_link.Connection, stream_ids_end=7))
+    monkeypatch.setattr(link, "Connection", functools.partial(link.Connection, stream_ids_end=7))
     async with raw.raw_server(socket) as server:
         streams = []
         server.reply = lambda stream: streams.append(stream) or raw.answer(stream)
@@ -261,7 +261,7 @@ async def test_a_peer_that_does_not_speak_http_ends_its_calls_and_not_the_client
         assert await peer.hear_call() == stream
         await peer.say(raw.answer(stream))
         await goes_well(again)
-    assert len(kept.records("What the CSI driver sends is no HTTP/2, or too much: ending the connection")) == 1
+    assert len(kept.records("The server's bytes are no HTTP/2, or too many: ending the connection")) == 1
 
 
 # -- connecting
@@ -421,7 +421,7 @@ async def test_a_driver_that_does_not_read_costs_a_bounded_amount_of_memory(sock
         errors = await asyncio.gather(*calls)
         assert {str(error) for error in errors} == {"rpc error: code = DeadlineExceeded desc = context deadline exceeded"}
         assert driver._link is not None
-        assert driver._link._begun_bytes < wire_link.CROWDED_BYTES + 2_000_000
+        assert driver._link._begun_bytes < link.CROWDED_BYTES + 2_000_000
         begun = []
 
         async def read_on():

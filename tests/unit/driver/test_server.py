@@ -17,22 +17,22 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
-from mooring.csi import wire_server
 from mooring.csi.driver import Call, time_left_s
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
-from mooring.csi.wire_server import listening_on_tcp
 from mooring.driver.blocking import blocking
 from mooring.driver.capabilities import methods_of
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import LIMITS, serving, serving_at, socket_path
+from mooring.wire.grpc import server
 from mooring.wire.grpc.codes import Code
-from tests.unit.csi.unary_servers import Echo
+from mooring.wire.grpc.server import listening_on_tcp
 from tests.unit.driver.calls import a_creation, a_driver, a_publication
 from tests.unit.driver.test_node_service import Publishing
 from tests.unit.driver.test_sdk import Creating, OnlyIdentity
 from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.unary_servers import Echo
 
 
 async def asked(path: Path, method: str, request: Any) -> bytes:
@@ -136,7 +136,7 @@ async def refused(plugin: Plugin, endpoint: str) -> str:
 
 async def test_a_living_socket_is_left_alone(tmp_path: Path) -> None:
     async with serving(OnlyIdentity(), str(tmp_path / "csi.sock")) as path:
-        assert "another driver answers on it" in await refused(OnlyIdentity(), str(path))
+        assert "another process answers on it" in await refused(OnlyIdentity(), str(path))
         await asked(path, "Identity/Probe", csi.ProbeRequest())
 
 
@@ -343,7 +343,7 @@ async def test_a_late_call_is_cancelled_once(tmp_path: Path) -> None:
 
 async def test_work_that_hangs_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends with the process, which cancels everything a second time."""
-    monkeypatch.setattr(wire_server, "ENDING_S_MAX", 0.01)
+    monkeypatch.setattr(server, "ENDING_S_MAX", 0.01)
     begun, mended = asyncio.Event(), threading.Event()
 
     async def probe(request: csi.ProbeRequest) -> csi.ProbeResponse:

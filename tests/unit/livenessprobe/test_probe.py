@@ -16,11 +16,11 @@ from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.socket_driver import LOST_TEXT
 from mooring.csi.wire_driver import WireDriver
 from mooring.driver.server import serving
 from mooring.sidecars.livenessprobe.probe import NOT_READY, Prober
 from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.errors import LOST_TEXT
 from tests.unit.node.plugin_world import real_time
 
 

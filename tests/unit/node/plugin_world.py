@@ -16,12 +16,12 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import methods
 from mooring.csi.wire_driver import WireDriver
-from mooring.csi.wire_server import listening
 from mooring.driver.server import serving
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.plugins.controller import Plugins
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
+from mooring.wire.grpc.server import listening
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from google.protobuf.wrappers_pb2 import Int64Value
 
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.core import Core, nodes_of
 from mooring.driver.hostpath.creating import check_capabilities, check_mutable, check_parameters
-from mooring.driver.hostpath.health import controller_condition
 from mooring.driver.hostpath.layout import room
 from mooring.driver.hostpath.publishing import unsupported
 from mooring.driver.hostpath.state import Volume, is_volume_id
@@ -85,3 +87,18 @@ class Questions(Plugin):
         of_one_kind = not limits.kinds or "kind" in request.parameters
         available = sum(left for _, _, left in found) if of_one_kind else 0  # as csi-driver-host-path: a volume is of one kind
         return csi.GetCapacityResponse(available_capacity=available, maximum_volume_size=Int64Value(value=largest))
+
+
+def controller_condition(volume: Volume, data: Path) -> csi.VolumeCondition:
+    """The condition that the controller sees: the data is there, and the file system below has room. In csi-driver-host-path's words."""
+    if volume.is_filling:
+        return csi.VolumeCondition(message="the volume's data is being copied")
+    try:
+        below = os.statvfs(data)
+    except OSError:
+        return csi.VolumeCondition(abnormal=True, message="The source path of the volume doesn't exist")
+    if volume.capacity_bytes > below.f_blocks * below.f_frsize:
+        return csi.VolumeCondition(abnormal=True, message="The capacity of volume is greater than actual storage")
+    if not below.f_bavail:
+        return csi.VolumeCondition(abnormal=True, message="The free space of the volume is insufficient")
+    return csi.VolumeCondition(message=f"the volume's {'file' if volume.is_file else 'folder'} is there")

@@ -12,12 +12,12 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.address import socket_path, trouble
-from mooring.csi.client import DEADLINE_TEXT
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.socket_driver import LOST_TEXT, SocketDriver
+from mooring.csi.socket_driver import SocketDriver
 from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.errors import DEADLINE_TEXT, LOST_TEXT
 
 _log = logger(__name__)
 

@@ -17,9 +17,9 @@ from mooring.base.log import logger
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN, Registration, methods
-from mooring.csi.socket_file import check_length, make_room
-from mooring.csi.wire_server import listening
 from mooring.sidecars.registrar.causes import likely_cause
+from mooring.wire.grpc.server import listening
+from mooring.wire.grpc.socket_file import check_length, make_room
 
 _log = logger(__name__)
 

@@ -1,8 +1,9 @@
-"""Unary gRPC over HTTP/2, the client's half, without I/O: bytes in, events and bytes out.
+"""Unary gRPC over HTTP/2 on a unix socket, both ends.
 
-`connection.py` is what a transport uses: it hands in what it has read, carries out the events, and writes what there is to send. Nothing
-here knows a socket or asyncio. Both ends of a unix socket are on one machine, so no TLS, no ALPN, no proxies, no upgrade from HTTP/1.1.
+Four files know sockets: `link.py` and `dial.py` for clients, `server.py` and `socket_file.py` for servers. All others do no I/O: bytes in,
+events and bytes out. Both ends are on one machine, so there is no TLS, no ALPN, no proxy, and no upgrade from HTTP/1.1.
 
-Incoming: `frame_reader.py` makes frames of bytes (syntax), `answer_headers.py` fields of header blocks, `calls.py` has the streams, and
-`stream.py` says what one answer means. Outgoing: `request_headers.py` and `sending.py`.
+The client's half: `link.py` hands the bytes that it has read to `connection.py`, carries out the events, and writes the bytes to send.
+`frame_reader.py` makes frames of incoming bytes, `answer_headers.py` makes fields of header blocks, `calls.py` has the streams, and
+`stream.py` interprets one answer. `request_headers.py` and `sending.py` make the outgoing bytes. `serving/` is the server's half.
 """

@@ -9,8 +9,8 @@ from pathlib import Path
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.creating import grown_bytes
-from mooring.driver.hostpath.health import node_condition
 from mooring.driver.hostpath.node.checks import check_fits, check_growth
+from mooring.driver.hostpath.node.mounting import Mounts, Source
 from mooring.driver.hostpath.node.part import NodePart
 from mooring.driver.hostpath.state import Volume
 from mooring.driver.sdk import Plugin
@@ -107,3 +107,12 @@ def usage_of(volume: Volume, path: Path) -> list[Usage]:
         Usage(unit=Usage.BYTES, total=found.f_blocks * size, available=found.f_bavail * size, used=used),
         Usage(unit=Usage.INODES, total=found.f_files, available=found.f_favail, used=found.f_files - found.f_ffree),
     ]
+
+
+def node_condition(mounts: Mounts, source: Source, path: Path) -> csi.VolumeCondition:
+    """The condition that a node sees: the data is there, and at the path. In csi-driver-host-path's words. Raises OSError."""
+    if not source.path.exists():
+        return csi.VolumeCondition(abnormal=True, message="The source path of the volume doesn't exist")
+    if not mounts.shows(source, path):
+        return csi.VolumeCondition(abnormal=True, message="The volume isn't mounted")
+    return csi.VolumeCondition(message="the volume is mounted")

@@ -1,6 +1,6 @@
 """A gRPC server of our own for unary methods: a registrar's, on the kubelet's side, and that of every driver of the SDK.
 
-Each connection is a protocol of asyncio's over `wire/serving/`, each call a task. While a client does not read, nothing more is read from
+Each connection is a protocol of asyncio's over `serving/`, each call a task. While a client does not read, nothing more is read from
 it, so that what waits for it stays small.
 """
 
@@ -13,19 +13,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
+from mooring.base.clock import ending_in
 from mooring.base.diagnostics import listening_socket, split_address
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.csi.client import DEADLINE_TEXT
-from mooring.csi.driver import ending_in
-from mooring.csi.errors import DriverError
-from mooring.csi.socket_file import cannot_bind, permissions, removed_at_the_end
 from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.errors import DEADLINE_TEXT, RpcError
 from mooring.wire.grpc.events import Gone
 from mooring.wire.grpc.frames import READ_BYTES
 from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Asked, Event
 from mooring.wire.grpc.serving.limits import FEW, Limits
+from mooring.wire.grpc.socket_file import cannot_bind, permissions, removed_at_the_end
 
 _log = logger(__name__)
 
@@ -42,7 +41,7 @@ _ACCEPTED_AT_ONCE: Final = 64
 _ERRORS: Final = frozenset(Code) - {Code.OK}
 
 Method = Callable[[bytes], Awaitable[bytes]]
-"""A request's bytes to an answer's. Raises DriverError; is cancelled when the caller waits no longer (`time_left_s` tells when)."""
+"""A request's bytes to an answer's. Raises RpcError; is cancelled when the caller waits no longer (`time_left_s` tells when)."""
 
 
 @asynccontextmanager
@@ -262,7 +261,7 @@ class _Client(asyncio.BufferedProtocol):
 
     def _end(self, event: Gone) -> None:
         if event.broken:
-            _log.warning("What a client sends is no HTTP/2, or too much: ending the connection", reason=event.text)
+            _log.warning("A client's bytes are no HTTP/2, or too many: ending the connection", reason=event.text)
         if self._transport.is_closing():
             return
         self._transport.write(self._connection.to_send())
@@ -288,7 +287,7 @@ async def _answer(method: Method, asked: Asked, left_s: float | None) -> _Answer
     try:
         with ending_in(left_s):
             return _Answer(Code.OK, message=await method(asked.message))
-    except DriverError as error:
+    except RpcError as error:
         return _Answer(error.code if error.code in _ERRORS else Code.UNKNOWN, error.message)
     except Exception as error:  # the top of a call's work
         _log.error("A call failed", error=error, method=asked.path)

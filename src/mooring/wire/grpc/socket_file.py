@@ -9,9 +9,11 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.csi.address import PATH_BYTES_MAX
+
+PATH_BYTES_MAX: Final = 107  # Linux: 108 with the closing zero
 
 
 def check_length(path: Path) -> Path:
@@ -37,7 +39,7 @@ def make_room(path: Path, *, even_alive: bool = False) -> None:
     if not stat.S_ISSOCK(mode):
         raise ConfigError(f"{str(path)!r} exists and is not a socket: choose another path, or move it away")
     if not even_alive and _is_alive(path):
-        raise ConfigError(f"socket {str(path)!r} is in use: another driver answers on it")
+        raise ConfigError(f"socket {str(path)!r} is in use: another process answers on it")
     path.unlink()
 
 

@@ -13,9 +13,9 @@ import grpc.aio
 import hpack
 
 from mooring.csi.errors import DriverError
-from mooring.csi.wire_dial import dial
-from mooring.csi.wire_server import Method, listening
 from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.dial import dial
+from mooring.wire.grpc.server import Method, listening
 from tests.unit.csi.servers import STATUS
 from tests.unit.wire.grpc import talk
 

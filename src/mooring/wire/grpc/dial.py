@@ -6,15 +6,13 @@ import asyncio
 import os
 import socket
 
-from mooring.csi.client import DEADLINE_TEXT
-from mooring.csi.errors import DriverError
-from mooring.csi.socket_driver import LOST_TEXT, dial_text
-from mooring.csi.wire_link import Link
 from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.errors import DEADLINE_TEXT, LOST_TEXT, RpcError, dial_text, preface_text
+from mooring.wire.grpc.link import Link
 
 
 async def dial(path: str, timeout_s: float) -> Link:
-    """A link that calls may begin on. Raises DriverError: Unavailable for a server that is not there, DeadlineExceeded for a silent one."""
+    """A link that calls may begin on. Raises RpcError: Unavailable for a server that is not there, DeadlineExceeded for a silent one."""
     loop = asyncio.get_running_loop()
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     peer.setblocking(False)
@@ -22,7 +20,7 @@ async def dial(path: str, timeout_s: float) -> Link:
         peer.connect(path)  # done at once on a unix socket, or never
     except OSError as error:
         peer.close()
-        raise DriverError(Code.UNAVAILABLE, dial_text(path, os.strerror(error.errno or 0))) from None
+        raise RpcError(Code.UNAVAILABLE, dial_text(path, os.strerror(error.errno or 0))) from None
     waiting = _Waiting(loop.create_future())
     link = Link(peer, waiting)
     link.start()
@@ -32,10 +30,10 @@ async def dial(path: str, timeout_s: float) -> Link:
     except BaseException as error:
         link.close()
         if isinstance(error, TimeoutError) and limit.expired():
-            raise DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT) from None
+            raise RpcError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT) from None
         raise
     if not link.is_open:
-        raise DriverError(Code.UNAVAILABLE, LOST_TEXT)
+        raise RpcError(Code.UNAVAILABLE, LOST_TEXT)
     return link
 
 
@@ -57,4 +55,4 @@ class _Waiting:
 
     def link_gone(self, link: Link, text: str) -> None:
         if not self.settled.done():
-            self.settled.set_exception(DriverError(Code.UNAVAILABLE, f'connection error: desc = "error reading server preface: {text}"'))
+            self.settled.set_exception(RpcError(Code.UNAVAILABLE, preface_text(text)))

@@ -1,4 +1,4 @@
-"""One connection to a driver: a socket, the HTTP/2 connection that is spoken on it, and who waits for which answer.
+"""One connection to a server: a socket, the HTTP/2 connection on it, and the calls that wait for an answer.
 
 The socket is read and written by callbacks of the event loop, without a transport or a task: connecting to a unix socket never waits, and
 what calls of one turn of the loop have to say goes out in one write; a call behind a fence goes out at once, as long as it may.
@@ -11,10 +11,11 @@ import socket
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from mooring.base import fence
 from mooring.base.log import logger
-from mooring.csi.client import DEADLINE_TEXT, fence_refusal
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.connection import Connection
+from mooring.wire.grpc.errors import DEADLINE_TEXT
 from mooring.wire.grpc.events import Answered, Event, Gone, Leaving, Settled
 from mooring.wire.grpc.frames import READ_BYTES
 
@@ -77,9 +78,9 @@ class Link:
     async def call(self, path: str, message: bytes, timeout_s: float) -> Answered:
         """The answer of one call, or what ended it: DeadlineExceeded in Go's words when the time is over. Only while `is_open`.
 
-        A caller who is cancelled, or late, cancels the call at the driver.
+        A caller who is cancelled, or late, cancels the call at the server.
         """
-        refusal = fence_refusal()
+        refusal = fence.refusal()
         stream_id = self._connection.begin(path, message, timeout_s, refusal)
         answer: asyncio.Future[Answered] = self._loop.create_future()
         self._calls[stream_id] = answer
@@ -200,7 +201,7 @@ class Link:
     def _end(self, event: Gone) -> None:
         assert not self._calls, "calls without an answer"
         if event.broken:
-            _log.warning("What the CSI driver sends is no HTTP/2, or too much: ending the connection", reason=event.text)
+            _log.warning("The server's bytes are no HTTP/2, or too many: ending the connection", reason=event.text)
         self._gone = True
         self._say_goodbye()
         self._loop.remove_reader(self._socket)

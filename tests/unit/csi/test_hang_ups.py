@@ -1,4 +1,4 @@
-"""Peers that hang up as soon as they have said that they speak HTTP/2, or before the client has said a word."""
+"""Drivers that hang up before the client has said a word."""
 
 import asyncio
 import contextlib
@@ -6,13 +6,9 @@ import contextlib
 import pytest
 
 from mooring.base.clock import LoopClock
-from mooring.csi import wire_link
-from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.socket_driver import LOST_TEXT
-from mooring.csi.wire_dial import dial
 from mooring.csi.wire_driver import WireDriver
-from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc import link
 from tests.unit.csi import raw_server as raw
 from tests.unit.csi.faulty_server import door
 from tests.unit.csi.servers import CALL
@@ -20,50 +16,10 @@ from tests.unit.csi.servers import CALL
 PROBE = csi.ProbeRequest()
 
 
-# -- a connection for a few calls
-
-
-@pytest.mark.parametrize("is_polite", [False, True], ids=["hangs-up", "GOAWAY"])
-async def test_a_peer_that_leaves_once_it_has_spoken_is_Unavailable(socket, is_polite):
-    async with door(socket) as opened, asyncio.timeout(10), asyncio.TaskGroup() as group:
-        dialled = group.create_task(outcome(dial(str(socket), 5)), name="dial")
-        peer = await opened.settled()
-        if is_polite:
-            await peer.say(raw.going_away(0))
-        else:
-            peer.close()
-        error = await dialled
-        assert isinstance(error, DriverError)
-        assert (error.code, error.message) == (Code.UNAVAILABLE, LOST_TEXT)
-        if is_polite:
-            await peer.hear_the_end()
-
-
-async def test_who_gives_up_dialling_leaves_no_connection_behind(socket):
-    async with door(socket) as opened, asyncio.timeout(10):
-        dialling = asyncio.create_task(dial(str(socket), 5), name="dial")
-        peer = await opened.take_in()
-        dialling.cancel()
-        await asyncio.wait([dialling])
-        assert dialling.cancelled()
-        await peer.hear_the_end()
-
-
-async def outcome(answer):
-    """The answer, or its DriverError: a task of a group must not raise it."""
-    try:
-        return await answer
-    except DriverError as error:
-        return error
-
-
-# -- the driver's
-
-
 @contextlib.contextmanager
 def hanging_up(opened, monkeypatch):
     """Peers say that they speak HTTP/2 and hang up, between the client's connect() and its first word."""
-    start = wire_link.Link.start
+    start = link.Link.start
 
     def start_late(link):
         accepted, _ = opened._listener.accept()
@@ -72,7 +28,7 @@ def hanging_up(opened, monkeypatch):
         start(link)
 
     with monkeypatch.context() as patched:
-        patched.setattr(wire_link.Link, "start", start_late)
+        patched.setattr(link.Link, "start", start_late)
         yield
 
 

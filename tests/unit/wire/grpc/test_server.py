@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.csi import wire_server
 from mooring.csi.errors import DriverError
-from mooring.csi.wire_server import listening
+from mooring.wire.grpc import server
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.frames import READ_BYTES
+from mooring.wire.grpc.server import listening
 from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Event
 from mooring.wire.grpc.serving.limits import FEW, Limits
-from tests.unit.csi.unary_servers import CLIENTS, SAY, SERVERS, SERVICE, Echo, fate, over
 from tests.unit.wire.grpc import talk
+from tests.unit.wire.grpc.unary_servers import CLIENTS, SAY, SERVERS, SERVICE, Echo, fate, over
 
 BEGIN = talk.PREFACE + talk.settings()
 ANY_SERVER = pytest.mark.parametrize("server", SERVERS.values(), ids=SERVERS.keys())
@@ -246,7 +246,7 @@ async def test_an_error_of_the_block_passes_and_ends_all(socket: Path) -> None:
 
 
 async def test_a_client_that_says_nothing_is_cut(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_server, "SETTLED_S_MAX", 0.1)
+    monkeypatch.setattr(server, "SETTLED_S_MAX", 0.1)
     async with listening(Echo().methods(), socket), over(socket) as ask:
         reader, writer = await asyncio.open_unix_connection(socket)
         writer.write(talk.PREFACE)
