@@ -15,8 +15,8 @@ from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import DRIVER, a_claim, a_held_pv
 from tests.support.cluster_world import ClusterWorld

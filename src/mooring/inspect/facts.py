@@ -21,9 +21,9 @@ from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import MooringError
 from mooring.inspect.unsettled import Unsettled
-from mooring.sidecars.provisioner.claims.claim import provisioner_of, selected_node
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.cached import provisioner_of, selected_node
+from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.names import PROVISIONED_BY
 
 

@@ -12,7 +12,7 @@ from mooring.inspect.placing import HandleMatcher, Placement, placing
 from mooring.inspect.references import Reference, References, references
 from mooring.inspect.settled import settled
 from mooring.inspect.unsettled import Unsettled
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent
 
 
 class FindingKind(enum.Enum):

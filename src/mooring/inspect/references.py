@@ -10,7 +10,7 @@ from typing import Final
 
 from mooring.inspect.facts import Attachment, Claim, Inventory, Object, Volume
 from mooring.inspect.placing import HandleMatcher, plain
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent
 
 _GENERATED: Final = re.compile("[0-9a-f]{8}")
 

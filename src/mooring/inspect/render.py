@@ -12,7 +12,7 @@ from typing import Any, Final
 from mooring.api.quantity import Quantity, parse_quantity
 from mooring.base.text import visible
 from mooring.inspect.orphans import Finding, FindingKind, Report
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent
 
 _HEADS: Final = ("KIND", "VOLUME", "SIZE", "AGE", "PERSISTENTVOLUME", "CLAIM", "WHY")
 _OF_SNAPSHOTS: Final = frozenset({FindingKind.UNSETTLED, FindingKind.ASKED})

@@ -16,7 +16,7 @@ from mooring.kube.errors import ApiError
 from mooring.kube.list_all import list_all
 from mooring.kube.patch import merge_patch
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent
 
 
 def settled(inventory: Inventory, homeless: Iterable[Volume]) -> tuple[Intent, ...]:

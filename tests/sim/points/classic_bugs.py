@@ -25,8 +25,8 @@ from mooring.node.volumes.fs_group import ON_ROOT_MISMATCH, Walk
 from mooring.node.volumes.in_use import Unread
 from mooring.sidecars.attacher.event_handlers import EventHandlers as AttacherEvents
 from mooring.sidecars.provisioner.claims import pv_store
-from mooring.sidecars.provisioner.claims.outcomes import Save
 from mooring.sidecars.provisioner.claims.owner import Owner
+from mooring.sidecars.provisioner.model.outcomes import Save
 from mooring.sidecars.provisioner.source_protection import controller as source_protection
 from mooring.sidecars.resizer import writes as resizer_writes
 from mooring.sidecars.snapshotter import decide as snapshotter_decide

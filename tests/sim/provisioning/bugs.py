@@ -10,9 +10,7 @@ from unittest import mock
 
 from mooring.csi.errors import DriverError
 from mooring.sidecars.provisioner import calls
-from mooring.sidecars.provisioner.claims import outcomes
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
-from mooring.sidecars.provisioner.claims.outcomes import Failure, Save
 from mooring.sidecars.provisioner.claims.prepare import volume_name
 from mooring.sidecars.provisioner.claims.pv_store import PvStore
 from mooring.sidecars.provisioner.claims.reconcile import ClaimReconciler
@@ -26,6 +24,8 @@ from mooring.sidecars.provisioner.intents.lease_store import LeaseStore
 from mooring.sidecars.provisioner.intents.pages import JournalLease
 from mooring.sidecars.provisioner.intents.states import IntentEvent
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
+from mooring.sidecars.provisioner.model import outcomes
+from mooring.sidecars.provisioner.model.outcomes import Failure, Save
 from mooring.wire.grpc.codes import Code
 from tests.sim.planting import Bug, both, failures_are_final, no_back_off
 from tests.sim.provisioning import life, mean_bugs, slow_bugs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
-from mooring.sidecars.provisioner.claims.claim import source_of
+from mooring.sidecars.provisioner.model.cached import source_of
 from tests.sim.provisioning.plan import CLAIMS_MAX, NAMESPACE
 from tests.sim.provisioning.static import StaticActs
 

@@ -32,9 +32,9 @@ from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.sidecars.provisioner.claims.requests import is_same_request, request_text
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.orders import is_same_request, request_text
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.provisioning.backend import VolumeBackend
 from tests.sim.provisioning.plan import CLAIMS_MAX, FOREIGN, IMPORTED, PLACE, RESTORED, is_foreign, is_imported

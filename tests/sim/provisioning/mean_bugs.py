@@ -12,8 +12,7 @@ from mooring.cluster.binder.available_volumes import AvailableVolumes
 from mooring.cluster.binder.volumes import decide as binding
 from mooring.control.event_correlation import Correlator
 from mooring.inspect import references
-from mooring.sidecars.provisioner.claims import decide, pv_store, response_checks
-from mooring.sidecars.provisioner.claims.outcomes import Save
+from mooring.sidecars.provisioner.claims import decide, pv_store
 from mooring.sidecars.provisioner.claims.pv_store import PvStore
 from mooring.sidecars.provisioner.claims.view import ClusterTopology
 from mooring.sidecars.provisioner.claims.view import View as ClaimView
@@ -23,6 +22,8 @@ from mooring.sidecars.provisioner.intents import lease_codec, tracker
 from mooring.sidecars.provisioner.intents.lease_store import LeaseStore
 from mooring.sidecars.provisioner.intents.pages import JournalEntries
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
+from mooring.sidecars.provisioner.model import orders
+from mooring.sidecars.provisioner.model.outcomes import Save
 from mooring.sidecars.provisioner.source_protection import decide as source_decide
 from mooring.sidecars.provisioner.source_protection.controller import SourceProtection
 from tests.sim.planting import Bug, both
@@ -46,7 +47,7 @@ def _places_are_compared_by_key() -> _Plant:
     def is_at(given: Any, where: Any) -> bool:
         return where.places.position(given) is not None
 
-    return mock.patch.object(response_checks, "_may_be_at", is_at)
+    return mock.patch.object(orders, "_may_be_at", is_at)
 
 
 def _claims_and_pods_mean_nothing() -> _Plant:

@@ -8,10 +8,10 @@ from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUME
 from mooring.api.meta import is_deleting
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.base.clock import parse_rfc3339
-from mooring.sidecars.provisioner.claims.claim import source_of
-from mooring.sidecars.provisioner.claims.requests import stored_request
-from mooring.sidecars.provisioner.intents.intent import Intent
-from mooring.sidecars.provisioner.volumes import retains
+from mooring.sidecars.provisioner.model.cached import source_of
+from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.orders import stored_request
+from mooring.sidecars.provisioner.model.volumes import retains
 from tests.sim.provisioning.endpoint import wish_of
 from tests.sim.provisioning.line import is_forbidden
 from tests.sim.provisioning.plan import NAMESPACE, SECRETS_OF, STATIC, is_imported

@@ -11,8 +11,8 @@ from unittest import mock
 from mooring.cluster.attachdetach.identity import Identity
 from mooring.cluster.attachdetach.orphans import Orphans
 from mooring.control import queue
-from mooring.sidecars.provisioner.claims import requests
 from mooring.sidecars.provisioner.claims.view import ClusterTopology
+from mooring.sidecars.provisioner.model import orders
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def _places_for_each_claim() -> contextlib.AbstractContextManager[Any]:
 
 def _places_are_stored() -> contextlib.AbstractContextManager[Any]:
     """An intent has all places that its volume may have."""
-    return mock.patch.object(requests, "PLACES_STORED_MAX", 1 << 30)
+    return mock.patch.object(orders, "PLACES_STORED_MAX", 1 << 30)
 
 
 def _attachments_are_scanned() -> contextlib.AbstractContextManager[Any]:

@@ -15,8 +15,8 @@ from mooring.api.core import PersistentVolumeClaim
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
 from mooring.cluster.snapshots import content
 from mooring.sidecars.provisioner.claims import prepare, view
-from mooring.sidecars.provisioner.claims.claim import Source, source_of
 from mooring.sidecars.provisioner.claims.view import Looked, Wanted
+from mooring.sidecars.provisioner.model.cached import Source, source_of
 from mooring.sidecars.provisioner.source_protection.view import View
 from tests.sim.planting import both
 

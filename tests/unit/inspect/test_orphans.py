@@ -13,7 +13,7 @@ from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelector
 from mooring.inspect.facts import Attachment, Claim, Inventory, Object, Volume
 from mooring.inspect.orphans import Finding, FindingKind, Report, judged
 from mooring.inspect.render import as_json, as_table
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent
 
 DRIVER = "csi.test"
 

@@ -26,10 +26,10 @@ from mooring.sidecars.provisioner.claims.decide_after import (
     decide_volume_after_pv_refused,
     reported_failure,
 )
-from mooring.sidecars.provisioner.claims.outcomes import Failure, Save, State
-from mooring.sidecars.provisioner.claims.requests import Order
 from mooring.sidecars.provisioner.claims.store_pending import ending
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.orders import Order
+from mooring.sidecars.provisioner.model.outcomes import Failure, Save, State
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_claim, typed
 

@@ -14,7 +14,6 @@ from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.storage import VolumeAttachment
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.claims.view import VOLUME_INDEXES
 from mooring.sidecars.provisioner.deletion import reasons as why
 from mooring.sidecars.provisioner.deletion.decide import (
     Decision,
@@ -26,17 +25,8 @@ from mooring.sidecars.provisioner.deletion.decide import (
     Release,
     decide_deletion,
 )
-from mooring.sidecars.provisioner.deletion.view import (
-    ATTACHMENT,
-    ATTACHMENT_INDEXES,
-    Here,
-    Progress,
-    View,
-    class_changed,
-    detached,
-    keeps_attachment,
-    object_changed,
-)
+from mooring.sidecars.provisioner.deletion.view import Here, Progress, View, class_changed, detached, object_changed
+from mooring.sidecars.provisioner.model.cached import ATTACHMENT, ATTACHMENT_INDEXES, VOLUME_INDEXES, keeps_attachment
 from tests.support.builders import a_class, a_pv, a_va, typed
 from tests.support.stores import store_of
 

@@ -24,7 +24,7 @@ from mooring.sidecars.provisioner.caches import ProvisionerCaches
 from mooring.sidecars.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.fresh import SILENCE_S_MAX
-from mooring.sidecars.provisioner.intents.intent import STILL_OPEN
+from mooring.sidecars.provisioner.model.intent import STILL_OPEN
 from mooring.sidecars.provisioner.options import NodeOptions, ProvisionerOptions
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_class, a_held_pv, a_secret, a_va

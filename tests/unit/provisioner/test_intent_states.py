@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.sidecars.provisioner.intents.states import NEXT, IntentEvent, IntentState
 from mooring.sidecars.provisioner.intents.tracker import still_unknown
+from mooring.sidecars.provisioner.model.intent import Intent
 
 BEGUN, FOUND, MADE, LOST, KEPT, RULED_OUT, STORED = IntentEvent
 ENDED, OPEN, UNKNOWN, UNRESOLVED, PENDING = IntentState

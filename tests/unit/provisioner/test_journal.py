@@ -23,12 +23,12 @@ from mooring.base.metrics import Metrics
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NOT_SERVED, AlreadyExists, Conflict, Forbidden, NotServed, ServerError, TooLarge, Unreachable
 from mooring.sidecars.provisioner.intents import lease_codec, pages
-from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.sidecars.provisioner.intents.journal import TIDY_S, Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.intents.lease_store import AGAIN_S, REFRESH_S, RETAKE_S, Superseded
 from mooring.sidecars.provisioner.intents.pages import UNATTENDED_S
 from mooring.sidecars.provisioner.metrics import JournalMetrics
+from mooring.sidecars.provisioner.model.intent import Intent
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.provisioning import CREATE as CREATE_VOLUME
 from tests.support.provisioning import DELETE as DELETE_VOLUME

@@ -12,9 +12,9 @@ import pytest
 from mooring.api.coordination import LEASES
 from mooring.kube.cluster import Cluster, Request
 from mooring.kube.errors import ApiError, Unreachable
-from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.sidecars.provisioner.model.intent import Intent
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import run_virtual
 

@@ -14,9 +14,10 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims.record import ClaimRecords
-from mooring.sidecars.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View, Wanted
+from mooring.sidecars.provisioner.claims.view import ClusterTopology, Looked, View, Wanted
 from mooring.sidecars.provisioner.local_node import reasons as why
 from mooring.sidecars.provisioner.local_node.decide import AskForRoom, BecomeOwner, Decision, LookUp, decide_ownership
+from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES
 from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import a_claim, a_class, a_csi_node, a_node, typed
 from tests.support.stores import store_of

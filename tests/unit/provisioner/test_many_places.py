@@ -14,10 +14,11 @@ from mooring.kube.cache.store import Store
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims.prepare import prepared, prepared_again
 from mooring.sidecars.provisioner.claims.record import ClaimRecords
-from mooring.sidecars.provisioner.claims.requests import PLACES_STORED_MAX, Order
-from mooring.sidecars.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View
+from mooring.sidecars.provisioner.claims.view import ClusterTopology, Looked, View
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation, encoded
+from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES
+from mooring.sidecars.provisioner.model.orders import PLACES_STORED_MAX, Order
 from mooring.sidecars.provisioner.options import Rules
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import DRIVER, Json, a_claim, a_class, a_csi_node, a_node, typed

@@ -13,11 +13,12 @@ from mooring.api.snapshot import VOLUME_SNAPSHOTS
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError, Unreachable
-from mooring.sidecars.provisioner import names, volumes
+from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims.pv_store import DENIED_S_MAX, LATE_S_MAX
 from mooring.sidecars.provisioner.intents.intent import Intents
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.sidecars.provisioner.model import volumes
 from mooring.sidecars.provisioner.options import Rules
 from mooring.wire.grpc.codes import Code, go_name
 from tests.support.builders import a_content, a_pv, a_reference, a_snapshot, an_attributes_class

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.sidecars.provisioner.claims.outcomes import Save
 from mooring.sidecars.provisioner.claims.owner import Owner, owner_of
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.outcomes import Save
 from tests.support.builders import Json, typed
 
 INTENT = Intent("u", "ns", "c", "pvc-u", "{}", "{}")

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from mooring.api.core import SecretReference
 from mooring.api.templates import InvalidTokens, expanded
-from mooring.sidecars.provisioner.claims.parameters import (
-    ParameterError,
-    SecretKind,
-    TemplateValues,
-    for_driver,
-    fs_type,
-    secret_of,
-)
+from mooring.sidecars.provisioner.model.volumes import ParameterError, SecretKind, TemplateValues, for_driver, fs_type, secret_of
 
 PLACES = TemplateValues("pvc-u", "ns", "c", {"team": "a"})
 REFS = [kind for kind in SecretKind if kind is not SecretKind.DEFAULT]

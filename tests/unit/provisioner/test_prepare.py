@@ -16,15 +16,15 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import NotFound
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.claims import wake_topics
-from mooring.sidecars.provisioner.claims.claim import Source
-from mooring.sidecars.provisioner.claims.outcomes import Failed, State
 from mooring.sidecars.provisioner.claims.prepare import LeftToPopulator, prepared, prepared_again
 from mooring.sidecars.provisioner.claims.record import ClaimRecords
-from mooring.sidecars.provisioner.claims.requests import Order, is_same_request, request_text
-from mooring.sidecars.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, NotLookedUp, View, Wanted
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.claims.view import ClusterTopology, Looked, NotLookedUp, View, Wanted
 from mooring.sidecars.provisioner.intents.lease_codec import encoded
+from mooring.sidecars.provisioner.model import topics
+from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES, Source
+from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.orders import Order, is_same_request, request_text
+from mooring.sidecars.provisioner.model.outcomes import Failed, State
 from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import Json, a_claim, a_class, a_content, a_pv, a_snapshot, typed
 from tests.support.stores import store_of
@@ -315,7 +315,7 @@ def test_snapshots_that_can_not_be_restored(snapshot, content, why):
     assert str(failed).startswith("error getting handle for DataSource Type VolumeSnapshot by Name s: ")
     assert str(failed).endswith(why)
     assert State.NO_CHANGE is failed.failure.state
-    assert {wake_topics.snapshot("ns/s")} == failed.failure.heals
+    assert {topics.snapshot("ns/s")} == failed.failure.heals
 
 
 def test_P53_a_snapshot_that_is_held_for_us_may_be_going():
@@ -464,4 +464,4 @@ def test_P63_a_grant_lets_the_claim_refer_to_it(to):
 def test_P63_without_a_grant_that_says_both(grants):
     failed = refused(asking(**AFAR), rules=GATE, grants=grants)
     assert "accessing far/source of PersistentVolumeClaim dataSource from ns/c isn't allowed" == str(failed)
-    assert {wake_topics.grants("far")} == failed.failure.heals
+    assert {topics.grants("far")} == failed.failure.heals

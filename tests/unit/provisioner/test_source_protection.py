@@ -17,10 +17,9 @@ from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.caches import ProvisionerCaches
-from mooring.sidecars.provisioner.claims.claim import Source
+from mooring.sidecars.provisioner.model.cached import Source, concerns_claims
 from mooring.sidecars.provisioner.options import ProvisionerOptions
 from mooring.sidecars.provisioner.source_protection.controller import SourceProtection
-from mooring.sidecars.provisioner.source_protection.view import concerns_claims
 from tests.support.builders import a_claim, a_content, a_pv, a_snapshot
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time

@@ -13,11 +13,10 @@ from mooring.control.slim import check
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.claims.claim import Source
-from mooring.sidecars.provisioner.claims.view import CLAIM_INDEXES
+from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES, FOR_CLAIMS, SNAPSHOT, Source
 from mooring.sidecars.provisioner.source_protection import reasons as why
 from mooring.sidecars.provisioner.source_protection.decide import Decision, decide_origin
-from mooring.sidecars.provisioner.source_protection.view import FOR_CLAIMS, SNAPSHOT, View, origin_of
+from mooring.sidecars.provisioner.source_protection.view import View, origin_of
 from tests.support.builders import a_claim, a_pv, a_snapshot, typed
 
 SNAPSHOT_SOURCE = Source("VolumeSnapshot", GROUP, "ns", "source")

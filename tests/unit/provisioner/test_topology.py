@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.sidecars.provisioner import topology as t
+from mooring.sidecars.provisioner.model import topology as t
 
 ZONE, RACK = "zone", "rack"
 A, B, C = ({ZONE: name} for name in "abc")

@@ -9,8 +9,8 @@ import pytest
 
 from mooring.api.storage import CSINode
 from mooring.base import log as base_log
+from mooring.sidecars.provisioner.model.topology import unlike_nodes
 from mooring.sidecars.provisioner.options import Rules
-from mooring.sidecars.provisioner.upgrade_order import unlike_nodes
 from tests.support.builders import a_csi_node, typed
 from tests.support.provisioning import DRIVER, AnsweringDriver, ProvisioningWorld
 

@@ -26,8 +26,16 @@ from mooring.control.runtime import Runtime
 from mooring.control.slim import always
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.informer import Informer
-from mooring.sidecars.provisioner.claims.view import CLAIM_INDEXES, NODE, VOLUME_INDEXES, csi_node_mask, keeps_of_claim, keeps_of_volume
-from mooring.sidecars.provisioner.deletion.view import ATTACHMENT_INDEXES, keeps_attachment
+from mooring.sidecars.provisioner.model.cached import (
+    ATTACHMENT_INDEXES,
+    CLAIM_INDEXES,
+    NODE,
+    VOLUME_INDEXES,
+    csi_node_mask,
+    keeps_attachment,
+    keeps_of_claim,
+    keeps_of_volume,
+)
 from mooring.sidecars.provisioner.options import ProvisionerOptions
 
 GRANTS_S_MAX: Final = 5.0

@@ -31,12 +31,13 @@ from mooring.sidecars.provisioner.claims.record import ClaimRecords
 from mooring.sidecars.provisioner.claims.results import AttemptResults
 from mooring.sidecars.provisioner.claims.view import ClusterTopology, View
 from mooring.sidecars.provisioner.environment import Environment
-from mooring.sidecars.provisioner.intents.intent import Intent, Intents
+from mooring.sidecars.provisioner.intents.intent import Intents
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from mooring.sidecars.provisioner.metrics import IntentMetrics
+from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.topology import unlike_nodes
 from mooring.sidecars.provisioner.options import ProvisionerOptions
 from mooring.sidecars.provisioner.subcontrollers import Subcontrollers
-from mooring.sidecars.provisioner.upgrade_order import unlike_nodes
 
 log = logger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mooring.api.storage import StorageClass
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.capacity.view import Capacity, Item
-from mooring.sidecars.provisioner.volumes import bytes_text
+from mooring.sidecars.provisioner.model.volumes import bytes_text
 
 
 def capacity_request(item: Item, storage_class: StorageClass) -> csi.GetCapacityRequest:

@@ -7,7 +7,7 @@ from typing import Final
 from mooring.api.core import ObjectReference, PersistentVolumeClaim
 from mooring.base.log import logger
 from mooring.control.events import EventRecorder
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent
 
 log = logger(__name__)
 

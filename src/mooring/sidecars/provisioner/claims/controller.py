@@ -13,27 +13,26 @@ from mooring.control.controller import Controller
 from mooring.control.result import Result
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Cause, Change, Informer
-from mooring.sidecars.provisioner.claims import wake_topics
-from mooring.sidecars.provisioner.claims.claim import CLAIM_KIND
 from mooring.sidecars.provisioner.claims.claim_events import ClaimEvents, reference_of
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
 from mooring.sidecars.provisioner.claims.pv_store import PvStore
 from mooring.sidecars.provisioner.claims.reconcile import ClaimReconciler
 from mooring.sidecars.provisioner.claims.results import AttemptResults
 from mooring.sidecars.provisioner.claims.store_pending import PendingVolumes
-from mooring.sidecars.provisioner.claims.view import (
+from mooring.sidecars.provisioner.claims.view import ClusterTopology, View
+from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.intents.tracker import IntentTracker
+from mooring.sidecars.provisioner.model import topics
+from mooring.sidecars.provisioner.model.cached import (
     BY_CLASS,
     BY_SOURCE,
+    CLAIM_KIND,
     FOR_CLONES,
     PLACE,
     READINESS,
-    ClusterTopology,
-    View,
+    concerns_claims,
     source_key,
 )
-from mooring.sidecars.provisioner.environment import Environment
-from mooring.sidecars.provisioner.intents.tracker import IntentTracker
-from mooring.sidecars.provisioner.source_protection.view import concerns_claims
 
 log = logger(__name__)
 
@@ -98,7 +97,7 @@ class ClaimController:
             self.controller.add(new.metadata.uid)
         key = change.key
         if changed(old, new, FOR_CLONES) and self._view.claims.by(BY_SOURCE, source_key(CLAIM_KIND, key.namespace, key.name)):
-            self.controller.tell(wake_topics.claim(str(key)), anew=True)
+            self.controller.tell(topics.claim(str(key)), anew=True)
 
     def _is_due(self, claim: PersistentVolumeClaim) -> bool:
         """False for a claim that has a volume, unless another one may have been made for it."""
@@ -135,14 +134,14 @@ class ClaimController:
 
     def _places_changed(self) -> None:
         self._places.invalidate()
-        self.controller.tell(wake_topics.NODES)
+        self.controller.tell(topics.NODES)
 
     def _grant_changed(self, change: Change[ReferenceGrant]) -> None:
-        self.controller.tell(wake_topics.grants(change.key.namespace), anew=True)
+        self.controller.tell(topics.grants(change.key.namespace), anew=True)
 
     def _snapshot_changed(self, change: Change[VolumeSnapshot]) -> None:
         if concerns_claims(change):
-            self.controller.tell(wake_topics.snapshot(str(change.key)), anew=True)
+            self.controller.tell(topics.snapshot(str(change.key)), anew=True)
 
     def driver_returned(self) -> None:
-        self.controller.tell(wake_topics.DRIVER)
+        self.controller.tell(topics.DRIVER)

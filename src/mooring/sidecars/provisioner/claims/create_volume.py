@@ -15,9 +15,7 @@ from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError, Conflict
-from mooring.sidecars.provisioner import volumes
 from mooring.sidecars.provisioner.calls import delete_volume
-from mooring.sidecars.provisioner.claims import outcomes, response_checks
 from mooring.sidecars.provisioner.claims.decide_after import (
     Fate,
     Holder,
@@ -26,15 +24,17 @@ from mooring.sidecars.provisioner.claims.decide_after import (
     decide_unusable_volume,
     decide_volume_after_pv_refused,
 )
-from mooring.sidecars.provisioner.claims.outcomes import CLEANUP_PAUSE_S, CLEANUP_TRIES, Failed, Failure, Save, State
 from mooring.sidecars.provisioner.claims.pv_store import PvStore
 from mooring.sidecars.provisioner.claims.record import ClaimRecords, PendingVolume
-from mooring.sidecars.provisioner.claims.requests import Order, is_stored_whole
-from mooring.sidecars.provisioner.claims.view import View, is_same_handle
+from mooring.sidecars.provisioner.claims.view import View
 from mooring.sidecars.provisioner.environment import Environment
-from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.sidecars.provisioner.intents.states import IntentEvent
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
+from mooring.sidecars.provisioner.model import orders, outcomes, volumes
+from mooring.sidecars.provisioner.model.cached import is_same_handle
+from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.orders import Order, is_stored_whole
+from mooring.sidecars.provisioner.model.outcomes import CLEANUP_PAUSE_S, CLEANUP_TRIES, Failed, Failure, Save, State
 from mooring.sidecars.provisioner.source_protection.controller import SourceProtection
 from mooring.wire.grpc.codes import Code
 
@@ -98,7 +98,7 @@ class VolumeCreation:
             await self._tracker.refuse(order.intent.uid, proves_absent=True)
             return None
         assert answer is not None, "only a second volume is ruled out by an error"
-        unusable = response_checks.judged(order, answer)
+        unusable = orders.judged(order, answer)
         if unusable is not None:
             await self._reject(order, secrets, unusable.failure, unusable.volume_id)
             return Save.STORED, ""

@@ -22,12 +22,9 @@ from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, StorageClass
 from mooring.base.clock import Instant
 from mooring.control.secrets import SecretError
 from mooring.kube.errors import ApiError, NotFound
-from mooring.sidecars.provisioner import names, volumes
+from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims import reasons as why
-from mooring.sidecars.provisioner.claims import requests
-from mooring.sidecars.provisioner.claims.claim import provisioner_of, selected_node
 from mooring.sidecars.provisioner.claims.decision import CleanUp, Create, Decision, LeaveToPopulator, LookUp
-from mooring.sidecars.provisioner.claims.outcomes import Failed, Failure, State
 from mooring.sidecars.provisioner.claims.prepare import (
     LeftToPopulator,
     prepared,
@@ -37,7 +34,10 @@ from mooring.sidecars.provisioner.claims.prepare import (
     volume_name,
 )
 from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, Wanted
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model import orders, volumes
+from mooring.sidecars.provisioner.model.cached import provisioner_of, selected_node
+from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.outcomes import Failed, Failure, State
 
 
 def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
@@ -86,7 +86,7 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
             return _decide_orphan(view, uid, now, looked, order.intent)
     except NotLookedUp as missing:
         return _looking_up(missing, class_name, kind)
-    if before is not None and requests.is_same_call(before, order.intent):
+    if before is not None and orders.is_same_call(before, order.intent):
         order = dataclasses.replace(order, intent=structs.replace(_attended(before), stored_handle=None))
     order = dataclasses.replace(order, fingerprint=fingerprint(view, claim, storage_class, looked))
     creating = why.Creating(order.intent.volume_name, before is not None)
@@ -200,7 +200,7 @@ def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
 
     The driver could refuse another request although the volume exists; with another secret it could make a second one elsewhere.
     """
-    if not requests.is_same_request(before.request, wanted.request):
+    if not orders.is_same_request(before.request, wanted.request):
         return True
     return before.secret != wanted.secret and not _is_gone(before.secret, looked)
 

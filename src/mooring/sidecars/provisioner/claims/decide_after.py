@@ -27,10 +27,10 @@ from typing import Final
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.base.errors import MooringError
-from mooring.sidecars.provisioner import volumes
-from mooring.sidecars.provisioner.claims.claim import selected_node
-from mooring.sidecars.provisioner.claims.outcomes import Failure, Save, State
-from mooring.sidecars.provisioner.claims.requests import Order
+from mooring.sidecars.provisioner.model import volumes
+from mooring.sidecars.provisioner.model.cached import selected_node
+from mooring.sidecars.provisioner.model.orders import Order
+from mooring.sidecars.provisioner.model.outcomes import Failure, Save, State
 
 RESCHEDULES_MAX: Final = 10
 """In a row without any wait; from there on every other one waits for the back-off."""

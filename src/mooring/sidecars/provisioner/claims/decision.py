@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from mooring.control.result import Because
-from mooring.sidecars.provisioner.claims.outcomes import Failure
-from mooring.sidecars.provisioner.claims.requests import Order
 from mooring.sidecars.provisioner.claims.view import Wanted
+from mooring.sidecars.provisioner.model.orders import Order
+from mooring.sidecars.provisioner.model.outcomes import Failure
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key
 from mooring.api.storage import StorageClass
-from mooring.sidecars.provisioner import topology
-from mooring.sidecars.provisioner.claims.claim import selected_node
-from mooring.sidecars.provisioner.claims.view import View, pairs_of, unreadiness
-from mooring.sidecars.provisioner.topology import NodeUnknown, Places, Requirements, SelectedNode, Term, TopologyError
+from mooring.sidecars.provisioner.claims.view import View, pairs_of
+from mooring.sidecars.provisioner.model import topology
+from mooring.sidecars.provisioner.model.cached import selected_node, unreadiness
+from mooring.sidecars.provisioner.model.topology import NodeUnknown, Places, Requirements, SelectedNode, Term, TopologyError
 
 
 def requirements(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Requirements | None:

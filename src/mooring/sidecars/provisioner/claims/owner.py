@@ -7,8 +7,8 @@ import dataclasses
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import is_deleting
 from mooring.api.migration import csi_driver_of
-from mooring.sidecars.provisioner.claims.outcomes import Save
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.outcomes import Save
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -21,18 +21,18 @@ from mooring.control.secrets import SecretError
 from mooring.control.topics import Topic
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError
-from mooring.sidecars.provisioner import volumes
-from mooring.sidecars.provisioner.claims import node_topology, parameters, requests, wake_topics
-from mooring.sidecars.provisioner.claims.claim import Source, requested_bytes, selected_node, source_of
-from mooring.sidecars.provisioner.claims.outcomes import Failed, Failure, State
-from mooring.sidecars.provisioner.claims.parameters import ParameterError, SecretKind, TemplateValues
-from mooring.sidecars.provisioner.claims.requests import Order, RequestError
+from mooring.sidecars.provisioner.claims import node_topology
 from mooring.sidecars.provisioner.claims.sources import SourceError, clone_handle, granted, snapshot_handle
 from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
-from mooring.sidecars.provisioner.intents.intent import Intent
-from mooring.sidecars.provisioner.topology import NodeUnknown, Requirements, TopologyError
+from mooring.sidecars.provisioner.model import orders, topics, volumes
+from mooring.sidecars.provisioner.model.cached import Source, requested_bytes, selected_node, source_of
+from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.orders import Order, RequestError
+from mooring.sidecars.provisioner.model.outcomes import Failed, Failure, State
+from mooring.sidecars.provisioner.model.topology import NodeUnknown, Requirements, TopologyError
+from mooring.sidecars.provisioner.model.volumes import ParameterError, SecretKind, TemplateValues
 
-_PREFIX_FOR_METADATA = parameters.PREFIX
+_PREFIX_FOR_METADATA = volumes.PREFIX
 NAME_BYTES_SHOWN: Final = 80
 
 
@@ -80,8 +80,8 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
     name = volume_name(view, claim.metadata.uid)
     given = translated.parameters or {}
     try:
-        fs_type = parameters.fs_type(given, view.rules.default_fstype)
-        wanted = requests.capabilities(claim, fs_type, translated.mount_options, view.driver.single_node_multi_writer)
+        fs_type = volumes.fs_type(given, view.rules.default_fstype)
+        wanted = orders.capabilities(claim, fs_type, translated.mount_options, view.driver.single_node_multi_writer)
     except (ParameterError, RequestError) as error:
         raise finished(str(error)) from error
     content = None if source is None else _content(view, claim, translated, source, looked)
@@ -104,7 +104,7 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
         secrets,
         driver_name=view.driver.name,
         fs_type="" if claim.spec.volume_mode == "Block" else fs_type,
-        read_only=view.rules.controller_publish_readonly and requests.is_read_only(wanted),
+        read_only=view.rules.controller_publish_readonly and orders.is_read_only(wanted),
         attributes_class=attributes_class,
     )
     intent = Intent(
@@ -112,7 +112,7 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
         namespace=claim.metadata.namespace,
         claim_name=claim.metadata.name,
         volume_name=name,
-        request=requests.request_text(request, where),
+        request=orders.request_text(request, where),
         volume=volumes.text_of(volume),
         secret=secrets[SecretKind.PROVISIONER],
         node_name=selected_node(claim) if view.uses_topology else "",
@@ -120,7 +120,7 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
         class_name=class_of(claim),
         source_kind=source_kind(claim),
         source=source,
-        places_omitted=not requests.is_stored_whole(where),
+        places_omitted=not orders.is_stored_whole(where),
     )
     return Order(intent, request, where, source)
 
@@ -128,7 +128,7 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
 def prepared_again(view: View, intent: Intent) -> Order:
     """The order of an open intent, as it was. Raises Failed."""
     try:
-        request, where = requests.stored_request(intent)
+        request, where = orders.stored_request(intent)
     except RequestError as error:
         raise unchanged(str(error)) from error
     if where is not None and intent.places_omitted:
@@ -157,7 +157,7 @@ def _source(view: View, claim: PersistentVolumeClaim) -> Source | None:
     namespace, name = claim.metadata.namespace, claim.metadata.name
     if source.namespace != namespace and not granted(view, claim, source):
         why = f"accessing {source.namespace}/{source.name} of {source.kind} dataSource from {namespace}/{name} isn't allowed"
-        raise finished(why, wake_topics.grants(source.namespace))
+        raise finished(why, topics.grants(source.namespace))
     return source
 
 
@@ -204,9 +204,9 @@ def _content(
     view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, source: Source, looked: Looked
 ) -> csi.VolumeContentSource:
     handle_of = snapshot_handle if source.is_snapshot else clone_handle
-    topic_of = wake_topics.snapshot if source.is_snapshot else wake_topics.claim
+    topic_of = topics.snapshot if source.is_snapshot else topics.claim
     try:
-        return requests.content_source(source, handle_of(view, claim, storage_class, source, looked))
+        return orders.content_source(source, handle_of(view, claim, storage_class, source, looked))
     except SourceError as error:
         why = f"error getting handle for DataSource Type {source.kind} by Name {source.name}: {error}"
         raise unchanged(why, topic_of(f"{source.namespace}/{source.name}")) from error
@@ -220,7 +220,7 @@ def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass
     except TopologyError as error:
         state = State.RESCHEDULE if isinstance(error, NodeUnknown) else State.NO_CHANGE
         why = f"error generating accessibility requirements: {error}"
-        raise Failed(Failure(why, state, heals=frozenset({wake_topics.NODES}))) from error
+        raise Failed(Failure(why, state, heals=frozenset({topics.NODES}))) from error
 
 
 def _secrets(claim: PersistentVolumeClaim, name: str, given: Mapping[str, str], looked: Looked) -> dict[SecretKind, SecretReference | None]:
@@ -232,7 +232,7 @@ def _secrets(claim: PersistentVolumeClaim, name: str, given: Mapping[str, str], 
         if kind is SecretKind.DEFAULT:
             continue
         try:
-            found[kind] = parameters.secret_of(kind, given, values)
+            found[kind] = volumes.secret_of(kind, given, values)
         except ParameterError as error:
             raise unchanged(str(error)) from error
         if kind is SecretKind.PROVISIONER:
@@ -253,7 +253,7 @@ def secret_values(ref: SecretReference | None, looked: Looked) -> Mapping[str, s
 
 def _for_driver(view: View, claim: PersistentVolumeClaim, name: str, given: Mapping[str, str]) -> dict[str, str]:
     try:
-        passed = parameters.for_driver(given)
+        passed = volumes.for_driver(given)
     except ParameterError as error:
         raise finished(str(error)) from error
     if view.rules.extra_create_metadata:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from mooring.control.reasons import reason
-from mooring.sidecars.provisioner.claims.outcomes import Failure
+from mooring.sidecars.provisioner.model.outcomes import Failure
 
 
 @reason("claim {uid} does not exist, and no volume may have been made for it: nothing to do")

@@ -14,13 +14,13 @@ from mooring.sidecars.provisioner.claims.claim_events import ClaimEvents, refere
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
 from mooring.sidecars.provisioner.claims.decide import decide_claim
 from mooring.sidecars.provisioner.claims.decision import CleanUp, Create, Decision, LeaveToPopulator, LookUp
-from mooring.sidecars.provisioner.claims.outcomes import Failed, Save
-from mooring.sidecars.provisioner.claims.requests import Order
 from mooring.sidecars.provisioner.claims.results import Attempt, AttemptResults
 from mooring.sidecars.provisioner.claims.store_pending import PendingVolumes
 from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
+from mooring.sidecars.provisioner.model.orders import Order
+from mooring.sidecars.provisioner.model.outcomes import Failed, Save
 
 
 class ClaimReconciler:

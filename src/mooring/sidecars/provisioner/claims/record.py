@@ -8,11 +8,11 @@ from typing import Final
 
 from mooring.base.clock import Instant
 from mooring.control.topics import Topic
-from mooring.sidecars.provisioner.claims.claim import Source
-from mooring.sidecars.provisioner.claims.requests import Order
-from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.sidecars.provisioner.intents.states import IntentState
-from mooring.sidecars.provisioner.volumes import Json
+from mooring.sidecars.provisioner.model.cached import Source
+from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.orders import Order
+from mooring.sidecars.provisioner.model.volumes import Json
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

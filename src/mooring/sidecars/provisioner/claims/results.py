@@ -13,7 +13,6 @@ from mooring.control.result import Because, Result, Retry
 from mooring.kube.errors import ApiError
 from mooring.sidecars.provisioner.calls import deselect_node
 from mooring.sidecars.provisioner.claims import reasons as why
-from mooring.sidecars.provisioner.claims.claim import selected_node
 from mooring.sidecars.provisioner.claims.claim_events import ClaimEvents
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
 from mooring.sidecars.provisioner.claims.decide import has_object
@@ -26,13 +25,14 @@ from mooring.sidecars.provisioner.claims.decide_after import (
     reported_failure,
     told,
 )
-from mooring.sidecars.provisioner.claims.outcomes import Failure, State
 from mooring.sidecars.provisioner.claims.record import ClaimRecords, Rest
-from mooring.sidecars.provisioner.claims.requests import Order
 from mooring.sidecars.provisioner.claims.view import Looked, View
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from mooring.sidecars.provisioner.metrics import ProvisionMetrics
+from mooring.sidecars.provisioner.model.cached import selected_node
+from mooring.sidecars.provisioner.model.orders import Order
+from mooring.sidecars.provisioner.model.outcomes import Failure, State
 
 log = logger(__name__)
 

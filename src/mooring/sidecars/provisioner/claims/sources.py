@@ -15,8 +15,8 @@ from mooring.api.storage import StorageClass
 from mooring.base.errors import MooringError
 from mooring.kube.errors import ApiError
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.claims.claim import Source, requested_bytes
 from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
+from mooring.sidecars.provisioner.model.cached import Source, requested_bytes
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})

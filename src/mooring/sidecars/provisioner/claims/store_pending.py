@@ -15,12 +15,12 @@ from mooring.kube.errors import ApiError, NotFound
 from mooring.sidecars.provisioner.claims import reasons as why
 from mooring.sidecars.provisioner.claims.claim_events import ClaimEvents, claim_reference, intent_reference
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
-from mooring.sidecars.provisioner.claims.outcomes import Save
 from mooring.sidecars.provisioner.claims.pv_store import PvStore
 from mooring.sidecars.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.sidecars.provisioner.claims.results import Attempt, AttemptResults
 from mooring.sidecars.provisioner.claims.view import View
 from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.model.outcomes import Save
 
 log = logger(__name__)
 

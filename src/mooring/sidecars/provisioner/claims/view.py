@@ -8,37 +8,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from mooring.api.classes import class_of
 from mooring.api.core import (
-    CSIPersistentVolumeSource,
     Node,
-    NodeCondition,
     PersistentVolume,
     PersistentVolumeClaim,
-    PersistentVolumeSpec,
 )
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.matching import fits_node
 from mooring.api.meta import Key, Kind
-from mooring.api.migration import UNSPECIFIED, TranslationError, is_migratable, translated
 from mooring.api.storage import CSINode, StorageClass, TopologySelectorTerm
 from mooring.base.errors import MooringError
-from mooring.control.slim import Mask, Named, Part, items, slim, slimmed
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
-from mooring.sidecars.provisioner.claims.claim import source_of
 from mooring.sidecars.provisioner.claims.record import ClaimRecords
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.cached import BY_HANDLE, BY_UID, is_same_handle, last_part, source_of_volume, unreadiness
+from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.topology import Places, Term, cluster_terms, flattened
 from mooring.sidecars.provisioner.options import Rules
-from mooring.sidecars.provisioner.topology import Places, Term, cluster_terms, flattened
-
-BY_UID: Final = "claims/uid"
-BY_CLASS: Final = "claims/class"
-BY_SOURCE: Final = "claims/source"
-BY_HANDLE: Final = "volumes/handle"
 
 
 class ClusterTopology:
@@ -209,97 +198,3 @@ class View:
         if csi_node is None:
             return None
         return next((d.topology_keys or () for d in csi_node.spec.drivers or () if d.name == self.driver.name), ())
-
-
-# -- indexes
-
-
-def source_of_volume(pv: PersistentVolume) -> CSIPersistentVolumeSource | None:
-    """As its CSI driver sees it; None for a volume of none."""
-    try:
-        return translated(pv).csi if is_migratable(pv.spec) else pv.spec.csi
-    except TranslationError:
-        return None
-
-
-def _handle_of(pv: PersistentVolume) -> tuple[str, ...]:
-    source = source_of_volume(pv)
-    return () if source is None else (last_part(source.volume_handle),)
-
-
-def last_part(handle: str) -> str:
-    return handle.rpartition("/")[2]
-
-
-def is_same_handle(one: str, other: str) -> bool:
-    """An in-tree object does not tell all parts of a handle: what is unspecified may be anything."""
-    parts, others = one.split("/"), other.split("/")
-    return len(parts) == len(others) and all(a == b or UNSPECIFIED in (a, b) for a, b in zip(parts, others, strict=True))
-
-
-def _class_of_unbound(claim: PersistentVolumeClaim) -> tuple[str, ...]:
-    return () if claim.spec.volume_name else (class_of(claim),)
-
-
-def _sources_of_pending(claim: PersistentVolumeClaim) -> tuple[str, ...]:
-    source = source_of(claim) if claim.status.phase in ("", "Pending") else None
-    return () if source is None else (source_key(source.kind, source.namespace, source.name),)
-
-
-def source_key(kind: str, namespace: str, name: str) -> str:
-    """The value under which the claims that wait for volumes made from this object are found."""
-    return f"{kind}/{namespace}/{name}"
-
-
-CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str]]]] = {
-    BY_UID: lambda claim: (claim.metadata.uid,),
-    BY_CLASS: _class_of_unbound,
-    BY_SOURCE: _sources_of_pending,
-}
-
-VOLUME_INDEXES: Final[Mapping[str, Callable[[PersistentVolume], Iterable[str]]]] = {BY_HANDLE: _handle_of}
-
-
-# -- the kept parts of objects
-
-_CLAIM: Final = slimmed(metadata=slim("deletion_timestamp", "finalizers", "annotations"), status=slim("phase"))
-_BOUND_CLAIM: Final = slimmed(metadata=slim("deletion_timestamp", "finalizers"), status=slim("phase"))
-
-FOR_CLONES: Final = slimmed(metadata=slim("deletion_timestamp"), status=slim("phase"))
-"""The part of a claim that can make its clones fail."""
-
-_SPEC: Final = slim(
-    *(name for name in PersistentVolumeSpec.__struct_fields__ if name not in ("csi", "mount_options", "capacity")),
-    csi=slim("driver", "volume_handle", "read_only", "fs_type"),
-)
-_VOLUME: Final = slim(metadata=slim("deletion_timestamp", "finalizers", "annotations"), spec=_SPEC, status=slim("phase"))
-_IN_TREE_VOLUME: Final = slim(metadata=slim("deletion_timestamp", "finalizers", "annotations", "labels"), spec=_SPEC, status=slim("phase"))
-
-
-def _is_readiness(condition: NodeCondition) -> bool:
-    return condition.type == "Ready"
-
-
-READINESS: Final = slim(metadata=slim(), status=slim(conditions=items(_is_readiness, slim("type", "status"))))
-PLACE: Final = slim(metadata=slim("labels"))
-NODE: Final = PLACE | READINESS
-
-
-def unreadiness(node: Node) -> str:
-    """The status of a Ready condition that is not True, "" for a node that is ready or has none."""
-    return next((one.status for one in node.status.conditions or () if one.type == "Ready" and one.status != "True"), "")
-
-
-def keeps_of_claim(claim: PersistentVolumeClaim) -> Part:
-    """A bound claim matters as a source only: its annotations are not kept."""
-    return _BOUND_CLAIM if claim.spec.volume_name else _CLAIM
-
-
-def keeps_of_volume(pv: PersistentVolume) -> Part:
-    """The part that deletion reads, and the claim."""
-    return _IN_TREE_VOLUME if pv.spec.csi is None else _VOLUME
-
-
-def csi_node_mask(driver_name: str) -> Mask:
-    """Of a CSINode only this driver's entry, and of that its keys."""
-    return slim(metadata=slim(), spec=slim(drivers=items(Named(driver_name), slim("name", "topology_keys"))))

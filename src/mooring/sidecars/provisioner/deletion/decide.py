@@ -14,9 +14,9 @@ from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.control.result import Because, Problem
 from mooring.control.topics import Topic
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.claims.parameters import ParameterError, SecretKind, TemplateValues, secret_of
 from mooring.sidecars.provisioner.deletion import reasons as why
 from mooring.sidecars.provisioner.deletion.view import View, class_changed, detached, holds, object_changed
+from mooring.sidecars.provisioner.model.volumes import ParameterError, SecretKind, TemplateValues, secret_of
 
 BOUND: Final = "Bound"
 RELEASED: Final = "Released"

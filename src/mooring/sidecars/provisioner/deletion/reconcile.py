@@ -24,12 +24,12 @@ from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooMa
 from mooring.kube.patch import is_about_identity, strategic_patch
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.calls import delete_volume
-from mooring.sidecars.provisioner.claims.view import BY_UID
 from mooring.sidecars.provisioner.deletion import decide as d
 from mooring.sidecars.provisioner.deletion.view import Progress, View, class_changed, intent_closed
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.fresh import FreshCache
 from mooring.sidecars.provisioner.metrics import DeletionMetrics
+from mooring.sidecars.provisioner.model.cached import BY_UID
 
 log = logger(__name__)
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Mapping
 
 from mooring.api.core import PersistentVolume
 from mooring.api.matching import fits_node
 from mooring.api.meta import Key, annotation, finalizers_of
 from mooring.api.storage import StorageClass, VolumeAttachment
-from mooring.control.slim import Part, slim
 from mooring.control.topics import Topic
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.claims.view import BY_HANDLE, is_same_handle, last_part, source_of_volume
-
-BY_VOLUME: Final = "deletion/volume"
-
+from mooring.sidecars.provisioner.model.cached import BY_HANDLE, BY_VOLUME, is_same_handle, last_part, source_of_volume
 
 # -- topics that a volume waits for while it can't be deleted
 
@@ -127,23 +122,3 @@ def _is_done_with(pv: PersistentVolume) -> bool:
 def holds(pv: PersistentVolume) -> bool:
     """True when the finalizer is on it."""
     return names.VOLUME_FINALIZER in finalizers_of(pv)
-
-
-# -- the cache of attachments
-
-
-def _volume_of(attachment: VolumeAttachment) -> tuple[str, ...]:
-    name = attachment.spec.source.persistent_volume_name
-    return (name,) if name else ()
-
-
-ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str]]]] = {BY_VOLUME: _volume_of}
-
-
-ATTACHMENT: Final = slim(metadata=slim(), spec=slim("node_name", source=slim("persistent_volume_name")))
-"""Which volume is on which node."""
-
-
-def keeps_attachment(attachment: VolumeAttachment) -> Part | None:
-    """Attachments of inline volumes are left out."""
-    return ATTACHMENT if attachment.spec.source.persistent_volume_name else None

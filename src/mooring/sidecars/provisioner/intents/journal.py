@@ -23,11 +23,12 @@ from mooring.kube.access_review import denied
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, Forbidden
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.sidecars.provisioner.intents.intent import Found, Intent, Intents
+from mooring.sidecars.provisioner.intents.intent import Found, Intents
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.intents.lease_store import REFRESH_S, LeaseStore
 from mooring.sidecars.provisioner.intents.pages import LATER, JournalLease
 from mooring.sidecars.provisioner.metrics import JournalMetrics
+from mooring.sidecars.provisioner.model.intent import Intent
 
 log = logger(__name__)
 

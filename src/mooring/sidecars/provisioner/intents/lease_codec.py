@@ -20,7 +20,7 @@ import msgspec
 
 from mooring.api.names import sanitised
 from mooring.base.clock import parse_rfc3339, rfc3339_micro
-from mooring.sidecars.provisioner.intents.intent import Intent
+from mooring.sidecars.provisioner.model.intent import Intent
 
 JOURNAL_LABEL: Final = "mooring.dev/intents"
 ENTRIES: Final = "mooring.dev/intents"

@@ -11,8 +11,8 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.kube.errors import Conflict, TooLarge
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.sidecars.provisioner.intents.intent import Intent
 from mooring.sidecars.provisioner.intents.lease_codec import ENTRY_BYTES_MAX, PAGE_BYTES_MAX, PAGES_MANY, PAGES_MAX, UnreadablePage
+from mooring.sidecars.provisioner.model.intent import Intent
 
 log = logger(__name__)
 

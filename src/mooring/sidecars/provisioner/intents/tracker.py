@@ -20,11 +20,12 @@ from msgspec import structs
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.kube.errors import ApiError, Conflict
-from mooring.sidecars.provisioner.claims.outcomes import Failed, Failure, State
 from mooring.sidecars.provisioner.claims.record import ClaimRecords, PendingVolume
-from mooring.sidecars.provisioner.claims.requests import is_same_call
-from mooring.sidecars.provisioner.intents.intent import STILL_OPEN, Intent, Intents
+from mooring.sidecars.provisioner.intents.intent import Intents
 from mooring.sidecars.provisioner.intents.states import NEXT, IntentEvent
+from mooring.sidecars.provisioner.model.intent import STILL_OPEN, Intent
+from mooring.sidecars.provisioner.model.orders import is_same_call
+from mooring.sidecars.provisioner.model.outcomes import Failed, Failure, State
 
 log = logger(__name__)
 

@@ -17,11 +17,12 @@ from mooring.control.result import Result
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Cause, Change
 from mooring.sidecars.provisioner.calls import look_up
-from mooring.sidecars.provisioner.claims.view import BY_CLASS, Looked, View
+from mooring.sidecars.provisioner.claims.view import Looked, View
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.local_node import reasons as why
 from mooring.sidecars.provisioner.local_node.decide import AskForRoom, BecomeOwner, LookUp, decide_ownership, obstacle
 from mooring.sidecars.provisioner.local_node.reconcile import Reconciler
+from mooring.sidecars.provisioner.model.cached import BY_CLASS
 
 log = logger(__name__)
 

@@ -14,13 +14,13 @@ from mooring.control.result import Because
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims import node_topology
-from mooring.sidecars.provisioner.claims.claim import provisioner_of, requested_bytes, selected_node
-from mooring.sidecars.provisioner.claims.outcomes import Failed
 from mooring.sidecars.provisioner.claims.prepare import LeftToPopulator, prepared
 from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, Wanted
 from mooring.sidecars.provisioner.local_node import reasons as why
 from mooring.sidecars.provisioner.local_node.requests import capacity_requests
-from mooring.sidecars.provisioner.topology import TopologyError
+from mooring.sidecars.provisioner.model.cached import provisioner_of, requested_bytes, selected_node
+from mooring.sidecars.provisioner.model.outcomes import Failed
+from mooring.sidecars.provisioner.model.topology import TopologyError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -27,12 +27,11 @@ from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.errors import ApiError, Forbidden, NotServed
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.caches import ProvisionerCaches
-from mooring.sidecars.provisioner.claims.claim import CLAIM_KIND, SNAPSHOT_KIND, Source
-from mooring.sidecars.provisioner.claims.view import BY_UID
+from mooring.sidecars.provisioner.model.cached import BY_UID, CLAIM_KIND, SNAPSHOT, SNAPSHOT_KIND, Source
 from mooring.sidecars.provisioner.options import ProvisionerOptions
 from mooring.sidecars.provisioner.source_protection.decide import decide_origin
 from mooring.sidecars.provisioner.source_protection.reconcile import Finalizers
-from mooring.sidecars.provisioner.source_protection.view import SNAPSHOT, Origin, View, origin_of, origins_of
+from mooring.sidecars.provisioner.source_protection.view import Origin, View, origin_of, origins_of
 
 log = logger(__name__)
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Collection, Mapping, Set
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.snapshot import VolumeSnapshot
 from mooring.base.clock import Instant
-from mooring.control.slim import changed, slim
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
-from mooring.kube.cache.store import Change
-from mooring.sidecars.provisioner.claims.claim import CLAIM_KIND, SNAPSHOT_KIND, Source
-from mooring.sidecars.provisioner.claims.view import BY_SOURCE, CLAIM_INDEXES, source_key
+from mooring.sidecars.provisioner.model.cached import BY_SOURCE, CLAIM_INDEXES, CLAIM_KIND, SNAPSHOT_KIND, Source, source_key
 
 
 class Origin(NamedTuple):
@@ -97,17 +94,3 @@ class View:
         held = {uid: waiting.get(uid, uid) for uid in self.adopted.get(origin, ())}
         counted = {uid: name for uid, name in waiting.items() if uid not in self.done} | held
         return sorted(counted.items(), key=operator.itemgetter(1))
-
-
-FOR_CLAIMS: Final = slim(
-    metadata=slim("deletion_timestamp"),
-    status=slim("bound_volume_snapshot_content_name", "ready_to_use", "restore_size"),
-)
-"""The part of a snapshot that can make claims of it fail."""
-
-SNAPSHOT: Final = FOR_CLAIMS | slim(metadata=slim("finalizers"))
-
-
-def concerns_claims(change: Change[VolumeSnapshot]) -> bool:
-    """False for a change of finalizers alone."""
-    return changed(change.old, change.new, FOR_CLAIMS)

@@ -12,10 +12,11 @@ from typing import Final
 from mooring.base.errors import MooringError
 from mooring.control.topics import Topic
 from mooring.csi.errors import DriverError
-from mooring.sidecars.provisioner.claims import wake_topics
+from mooring.sidecars.provisioner.model import topics
 from mooring.wire.grpc.codes import Code
 
 CLEANUP_TRIES: Final = 5
+
 CLEANUP_PAUSE_S: Final = 0.1
 """Before the second one of them; each further pause is twice as long."""
 
@@ -59,7 +60,7 @@ class Failure:
     @property
     def topics(self) -> frozenset[Topic]:
         """The topics that may heal it."""
-        return self.heals | {wake_topics.DRIVER} if self.from_driver else self.heals
+        return self.heals | {topics.DRIVER} if self.from_driver else self.heals
 
     @property
     def is_over(self) -> bool:

@@ -3,6 +3,9 @@
 A segment set ("term") is a place: topology key -> value. Pure: nodes and driver registrations in, terms out.
 
 A large cluster has thousands of places, and each claim may be in any of them: `Places` are worked out once after each change, and shared.
+
+Volumes are placed by the keys that nodes report. So a driver is upgraded on the nodes before its controller (docs/deployment.md): else
+volumes are asked for by the keys of the former version, or there is no node that could have them. `unlike_nodes` sees that at the start.
 """
 
 from __future__ import annotations
@@ -10,14 +13,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from mooring.api.storage import CSINode
 from mooring.base.errors import MooringError
 from mooring.csi.proto import csi_pb2 as csi
 
 Term: TypeAlias = Mapping[str, str]
-
 _FNV_OFFSET: Final = 2166136261
 _FNV_PRIME: Final = 16777619
 _UINT32: Final = 1 << 32
@@ -202,3 +206,23 @@ def _fnv1(text: str) -> int:
     for byte in text.encode():
         value = value * _FNV_PRIME % _UINT32 ^ byte
     return value
+
+
+NODES_TOLD_MAX: Final = 5
+
+
+def unlike_nodes(driver_name: str, csi_nodes: Iterable[CSINode]) -> str:
+    """Which keys are reported by which nodes; "" where all that have the driver report the same ones, or where none has it."""
+    found: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for node in csi_nodes:
+        for driver in node.spec.drivers or ():
+            if driver.name == driver_name:
+                found[tuple(sorted(driver.topology_keys or ()))].append(node.metadata.name)
+    if len(found) == 1 and () not in found:
+        return ""
+    return "; ".join(f"[{' '.join(keys)}] by {_shown(sorted(found[keys]))}" for keys in sorted(found))
+
+
+def _shown(nodes: Sequence[str]) -> str:
+    more = len(nodes) - NODES_TOLD_MAX
+    return ", ".join(nodes[:NODES_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,210 @@
+"""The objects that the room reads: how claims, volumes and snapshots are understood, found by indexes, and which parts are kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from mooring.api.classes import class_of
+from mooring.api.core import (
+    CSIPersistentVolumeSource,
+    Node,
+    NodeCondition,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeSpec,
+)
+from mooring.api.meta import annotation
+from mooring.api.migration import UNSPECIFIED, TranslationError, is_migratable, translated
+from mooring.api.quantity import parse_quantity
+from mooring.api.snapshot import VolumeSnapshot
+from mooring.api.storage import VolumeAttachment
+from mooring.control.slim import Mask, Named, Part, changed, items, slim, slimmed
+from mooring.kube.cache.store import Change
+from mooring.sidecars.provisioner import names
+
+SNAPSHOT_KIND: Final = "VolumeSnapshot"
+CLAIM_KIND: Final = "PersistentVolumeClaim"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """The source of a volume's data. group: "" for the core group, and for none."""
+
+    kind: str
+    group: str
+    namespace: str
+    name: str
+
+    @property
+    def is_snapshot(self) -> bool:
+        return self.kind == SNAPSHOT_KIND
+
+    @property
+    def is_claim(self) -> bool:
+        return self.kind == CLAIM_KIND
+
+
+def provisioner_of(claim: PersistentVolumeClaim) -> str:
+    """The provisioner that is asked for the volume; the GA annotation hides the beta one, even when it is empty."""
+    notes = claim.metadata.annotations or {}
+    return notes.get(names.STORAGE_PROVISIONER, notes.get(names.STORAGE_PROVISIONER_BETA, ""))
+
+
+def selected_node(claim: PersistentVolumeClaim) -> str:
+    """The node that the scheduler chose, "" for none. The alpha key is read here only: it makes no claim due."""
+    return annotation(claim, names.SELECTED_NODE) or annotation(claim, names.SELECTED_NODE_ALPHA)
+
+
+def requested_bytes(claim: PersistentVolumeClaim) -> int:
+    """The size asked for, rounded up. Raises ValueError for what is no quantity; the API server takes none of those."""
+    text = (claim.spec.resources.requests or {}).get("storage", "0")
+    return parse_quantity(text).whole
+
+
+def source_of(claim: PersistentVolumeClaim) -> Source | None:
+    """`dataSource`, or else `dataSourceRef`; None for an empty volume."""
+    own, ref = claim.spec.data_source, claim.spec.data_source_ref
+    if own is not None:
+        return Source(own.kind, own.api_group or "", claim.metadata.namespace, own.name)
+    if ref is not None:
+        return Source(ref.kind, ref.api_group or "", ref.namespace or claim.metadata.namespace, ref.name)
+    return None
+
+
+BY_UID: Final = "claims/uid"
+BY_CLASS: Final = "claims/class"
+BY_SOURCE: Final = "claims/source"
+BY_HANDLE: Final = "volumes/handle"
+
+
+# -- indexes
+
+
+def source_of_volume(pv: PersistentVolume) -> CSIPersistentVolumeSource | None:
+    """As its CSI driver sees it; None for a volume of none."""
+    try:
+        return translated(pv).csi if is_migratable(pv.spec) else pv.spec.csi
+    except TranslationError:
+        return None
+
+
+def _handle_of(pv: PersistentVolume) -> tuple[str, ...]:
+    source = source_of_volume(pv)
+    return () if source is None else (last_part(source.volume_handle),)
+
+
+def last_part(handle: str) -> str:
+    return handle.rpartition("/")[2]
+
+
+def is_same_handle(one: str, other: str) -> bool:
+    """An in-tree object does not tell all parts of a handle: what is unspecified may be anything."""
+    parts, others = one.split("/"), other.split("/")
+    return len(parts) == len(others) and all(a == b or UNSPECIFIED in (a, b) for a, b in zip(parts, others, strict=True))
+
+
+def _class_of_unbound(claim: PersistentVolumeClaim) -> tuple[str, ...]:
+    return () if claim.spec.volume_name else (class_of(claim),)
+
+
+def _sources_of_pending(claim: PersistentVolumeClaim) -> tuple[str, ...]:
+    source = source_of(claim) if claim.status.phase in ("", "Pending") else None
+    return () if source is None else (source_key(source.kind, source.namespace, source.name),)
+
+
+def source_key(kind: str, namespace: str, name: str) -> str:
+    """The value under which the claims that wait for volumes made from this object are found."""
+    return f"{kind}/{namespace}/{name}"
+
+
+CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str]]]] = {
+    BY_UID: lambda claim: (claim.metadata.uid,),
+    BY_CLASS: _class_of_unbound,
+    BY_SOURCE: _sources_of_pending,
+}
+
+VOLUME_INDEXES: Final[Mapping[str, Callable[[PersistentVolume], Iterable[str]]]] = {BY_HANDLE: _handle_of}
+
+
+# -- the kept parts of objects
+
+_CLAIM: Final = slimmed(metadata=slim("deletion_timestamp", "finalizers", "annotations"), status=slim("phase"))
+_BOUND_CLAIM: Final = slimmed(metadata=slim("deletion_timestamp", "finalizers"), status=slim("phase"))
+
+FOR_CLONES: Final = slimmed(metadata=slim("deletion_timestamp"), status=slim("phase"))
+"""The part of a claim that can make its clones fail."""
+
+_SPEC: Final = slim(
+    *(name for name in PersistentVolumeSpec.__struct_fields__ if name not in ("csi", "mount_options", "capacity")),
+    csi=slim("driver", "volume_handle", "read_only", "fs_type"),
+)
+
+_VOLUME: Final = slim(metadata=slim("deletion_timestamp", "finalizers", "annotations"), spec=_SPEC, status=slim("phase"))
+_IN_TREE_VOLUME: Final = slim(metadata=slim("deletion_timestamp", "finalizers", "annotations", "labels"), spec=_SPEC, status=slim("phase"))
+
+
+def _is_readiness(condition: NodeCondition) -> bool:
+    return condition.type == "Ready"
+
+
+READINESS: Final = slim(metadata=slim(), status=slim(conditions=items(_is_readiness, slim("type", "status"))))
+PLACE: Final = slim(metadata=slim("labels"))
+NODE: Final = PLACE | READINESS
+
+
+def unreadiness(node: Node) -> str:
+    """The status of a Ready condition that is not True, "" for a node that is ready or has none."""
+    return next((one.status for one in node.status.conditions or () if one.type == "Ready" and one.status != "True"), "")
+
+
+def keeps_of_claim(claim: PersistentVolumeClaim) -> Part:
+    """A bound claim matters as a source only: its annotations are not kept."""
+    return _BOUND_CLAIM if claim.spec.volume_name else _CLAIM
+
+
+def keeps_of_volume(pv: PersistentVolume) -> Part:
+    """The part that deletion reads, and the claim."""
+    return _IN_TREE_VOLUME if pv.spec.csi is None else _VOLUME
+
+
+def csi_node_mask(driver_name: str) -> Mask:
+    """Of a CSINode only this driver's entry, and of that its keys."""
+    return slim(metadata=slim(), spec=slim(drivers=items(Named(driver_name), slim("name", "topology_keys"))))
+
+
+BY_VOLUME: Final = "deletion/volume"
+
+
+# -- the cache of attachments
+
+
+def _volume_of(attachment: VolumeAttachment) -> tuple[str, ...]:
+    name = attachment.spec.source.persistent_volume_name
+    return (name,) if name else ()
+
+
+ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str]]]] = {BY_VOLUME: _volume_of}
+
+ATTACHMENT: Final = slim(metadata=slim(), spec=slim("node_name", source=slim("persistent_volume_name")))
+"""Which volume is on which node."""
+
+
+def keeps_attachment(attachment: VolumeAttachment) -> Part | None:
+    """Attachments of inline volumes are left out."""
+    return ATTACHMENT if attachment.spec.source.persistent_volume_name else None
+
+
+FOR_CLAIMS: Final = slim(
+    metadata=slim("deletion_timestamp"),
+    status=slim("bound_volume_snapshot_content_name", "ready_to_use", "restore_size"),
+)
+"""The part of a snapshot that can make claims of it fail."""
+
+SNAPSHOT: Final = FOR_CLAIMS | slim(metadata=slim("finalizers"))
+
+
+def concerns_claims(change: Change[VolumeSnapshot]) -> bool:
+    """False for a change of finalizers alone."""
+    return changed(change.old, change.new, FOR_CLAIMS)
